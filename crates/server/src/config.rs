@@ -1,0 +1,397 @@
+//! Configuration: four sources, one result.
+//!
+//! A value comes from the command line, else from the environment (`COGNATE_*`), else from the TOML file, else from
+//! the default. The first two arrive as one [`Settings`], the file as another ([`Settings::parse`]); unknown keys in
+//! the file are refused by name. [`Config::resolve`] lays them over one another, checks them, and reads the files
+//! that they name. Every error is one sentence that says which setting is wrong.
+//!
+//! ```toml
+//! data = "/var/lib/cognate"
+//! listen = "127.0.0.1:5433"
+//! http = "127.0.0.1:8433"          # or "off"
+//! memory = "1GB"
+//! max_connections = 1000
+//!
+//! [tls]
+//! cert = "server.crt"
+//! key = "server.key"
+//!
+//! [auth.users]
+//! ann = "a password, or a verifier as PostgreSQL stores it"
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::pg::auth::Users;
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+/// The smallest memory budget the server starts with, in bytes.
+const MEMORY_BYTES_MIN: u64 = 32 * MIB;
+/// The largest frontend message that can be configured, in bytes.
+const MESSAGE_BYTES_MAX: u64 = GIB;
+
+/// What one source says; `None` where it is silent. Field names are the keys of the TOML file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Folder of the database.
+    pub data: Option<PathBuf>,
+    /// Address for PostgreSQL clients, `HOST:PORT`.
+    pub listen: Option<String>,
+    /// Address for health and metrics, `HOST:PORT` or `off`.
+    pub http: Option<String>,
+    /// Memory budget of the engine, e.g. `256MB`.
+    pub memory: Option<String>,
+    /// Most sessions at a time.
+    pub max_connections: Option<u32>,
+    /// Largest frontend message, e.g. `64MB`.
+    pub max_message: Option<String>,
+    /// Seconds a client may take until it is authenticated.
+    pub authentication_timeout_s: Option<u64>,
+    /// Seconds that running statements get to finish at shutdown.
+    pub shutdown_grace_s: Option<u64>,
+    /// Threads of the runtime; default: one a core.
+    pub worker_threads: Option<usize>,
+    /// What to log, e.g. `info` or `cognate_engine=debug`.
+    pub log: Option<String>,
+    /// Certificate and key.
+    #[serde(default)]
+    pub tls: TlsSettings,
+    /// Passwords.
+    #[serde(default)]
+    pub auth: AuthSettings,
+}
+
+/// `[tls]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSettings {
+    /// PEM file of the certificate chain.
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key.
+    pub key: Option<PathBuf>,
+}
+
+/// `[auth]`
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthSettings {
+    /// One password for every user name.
+    pub password: Option<String>,
+    /// File whose first line is that password.
+    pub password_file: Option<PathBuf>,
+    /// Passwords of single users; if there are any and no password for all, nobody else gets in.
+    #[serde(default)]
+    pub users: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for AuthSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let users: Vec<_> = self.users.keys().collect();
+        f.debug_struct("AuthSettings").field("users", &users).finish_non_exhaustive()
+    }
+}
+
+/// A setting that cannot be used: one sentence for the person who starts the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// The configuration of a server, checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Folder of the database.
+    pub data: PathBuf,
+    /// Address for PostgreSQL clients. Port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Address for health and metrics, if wanted.
+    pub http: Option<SocketAddr>,
+    /// Memory budget of the engine in bytes.
+    pub memory_bytes: u64,
+    /// Most sessions at a time.
+    pub max_connections: u32,
+    /// Largest frontend message in bytes.
+    pub message_bytes_max: usize,
+    /// Time a client has until it is authenticated.
+    pub authentication_timeout: Duration,
+    /// Time that running statements get to finish at shutdown.
+    pub shutdown_grace: Duration,
+    /// Threads of the runtime; `None`: one a core.
+    pub worker_threads: Option<usize>,
+    /// Filter of the log.
+    pub log: String,
+    /// Certificate and key files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Whom to let in.
+    pub users: Users,
+}
+
+impl Settings {
+    /// Parses a TOML file's text. `origin` names it in the error.
+    pub fn parse(text: &str, origin: &str) -> Result<Settings, ConfigError> {
+        toml::from_str(text).map_err(|e| {
+            let line = e.span().map(|span| {
+                1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&b| b == b'\n').count()
+            });
+            let place = line.map(|line| format!(" line {line}")).unwrap_or_default();
+            ConfigError(format!("{origin}{place}: {}", e.message().replace('\n', " ")))
+        })
+    }
+
+    /// Reads and parses a TOML file.
+    pub fn read(file: &Path) -> Result<Settings, ConfigError> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| ConfigError(format!("cannot read configuration file {}: {e}", file.display())))?;
+        Settings::parse(&text, &file.display().to_string())
+    }
+
+    /// This, with what it leaves open taken from `below`.
+    pub fn or(self, below: Settings) -> Settings {
+        // A password given above in either form hides both forms below, so that they cannot contradict each other.
+        let hides_password = self.auth.password.is_some() || self.auth.password_file.is_some();
+        let below_auth = if hides_password {
+            AuthSettings { password: None, password_file: None, users: below.auth.users }
+        } else {
+            below.auth
+        };
+        let mut users = below_auth.users;
+        users.extend(self.auth.users);
+        Settings {
+            data: self.data.or(below.data),
+            listen: self.listen.or(below.listen),
+            http: self.http.or(below.http),
+            memory: self.memory.or(below.memory),
+            max_connections: self.max_connections.or(below.max_connections),
+            max_message: self.max_message.or(below.max_message),
+            authentication_timeout_s: self.authentication_timeout_s.or(below.authentication_timeout_s),
+            shutdown_grace_s: self.shutdown_grace_s.or(below.shutdown_grace_s),
+            worker_threads: self.worker_threads.or(below.worker_threads),
+            log: self.log.or(below.log),
+            tls: TlsSettings { cert: self.tls.cert.or(below.tls.cert), key: self.tls.key.or(below.tls.key) },
+            auth: AuthSettings {
+                password: self.auth.password.or(below_auth.password),
+                password_file: self.auth.password_file.or(below_auth.password_file),
+                users,
+            },
+        }
+    }
+}
+
+impl Config {
+    /// Fills in defaults and checks everything. Reads the password file and asks the system for its memory.
+    pub fn resolve(settings: Settings) -> Result<Config, ConfigError> {
+        let listen = address("listen", settings.listen.as_deref().unwrap_or("127.0.0.1:5433"))?;
+        let http = match settings.http.as_deref().unwrap_or("127.0.0.1:8433") {
+            "off" | "none" => None,
+            text => Some(address("http", text)?),
+        };
+        let users = users(&settings.auth)?;
+        if !users.password_required() && !listen.ip().is_loopback() {
+            return Err(ConfigError(format!(
+                "listen: {listen} can be reached from other machines, so a password is needed: set COGNATE_PASSWORD, \
+                 --password-file or [auth] in the configuration file, or listen on 127.0.0.1"
+            )));
+        }
+        let tls = match (settings.tls.cert, settings.tls.key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (Some(_), None) => return Err(ConfigError("tls: a certificate is given but no key".to_owned())),
+            (None, Some(_)) => return Err(ConfigError("tls: a key is given but no certificate".to_owned())),
+        };
+        Ok(Config {
+            data: settings.data.unwrap_or_else(|| PathBuf::from("cognate-data")),
+            listen,
+            http,
+            memory_bytes: memory(settings.memory.as_deref())?,
+            max_connections: positive("max_connections", settings.max_connections, 1000)?,
+            message_bytes_max: message_bytes(settings.max_message.as_deref())?,
+            authentication_timeout: Duration::from_secs(positive(
+                "authentication_timeout_s",
+                settings.authentication_timeout_s,
+                30,
+            )?),
+            shutdown_grace: Duration::from_secs(settings.shutdown_grace_s.unwrap_or(5)),
+            worker_threads: settings
+                .worker_threads
+                .map(|threads| positive("worker_threads", Some(threads), 1))
+                .transpose()?,
+            log: settings.log.unwrap_or_else(|| "info".to_owned()),
+            tls,
+            users,
+        })
+    }
+}
+
+fn positive<N: PartialOrd + From<u8>>(name: &str, value: Option<N>, default: N) -> Result<N, ConfigError> {
+    let value = value.unwrap_or(default);
+    if value >= N::from(1) { Ok(value) } else { Err(ConfigError(format!("{name}: must be at least 1"))) }
+}
+
+fn address(name: &str, text: &str) -> Result<SocketAddr, ConfigError> {
+    let wrong = |what: String| ConfigError(format!("{name}: \"{text}\" is not an address HOST:PORT: {what}"));
+    let mut found = text.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
+    found.next().ok_or_else(|| wrong("the name has no address".to_owned()))
+}
+
+fn users(auth: &AuthSettings) -> Result<Users, ConfigError> {
+    let from_file = match &auth.password_file {
+        Some(file) if auth.password.is_none() => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|e| ConfigError(format!("cannot read password file {}: {e}", file.display())))?;
+            Some(text.lines().next().unwrap_or_default().to_owned())
+        }
+        _ => None,
+    };
+    let anyone = auth.password.clone().or(from_file);
+    let empty = anyone.as_deref() == Some("") || auth.users.values().any(String::is_empty);
+    if empty {
+        return Err(ConfigError("auth: an empty password is not allowed".to_owned()));
+    }
+    Ok(Users::new(&auth.users, anyone.as_deref()))
+}
+
+fn memory(text: Option<&str>) -> Result<u64, ConfigError> {
+    let Some(text) = text else {
+        let quarter = system_memory_bytes().map_or(GIB, |total| total / 4);
+        return Ok(quarter.clamp(MEMORY_BYTES_MIN, GIB));
+    };
+    let bytes = parse_size(text).map_err(|e| ConfigError(format!("memory: {e}")))?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err(ConfigError(format!("memory: {text} is too little; the least is 32MB")));
+    }
+    Ok(bytes)
+}
+
+fn message_bytes(text: Option<&str>) -> Result<usize, ConfigError> {
+    let bytes = match text {
+        Some(text) => parse_size(text).map_err(|e| ConfigError(format!("max_message: {e}")))?,
+        None => 64 * MIB,
+    };
+    if (16_384..=MESSAGE_BYTES_MAX).contains(&bytes) {
+        Ok(bytes as usize)
+    } else {
+        Err(ConfigError("max_message: must be between 16kB and 1GB".to_owned()))
+    }
+}
+
+/// Bytes from a number with an optional unit: `B`, `kB`, `MB`, `GB`, `TB` (powers of 1024, any case, `i` allowed).
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("\"{text}\" is not a size; write for example 256MB or 2GB");
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(|| format!("\"{text}\" is too large"))
+}
+
+/// Memory of this machine in bytes, where the system tells.
+fn system_memory_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(text: &str) -> Result<Config, String> {
+        let settings = Settings::parse(text, "test.toml").map_err(|e| e.0)?;
+        Config::resolve(settings).map_err(|e| e.0)
+    }
+
+    #[test]
+    fn defaults() {
+        let config = resolve("").expect("defaults are valid");
+        assert_eq!(config.listen.to_string(), "127.0.0.1:5433");
+        assert_eq!(config.http.map(|a| a.to_string()).as_deref(), Some("127.0.0.1:8433"));
+        assert_eq!(config.data, PathBuf::from("cognate-data"));
+        assert_eq!(config.max_connections, 1000);
+        assert!(config.memory_bytes <= GIB);
+        assert!(!config.users.password_required());
+    }
+
+    #[test]
+    fn everything_can_be_said_in_the_file() {
+        let config = resolve(
+            "data = 'd'\nlisten = 'localhost:1'\nhttp = 'off'\nmemory = '256MB'\nmax_connections = 5000\n\
+             max_message = '1MB'\nauthentication_timeout_s = 3\nshutdown_grace_s = 0\nworker_threads = 2\n\
+             log = 'warn'\n[tls]\ncert = 'c'\nkey = 'k'\n[auth.users]\nann = 'x'\n",
+        )
+        .expect("valid");
+        assert_eq!(config.memory_bytes, 256 * MIB);
+        assert_eq!(config.http, None);
+        assert_eq!(config.tls, Some(("c".into(), "k".into())));
+        assert!(config.users.password_required());
+    }
+
+    #[test]
+    fn errors_name_the_setting() {
+        for (text, expected) in [
+            ("colour = 1", "test.toml line 1: unknown field `colour`"),
+            ("listen = '127.0.0.1:1'\n[tls]\ncertt = 'x'", "unknown field `certt`"),
+            ("memory = '1 potato'", "memory: \"1 potato\" is not a size"),
+            ("memory = '1MB'", "memory: 1MB is too little"),
+            ("memory = '99999999999TB'", "memory: \"99999999999TB\" is too large"),
+            ("listen = '5433'", "listen: \"5433\" is not an address"),
+            ("http = 'x'", "http: \"x\" is not an address"),
+            ("max_connections = 0", "max_connections: must be at least 1"),
+            ("max_connections = -1", "test.toml line 1"),
+            ("worker_threads = 0", "worker_threads: must be at least 1"),
+            ("max_message = '2GB'", "max_message: must be between"),
+            ("listen = '0.0.0.0:5433'", "a password is needed"),
+            ("[tls]\ncert = 'c'", "no key"),
+            ("[auth]\npassword = ''", "empty password"),
+            ("[auth]\npassword_file = '/nonexistent/file'", "cannot read password file /nonexistent/file"),
+        ] {
+            let error = resolve(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_are_fine_with_a_password() {
+        assert!(resolve("listen = '0.0.0.0:5433'\n[auth]\npassword = 'x'").is_ok());
+    }
+
+    #[test]
+    fn the_upper_source_wins_key_by_key() {
+        let above = Settings {
+            listen: Some("127.0.0.1:1".to_owned()),
+            auth: AuthSettings { password_file: Some("p".into()), ..AuthSettings::default() },
+            ..Settings::default()
+        };
+        let below =
+            Settings::parse("listen = 'x'\nmemory = '64MB'\n[auth]\npassword = 'old'", "f").expect("valid");
+        let merged = above.or(below);
+        assert_eq!(merged.listen.as_deref(), Some("127.0.0.1:1"));
+        assert_eq!(merged.memory.as_deref(), Some("64MB"));
+        assert_eq!(merged.auth.password, None, "the file's password gives way to the password file above");
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("256MB"), Ok(256 * MIB));
+        assert_eq!(parse_size(" 2 GiB "), Ok(2 * GIB));
+        assert_eq!(parse_size("64kb"), Ok(65_536));
+        assert_eq!(parse_size("17"), Ok(17));
+        for wrong in ["", "MB", "-1MB", "1.5GB", "1XB"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}
