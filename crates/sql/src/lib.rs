@@ -1,1 +1,9 @@
-//! Skeleton.
+//! SQL over the engine: types, keys and rows, parsing and binding, the row executor, sessions.
+
+pub mod error;
+pub mod function;
+pub mod keys;
+pub mod row;
+pub mod types;
+
+pub use error::{Result, Severity, SqlError, sqlstate};

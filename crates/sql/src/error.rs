@@ -1,0 +1,345 @@
+//! SQL errors: one value that carries what PostgreSQL's ErrorResponse carries.
+//!
+//! Every error knows its SQLSTATE, so a client can decide what to do (retry on class 40, fix the statement on class 42,
+//! wait on 53/57, restore on XX001). The value is one pointer wide: results of the hot path stay small.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// The SQLSTATE constants in use, named as in PostgreSQL's `errcodes.txt`. Five characters each.
+pub mod sqlstate {
+    macro_rules! states {
+        ($($name:ident = $value:literal;)*) => {
+            $(#[doc = concat!("SQLSTATE ", $value)] pub const $name: &str = $value;)*
+        };
+    }
+    states! {
+        SUCCESSFUL_COMPLETION = "00000";
+        WARNING = "01000";
+        FEATURE_NOT_SUPPORTED = "0A000";
+        PROTOCOL_VIOLATION = "08P01";
+        CONNECTION_FAILURE = "08006";
+        CARDINALITY_VIOLATION = "21000";
+        DATA_EXCEPTION = "22000";
+        STRING_DATA_RIGHT_TRUNCATION = "22001";
+        NULL_VALUE_NOT_ALLOWED = "22004";
+        NUMERIC_VALUE_OUT_OF_RANGE = "22003";
+        INVALID_DATETIME_FORMAT = "22007";
+        DATETIME_FIELD_OVERFLOW = "22008";
+        INVALID_TIME_ZONE_DISPLACEMENT_VALUE = "22009";
+        SUBSTRING_ERROR = "22011";
+        DIVISION_BY_ZERO = "22012";
+        INTERVAL_FIELD_OVERFLOW = "22015";
+        INVALID_ARGUMENT_FOR_LOGARITHM = "2201E";
+        INVALID_ARGUMENT_FOR_POWER_FUNCTION = "2201F";
+        INVALID_ROW_COUNT_IN_LIMIT_CLAUSE = "2201W";
+        INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE = "2201X";
+        INVALID_REGULAR_EXPRESSION = "2201B";
+        CHARACTER_NOT_IN_REPERTOIRE = "22021";
+        INVALID_PARAMETER_VALUE = "22023";
+        INVALID_ESCAPE_SEQUENCE = "22025";
+        ARRAY_SUBSCRIPT_ERROR = "2202E";
+        INVALID_TEXT_REPRESENTATION = "22P02";
+        INVALID_BINARY_REPRESENTATION = "22P03";
+        BAD_COPY_FILE_FORMAT = "22P04";
+        UNTRANSLATABLE_CHARACTER = "22P05";
+        SEQUENCE_GENERATOR_LIMIT_EXCEEDED = "2200H";
+        INTEGRITY_CONSTRAINT_VIOLATION = "23000";
+        RESTRICT_VIOLATION = "23001";
+        NOT_NULL_VIOLATION = "23502";
+        FOREIGN_KEY_VIOLATION = "23503";
+        UNIQUE_VIOLATION = "23505";
+        CHECK_VIOLATION = "23514";
+        INVALID_CURSOR_STATE = "24000";
+        INVALID_TRANSACTION_STATE = "25000";
+        ACTIVE_SQL_TRANSACTION = "25001";
+        READ_ONLY_SQL_TRANSACTION = "25006";
+        NO_ACTIVE_SQL_TRANSACTION = "25P01";
+        IN_FAILED_SQL_TRANSACTION = "25P02";
+        IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03";
+        INVALID_SQL_STATEMENT_NAME = "26000";
+        INVALID_AUTHORIZATION_SPECIFICATION = "28000";
+        INVALID_PASSWORD = "28P01";
+        DEPENDENT_OBJECTS_STILL_EXIST = "2BP01";
+        INVALID_CURSOR_NAME = "34000";
+        SAVEPOINT_EXCEPTION = "3B001";
+        INVALID_CATALOG_NAME = "3D000";
+        INVALID_SCHEMA_NAME = "3F000";
+        TRANSACTION_ROLLBACK = "40000";
+        SERIALIZATION_FAILURE = "40001";
+        TRANSACTION_INTEGRITY_CONSTRAINT_VIOLATION = "40002";
+        STATEMENT_COMPLETION_UNKNOWN = "40003";
+        DEADLOCK_DETECTED = "40P01";
+        SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION = "42000";
+        SYNTAX_ERROR = "42601";
+        INSUFFICIENT_PRIVILEGE = "42501";
+        CANNOT_COERCE = "42846";
+        GROUPING_ERROR = "42803";
+        WINDOWING_ERROR = "42P20";
+        INVALID_RECURSION = "42P19";
+        INVALID_FOREIGN_KEY = "42830";
+        INVALID_NAME = "42602";
+        NAME_TOO_LONG = "42622";
+        RESERVED_NAME = "42939";
+        DATATYPE_MISMATCH = "42804";
+        INDETERMINATE_DATATYPE = "42P18";
+        WRONG_OBJECT_TYPE = "42809";
+        GENERATED_ALWAYS = "428C9";
+        UNDEFINED_COLUMN = "42703";
+        UNDEFINED_FUNCTION = "42883";
+        UNDEFINED_TABLE = "42P01";
+        UNDEFINED_PARAMETER = "42P02";
+        UNDEFINED_OBJECT = "42704";
+        DUPLICATE_COLUMN = "42701";
+        DUPLICATE_CURSOR = "42P03";
+        DUPLICATE_DATABASE = "42P04";
+        DUPLICATE_PREPARED_STATEMENT = "42P05";
+        DUPLICATE_SCHEMA = "42P06";
+        DUPLICATE_TABLE = "42P07";
+        DUPLICATE_ALIAS = "42712";
+        DUPLICATE_OBJECT = "42710";
+        AMBIGUOUS_COLUMN = "42702";
+        AMBIGUOUS_FUNCTION = "42725";
+        AMBIGUOUS_PARAMETER = "42P08";
+        INVALID_COLUMN_REFERENCE = "42P10";
+        INVALID_COLUMN_DEFINITION = "42611";
+        INVALID_CURSOR_DEFINITION = "42P11";
+        INVALID_FUNCTION_DEFINITION = "42P13";
+        INVALID_PREPARED_STATEMENT_DEFINITION = "42P14";
+        INVALID_TABLE_DEFINITION = "42P16";
+        INVALID_OBJECT_DEFINITION = "42P17";
+        WITH_CHECK_OPTION_VIOLATION = "44000";
+        INSUFFICIENT_RESOURCES = "53000";
+        DISK_FULL = "53100";
+        OUT_OF_MEMORY = "53200";
+        TOO_MANY_CONNECTIONS = "53300";
+        CONFIGURATION_LIMIT_EXCEEDED = "53400";
+        PROGRAM_LIMIT_EXCEEDED = "54000";
+        STATEMENT_TOO_COMPLEX = "54001";
+        TOO_MANY_COLUMNS = "54011";
+        TOO_MANY_ARGUMENTS = "54023";
+        OBJECT_NOT_IN_PREREQUISITE_STATE = "55000";
+        OBJECT_IN_USE = "55006";
+        CANT_CHANGE_RUNTIME_PARAM = "55P02";
+        LOCK_NOT_AVAILABLE = "55P03";
+        QUERY_CANCELED = "57014";
+        ADMIN_SHUTDOWN = "57P01";
+        CRASH_SHUTDOWN = "57P02";
+        CANNOT_CONNECT_NOW = "57P03";
+        IO_ERROR = "58030";
+        INTERNAL_ERROR = "XX000";
+        DATA_CORRUPTED = "XX001";
+        INDEX_CORRUPTED = "XX002";
+    }
+}
+
+/// How grave a report is; the `S` and `V` fields of the wire message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The statement failed.
+    Error,
+    /// The connection ends.
+    Fatal,
+    /// The server ends.
+    Panic,
+    /// Reported, and the statement goes on.
+    Warning,
+    /// Reported, and the statement goes on.
+    Notice,
+    /// Reported only to who asks for it.
+    Info,
+}
+
+impl Severity {
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Error => "ERROR",
+            Severity::Fatal => "FATAL",
+            Severity::Panic => "PANIC",
+            Severity::Warning => "WARNING",
+            Severity::Notice => "NOTICE",
+            Severity::Info => "INFO",
+        }
+    }
+}
+
+/// What an error says. Reached through [`SqlError`], which dereferences to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorFields {
+    /// How grave it is.
+    pub severity: Severity,
+    /// Five characters, see [`sqlstate`].
+    pub sqlstate: &'static str,
+    /// The primary message, in PostgreSQL's words where PostgreSQL has the same error.
+    pub message: String,
+    /// More facts.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// 1-based position in the statement, in characters.
+    pub position: Option<u32>,
+    /// Schema of the object at fault.
+    pub schema: Option<String>,
+    /// Table at fault.
+    pub table: Option<String>,
+    /// Column at fault.
+    pub column: Option<String>,
+    /// Data type at fault.
+    pub data_type: Option<String>,
+    /// Constraint at fault.
+    pub constraint: Option<String>,
+    /// Where it happened inside a COPY or similar.
+    pub context: Option<String>,
+}
+
+/// An error, warning or notice of the SQL layer. One pointer wide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlError(Box<ErrorFields>);
+
+/// Result of everything in this crate.
+pub type Result<T, E = SqlError> = std::result::Result<T, E>;
+
+impl SqlError {
+    /// An error with a SQLSTATE (see [`sqlstate`]) and a message.
+    #[cold]
+    pub fn new(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+        SqlError(Box::new(ErrorFields {
+            severity: Severity::Error,
+            sqlstate,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+            schema: None,
+            table: None,
+            column: None,
+            data_type: None,
+            constraint: None,
+            context: None,
+        }))
+    }
+
+    /// A NOTICE (SQLSTATE 00000).
+    pub fn notice(message: impl Into<String>) -> SqlError {
+        SqlError::new(sqlstate::SUCCESSFUL_COMPLETION, message).with_severity(Severity::Notice)
+    }
+
+    /// A WARNING.
+    pub fn warning(sqlstate: &'static str, message: impl Into<String>) -> SqlError {
+        SqlError::new(sqlstate, message).with_severity(Severity::Warning)
+    }
+
+    /// 0A000: names what is not supported.
+    #[cold]
+    pub fn unsupported(what: impl fmt::Display) -> SqlError {
+        SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// XX000: an invariant of ours does not hold.
+    #[cold]
+    pub fn internal(what: impl Into<String>) -> SqlError {
+        SqlError::new(sqlstate::INTERNAL_ERROR, what)
+    }
+
+    /// 42601.
+    #[cold]
+    pub fn syntax(message: impl Into<String>) -> SqlError {
+        SqlError::new(sqlstate::SYNTAX_ERROR, message)
+    }
+
+    /// 22003 `"<type> out of range"`.
+    #[cold]
+    pub fn out_of_range(type_name: &str) -> SqlError {
+        SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{type_name} out of range"))
+    }
+
+    /// 22P02 `invalid input syntax for type ...`.
+    #[cold]
+    pub fn invalid_text(type_name: &str, text: &str) -> SqlError {
+        SqlError::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("invalid input syntax for type {type_name}: \"{text}\""),
+        )
+    }
+
+    /// 22012.
+    #[cold]
+    pub fn division_by_zero() -> SqlError {
+        SqlError::new(sqlstate::DIVISION_BY_ZERO, "division by zero")
+    }
+
+    /// The same with another severity.
+    pub fn with_severity(mut self, severity: Severity) -> SqlError {
+        self.severity = severity;
+        self
+    }
+
+    /// The same with a DETAIL.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> SqlError {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// The same with a HINT.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> SqlError {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same with a position (1-based, characters), unless it has one.
+    pub fn at(mut self, position: u32) -> SqlError {
+        self.position.get_or_insert(position);
+        self
+    }
+
+    /// The same, naming the table at fault.
+    pub fn with_table(mut self, schema: impl Into<String>, table: impl Into<String>) -> SqlError {
+        self.schema = Some(schema.into());
+        self.table = Some(table.into());
+        self
+    }
+
+    /// The same, naming the column at fault.
+    pub fn with_column(mut self, column: impl Into<String>) -> SqlError {
+        self.column = Some(column.into());
+        self
+    }
+
+    /// The same, naming the constraint at fault.
+    pub fn with_constraint(mut self, constraint: impl Into<String>) -> SqlError {
+        self.constraint = Some(constraint.into());
+        self
+    }
+
+    /// The same with a CONTEXT line.
+    pub fn with_context(mut self, context: impl Into<String>) -> SqlError {
+        self.context = Some(context.into());
+        self
+    }
+}
+
+impl Deref for SqlError {
+    type Target = ErrorFields;
+    fn deref(&self) -> &ErrorFields {
+        &self.0
+    }
+}
+
+impl DerefMut for SqlError {
+    fn deref_mut(&mut self) -> &mut ErrorFields {
+        &mut self.0
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} (SQLSTATE {})", self.severity.as_str(), self.message, self.sqlstate)?;
+        if let Some(detail) = &self.detail {
+            write!(f, "; {detail}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SqlError {}

@@ -1,0 +1,109 @@
+//! What functions may know of the session that calls them.
+
+use std::ops::Deref;
+
+use crate::error::{SqlError, sqlstate};
+use crate::types::FormatContext;
+
+/// The session as functions see it. Every method is cheap and does not block.
+pub trait SessionView: Send + Sync {
+    /// A setting by its lower-case name, as SHOW prints it; `None` if there is no such setting.
+    fn setting(&self, name: &str) -> Option<String>;
+    /// Sets a setting, for the transaction only if `local`; gives back the value as SHOW prints it.
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String, SqlError>;
+    /// `current_user`.
+    fn user(&self) -> String;
+    /// `session_user`.
+    fn session_user(&self) -> String;
+    /// `current_database()`.
+    fn database(&self) -> String;
+    /// Schemas searched, in order, those that exist; `implicit` adds `pg_catalog`.
+    fn search_path(&self, implicit: bool) -> Vec<String>;
+    /// `pg_backend_pid()`.
+    fn process_id(&self) -> i32;
+    /// Id of the transaction, assigning one if needed.
+    fn transaction_id(&self) -> u64;
+    /// Wall clock now, microseconds since 2000-01-01 UTC.
+    fn clock(&self) -> i64;
+    /// A uniform number in [0, 1), of the session's generator.
+    fn random(&self) -> f64;
+    /// Seeds the generator with a number in [-1, 1].
+    fn set_seed(&self, seed: f64);
+    /// Sixteen random bytes of cryptographic quality.
+    fn random_bytes(&self) -> [u8; 16];
+    /// Version text for `version()`.
+    fn version(&self) -> String;
+}
+
+/// A view for where there is no session: constants at planning, tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSession;
+
+impl SessionView for NoSession {
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
+    fn set_setting(&self, name: &str, _value: &str, _local: bool) -> Result<String, SqlError> {
+        Err(SqlError::new(
+            sqlstate::UNDEFINED_OBJECT,
+            format!("unrecognized configuration parameter \"{name}\""),
+        ))
+    }
+    fn user(&self) -> String {
+        "cognate".to_owned()
+    }
+    fn session_user(&self) -> String {
+        "cognate".to_owned()
+    }
+    fn database(&self) -> String {
+        "cognate".to_owned()
+    }
+    fn search_path(&self, implicit: bool) -> Vec<String> {
+        if implicit { vec!["pg_catalog".to_owned(), "public".to_owned()] } else { vec!["public".to_owned()] }
+    }
+    fn process_id(&self) -> i32 {
+        0
+    }
+    fn transaction_id(&self) -> u64 {
+        0
+    }
+    fn clock(&self) -> i64 {
+        0
+    }
+    fn random(&self) -> f64 {
+        0.5
+    }
+    fn set_seed(&self, _seed: f64) {}
+    fn random_bytes(&self) -> [u8; 16] {
+        [0; 16]
+    }
+    fn version(&self) -> String {
+        "Cognate".to_owned()
+    }
+}
+
+/// What evaluation depends on, beside the arguments. Dereferences to the [`FormatContext`], which has the
+/// time zone and the transaction's time.
+#[derive(Clone, Copy)]
+pub struct EvalContext<'a> {
+    /// Settings of reading and printing.
+    pub format: &'a FormatContext,
+    /// Start of the statement, microseconds since 2000-01-01 UTC.
+    pub statement_time: i64,
+    /// The session.
+    pub session: &'a dyn SessionView,
+}
+
+impl<'a> EvalContext<'a> {
+    /// A context without a session.
+    pub fn without_session(format: &'a FormatContext) -> EvalContext<'a> {
+        EvalContext { format, statement_time: format.transaction_time, session: &NoSession }
+    }
+}
+
+impl Deref for EvalContext<'_> {
+    type Target = FormatContext;
+    fn deref(&self) -> &FormatContext {
+        self.format
+    }
+}

@@ -1,0 +1,331 @@
+//! Stored rows: compact, and any column readable without touching the others.
+//!
+//! ```text
+//! byte 0        version 1 in the low four bits; bit 7: offsets are four bytes wide instead of two
+//! bytes 1-2     number of columns in this row, little-endian
+//! bitmap        one bit a column, least significant first, 1 = NULL
+//! fixed         the columns of fixed width in column order, little-endian; zeros for NULL
+//! offsets       for each column of variable width, in column order, the end of its bytes, counted from the start of `data`
+//! data          the bytes of the columns of variable width
+//! ```
+//!
+//! A column's place follows from the types of the columns before it, which [`RowLayout`] sums up once for a table. So a row written before
+//! columns were added is still readable: what it lacks reads as absent ([`Row::get`] gives `None`), and the reader puts the default there.
+//! Texts and bytea share the row's memory. char(n) is stored without trailing blanks and padded on reading.
+
+use bytes::Bytes;
+
+use crate::error::{SqlError, sqlstate};
+use crate::types::{Datum, Interval, Numeric, Text, Type, TypeId, pad};
+
+const VERSION: u8 = 1;
+const WIDE: u8 = 0x80;
+/// Bytes before the bitmap.
+const HEADER: usize = 3;
+
+/// Most columns of a row.
+pub const MAX_COLUMNS: usize = 1600;
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Offset within the fixed part.
+    Fixed(u32),
+    /// Ordinal among the columns of variable width.
+    Variable(u32),
+}
+
+/// Where the columns of a table's rows are.
+#[derive(Clone, Debug)]
+pub struct RowLayout {
+    types: Vec<Type>,
+    places: Vec<Place>,
+    /// Width of the fixed part, and number of variable columns, of a row with the first n columns.
+    sums: Vec<(u32, u32)>,
+}
+
+/// Bytes of a fixed-width type.
+fn width(id: TypeId) -> Option<u32> {
+    Some(match id {
+        TypeId::Bool => 1,
+        TypeId::Int2 => 2,
+        TypeId::Int4 | TypeId::Float4 | TypeId::Date => 4,
+        TypeId::Int8 | TypeId::Float8 | TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz => 8,
+        TypeId::Interval | TypeId::Uuid => 16,
+        id if id.is_oid() => 4,
+        _ => return None,
+    })
+}
+
+#[cold]
+fn corrupt() -> SqlError {
+    SqlError::new(sqlstate::DATA_CORRUPTED, "malformed row")
+}
+
+impl RowLayout {
+    /// The layout of rows with columns of these types, in storage order.
+    pub fn new(types: &[Type]) -> RowLayout {
+        let (mut fixed, mut variable) = (0, 0);
+        let mut places = Vec::with_capacity(types.len());
+        let mut sums = vec![(0, 0)];
+        for ty in types {
+            match width(ty.id) {
+                Some(width) => {
+                    places.push(Place::Fixed(fixed));
+                    fixed += width;
+                }
+                None => {
+                    places.push(Place::Variable(variable));
+                    variable += 1;
+                }
+            }
+            sums.push((fixed, variable));
+        }
+        RowLayout { types: types.to_vec(), places, sums }
+    }
+
+    /// The columns' types.
+    pub fn types(&self) -> &[Type] {
+        &self.types
+    }
+
+    /// The row of these values, one for each column.
+    pub fn encode(&self, datums: &[Datum]) -> Result<Bytes, SqlError> {
+        let mut out = Vec::new();
+        self.encode_into(datums, &mut out)?;
+        Ok(Bytes::from(out))
+    }
+
+    /// Appends the row of these values, one for each column. XX000 if a value is not of its column's type.
+    pub fn encode_into(&self, datums: &[Datum], out: &mut Vec<u8>) -> Result<(), SqlError> {
+        if datums.len() != self.types.len() || datums.len() > MAX_COLUMNS {
+            return Err(SqlError::internal(format!(
+                "row has {} columns, {} expected",
+                datums.len(),
+                self.types.len()
+            )));
+        }
+        let start = out.len();
+        let (fixed, variable) = self.sums[datums.len()];
+        out.reserve(HEADER + datums.len().div_ceil(8) + fixed as usize + variable as usize * 10);
+        out.push(VERSION);
+        out.extend_from_slice(&(datums.len() as u16).to_le_bytes());
+        let bitmap = out.len();
+        out.resize(bitmap + datums.len().div_ceil(8), 0);
+        for (i, (datum, ty)) in datums.iter().zip(&self.types).enumerate() {
+            if datum.is_null() {
+                out[bitmap + i / 8] |= 1 << (i % 8);
+            }
+            if let Some(width) = width(ty.id) {
+                write_fixed(datum, ty.id, width as usize, out)?;
+            }
+        }
+        if variable > 0 {
+            self.encode_variable(datums, variable as usize, start, out)?;
+        }
+        Ok(())
+    }
+
+    fn encode_variable(
+        &self,
+        datums: &[Datum],
+        count: usize,
+        start: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SqlError> {
+        let offsets = out.len();
+        out.resize(offsets + 2 * count, 0);
+        let data = out.len();
+        let mut ends = smallvec::SmallVec::<[u32; 32]>::new();
+        for (datum, ty) in datums.iter().zip(&self.types) {
+            if width(ty.id).is_some() {
+                continue;
+            }
+            write_variable(datum, ty.id, out)?;
+            let end = u32::try_from(out.len() - data)
+                .map_err(|_| SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "row is too big"))?;
+            ends.push(end);
+        }
+        if out.len() - data <= usize::from(u16::MAX) {
+            for (slot, end) in out[offsets..data].chunks_exact_mut(2).zip(&ends) {
+                slot.copy_from_slice(&(*end as u16).to_le_bytes());
+            }
+            return Ok(());
+        }
+        out[start] |= WIDE;
+        out.splice(offsets..data, ends.iter().flat_map(|end| end.to_le_bytes()));
+        Ok(())
+    }
+
+    /// Opens a stored row. XX001 if it cannot be one of this layout.
+    #[inline]
+    pub fn open<'a>(&'a self, bytes: &'a Bytes) -> Result<Row<'a>, SqlError> {
+        let [first, low, high, ..] = **bytes else { return Err(corrupt()) };
+        let columns = usize::from(u16::from_le_bytes([low, high]));
+        if first & !WIDE != VERSION || columns > self.types.len() {
+            return Err(corrupt());
+        }
+        let (fixed_width, variable) = self.sums[columns];
+        let wide = first & WIDE != 0;
+        let fixed = HEADER + columns.div_ceil(8);
+        let offsets = fixed + fixed_width as usize;
+        let data = offsets + variable as usize * if wide { 4 } else { 2 };
+        if bytes.len() < data {
+            return Err(corrupt());
+        }
+        Ok(Row { layout: self, bytes, columns, wide, fixed, offsets, data })
+    }
+
+    /// All columns of a stored row; those it lacks as NULL.
+    pub fn decode(&self, bytes: &Bytes) -> Result<Vec<Datum>, SqlError> {
+        let row = self.open(bytes)?;
+        (0..self.types.len()).map(|i| Ok(row.get(i)?.unwrap_or(Datum::Null))).collect()
+    }
+}
+
+/// A stored row, opened for reading.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    layout: &'a RowLayout,
+    bytes: &'a Bytes,
+    columns: usize,
+    wide: bool,
+    fixed: usize,
+    offsets: usize,
+    data: usize,
+}
+
+impl Row<'_> {
+    /// Number of columns stored in this row, perhaps fewer than the table has by now.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Is the column NULL? False if the row lacks it.
+    pub fn is_null(&self, column: usize) -> bool {
+        column < self.columns && self.bytes[HEADER + column / 8] & (1 << (column % 8)) != 0
+    }
+
+    /// The value of a column; `None` if the row was written before the column was added. XX001 if the bytes are damaged.
+    #[inline]
+    pub fn get(&self, column: usize) -> Result<Option<Datum>, SqlError> {
+        if column >= self.columns {
+            return Ok(None);
+        }
+        if self.is_null(column) {
+            return Ok(Some(Datum::Null));
+        }
+        let ty = self.layout.types[column];
+        let datum = match self.layout.places[column] {
+            Place::Fixed(offset) => read_fixed(&self.bytes[self.fixed + offset as usize..], ty.id),
+            Place::Variable(ordinal) => self.variable(ordinal as usize, ty),
+        };
+        datum.map(Some).ok_or_else(corrupt)
+    }
+
+    fn end(&self, ordinal: usize) -> Option<usize> {
+        let offsets = &self.bytes[self.offsets..self.data];
+        if self.wide {
+            let bytes = offsets.get(ordinal * 4..)?.first_chunk::<4>()?;
+            Some(u32::from_le_bytes(*bytes) as usize)
+        } else {
+            let bytes = offsets.get(ordinal * 2..)?.first_chunk::<2>()?;
+            Some(usize::from(u16::from_le_bytes(*bytes)))
+        }
+    }
+
+    fn variable(&self, ordinal: usize, ty: Type) -> Option<Datum> {
+        let start = self.data + if ordinal == 0 { 0 } else { self.end(ordinal - 1)? };
+        let end = self.data + self.end(ordinal)?;
+        if start > end || end > self.bytes.len() {
+            return None;
+        }
+        read_variable(self.bytes, start, end, ty)
+    }
+}
+
+fn mismatch(datum: &Datum, id: TypeId) -> SqlError {
+    SqlError::internal(format!("value {datum:?} in a column of type {}", id.sql_name()))
+}
+
+fn write_fixed(datum: &Datum, id: TypeId, width: usize, out: &mut Vec<u8>) -> Result<(), SqlError> {
+    if !id.holds(datum) {
+        return Err(mismatch(datum, id));
+    }
+    match datum {
+        Datum::Bool(value) => out.push(u8::from(*value)),
+        Datum::Int2(value) => out.extend_from_slice(&value.to_le_bytes()),
+        Datum::Int4(value) | Datum::Date(value) => out.extend_from_slice(&value.to_le_bytes()),
+        Datum::Int8(value) | Datum::Time(value) | Datum::Timestamp(value) | Datum::Timestamptz(value) => {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        Datum::Float4(value) => out.extend_from_slice(&value.to_le_bytes()),
+        Datum::Float8(value) => out.extend_from_slice(&value.to_le_bytes()),
+        Datum::Oid(value) => out.extend_from_slice(&value.to_le_bytes()),
+        Datum::Uuid(value) => out.extend_from_slice(value),
+        Datum::Interval(value) => {
+            out.extend_from_slice(&value.micros.to_le_bytes());
+            out.extend_from_slice(&value.days.to_le_bytes());
+            out.extend_from_slice(&value.months.to_le_bytes());
+        }
+        Datum::Null => out.resize(out.len() + width, 0),
+        _ => return Err(mismatch(datum, id)),
+    }
+    Ok(())
+}
+
+fn read_fixed(bytes: &[u8], id: TypeId) -> Option<Datum> {
+    fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+        bytes.first_chunk::<N>().copied()
+    }
+    Some(match id {
+        TypeId::Bool => Datum::Bool(*bytes.first()? != 0),
+        TypeId::Int2 => Datum::Int2(i16::from_le_bytes(take(bytes)?)),
+        TypeId::Int4 => Datum::Int4(i32::from_le_bytes(take(bytes)?)),
+        TypeId::Int8 => Datum::Int8(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Float4 => Datum::Float4(f32::from_le_bytes(take(bytes)?)),
+        TypeId::Float8 => Datum::Float8(f64::from_le_bytes(take(bytes)?)),
+        TypeId::Date => Datum::Date(i32::from_le_bytes(take(bytes)?)),
+        TypeId::Time => Datum::Time(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Timestamp => Datum::Timestamp(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Timestamptz => Datum::Timestamptz(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Interval => Datum::Interval(Interval {
+            micros: i64::from_le_bytes(take(bytes)?),
+            days: i32::from_le_bytes(take(&bytes[8..])?),
+            months: i32::from_le_bytes(take(bytes.get(12..)?)?),
+        }),
+        TypeId::Uuid => Datum::Uuid(take(bytes)?),
+        _ => Datum::Oid(u32::from_le_bytes(take(bytes)?)),
+    })
+}
+
+fn write_variable(datum: &Datum, id: TypeId, out: &mut Vec<u8>) -> Result<(), SqlError> {
+    if !id.holds(datum) {
+        return Err(mismatch(datum, id));
+    }
+    match datum {
+        Datum::Null => {}
+        Datum::Text(text) | Datum::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
+        Datum::Bpchar(text) => out.extend_from_slice(text.trim_end_blanks().as_bytes()),
+        Datum::Bytea(bytes) => out.extend_from_slice(bytes),
+        Datum::Numeric(value) => value.write_stored(out),
+        Datum::Array(_) => datum.to_binary(Type::new(id), out),
+        _ => return Err(mismatch(datum, id)),
+    }
+    Ok(())
+}
+
+fn read_variable(bytes: &Bytes, start: usize, end: usize, ty: Type) -> Option<Datum> {
+    Some(match ty.id {
+        TypeId::Text
+        | TypeId::Varchar
+        | TypeId::Name
+        | TypeId::InternalChar
+        | TypeId::Json
+        | TypeId::Unknown => Datum::Text(Text::from_stored(bytes.slice(start..end))),
+        TypeId::Bpchar => Datum::Bpchar(pad(Text::from_stored(bytes.slice(start..end)), ty)),
+        TypeId::Jsonb => Datum::Jsonb(Text::from_stored(bytes.slice(start..end))),
+        TypeId::Bytea => Datum::Bytea(bytes.slice(start..end)),
+        TypeId::Numeric => Datum::Numeric(Numeric::read_stored(&bytes[start..end])?),
+        _ => Datum::from_binary(ty, &bytes[start..end]).ok()?,
+    })
+}

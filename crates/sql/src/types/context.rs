@@ -1,0 +1,90 @@
+//! What reading and printing values depends on: the session's settings, and names of catalog objects.
+
+use std::fmt;
+use std::sync::Arc;
+
+use chrono_tz::Tz;
+
+/// How bytea prints (`bytea_output`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ByteaOutput {
+    /// `\x00ff`.
+    #[default]
+    Hex,
+    /// `\000\377`.
+    Escape,
+}
+
+/// Which number comes first in an ambiguous date (`DateStyle`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DateOrder {
+    /// Month, day, year.
+    #[default]
+    Mdy,
+    /// Day, month, year.
+    Dmy,
+    /// Year, month, day.
+    Ymd,
+}
+
+/// Finds catalog objects for the types that print as names (`regclass` and its like).
+pub trait ObjectNames: Send + Sync {
+    /// Oid of a relation by its possibly qualified, possibly quoted name.
+    fn relation_oid(&self, name: &str) -> Option<u32>;
+    /// Name of a relation as `regclass` prints it: qualified and quoted where needed.
+    fn relation_name(&self, oid: u32) -> Option<String>;
+    /// Oid of a function by its possibly qualified name.
+    fn function_oid(&self, name: &str) -> Option<u32>;
+    /// Name of a function as `regproc` prints it.
+    fn function_name(&self, oid: u32) -> Option<String>;
+    /// Oid of a schema.
+    fn schema_oid(&self, name: &str) -> Option<u32>;
+    /// Name of a schema.
+    fn schema_name(&self, oid: u32) -> Option<String>;
+    /// Oid of a role.
+    fn role_oid(&self, name: &str) -> Option<u32>;
+    /// Name of a role.
+    fn role_name(&self, oid: u32) -> Option<String>;
+}
+
+/// The settings that decide how values read and print.
+#[derive(Clone)]
+pub struct FormatContext {
+    /// `TimeZone`.
+    pub time_zone: Tz,
+    /// `DateStyle`'s order; the output is always ISO.
+    pub date_order: DateOrder,
+    /// `extra_float_digits`: above 0 the shortest exact form, else rounded to 15 (6 for float4) plus this many digits.
+    pub extra_float_digits: i32,
+    /// `bytea_output`.
+    pub bytea_output: ByteaOutput,
+    /// Start of the transaction, microseconds since 2000-01-01 UTC: what `now` and `today` mean.
+    pub transaction_time: i64,
+    /// Catalog names, if there is a catalog.
+    pub objects: Option<Arc<dyn ObjectNames>>,
+}
+
+impl Default for FormatContext {
+    fn default() -> FormatContext {
+        FormatContext {
+            time_zone: Tz::UTC,
+            date_order: DateOrder::Mdy,
+            extra_float_digits: 1,
+            bytea_output: ByteaOutput::Hex,
+            transaction_time: 0,
+            objects: None,
+        }
+    }
+}
+
+impl fmt::Debug for FormatContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FormatContext")
+            .field("time_zone", &self.time_zone)
+            .field("date_order", &self.date_order)
+            .field("extra_float_digits", &self.extra_float_digits)
+            .field("bytea_output", &self.bytea_output)
+            .field("transaction_time", &self.transaction_time)
+            .finish_non_exhaustive()
+    }
+}

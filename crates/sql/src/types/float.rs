@@ -1,0 +1,144 @@
+//! Floats as text: the shortest digits that read back exactly, laid out as PostgreSQL does.
+
+use std::io::Write;
+
+use crate::error::{SqlError, sqlstate};
+
+/// Appends a float8.
+pub(crate) fn write_f64(value: f64, extra_digits: i32, out: &mut Vec<u8>) {
+    if !value.is_finite() {
+        write_special(value, out);
+    } else if extra_digits > 0 {
+        write_shortest(&format!("{value:e}"), 15, out);
+    } else {
+        write_general(value, (15 + extra_digits).max(1) as usize, out);
+    }
+}
+
+/// Appends a float4.
+pub(crate) fn write_f32(value: f32, extra_digits: i32, out: &mut Vec<u8>) {
+    if !value.is_finite() {
+        write_special(f64::from(value), out);
+    } else if extra_digits > 0 {
+        write_shortest(&format!("{value:e}"), 6, out);
+    } else {
+        write_general(f64::from(value), (6 + extra_digits).max(1) as usize, out);
+    }
+}
+
+fn write_special(value: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(if value.is_nan() {
+        b"NaN"
+    } else if value > 0.0 {
+        b"Infinity"
+    } else {
+        b"-Infinity"
+    });
+}
+
+/// Lays out `d.ddde±x`: with a point while the exponent is at least -4 and below `limit`, else with an exponent of two digits or more.
+fn write_shortest(scientific: &str, limit: i32, out: &mut Vec<u8>) {
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let mantissa = match mantissa.strip_prefix('-') {
+        Some(rest) => {
+            out.push(b'-');
+            rest
+        }
+        None => mantissa,
+    };
+    if exponent < -4 || exponent >= limit {
+        out.extend_from_slice(mantissa.as_bytes());
+        let sign = if exponent < 0 { '-' } else { '+' };
+        // Writing to a vector does not fail.
+        let _ = write!(out, "e{sign}{:02}", exponent.abs());
+        return;
+    }
+    let digits: Vec<u8> = mantissa.bytes().filter(|b| *b != b'.').collect();
+    if exponent < 0 {
+        out.extend_from_slice(b"0.");
+        out.resize(out.len() + (-exponent - 1) as usize, b'0');
+        out.extend_from_slice(&digits);
+        return;
+    }
+    let integer = exponent as usize + 1;
+    if digits.len() <= integer {
+        out.extend_from_slice(&digits);
+        out.resize(out.len() + integer - digits.len(), b'0');
+    } else {
+        out.extend_from_slice(&digits[..integer]);
+        out.push(b'.');
+        out.extend_from_slice(&digits[integer..]);
+    }
+}
+
+/// C's `%.{digits}g`.
+fn write_general(value: f64, digits: usize, out: &mut Vec<u8>) {
+    let text = format!("{value:.*e}", digits - 1);
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let mantissa =
+        if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+    write_shortest(&format!("{mantissa}e{exponent}"), digits as i32, out);
+}
+
+/// What a float's text may be, apart from numbers.
+fn special(text: &str) -> Option<f64> {
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    if is("nan") {
+        Some(f64::NAN)
+    } else if is("infinity") || is("inf") || is("+infinity") || is("+inf") {
+        Some(f64::INFINITY)
+    } else if is("-infinity") || is("-inf") {
+        Some(f64::NEG_INFINITY)
+    } else {
+        None
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    let rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    rest.bytes().next().is_some_and(|b| b.is_ascii_digit() || b == b'.')
+        && rest.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'))
+}
+
+#[cold]
+fn out_of_range(text: &str, type_name: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("\"{text}\" is out of range for type {type_name}"),
+    )
+}
+
+fn is_zero_text(text: &str) -> bool {
+    !text.bytes().take_while(|b| !matches!(b, b'e' | b'E')).any(|b| matches!(b, b'1'..=b'9'))
+}
+
+/// Reads a float8. 22P02, or 22003 if it overflows or vanishes.
+pub(crate) fn parse_f64(text: &str) -> Result<f64, SqlError> {
+    let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+    if let Some(value) = special(trimmed) {
+        return Ok(value);
+    }
+    let invalid = || SqlError::invalid_text("double precision", text);
+    let value: f64 =
+        if is_number(trimmed) { trimmed.parse().map_err(|_| invalid())? } else { return Err(invalid()) };
+    if value.is_infinite() || (value == 0.0 && !is_zero_text(trimmed)) {
+        return Err(out_of_range(trimmed, "double precision"));
+    }
+    Ok(value)
+}
+
+/// Reads a float4. 22P02, or 22003 if it overflows or vanishes.
+pub(crate) fn parse_f32(text: &str) -> Result<f32, SqlError> {
+    let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
+    if let Some(value) = special(trimmed) {
+        return Ok(value as f32);
+    }
+    let invalid = || SqlError::invalid_text("real", text);
+    let value: f32 =
+        if is_number(trimmed) { trimmed.parse().map_err(|_| invalid())? } else { return Err(invalid()) };
+    if value.is_infinite() || (value == 0.0 && !is_zero_text(trimmed)) {
+        return Err(out_of_range(trimmed, "real"));
+    }
+    Ok(value)
+}

@@ -1,0 +1,63 @@
+//! Values to their text form.
+
+use super::{Datum, FormatContext, Type, float};
+
+impl Datum {
+    /// Appends the text form; nothing for NULL.
+    pub fn to_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
+        let _ = ty;
+        match self {
+            Datum::Null => {}
+            Datum::Bool(value) => out.push(if *value { b't' } else { b'f' }),
+            Datum::Int2(value) => write_integer(i64::from(*value), out),
+            Datum::Int4(value) => write_integer(i64::from(*value), out),
+            Datum::Int8(value) => write_integer(*value, out),
+            Datum::Oid(value) => write_integer(i64::from(*value), out),
+            Datum::Float4(value) => float::write_f32(*value, context.extra_float_digits, out),
+            Datum::Float8(value) => float::write_f64(*value, context.extra_float_digits, out),
+            Datum::Numeric(value) => value.write_text(out),
+            Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => {
+                out.extend_from_slice(text.as_bytes())
+            }
+            _ => out.extend_from_slice(format!("{self:?}").as_bytes()),
+        }
+    }
+
+    /// The text form as a string.
+    pub fn to_text_string(&self, ty: Type, context: &FormatContext) -> String {
+        let mut out = Vec::new();
+        self.to_text(ty, context, &mut out);
+        String::from_utf8(out).unwrap_or_default()
+    }
+}
+
+const PAIRS: &[u8; 200] =
+    b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
+5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
+/// Appends a decimal integer.
+#[inline]
+pub(crate) fn write_integer(value: i64, out: &mut Vec<u8>) {
+    let mut buffer = [0u8; 20];
+    let mut at = buffer.len();
+    let mut rest = value.unsigned_abs();
+    while rest >= 100 {
+        let pair = (rest % 100) as usize * 2;
+        rest /= 100;
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    }
+    if rest >= 10 {
+        let pair = rest as usize * 2;
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    } else {
+        at -= 1;
+        buffer[at] = b'0' + rest as u8;
+    }
+    if value < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    out.extend_from_slice(&buffer[at..]);
+}

@@ -1,0 +1,394 @@
+//! The types there are: their oids, names, sizes and categories, in one table.
+
+use super::Datum;
+
+/// PostgreSQL's type categories, which guide the choice among overloaded functions and operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// `A`.
+    Array,
+    /// `B`.
+    Boolean,
+    /// `D`: dates, times, timestamps.
+    DateTime,
+    /// `N`: numbers and oids.
+    Numeric,
+    /// `P`: pseudo-types.
+    Pseudo,
+    /// `S`.
+    String,
+    /// `T`: intervals.
+    Timespan,
+    /// `U`.
+    UserDefined,
+    /// `X`: the type of untyped literals.
+    Unknown,
+    /// `Z`: internal.
+    Internal,
+}
+
+impl Category {
+    /// The letter in `pg_type.typcategory`.
+    pub fn letter(self) -> char {
+        match self {
+            Category::Array => 'A',
+            Category::Boolean => 'B',
+            Category::DateTime => 'D',
+            Category::Numeric => 'N',
+            Category::Pseudo => 'P',
+            Category::String => 'S',
+            Category::Timespan => 'T',
+            Category::UserDefined => 'U',
+            Category::Unknown => 'X',
+            Category::Internal => 'Z',
+        }
+    }
+}
+
+struct Entry {
+    id: TypeId,
+    oid: u32,
+    internal_name: &'static str,
+    sql_name: &'static str,
+    length: i16,
+    category: Category,
+    preferred: bool,
+    related: Option<TypeId>,
+}
+
+macro_rules! types {
+    ($($id:ident $array:tt $oid:literal $array_oid:literal $internal:literal $sql:literal $length:literal $category:ident $preferred:literal;)*) => {
+        types!(@define [] [] $($id $array $oid $array_oid $internal $sql $length $category $preferred;)*);
+    };
+    (@define [$($ids:ident)*] [$($entries:tt)*]) => {
+        /// A data type, without its modifier.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum TypeId { $($ids),* }
+
+        static TABLE: &[Entry] = &[$($entries)*];
+    };
+    (@define [$($ids:ident)*] [$($entries:tt)*] $id:ident - $oid:literal $array_oid:literal $internal:literal $sql:literal $length:literal $category:ident $preferred:literal; $($rest:tt)*) => {
+        types!(@define [$($ids)* $id] [$($entries)* Entry { id: TypeId::$id, oid: $oid, internal_name: $internal, sql_name: $sql,
+            length: $length, category: Category::$category, preferred: $preferred, related: None },] $($rest)*);
+    };
+    (@define [$($ids:ident)*] [$($entries:tt)*] $id:ident $array:ident $oid:literal $array_oid:literal $internal:literal $sql:literal $length:literal $category:ident $preferred:literal; $($rest:tt)*) => {
+        types!(@define [$($ids)* $id $array] [$($entries)*
+            Entry { id: TypeId::$id, oid: $oid, internal_name: $internal, sql_name: $sql, length: $length,
+                category: Category::$category, preferred: $preferred, related: Some(TypeId::$array) },
+            Entry { id: TypeId::$array, oid: $array_oid, internal_name: concat!("_", $internal), sql_name: concat!($sql, "[]"), length: -1,
+                category: Category::Array, preferred: false, related: Some(TypeId::$id) },
+        ] $($rest)*);
+    };
+}
+
+types! {
+    // id, id of its array, oid, oid of its array, internal name, SQL name, length in bytes (-1 variable), category, preferred
+    Bool BoolArray 16 1000 "bool" "boolean" 1 Boolean true;
+    Bytea ByteaArray 17 1001 "bytea" "bytea" -1 UserDefined false;
+    InternalChar InternalCharArray 18 1002 "char" "\"char\"" 1 Internal false;
+    Name NameArray 19 1003 "name" "name" 64 String false;
+    Int8 Int8Array 20 1016 "int8" "bigint" 8 Numeric false;
+    Int2 Int2Array 21 1005 "int2" "smallint" 2 Numeric false;
+    Int2vector Int2vectorArray 22 1006 "int2vector" "int2vector" -1 Array false;
+    Int4 Int4Array 23 1007 "int4" "integer" 4 Numeric false;
+    Regproc RegprocArray 24 1008 "regproc" "regproc" 4 Numeric false;
+    Text TextArray 25 1009 "text" "text" -1 String true;
+    Oid OidArray 26 1028 "oid" "oid" 4 Numeric true;
+    Oidvector OidvectorArray 30 1013 "oidvector" "oidvector" -1 Array false;
+    Json JsonArray 114 199 "json" "json" -1 UserDefined false;
+    Float4 Float4Array 700 1021 "float4" "real" 4 Numeric false;
+    Float8 Float8Array 701 1022 "float8" "double precision" 8 Numeric true;
+    Unknown - 705 0 "unknown" "unknown" -2 Unknown false;
+    Bpchar BpcharArray 1042 1014 "bpchar" "character" -1 String false;
+    Varchar VarcharArray 1043 1015 "varchar" "character varying" -1 String false;
+    Date DateArray 1082 1182 "date" "date" 4 DateTime false;
+    Time TimeArray 1083 1183 "time" "time without time zone" 8 DateTime false;
+    Timestamp TimestampArray 1114 1115 "timestamp" "timestamp without time zone" 8 DateTime false;
+    Timestamptz TimestamptzArray 1184 1185 "timestamptz" "timestamp with time zone" 8 DateTime true;
+    Interval IntervalArray 1186 1187 "interval" "interval" 16 Timespan true;
+    Numeric NumericArray 1700 1231 "numeric" "numeric" -1 Numeric false;
+    Regclass RegclassArray 2205 2210 "regclass" "regclass" 4 Numeric false;
+    Regtype RegtypeArray 2206 2211 "regtype" "regtype" 4 Numeric false;
+    Record - 2249 0 "record" "record" -1 Pseudo false;
+    Any - 2276 0 "any" "\"any\"" 4 Pseudo false;
+    AnyArray - 2277 0 "anyarray" "anyarray" -1 Pseudo false;
+    Void - 2278 0 "void" "void" 4 Pseudo false;
+    AnyElement - 2283 0 "anyelement" "anyelement" 4 Pseudo false;
+    AnyNonArray - 2776 0 "anynonarray" "anynonarray" 4 Pseudo false;
+    Uuid UuidArray 2950 2951 "uuid" "uuid" 16 UserDefined false;
+    Jsonb JsonbArray 3802 3807 "jsonb" "jsonb" -1 UserDefined false;
+    Regnamespace RegnamespaceArray 4089 4090 "regnamespace" "regnamespace" 4 Numeric false;
+    Regrole RegroleArray 4096 4097 "regrole" "regrole" 4 Numeric false;
+}
+
+impl TypeId {
+    fn entry(self) -> &'static Entry {
+        &TABLE[self as usize]
+    }
+
+    /// Every type, in declaration order.
+    pub fn all() -> impl Iterator<Item = TypeId> {
+        TABLE.iter().map(|entry| entry.id)
+    }
+
+    /// `pg_type.oid`.
+    pub fn oid(self) -> u32 {
+        self.entry().oid
+    }
+
+    /// The type with this `pg_type.oid`.
+    pub fn from_oid(oid: u32) -> Option<TypeId> {
+        TABLE.iter().find(|entry| entry.oid == oid && oid != 0).map(|entry| entry.id)
+    }
+
+    /// `pg_type.typname`: `int4`, `_int4`.
+    pub fn internal_name(self) -> &'static str {
+        self.entry().internal_name
+    }
+
+    /// The SQL spelling without modifier: `integer`, `integer[]`.
+    pub fn sql_name(self) -> &'static str {
+        self.entry().sql_name
+    }
+
+    /// `pg_type.typlen`: bytes, -1 for variable length.
+    pub fn length(self) -> i16 {
+        self.entry().length
+    }
+
+    /// `pg_type.typcategory`.
+    pub fn category(self) -> Category {
+        self.entry().category
+    }
+
+    /// `pg_type.typispreferred`: the type a category prefers to convert to.
+    pub fn is_preferred(self) -> bool {
+        self.entry().preferred
+    }
+
+    /// A true array type (not int2vector or oidvector)?
+    pub fn is_array(self) -> bool {
+        self.entry().internal_name.starts_with('_')
+    }
+
+    /// The type of the elements, of arrays and of int2vector and oidvector.
+    pub fn element(self) -> Option<TypeId> {
+        match self {
+            TypeId::Int2vector => Some(TypeId::Int2),
+            TypeId::Oidvector => Some(TypeId::Oid),
+            _ if self.is_array() => self.entry().related,
+            _ => None,
+        }
+    }
+
+    /// The array type over this type.
+    pub fn array(self) -> Option<TypeId> {
+        if self.is_array() { None } else { self.entry().related }
+    }
+
+    /// A pseudo-type such as `anyelement`, which no column can have?
+    pub fn is_pseudo(self) -> bool {
+        self.category() == Category::Pseudo
+    }
+
+    /// smallint, integer or bigint?
+    pub fn is_integer(self) -> bool {
+        matches!(self, TypeId::Int2 | TypeId::Int4 | TypeId::Int8)
+    }
+
+    /// oid or one of its aliases such as regclass?
+    pub fn is_oid(self) -> bool {
+        matches!(
+            self,
+            TypeId::Oid
+                | TypeId::Regclass
+                | TypeId::Regtype
+                | TypeId::Regproc
+                | TypeId::Regnamespace
+                | TypeId::Regrole
+        )
+    }
+
+    /// The type of an internal or SQL name, lower case, without modifier, such as `int4`, `integer`, `varchar`,
+    /// `double precision`, `timestamp with time zone`, `_int4`, `integer[]`.
+    pub fn from_name(name: &str) -> Option<TypeId> {
+        if let Some(element) = name.strip_suffix("[]") {
+            let element = TypeId::from_name(element.trim_end())?;
+            return if element.is_array() { Some(element) } else { element.array() };
+        }
+        let alias = match name {
+            "int" => TypeId::Int4,
+            "float" => TypeId::Float8,
+            "decimal" | "dec" => TypeId::Numeric,
+            "time" => TypeId::Time,
+            "timestamp" => TypeId::Timestamp,
+            "char" => TypeId::Bpchar,
+            "\"char\"" => TypeId::InternalChar,
+            "national character" | "nchar" => TypeId::Bpchar,
+            "char varying" | "national character varying" => TypeId::Varchar,
+            _ => {
+                return TABLE
+                    .iter()
+                    .find(|entry| entry.internal_name == name || entry.sql_name == name)
+                    .map(|entry| entry.id);
+            }
+        };
+        Some(alias)
+    }
+
+    /// Whether a value of this type can be this datum (NULL always can).
+    pub fn holds(self, datum: &Datum) -> bool {
+        use TypeId::*;
+        match datum {
+            Datum::Null => true,
+            Datum::Bool(_) => self == Bool,
+            Datum::Int2(_) => self == Int2,
+            Datum::Int4(_) => self == Int4,
+            Datum::Int8(_) => self == Int8,
+            Datum::Float4(_) => self == Float4,
+            Datum::Float8(_) => self == Float8,
+            Datum::Numeric(_) => self == Numeric,
+            Datum::Text(_) => matches!(self, Text | Varchar | Name | InternalChar | Json | Unknown),
+            Datum::Bpchar(_) => self == Bpchar,
+            Datum::Jsonb(_) => self == Jsonb,
+            Datum::Bytea(_) => self == Bytea,
+            Datum::Date(_) => self == Date,
+            Datum::Time(_) => self == Time,
+            Datum::Timestamp(_) => self == Timestamp,
+            Datum::Timestamptz(_) => self == Timestamptz,
+            Datum::Interval(_) => self == Interval,
+            Datum::Uuid(_) => self == Uuid,
+            Datum::Oid(_) => self.is_oid(),
+            Datum::Array(_) => self.category() == Category::Array,
+        }
+    }
+}
+
+/// A type with its modifier, as a column or expression has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Type {
+    /// Which type.
+    pub id: TypeId,
+    /// PostgreSQL's typmod: for varchar and char `4 + n`, for numeric `4 + (precision << 16 | scale)`, for times the
+    /// number of fractional digits, for arrays that of the elements; -1 is none.
+    pub modifier: i32,
+}
+
+impl Type {
+    /// A type without modifier.
+    pub const fn new(id: TypeId) -> Type {
+        Type { id, modifier: -1 }
+    }
+
+    /// varchar(n).
+    pub const fn varchar(length: u32) -> Type {
+        Type { id: TypeId::Varchar, modifier: 4 + length as i32 }
+    }
+
+    /// char(n).
+    pub const fn bpchar(length: u32) -> Type {
+        Type { id: TypeId::Bpchar, modifier: 4 + length as i32 }
+    }
+
+    /// numeric(precision, scale).
+    pub const fn numeric(precision: u16, scale: i16) -> Type {
+        Type { id: TypeId::Numeric, modifier: 4 + (((precision as i32) << 16) | (scale as i32 & 0x7ff)) }
+    }
+
+    /// The type of the elements of an array type, with the array's modifier.
+    pub fn element(self) -> Option<Type> {
+        self.id.element().map(|id| Type { id, modifier: self.modifier })
+    }
+
+    /// Largest number of characters of varchar(n) or char(n).
+    pub fn character_limit(self) -> Option<usize> {
+        match self.id {
+            TypeId::Varchar | TypeId::Bpchar if self.modifier >= 4 => usize::try_from(self.modifier - 4).ok(),
+            _ => None,
+        }
+    }
+
+    /// Precision and scale of numeric(p, s).
+    pub fn precision_and_scale(self) -> Option<(i32, i32)> {
+        if self.id != TypeId::Numeric || self.modifier < 4 {
+            return None;
+        }
+        let packed = self.modifier - 4;
+        // The scale is an 11-bit two's complement number.
+        let scale = ((packed & 0x7ff) ^ 1024) - 1024;
+        Some(((packed >> 16) & 0xffff, scale))
+    }
+
+    /// Fractional digits of time, timestamp, timestamptz and interval, if limited.
+    pub fn fractional_digits(self) -> Option<u32> {
+        match self.id {
+            TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz if self.modifier >= 0 => {
+                u32::try_from(self.modifier).ok()
+            }
+            TypeId::Interval if self.modifier >= 0 && self.modifier & 0xffff != 0xffff => {
+                u32::try_from(self.modifier & 0xffff).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// As `format_type` prints it: `character varying(10)`, `numeric(5,2)`, `timestamp(3) without time zone`.
+    pub fn format(self) -> String {
+        if let Some(element) = self.element().filter(|_| self.id.is_array()) {
+            return format!("{}[]", element.format());
+        }
+        if let Some(limit) = self.character_limit() {
+            return format!("{}({limit})", self.id.sql_name());
+        }
+        if let Some((precision, scale)) = self.precision_and_scale() {
+            return format!("numeric({precision},{scale})");
+        }
+        if let Some(digits) = self.fractional_digits() {
+            let name = self.id.sql_name();
+            return match name.split_once(' ') {
+                Some((head, tail)) => format!("{head}({digits}) {tail}"),
+                None => format!("{name}({digits})"),
+            };
+        }
+        // A bpchar without a length is not `character`, which means character(1).
+        if self.id == TypeId::Bpchar { "bpchar".to_owned() } else { self.id.sql_name().to_owned() }
+    }
+}
+
+impl From<TypeId> for Type {
+    fn from(id: TypeId) -> Type {
+        Type::new(id)
+    }
+}
+
+impl std::fmt::Display for Type {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&self.format())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_in_declaration_order() {
+        for (index, entry) in TABLE.iter().enumerate() {
+            assert_eq!(entry.id as usize, index);
+            assert_eq!(TypeId::from_oid(entry.oid), Some(entry.id));
+            assert_eq!(
+                TypeId::from_name(entry.internal_name).map(|t| t == entry.id),
+                Some(entry.internal_name != "char")
+            );
+        }
+    }
+
+    #[test]
+    fn modifiers_print() {
+        assert_eq!(Type::numeric(5, -2).format(), "numeric(5,-2)");
+        assert_eq!(Type { id: TypeId::Timestamptz, modifier: 3 }.format(), "timestamp(3) with time zone");
+        assert_eq!(Type { id: TypeId::VarcharArray, modifier: 14 }.format(), "character varying(10)[]");
+    }
+}
