@@ -1,0 +1,109 @@
+//! What can go wrong in the engine, and what the caller should do about it: retry the transaction, free space, wait,
+//! or restore. The mapping to SQLSTATE lives in the SQL layer; see [`Error::is_retryable`] for the part that matters
+//! to embedders.
+//!
+//! Errors are `Clone`, because one failed flush is the answer to every commit that waited for it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::TransactionId;
+
+/// Any failure of the engine.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The transaction cannot be ordered with those that committed meanwhile. Roll back and retry.
+    #[error("could not serialize access: {detail}")]
+    SerializationFailure {
+        /// Which rule or which cycle; shown to the client as DETAIL.
+        detail: String,
+    },
+    /// Waiting would never end; this transaction is the victim. Roll back and retry.
+    #[error("deadlock detected: transactions {cycle:?} wait for one another")]
+    Deadlock {
+        /// The cycle, starting with the victim; each waits for the next, the last for the first.
+        cycle: Vec<TransactionId>,
+    },
+    /// A lock was held by somebody else and the caller asked not to wait.
+    #[error("could not obtain lock: it is held by another transaction")]
+    LockNotAvailable,
+    /// The transaction's writes exceed its memory limit. Split it.
+    #[error("transaction too large: its writes exceed the limit of {limit} bytes")]
+    TransactionTooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Stored bytes are not what was written. Restore from a backup; the engine refuses to guess.
+    #[error("corrupt file {}: at byte {offset}: {what}", file.display())]
+    Corrupt {
+        /// The damaged (or missing) file.
+        file: PathBuf,
+        /// Byte offset of the damaged structure from the start of the file.
+        offset: u64,
+        /// What was expected and what was found.
+        what: String,
+    },
+    /// An earlier write or flush of the log failed, so no commit can be made durable any more. Reads go on; restart
+    /// the process once the cause is gone.
+    #[error("the log stopped accepting commits after a failure: {cause}")]
+    LogPoisoned {
+        /// The first failure.
+        cause: Arc<Error>,
+    },
+    /// No space left on the device. Free space, then restart (if the log was hit) or retry.
+    #[error("disk full while {operation} {}", file.display())]
+    DiskFull {
+        /// The file that could not grow.
+        file: PathBuf,
+        /// What was being done, as a participle ("writing").
+        operation: &'static str,
+    },
+    /// The operating system reported a failure.
+    #[error("input/output error while {operation} {}: {cause}", file.display())]
+    Io {
+        /// The file or folder concerned.
+        file: PathBuf,
+        /// What was being done, as a participle ("flushing").
+        operation: &'static str,
+        /// The operating system's answer.
+        cause: Arc<io::Error>,
+    },
+    /// The data folder is open in another process.
+    #[error("data folder {} is in use by another process", path.display())]
+    InUse {
+        /// The data folder.
+        path: PathBuf,
+    },
+    /// A write was attempted in a read-only transaction.
+    #[error("cannot write in a read-only transaction")]
+    ReadOnly,
+    /// The database is closing; no new work is accepted.
+    #[error("the database is shutting down")]
+    ShuttingDown,
+    /// An argument that can never work, such as a key longer than the store's limit.
+    #[error("invalid argument: {0}")]
+    InvalidArgument(String),
+}
+
+impl Error {
+    /// Wraps an operating system error, telling a full disk from other failures.
+    pub fn io(operation: &'static str, file: &Path, cause: io::Error) -> Error {
+        match cause.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::DiskFull { file: file.to_path_buf(), operation }
+            }
+            _ => Error::Io { file: file.to_path_buf(), operation, cause: Arc::new(cause) },
+        }
+    }
+
+    /// Damage found in `file` at byte `offset`.
+    pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corrupt { file: file.to_path_buf(), offset, what: what.into() }
+    }
+
+    /// Whether the same transaction, run again from its start, may well succeed.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::SerializationFailure { .. } | Error::Deadlock { .. })
+    }
+}

@@ -1,0 +1,1 @@
+//! Durable storage: the log of commits and the base store.
