@@ -1,9 +1,11 @@
 //! SQL over the engine: types, keys and rows, parsing and binding, the row executor, sessions.
 
+pub mod catalog;
 pub mod error;
 pub mod function;
 pub mod keys;
 pub mod row;
+pub mod session;
 pub mod types;
 
 pub use error::{Result, Severity, SqlError, sqlstate};

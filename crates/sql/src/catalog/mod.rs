@@ -1,0 +1,46 @@
+//! The catalog: what schemas, tables, indexes, constraints, sequences and views there are.
+//!
+//! A [`Catalog`] is an immutable snapshot. The committed one is cached in [`SqlDatabase`](crate::session::SqlDatabase)
+//! and replaced whole when a transaction that changed it commits; a transaction with changes of its own sees its
+//! private snapshot. Objects are shared by `Arc`, and an unchanged object keeps its `Arc` from one snapshot to the next,
+//! so a plan finds out that its tables are still the same by comparing pointers.
+//!
+//! Objects are stored as one document each in the catalog tree (see [`store`]), written under the transaction that
+//! changes them: DDL commits and rolls back with everything else. As in PostgreSQL, name lookup sees the newest
+//! committed catalog even when the data snapshot is older; locks on tables keep the two from disagreeing.
+//!
+//! Oids below 16384 belong to built-in objects; users' objects start there and keep their oid for life.
+
+mod column;
+mod constraint;
+mod index;
+mod schema;
+mod sequence;
+mod snapshot;
+mod table;
+mod view;
+
+pub mod store;
+
+pub use column::{Column, Identity};
+pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
+pub use index::{Index, IndexColumn};
+pub use schema::Schema;
+pub use sequence::Sequence;
+pub use snapshot::{Catalog, Changes, Object, Relation};
+pub use table::Table;
+pub use view::View;
+
+/// Object identifier, as in PostgreSQL.
+pub type Oid = u32;
+
+/// The first oid of users' objects.
+pub const FIRST_USER_OID: Oid = 16384;
+/// Oid of the schema `pg_catalog`.
+pub const PG_CATALOG_OID: Oid = 11;
+/// Oid of the schema `public`.
+pub const PUBLIC_OID: Oid = 2200;
+/// Oid of the schema `information_schema`.
+pub const INFORMATION_SCHEMA_OID: Oid = 13000;
+/// Oid of the role that owns everything.
+pub const OWNER_OID: Oid = 10;

@@ -1,0 +1,259 @@
+//! An immutable state of the catalog, and how the next one is made from it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::{INFORMATION_SCHEMA_OID, Index, Oid, PG_CATALOG_OID, PUBLIC_OID, Schema, Sequence, Table, View};
+
+/// Something with a place in the name space of relations.
+#[derive(Clone, Debug)]
+pub enum Relation {
+    /// A table.
+    Table(Arc<Table>),
+    /// An index, by its oid, with its table.
+    Index(Arc<Table>, Oid),
+    /// A sequence.
+    Sequence(Arc<Sequence>),
+    /// A view.
+    View(Arc<View>),
+}
+
+impl Relation {
+    /// Its oid.
+    pub fn oid(&self) -> Oid {
+        match self {
+            Relation::Table(table) => table.oid,
+            Relation::Index(_, oid) => *oid,
+            Relation::Sequence(sequence) => sequence.oid,
+            Relation::View(view) => view.oid,
+        }
+    }
+
+    /// Oid of its schema.
+    pub fn schema(&self) -> Oid {
+        match self {
+            Relation::Table(table) | Relation::Index(table, _) => table.schema,
+            Relation::Sequence(sequence) => sequence.schema,
+            Relation::View(view) => view.schema,
+        }
+    }
+
+    /// Name of its schema.
+    pub fn schema_name(&self) -> &str {
+        match self {
+            Relation::Table(table) | Relation::Index(table, _) => &table.schema_name,
+            Relation::Sequence(sequence) => &sequence.schema_name,
+            Relation::View(view) => &view.schema_name,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Relation::Table(table) => &table.name,
+            Relation::Index(table, oid) => table.index(*oid).map_or("", |index| &index.name),
+            Relation::Sequence(sequence) => &sequence.name,
+            Relation::View(view) => &view.name,
+        }
+    }
+
+    /// The table, if it is one.
+    pub fn as_table(&self) -> Option<&Arc<Table>> {
+        if let Relation::Table(table) = self { Some(table) } else { None }
+    }
+
+    /// The index, if it is one.
+    pub fn as_index(&self) -> Option<&Index> {
+        if let Relation::Index(table, oid) = self { table.index(*oid) } else { None }
+    }
+
+    /// "table", "index", "sequence" or "view", as messages name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Relation::Table(_) => "table",
+            Relation::Index(..) => "index",
+            Relation::Sequence(_) => "sequence",
+            Relation::View(_) => "view",
+        }
+    }
+}
+
+/// What is stored as one document.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A schema.
+    Schema(Arc<Schema>),
+    /// A table with its indexes and constraints.
+    Table(Arc<Table>),
+    /// A sequence.
+    Sequence(Arc<Sequence>),
+    /// A view.
+    View(Arc<View>),
+}
+
+/// Changed objects by oid; `None` is dropped.
+pub type Changes = BTreeMap<Oid, Option<Object>>;
+
+/// The catalog at one version. Cheap to share, immutable.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    version: u64,
+    objects: BTreeMap<Oid, Object>,
+    schemas: HashMap<String, Arc<Schema>>,
+    relations: HashMap<Oid, HashMap<String, Relation>>,
+    by_oid: HashMap<Oid, Relation>,
+}
+
+impl Catalog {
+    /// A catalog of these objects and the built-in schemas.
+    pub fn new(version: u64, objects: impl IntoIterator<Item = Object>) -> Catalog {
+        let mut all: BTreeMap<Oid, Object> = BTreeMap::new();
+        for (oid, name) in [
+            (PG_CATALOG_OID, "pg_catalog"),
+            (PUBLIC_OID, "public"),
+            (INFORMATION_SCHEMA_OID, "information_schema"),
+        ] {
+            let schema = Schema { oid, name: name.to_owned(), comment: None };
+            all.insert(oid, Object::Schema(Arc::new(schema)));
+        }
+        all.extend(objects.into_iter().map(|object| (object.oid(), object)));
+        Catalog::build(version, all)
+    }
+
+    fn build(version: u64, objects: BTreeMap<Oid, Object>) -> Catalog {
+        let mut catalog = Catalog { version, ..Catalog::default() };
+        for object in objects.values() {
+            match object {
+                Object::Schema(schema) => {
+                    catalog.schemas.insert(schema.name.clone(), schema.clone());
+                }
+                Object::Table(table) => {
+                    catalog.enter(Relation::Table(table.clone()));
+                    for index in &table.indexes {
+                        catalog.enter(Relation::Index(table.clone(), index.oid));
+                    }
+                }
+                Object::Sequence(sequence) => catalog.enter(Relation::Sequence(sequence.clone())),
+                Object::View(view) => catalog.enter(Relation::View(view.clone())),
+            }
+        }
+        catalog.objects = objects;
+        catalog
+    }
+
+    fn enter(&mut self, relation: Relation) {
+        let names = self.relations.entry(relation.schema()).or_default();
+        names.insert(relation.name().to_owned(), relation.clone());
+        self.by_oid.insert(relation.oid(), relation);
+    }
+
+    /// The catalog after `changes`. Objects that did not change are shared with this one.
+    pub fn with_changes(&self, version: u64, changes: &Changes) -> Catalog {
+        let mut objects = self.objects.clone();
+        for (oid, change) in changes {
+            match change {
+                Some(object) => objects.insert(*oid, object.clone()),
+                None => objects.remove(oid),
+            };
+        }
+        Catalog::build(version, objects)
+    }
+
+    /// The version. Grows with every change; a private catalog of a transaction has odd numbers of its own.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The schema of this name.
+    pub fn schema(&self, name: &str) -> Option<&Arc<Schema>> {
+        self.schemas.get(name)
+    }
+
+    /// The schema of this oid.
+    pub fn schema_by_oid(&self, oid: Oid) -> Option<&Arc<Schema>> {
+        match self.objects.get(&oid) {
+            Some(Object::Schema(schema)) => Some(schema),
+            _ => None,
+        }
+    }
+
+    /// The relation `schema.name`.
+    pub fn relation(&self, schema: &str, name: &str) -> Option<&Relation> {
+        self.relations.get(&self.schemas.get(schema)?.oid)?.get(name)
+    }
+
+    /// The relation of this name in the first schema of `search_path` that has one, or in `schema` if one is given.
+    pub fn find(&self, search_path: &[String], schema: Option<&str>, name: &str) -> Option<&Relation> {
+        match schema {
+            Some(schema) => self.relation(schema, name),
+            None => search_path.iter().find_map(|schema| self.relation(schema, name)),
+        }
+    }
+
+    /// The relation of this oid.
+    pub fn relation_by_oid(&self, oid: Oid) -> Option<&Relation> {
+        self.by_oid.get(&oid)
+    }
+
+    /// The table of this oid.
+    pub fn table_by_oid(&self, oid: Oid) -> Option<&Arc<Table>> {
+        self.by_oid.get(&oid)?.as_table()
+    }
+
+    /// The sequence of this oid.
+    pub fn sequence_by_oid(&self, oid: Oid) -> Option<&Arc<Sequence>> {
+        match self.by_oid.get(&oid)? {
+            Relation::Sequence(sequence) => Some(sequence),
+            _ => None,
+        }
+    }
+
+    /// All objects by oid.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.objects.values()
+    }
+
+    /// All schemas by oid.
+    pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Schema(schema) => Some(schema),
+            _ => None,
+        })
+    }
+
+    /// All tables by oid.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Table(table) => Some(table),
+            _ => None,
+        })
+    }
+
+    /// All sequences by oid.
+    pub fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::Sequence(sequence) => Some(sequence),
+            _ => None,
+        })
+    }
+
+    /// All views by oid.
+    pub fn views(&self) -> impl Iterator<Item = &Arc<View>> {
+        self.objects.values().filter_map(|object| match object {
+            Object::View(view) => Some(view),
+            _ => None,
+        })
+    }
+}
+
+impl Object {
+    /// Its oid.
+    pub fn oid(&self) -> Oid {
+        match self {
+            Object::Schema(schema) => schema.oid,
+            Object::Table(table) => table.oid,
+            Object::Sequence(sequence) => sequence.oid,
+            Object::View(view) => view.oid,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! How catalog objects are stored: one JSON document each, in trees with fixed numbers.
+//!
+//! ```text
+//! tree 1  catalog    oid, u32 big-endian            kind letter ++ JSON document
+//! tree 2  counters   counter number, u32 big-endian i64 little-endian (see `sequence`)
+//! tree 3  names      schema oid ++ name             (never stored: locked by who creates a relation of that name)
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Object, Oid};
+use crate::error::{Result, SqlError, sqlstate};
+
+/// Tree of catalog documents.
+pub const CATALOG_TREE: u32 = 1;
+/// Tree of counters: sequences' values, oids, row ids.
+pub const COUNTER_TREE: u32 = 2;
+/// Lock space of relation names.
+pub const NAME_TREE: u32 = 3;
+
+/// Key of an object's document.
+pub fn key(oid: Oid) -> [u8; 4] {
+    oid.to_be_bytes()
+}
+
+/// An object as a document.
+pub fn encode(object: &Object) -> Result<Bytes> {
+    fn document<T: Serialize>(kind: u8, object: &T) -> Result<Bytes> {
+        let mut bytes = vec![kind];
+        serde_json::to_writer(&mut bytes, object)
+            .map_err(|error| SqlError::internal(format!("cannot store a catalog object: {error}")))?;
+        Ok(bytes.into())
+    }
+    match object {
+        Object::Schema(schema) => document(b'n', schema.as_ref()),
+        Object::Table(table) => document(b'r', table.as_ref()),
+        Object::Sequence(sequence) => document(b'S', sequence.as_ref()),
+        Object::View(view) => document(b'v', view.as_ref()),
+    }
+}
+
+/// A document as an object; XX001 if it is none.
+pub fn decode(document: &[u8]) -> Result<Object> {
+    fn object<T: DeserializeOwned>(json: &[u8]) -> Result<Arc<T>> {
+        serde_json::from_slice(json).map(Arc::new).map_err(|error| {
+            SqlError::new(sqlstate::DATA_CORRUPTED, format!("catalog document cannot be read: {error}"))
+        })
+    }
+    match document.split_first() {
+        Some((b'n', json)) => Ok(Object::Schema(object(json)?)),
+        Some((b'r', json)) => Ok(Object::Table(object(json)?)),
+        Some((b'S', json)) => Ok(Object::Sequence(object(json)?)),
+        Some((b'v', json)) => Ok(Object::View(object(json)?)),
+        _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, "catalog document of unknown kind")),
+    }
+}
+
+/// Types in documents: oid and modifier.
+pub(super) mod type_document {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::types::{Type, TypeId};
+
+    pub(in crate::catalog) fn serialize<S: Serializer>(ty: &Type, serializer: S) -> Result<S::Ok, S::Error> {
+        (ty.id.oid(), ty.modifier).serialize(serializer)
+    }
+
+    pub(in crate::catalog) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Type, D::Error> {
+        let (oid, modifier) = <(u32, i32)>::deserialize(deserializer)?;
+        let id = TypeId::from_oid(oid).ok_or_else(|| D::Error::custom(format!("no type has oid {oid}")))?;
+        Ok(Type { id, modifier })
+    }
+}
+
+/// Values in documents: the key of none, or type oid and text.
+pub(super) mod datum_document {
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::types::{Datum, FormatContext, Type, TypeId};
+
+    /// A type that can hold the value: reading it back as that type gives the same value.
+    fn type_of(datum: &Datum) -> Option<TypeId> {
+        if let Datum::Array(array) = datum {
+            return array.element.array();
+        }
+        TypeId::all().find(|id| !matches!(id, TypeId::InternalChar | TypeId::Name) && id.holds(datum))
+    }
+
+    pub(in crate::catalog) fn serialize<S: Serializer>(
+        datum: &Datum,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let document = match type_of(datum) {
+            _ if datum.is_null() => None,
+            None => return Err(S::Error::custom("a value of unknown type")),
+            Some(id) => {
+                let mut text = Vec::new();
+                datum.to_text(Type::new(id), &FormatContext::default(), &mut text);
+                Some((id.oid(), String::from_utf8(text).map_err(S::Error::custom)?))
+            }
+        };
+        document.serialize(serializer)
+    }
+
+    pub(in crate::catalog) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Datum, D::Error> {
+        let Some((oid, text)) = <Option<(u32, String)>>::deserialize(deserializer)? else {
+            return Ok(Datum::Null);
+        };
+        let id = TypeId::from_oid(oid).ok_or_else(|| D::Error::custom(format!("no type has oid {oid}")))?;
+        Datum::from_text(Type::new(id), &text, &FormatContext::default()).map_err(D::Error::custom)
+    }
+}

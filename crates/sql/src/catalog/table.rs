@@ -1,0 +1,107 @@
+//! Tables.
+
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Check, Column, ForeignKey, Index, Reference};
+use crate::row::RowLayout;
+use crate::types::Type;
+
+/// A table. A stored row holds one value per place in `columns`, dropped columns as NULL; it may be shorter than
+/// `columns`, and what it lacks has the value [`Column::missing`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Table {
+    /// Oid; also the number by which the table is locked as a whole.
+    pub oid: u32,
+    /// Oid of its schema.
+    pub schema: u32,
+    /// Name of its schema.
+    pub schema_name: String,
+    /// Name.
+    pub name: String,
+    /// Where its rows are. TRUNCATE and rewriting ALTER TABLE give it a fresh one.
+    pub tree: u32,
+    /// All columns, dropped ones too.
+    pub columns: Vec<Column>,
+    /// All indexes, oldest first, the primary key's included.
+    pub indexes: Vec<Index>,
+    /// CHECK constraints, sorted by name as they are checked.
+    pub checks: Vec<Check>,
+    /// Foreign keys from here.
+    pub foreign_keys: Vec<ForeignKey>,
+    /// Foreign keys to here.
+    pub referenced_by: Vec<Reference>,
+    /// Session-local (CREATE TEMPORARY TABLE).
+    #[serde(default)]
+    pub temporary: bool,
+    /// Storage parameters as given (`fillfactor=100`): hints that have no effect.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// COMMENT ON TABLE.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// What follows from the columns, made when first used.
+    #[serde(skip)]
+    pub derived: Derived,
+}
+
+/// What follows from a table's definition. A clone of a table starts without it, so it may be changed before it is used.
+#[derive(Debug, Default)]
+pub struct Derived {
+    layout: OnceLock<RowLayout>,
+}
+
+impl Clone for Derived {
+    fn clone(&self) -> Derived {
+        Derived::default()
+    }
+}
+
+impl Table {
+    /// The layout of its stored rows.
+    pub fn layout(&self) -> &RowLayout {
+        self.derived.layout.get_or_init(|| {
+            let types: Vec<Type> = self.columns.iter().map(|column| column.ty).collect();
+            RowLayout::new(&types)
+        })
+    }
+
+    /// The visible columns with their places, in order.
+    pub fn visible_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
+    }
+
+    /// The place of a visible column.
+    pub fn column_place(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| !column.dropped && column.name == name)
+    }
+
+    /// The primary key's index, by which the table's tree is ordered. A table without one is ordered by a hidden row
+    /// id: 8 bytes, big-endian.
+    pub fn primary_key(&self) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.primary)
+    }
+
+    /// The index with this oid.
+    pub fn index(&self, oid: u32) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.oid == oid)
+    }
+
+    /// The index with this name.
+    pub fn index_named(&self, name: &str) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.name == name)
+    }
+
+    /// The foreign key with this oid.
+    pub fn foreign_key(&self, oid: u32) -> Option<&ForeignKey> {
+        self.foreign_keys.iter().find(|key| key.oid == oid)
+    }
+
+    /// Whether any constraint has this name.
+    pub fn has_constraint(&self, name: &str) -> bool {
+        self.checks.iter().any(|check| check.name == name)
+            || self.foreign_keys.iter().any(|key| key.name == name)
+            || self.indexes.iter().any(|index| index.constraint.is_some() && index.name == name)
+    }
+}

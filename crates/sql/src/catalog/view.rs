@@ -1,0 +1,29 @@
+//! Views.
+
+use serde::{Deserialize, Serialize};
+
+use super::Column;
+
+/// A view: a stored query, expanded where it is used.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct View {
+    /// Oid.
+    pub oid: u32,
+    /// Oid of its schema.
+    pub schema: u32,
+    /// Name of its schema.
+    pub schema_name: String,
+    /// Name.
+    pub name: String,
+    /// The query as SQL text.
+    pub query: String,
+    /// The output columns (only name and type are meaningful).
+    pub columns: Vec<Column>,
+    /// Search path the query was defined under: its unqualified names are looked up there.
+    pub search_path: Vec<String>,
+    /// Oids of the tables and views the query reads.
+    pub depends_on: Vec<u32>,
+    /// COMMENT ON VIEW.
+    #[serde(default)]
+    pub comment: Option<String>,
+}

@@ -1,0 +1,82 @@
+//! Settings decoded for those who read them often.
+
+use chrono_tz::Tz;
+
+use crate::types::{ByteaOutput, DateOrder};
+
+/// The decoded values.
+#[derive(Clone, Debug)]
+pub struct Effective {
+    /// `search_path`'s names, `$user` not replaced.
+    pub search_path: Vec<String>,
+    /// `TimeZone`.
+    pub time_zone: Tz,
+    /// `DateStyle`'s order.
+    pub date_order: DateOrder,
+    /// `extra_float_digits`.
+    pub extra_float_digits: i32,
+    /// `bytea_output`.
+    pub bytea_output: ByteaOutput,
+    /// `statement_timeout` in milliseconds, 0 for none.
+    pub statement_timeout_ms: u64,
+    /// `lock_timeout` in milliseconds, 0 for none.
+    pub lock_timeout_ms: u64,
+    /// `idle_in_transaction_session_timeout` in milliseconds, 0 for none.
+    pub idle_in_transaction_timeout_ms: u64,
+    /// `idle_session_timeout` in milliseconds, 0 for none.
+    pub idle_timeout_ms: u64,
+    /// `default_transaction_isolation`.
+    pub default_isolation: String,
+    /// `default_transaction_read_only`.
+    pub default_read_only: bool,
+    /// `client_min_messages`.
+    pub client_min_messages: String,
+}
+
+impl Default for Effective {
+    fn default() -> Effective {
+        Effective {
+            search_path: Vec::new(),
+            time_zone: Tz::UTC,
+            date_order: DateOrder::Mdy,
+            extra_float_digits: 1,
+            bytea_output: ByteaOutput::Hex,
+            statement_timeout_ms: 0,
+            lock_timeout_ms: 0,
+            idle_in_transaction_timeout_ms: 0,
+            idle_timeout_ms: 0,
+            default_isolation: String::new(),
+            default_read_only: false,
+            client_min_messages: String::new(),
+        }
+    }
+}
+
+impl Effective {
+    /// Decodes values in their normal form.
+    pub(super) fn read<'a>(value: impl Fn(&'static str) -> &'a str) -> Effective {
+        let milliseconds = |name| value(name).parse().unwrap_or(0);
+        Effective {
+            search_path: super::value::split_names(value("search_path")).unwrap_or_default(),
+            time_zone: value("TimeZone").parse().unwrap_or(Tz::UTC),
+            date_order: match value("DateStyle").rsplit(' ').next() {
+                Some("DMY") => DateOrder::Dmy,
+                Some("YMD") => DateOrder::Ymd,
+                _ => DateOrder::Mdy,
+            },
+            extra_float_digits: value("extra_float_digits").parse().unwrap_or(1),
+            bytea_output: if value("bytea_output") == "escape" {
+                ByteaOutput::Escape
+            } else {
+                ByteaOutput::Hex
+            },
+            statement_timeout_ms: milliseconds("statement_timeout"),
+            lock_timeout_ms: milliseconds("lock_timeout"),
+            idle_in_transaction_timeout_ms: milliseconds("idle_in_transaction_session_timeout"),
+            idle_timeout_ms: milliseconds("idle_session_timeout"),
+            default_isolation: value("default_transaction_isolation").to_owned(),
+            default_read_only: value("default_transaction_read_only") == "on",
+            client_min_messages: value("client_min_messages").to_owned(),
+        }
+    }
+}

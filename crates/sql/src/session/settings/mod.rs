@@ -1,0 +1,319 @@
+//! Settings: `SET`, `SHOW`, `RESET` and what they do to a session.
+//!
+//! A value is checked and brought to its normal form when it is set, so whoever reads it need not check again. SET is
+//! transactional: [`Settings::mark`] takes a state (one `Arc`), and rolling back puts it back. SET LOCAL lies over SET's value
+//! until the transaction ends.
+//!
+//! What the executor reads often is kept decoded in [`Effective`], rebuilt when a setting changes.
+
+mod definition;
+mod effective;
+mod value;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use definition::{Access, Definition, Kind, all as definitions};
+pub use effective::Effective;
+
+use crate::error::{Result, SqlError, sqlstate};
+
+/// The settings of a session.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    state: Arc<State>,
+    /// What RESET goes back to: built-in defaults, then the startup packet's options.
+    defaults: Arc<Vec<Arc<str>>>,
+    effective: Arc<Effective>,
+    /// Values last told to the client, by definition.
+    reported: Vec<Option<Arc<str>>>,
+}
+
+/// All values at one moment.
+#[derive(Clone, Debug)]
+struct State {
+    session: Vec<Arc<str>>,
+    local: BTreeMap<usize, Arc<str>>,
+    /// Settings with a dot in their name that no part of the server knows.
+    custom: BTreeMap<String, Arc<str>>,
+    custom_local: BTreeMap<String, Arc<str>>,
+}
+
+/// A state to go back to. Cheap.
+#[derive(Clone, Debug)]
+pub struct Mark(Arc<State>);
+
+/// A setting's place: a known one, or a name with a dot.
+enum Place {
+    Known(usize),
+    Custom(String),
+}
+
+fn place(name: &str) -> Result<Place> {
+    if let Some(index) = definition::find(name) {
+        return Ok(Place::Known(index));
+    }
+    let name = name.to_ascii_lowercase();
+    match name.split_once('.') {
+        Some((prefix, rest)) if prefix != "cognate" && !prefix.is_empty() && !rest.is_empty() => {
+            Ok(Place::Custom(name))
+        }
+        _ => Err(unrecognized(&name)),
+    }
+}
+
+fn unrecognized(name: &str) -> SqlError {
+    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+impl Settings {
+    /// The built-in defaults.
+    pub fn new() -> Settings {
+        let defaults: Vec<Arc<str>> = definition::all().iter().map(|d| Arc::from(d.default)).collect();
+        let state = State {
+            session: defaults.clone(),
+            local: BTreeMap::new(),
+            custom: BTreeMap::new(),
+            custom_local: BTreeMap::new(),
+        };
+        let mut settings = Settings {
+            state: Arc::new(state),
+            defaults: Arc::new(defaults),
+            effective: Arc::new(Effective::default()),
+            reported: vec![None; definition::all().len()],
+        };
+        settings.refresh();
+        settings
+    }
+
+    /// Sets what RESET goes back to, and the value with it: for options of the startup packet and facts about the session.
+    pub fn set_default(&mut self, name: &str, text: &str) -> Result<()> {
+        match place(name)? {
+            Place::Known(index) => {
+                let value: Arc<str> = value::normalize(&definition::all()[index], text)?.into();
+                Arc::make_mut(&mut self.defaults)[index] = value.clone();
+                Arc::make_mut(&mut self.state).session[index] = value;
+            }
+            Place::Custom(name) => {
+                Arc::make_mut(&mut self.state).custom.insert(name, text.into());
+            }
+        }
+        self.refresh();
+        Ok(())
+    }
+
+    /// SET or SET LOCAL; `None` is DEFAULT. 42704, 22023, 55P02, 0A000.
+    pub fn set(&mut self, name: &str, text: Option<&str>, local: bool) -> Result<()> {
+        match place(name)? {
+            Place::Known(index) => {
+                let definition = &definition::all()[index];
+                check_access(definition)?;
+                let value = match text {
+                    Some(text) => value::normalize(definition, text)?.into(),
+                    None => self.defaults[index].clone(),
+                };
+                let state = Arc::make_mut(&mut self.state);
+                if local {
+                    state.local.insert(index, value);
+                } else {
+                    state.local.remove(&index);
+                    state.session[index] = value;
+                }
+                self.refresh();
+            }
+            Place::Custom(name) => {
+                let state = Arc::make_mut(&mut self.state);
+                let values = if local { &mut state.custom_local } else { &mut state.custom };
+                values.insert(name, text.unwrap_or_default().into());
+            }
+        }
+        Ok(())
+    }
+
+    /// RESET ALL.
+    pub fn reset_all(&mut self) {
+        let state = Arc::make_mut(&mut self.state);
+        for (index, definition) in definition::all().iter().enumerate() {
+            if definition.access == Access::User && !definition.keep_on_reset() {
+                state.session[index] = self.defaults[index].clone();
+                state.local.remove(&index);
+            }
+        }
+        for value in state.custom.values_mut() {
+            *value = "".into();
+        }
+        state.custom_local.clear();
+        self.refresh();
+    }
+
+    /// The value as SHOW prints it. 42704.
+    pub fn show(&self, name: &str) -> Result<String> {
+        match place(name)? {
+            Place::Known(index) => Ok(value::display(&definition::all()[index], self.raw(index))),
+            Place::Custom(name) => {
+                let value = self.state.custom_local.get(&name).or_else(|| self.state.custom.get(&name));
+                value.map(|value| value.to_string()).ok_or_else(|| unrecognized(&name))
+            }
+        }
+    }
+
+    /// The name in its canonical spelling (`TimeZone`). 42704.
+    pub fn canonical_name(&self, name: &str) -> Result<String> {
+        Ok(match place(name)? {
+            Place::Known(index) => definition::all()[index].name.to_owned(),
+            Place::Custom(name) => name,
+        })
+    }
+
+    /// Every setting with the value SHOW prints, by name.
+    pub fn all(&self) -> Vec<(&'static Definition, String)> {
+        let mut all: Vec<_> = definition::all()
+            .iter()
+            .enumerate()
+            .filter(|(_, definition)| definition.access != Access::Hidden)
+            .map(|(index, definition)| (definition, value::display(definition, self.raw(index))))
+            .collect();
+        all.sort_by_key(|(definition, _)| definition.name.to_ascii_lowercase());
+        all
+    }
+
+    /// What the executor reads.
+    pub fn effective(&self) -> &Arc<Effective> {
+        &self.effective
+    }
+
+    /// The present state, to go back to.
+    pub fn mark(&self) -> Mark {
+        Mark(self.state.clone())
+    }
+
+    /// Goes back to a state (ROLLBACK, ROLLBACK TO SAVEPOINT).
+    pub fn restore(&mut self, mark: &Mark) {
+        if !Arc::ptr_eq(&self.state, &mark.0) {
+            self.state = mark.0.clone();
+            self.refresh();
+        }
+    }
+
+    /// COMMIT: SET LOCAL ends.
+    pub fn end_transaction(&mut self) {
+        if self.state.local.is_empty() && self.state.custom_local.is_empty() {
+            return;
+        }
+        let state = Arc::make_mut(&mut self.state);
+        state.local.clear();
+        state.custom_local.clear();
+        self.refresh();
+    }
+
+    /// Reported settings whose value the client does not know yet.
+    pub fn take_changes(&mut self) -> Vec<(&'static str, String)> {
+        let mut changes = Vec::new();
+        for (index, definition) in definition::all().iter().enumerate().filter(|(_, d)| d.report) {
+            let raw = self.state.local.get(&index).unwrap_or(&self.state.session[index]);
+            if self.reported[index].as_ref() != Some(raw) {
+                self.reported[index] = Some(raw.clone());
+                changes.push((definition.name, value::display(definition, raw)));
+            }
+        }
+        changes
+    }
+
+    fn raw(&self, index: usize) -> &str {
+        self.state.local.get(&index).unwrap_or(&self.state.session[index])
+    }
+
+    fn refresh(&mut self) {
+        let effective = Effective::read(|name| definition::find(name).map_or("", |index| self.raw(index)));
+        self.effective = Arc::new(effective);
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::new()
+    }
+}
+
+fn check_access(definition: &Definition) -> Result<()> {
+    let message = match definition.access {
+        Access::User | Access::Hidden => return Ok(()),
+        Access::Internal => format!("parameter \"{}\" cannot be changed", definition.name),
+        Access::Start => {
+            format!("parameter \"{}\" cannot be changed without restarting the server", definition.name)
+        }
+    };
+    Err(SqlError::new(sqlstate::CANT_CHANGE_RUNTIME_PARAM, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(settings: &mut Settings, name: &str, value: &str) -> String {
+        match settings.set(name, Some(value), false) {
+            Ok(()) => settings.show(name).unwrap(),
+            Err(error) => format!("{} {}", error.sqlstate, error.message),
+        }
+    }
+
+    #[test]
+    fn values_are_checked_and_normalized() {
+        let mut settings = Settings::new();
+        for (name, value, expected) in [
+            ("statement_timeout", "5000", "5s"),
+            ("statement_timeout", "1500us", "2ms"),
+            ("statement_timeout", "1.5 min", "90s"),
+            (
+                "statement_timeout",
+                "-5",
+                "22023 -5 ms is outside the valid range for parameter \"statement_timeout\" (0 .. 2147483647)",
+            ),
+            ("statement_timeout", "abc", "22023 invalid value for parameter \"statement_timeout\": \"abc\""),
+            ("work_mem", "10MB", "10MB"),
+            (
+                "work_mem",
+                "1",
+                "22023 1 kB is outside the valid range for parameter \"work_mem\" (64 .. 2147483647)",
+            ),
+            ("enable_seqscan", "OF", "off"),
+            ("enable_seqscan", "o", "22023 parameter \"enable_seqscan\" requires a Boolean value"),
+            ("timezone", "europe/berlin", "Europe/Berlin"),
+            ("TimeZone", "utc", "UTC"),
+            ("timezone", "foo/bar", "22023 invalid value for parameter \"TimeZone\": \"foo/bar\""),
+            ("datestyle", "dmy", "ISO, DMY"),
+            ("datestyle", "iso, ymd", "ISO, YMD"),
+            ("client_encoding", "unicode", "UTF8"),
+            ("server_version", "1", "55P02 parameter \"server_version\" cannot be changed"),
+            ("nonsense", "1", "42704 unrecognized configuration parameter \"nonsense\""),
+            ("cognate.nonsense", "1", "42704 unrecognized configuration parameter \"cognate.nonsense\""),
+            ("my.own", "x", "x"),
+        ] {
+            assert_eq!(set(&mut settings, name, value), expected, "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn local_values_end_with_the_transaction_and_marks_restore() {
+        let mut settings = Settings::new();
+        let mark = settings.mark();
+        settings.set("lock_timeout", Some("7s"), true).unwrap();
+        assert_eq!(settings.effective().lock_timeout_ms, 7000);
+        settings.end_transaction();
+        assert_eq!(settings.effective().lock_timeout_ms, 0);
+        settings.set("lock_timeout", Some("3"), false).unwrap();
+        settings.end_transaction();
+        assert_eq!(settings.show("lock_timeout").unwrap(), "3ms");
+        settings.restore(&mark);
+        assert_eq!(settings.show("lock_timeout").unwrap(), "0");
+    }
+
+    #[test]
+    fn changes_are_reported_once() {
+        let mut settings = Settings::new();
+        assert!(settings.take_changes().iter().any(|(name, _)| *name == "server_version"));
+        assert!(settings.take_changes().is_empty());
+        settings.set("application_name", Some("a"), false).unwrap();
+        assert_eq!(settings.take_changes(), vec![("application_name", "a".to_owned())]);
+    }
+}

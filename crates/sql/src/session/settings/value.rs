@@ -1,0 +1,212 @@
+//! Reading and printing the values of settings.
+
+use chrono_tz::Tz;
+
+use super::definition::Unit;
+use super::{Definition, Kind};
+use crate::error::{Result, SqlError, sqlstate};
+
+fn invalid(definition: &Definition, text: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::INVALID_PARAMETER_VALUE,
+        format!("invalid value for parameter \"{}\": \"{text}\"", definition.name),
+    )
+}
+
+/// Checks a value and brings it to its normal form: numbers in the setting's own unit, booleans as `on` and `off`.
+pub(super) fn normalize(definition: &Definition, text: &str) -> Result<String> {
+    match definition.kind {
+        Kind::Bool => match parse_bool(text) {
+            Some(value) => Ok(if value { "on" } else { "off" }.to_owned()),
+            None => Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("parameter \"{}\" requires a Boolean value", definition.name),
+            )),
+        },
+        Kind::Integer { minimum, maximum, unit } => integer(definition, text, minimum, maximum, unit),
+        Kind::Real { minimum, maximum } => {
+            let value: f64 = text.trim().parse().map_err(|_| invalid(definition, text))?;
+            if value.is_nan() || value < minimum || value > maximum {
+                let upper = if maximum == f64::MAX { "1.79769e+308".to_owned() } else { maximum.to_string() };
+                return Err(outside(definition, &value.to_string(), &minimum.to_string(), &upper));
+            }
+            Ok(value.to_string())
+        }
+        Kind::Enum(values) => enumerated(definition, text, values),
+        Kind::Text => Ok(text.to_owned()),
+        Kind::Only(value) => match parse_bool(text) {
+            _ if text.eq_ignore_ascii_case(value) => Ok(value.to_owned()),
+            Some(given) if parse_bool(value) == Some(given) => Ok(value.to_owned()),
+            _ => Err(SqlError::unsupported(format_args!("parameter \"{}\" = \"{text}\"", definition.name))),
+        },
+        Kind::Names => split_names(text)
+            .map(|names| names.iter().map(|name| quote_name(name)).collect::<Vec<_>>().join(", "))
+            .map_err(|()| invalid(definition, text).with_detail("List syntax is invalid.")),
+        Kind::TimeZone => {
+            time_zone(text).map(|zone| zone.name().to_owned()).ok_or_else(|| invalid(definition, text))
+        }
+        Kind::DateStyle => date_style(definition, text),
+        Kind::Encoding => match text.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+            "utf8" | "unicode" => Ok("UTF8".to_owned()),
+            "sqlascii" | "latin1" | "iso88591" | "win1252" | "latin9" => {
+                Err(SqlError::unsupported(format_args!("client encoding \"{text}\"")))
+            }
+            _ => Err(invalid(definition, text)),
+        },
+    }
+}
+
+/// The normal form as SHOW prints it.
+pub(super) fn display(definition: &Definition, value: &str) -> String {
+    if let (Kind::Integer { unit, .. }, Ok(number)) = (definition.kind, value.parse::<i64>()) {
+        return unit.display(number);
+    }
+    value.to_owned()
+}
+
+/// `on`, `off`, `true`, `false`, `yes`, `no`, `1`, `0` and their unambiguous prefixes.
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+    let text = text.trim().to_ascii_lowercase();
+    let is = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
+    if is("true", 1) || is("yes", 1) || is("on", 2) || text == "1" {
+        return Some(true);
+    }
+    (is("false", 1) || is("no", 1) || is("off", 2) || text == "0").then_some(false)
+}
+
+fn outside(definition: &Definition, value: &str, minimum: &str, maximum: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::INVALID_PARAMETER_VALUE,
+        format!(
+            "{value} is outside the valid range for parameter \"{}\" ({minimum} .. {maximum})",
+            definition.name
+        ),
+    )
+}
+
+fn integer(definition: &Definition, text: &str, minimum: i64, maximum: i64, unit: Unit) -> Result<String> {
+    let trimmed = text.trim();
+    let digits = trimmed
+        .char_indices()
+        .take_while(|(at, c)| c.is_ascii_digit() || *c == '.' || (*at == 0 && matches!(c, '-' | '+')))
+        .count();
+    let (number, suffix) = trimmed.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| invalid(definition, text))?;
+    let suffix = suffix.trim();
+    let factor = match suffix {
+        "" => 1.0,
+        _ => unit.factor(suffix).ok_or_else(|| {
+            let error = invalid(definition, text);
+            if unit.suffixes().is_empty() { error } else { error.with_hint(unit.hint()) }
+        })?,
+    };
+    let value = (number * factor).round_ties_even();
+    if value.abs() > f64::from(i32::MAX) {
+        return Err(invalid(definition, text).with_hint("Value exceeds integer range."));
+    }
+    let value = value as i64;
+    if value < minimum || value > maximum {
+        let shown =
+            if unit.name().is_empty() { value.to_string() } else { format!("{value} {}", unit.name()) };
+        return Err(outside(definition, &shown, &minimum.to_string(), &maximum.to_string()));
+    }
+    Ok(value.to_string())
+}
+
+fn enumerated(definition: &Definition, text: &str, values: &[&str]) -> Result<String> {
+    if let Some(value) = values.iter().find(|value| value.eq_ignore_ascii_case(text.trim())) {
+        return Ok((*value).to_owned());
+    }
+    // Enumerations with on and off take the other words for them too.
+    if let Some(value) = parse_bool(text).map(|value| if value { "on" } else { "off" })
+        && values.contains(&value)
+    {
+        return Ok(value.to_owned());
+    }
+    Err(invalid(definition, text).with_hint(format!("Available values: {}.", values.join(", "))))
+}
+
+/// The zone of a name, in any case, or of an offset from UTC in whole hours.
+pub(crate) fn time_zone(text: &str) -> Option<Tz> {
+    let text = text.trim();
+    let text = text.strip_prefix("INTERVAL").map_or(text, str::trim).trim_matches('\'');
+    if let Some(zone) = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(text)) {
+        return Some(*zone);
+    }
+    if matches!(text.to_ascii_lowercase().as_str(), "z" | "zulu" | "default" | "local") {
+        return Some(Tz::UTC);
+    }
+    let (hours, minutes) = text.split_once(':').unwrap_or((text, "0"));
+    let (hours, minutes) = (hours.parse::<i32>().ok()?, minutes.parse::<i32>().ok()?);
+    if minutes != 0 || !(-14..=12).contains(&-hours) {
+        return None;
+    }
+    // Etc/GMT counts west of Greenwich.
+    if hours == 0 { Some(Tz::UTC) } else { format!("Etc/GMT{:+}", -hours).parse().ok() }
+}
+
+fn date_style(definition: &Definition, text: &str) -> Result<String> {
+    let mut order = "MDY";
+    for word in text.split(',').map(str::trim) {
+        match word.to_ascii_lowercase().as_str() {
+            "iso" | "default" => {}
+            "mdy" | "us" | "noneuro" | "noneuropean" => order = "MDY",
+            "dmy" | "euro" | "european" => order = "DMY",
+            "ymd" => order = "YMD",
+            "sql" | "postgres" | "postgresql" | "german" => {
+                return Err(SqlError::unsupported(format_args!("parameter \"DateStyle\" = \"{text}\"")));
+            }
+            _ => {
+                return Err(invalid(definition, text)
+                    .with_detail(format!("Unrecognized key word: \"{}\".", word.to_ascii_lowercase())));
+            }
+        }
+    }
+    Ok(format!("ISO, {order}"))
+}
+
+/// Splits a list of identifiers, folding those without quotes to lower case.
+pub(crate) fn split_names(text: &str) -> Result<Vec<String>, ()> {
+    let mut names = Vec::new();
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Ok(names);
+    }
+    loop {
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let mut name = String::new();
+            let mut from = 0;
+            let end = loop {
+                let at = from + quoted[from..].find('"').ok_or(())?;
+                name.push_str(&quoted[from..at]);
+                if !quoted[at + 1..].starts_with('"') {
+                    break at + 1;
+                }
+                name.push('"');
+                from = at + 2;
+            };
+            names.push(name);
+            rest = quoted[end..].trim_start();
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            let name = rest[..end].trim();
+            if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '"') {
+                return Err(());
+            }
+            names.push(name.to_lowercase());
+            rest = &rest[end..];
+        }
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more.trim_start(),
+            None if rest.is_empty() => return Ok(names),
+            None => return Err(()),
+        }
+    }
+}
+
+/// An identifier with quotes where it needs them.
+pub(crate) fn quote_name(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
