@@ -1,0 +1,1 @@
+//! Faults put upon a real server.

@@ -1,0 +1,182 @@
+//! A PostgreSQL of its own: a fresh cluster from the installed binaries, durable, on a free loopback port.
+//!
+//! The settings are those of a careful small installation: `fsync`, `synchronous_commit` and `full_page_writes` on,
+//! 1 GB of shared buffers, room for 300 connections, and a `max_wal_size` that keeps checkpoints out of short runs.
+//! PostgreSQL refuses to run as root, so a harness that runs as root starts it as user `postgres`.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{first_file, free_port, fresh_folder, in_path, reap, signal, tail, wait_until_ready};
+use crate::error::{Error, IoContext, Result};
+
+/// How PostgreSQL is started.
+#[derive(Clone, Debug, Default)]
+pub struct PostgresOptions {
+    /// Where the folder of its data is made; the system's temporary folder if none.
+    pub directory: Option<PathBuf>,
+    /// `shared_buffers`; 1GB if none.
+    pub shared_buffers: Option<String>,
+}
+
+/// A running PostgreSQL; stopped when dropped.
+#[derive(Debug)]
+pub struct PostgresServer {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+}
+
+/// The user that the server's programs run as when the harness is root.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+impl PostgresServer {
+    /// Makes a cluster, starts it and waits until it accepts connections.
+    pub async fn start(options: &PostgresOptions) -> Result<PostgresServer> {
+        let initdb = program("initdb")?;
+        let postgres = program("postgres")?;
+        let owner = owner()?;
+        let folder = fresh_folder(options.directory.as_deref())?;
+        if let Some(owner) = owner {
+            chown(folder.path(), Some(owner.uid), Some(owner.gid)).doing("handing a folder to postgres")?;
+        }
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700))
+            .doing("protecting a folder")?;
+        let data = folder.path().join("data");
+        make_cluster(&initdb, &data, folder.path(), owner)?;
+        let port = free_port()?;
+        write_settings(&data, port, options)?;
+        let log_path = folder.path().join("server.log");
+        let log = std::fs::File::create(&log_path).doing("creating the server's log")?;
+        let error_log = log.try_clone().doing("creating the server's log")?;
+        let child = command(&postgres, owner, folder.path())
+            .arg("-D")
+            .arg(&data)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(error_log)
+            .spawn()
+            .doing(format!("starting {}", postgres.display()))?;
+        let mut server = PostgresServer { child, port, folder };
+        wait_until_ready("PostgreSQL", port, &mut server.child, &log_path).await?;
+        Ok(server)
+    }
+
+    /// The loopback port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The end of what the server wrote to its log.
+    pub fn log_tail(&self) -> String {
+        tail(&self.folder.path().join("server.log"))
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        // QUIT is PostgreSQL's immediate shutdown: every process of it ends without a checkpoint. The data go anyway.
+        signal(&self.child, "QUIT");
+        reap(&mut self.child, Duration::from_secs(10));
+    }
+}
+
+/// Where one of PostgreSQL's programs is: where `pg_config` says, Debian's folders (newest first), or `PATH`.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let mut folders = Vec::new();
+    if let Ok(output) = Command::new("pg_config").arg("--bindir").stderr(Stdio::null()).output()
+        && output.status.success()
+    {
+        folders.push(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
+    }
+    let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .collect();
+    versions.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+    folders.extend(versions.into_iter().map(|(_, folder)| folder));
+    first_file(folders.iter().map(|folder| folder.join(name))).or_else(|| in_path(name)).ok_or_else(|| {
+        Error::Missing(format!(
+            "PostgreSQL's program {name} was not found (asked pg_config, /usr/lib/postgresql/*/bin and PATH); \
+             on Debian: apt-get install postgresql"
+        ))
+    })
+}
+
+/// The user `postgres` when the harness runs as root, nobody else otherwise.
+fn owner() -> Result<Option<Owner>> {
+    let me = std::fs::metadata("/proc/self").doing("asking who runs the harness")?.uid();
+    if me != 0 {
+        return Ok(None);
+    }
+    let users = std::fs::read_to_string("/etc/passwd").doing("reading /etc/passwd")?;
+    let found = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        if fields.next()? != "postgres" {
+            return None;
+        }
+        Some(Owner { uid: fields.nth(1)?.parse().ok()?, gid: fields.next()?.parse().ok()? })
+    });
+    found.map(Some).ok_or_else(|| {
+        Error::Missing(
+            "PostgreSQL does not run as root and there is no user postgres to run it as; \
+             run the harness as another user, or install Debian's postgresql, which makes that user"
+                .to_owned(),
+        )
+    })
+}
+
+fn command(program: &Path, owner: Option<Owner>, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    // A process group of its own: a Ctrl-C at the terminal reaches the harness alone, which then stops the server.
+    command.current_dir(folder).process_group(0).env("LC_ALL", "C");
+    if let Some(owner) = owner {
+        command.uid(owner.uid).gid(owner.gid);
+    }
+    command
+}
+
+fn make_cluster(initdb: &Path, data: &Path, folder: &Path, owner: Option<Owner>) -> Result<()> {
+    let made = command(initdb, owner, folder)
+        .arg("-D")
+        .arg(data)
+        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
+        .stdin(Stdio::null())
+        .output()
+        .doing(format!("running {}", initdb.display()))?;
+    if made.status.success() {
+        return Ok(());
+    }
+    Err(Error::Server(format!("initdb failed ({})\n{}", made.status, String::from_utf8_lossy(&made.stderr))))
+}
+
+fn write_settings(data: &Path, port: u16, options: &PostgresOptions) -> Result<()> {
+    let shared_buffers = options.shared_buffers.as_deref().unwrap_or("1GB");
+    let settings = format!(
+        "listen_addresses = '127.0.0.1'\n\
+         port = {port}\n\
+         unix_socket_directories = ''\n\
+         max_connections = 300\n\
+         shared_buffers = {shared_buffers}\n\
+         fsync = on\n\
+         synchronous_commit = on\n\
+         full_page_writes = on\n\
+         max_wal_size = 4GB\n"
+    );
+    // Appended: of two values for one setting the later counts.
+    let path = data.join("postgresql.conf");
+    let mut text = std::fs::read_to_string(&path).doing("reading postgresql.conf")?;
+    text.push_str(&settings);
+    std::fs::write(&path, text).doing("writing postgresql.conf")
+}
