@@ -1,0 +1,160 @@
+//! The real machine: the operating system's files, clocks and randomness.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::clock::Clock;
+use crate::disk::{Disk, File, Lock, OpenMode};
+use crate::rng::Rng;
+
+/// The operating system's file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+#[derive(Debug)]
+struct RealFile(fs::File);
+
+/// The lock goes with the open file, so the operating system frees it even after `kill -9`.
+#[derive(Debug)]
+struct RealLock(#[allow(dead_code, reason = "held for its drop")] fs::File);
+
+impl Lock for RealLock {}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => {}
+            OpenMode::ReadWrite => {
+                options.write(true);
+            }
+            OpenMode::CreateNew => {
+                options.write(true).create_new(true);
+            }
+            OpenMode::Truncate => {
+                options.write(true).create(true).truncate(true);
+            }
+        }
+        Ok(Arc::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn create_dir_all(&self, folder: &Path) -> io::Result<()> {
+        let mut missing: Vec<&Path> = Vec::new();
+        let mut next = Some(folder);
+        while let Some(path) = next.filter(|path| !path.as_os_str().is_empty()) {
+            if path.try_exists()? {
+                break;
+            }
+            missing.push(path);
+            next = path.parent();
+        }
+        fs::create_dir_all(folder)?;
+        for path in missing.into_iter().rev() {
+            match path.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent)?,
+                _ => self.sync_dir(Path::new("."))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, folder: &Path) -> io::Result<()> {
+        fs::File::open(folder)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
+        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock(file))),
+            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+/// The operating system's clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl Default for RealClock {
+    fn default() -> RealClock {
+        RealClock { start: Instant::now() }
+    }
+}
+
+impl Clock for RealClock {
+    fn wall_us(&self) -> i64 {
+        match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |us| -us),
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// Unpredictable numbers, from the keys the standard library seeds its hash tables with. Not for secrets.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealRng;
+
+impl Rng for RealRng {
+    fn next_u64(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
+}
