@@ -1,3 +1,4 @@
 //! The loads that systems are put under.
 
 pub mod bookstore;
+pub mod pgbench;
