@@ -3,8 +3,6 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::bookstore::{self, BookstoreArgs};
-use crate::command::crash::{self, CrashArgs};
-use crate::command::pgbench::{self, PgbenchArgs};
 use crate::error::{Error, Result};
 
 /// Benchmarks of Cognate, side by side with PostgreSQL.
@@ -23,10 +21,6 @@ pub struct Cli {
 enum Command {
     /// The TPC-W bookstore: fourteen interactions in three mixes, then a check of the store's invariants.
     Bookstore(BookstoreArgs),
-    /// Stock pgbench with prepared statements: select-only, tpcb-like and simple-update, in turns; medians and ratios.
-    Pgbench(PgbenchArgs),
-    /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing else is.
-    Crash(CrashArgs),
 }
 
 impl Cli {
@@ -35,8 +29,6 @@ impl Cli {
         let work = async {
             match &self.command {
                 Command::Bookstore(args) => bookstore::run(args).await,
-                Command::Pgbench(args) => pgbench::run(args).await,
-                Command::Crash(args) => crash::run(args).await,
             }
         };
         // Dropping the work drops its systems, which stops their servers.

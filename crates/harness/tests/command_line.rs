@@ -19,8 +19,6 @@ fn the_documented_calls_are_understood() {
         "bookstore --seconds 20 --clients 80",
         "bookstore --seconds 20 --clients 80 --peer postgres --json results.json",
         "bookstore --mix browsing --items 1000 --browsers 2 --connect postgresql://postgres@127.0.0.1:5433/x",
-        "pgbench --scale 10 --seconds 10 --clients 16 --peer postgres --script select-only --script tpcb-like",
-        "crash --rounds 20",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",
     ] {
         let all = std::iter::once("cognate-bench").chain(line.split(' '));

@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod error;
 pub mod function;
 pub mod keys;
+pub mod parse;
 pub mod row;
 pub mod session;
 pub mod types;

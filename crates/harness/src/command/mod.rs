@@ -1,8 +1,6 @@
 //! The subcommands of `cognate-bench`, one file each.
 
 pub mod bookstore;
-pub mod crash;
-pub mod pgbench;
 
 use std::path::PathBuf;
 
@@ -22,9 +20,19 @@ pub enum Peer {
     Postgres,
 }
 
-/// How the servers under test are started.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ServerArgs {
+/// Which systems a benchmark runs on.
+#[derive(Clone, Debug, Args)]
+pub struct SystemArgs {
+    /// Run the same load on this system too, in the same invocation, and print the ratio.
+    #[arg(long, value_name = "SYSTEM")]
+    pub peer: Option<Peer>,
+    /// Run on the peer alone; no Cognate is started.
+    #[arg(long, requires = "peer")]
+    pub peer_only: bool,
+    /// Run on a server that is up already instead of starting Cognate (its data may be replaced), for example
+    /// postgresql://postgres@127.0.0.1:5433/bench.
+    #[arg(long, value_name = "URL", conflicts_with = "peer_only")]
+    pub connect: Option<String>,
     /// The cognate binary; without it the one beside this program, built first if it is not there.
     #[arg(long, value_name = "FILE", env = "COGNATE_BINARY")]
     pub cognate_binary: Option<PathBuf>,
@@ -36,7 +44,7 @@ pub struct ServerArgs {
     pub memory: Option<String>,
 }
 
-impl ServerArgs {
+impl SystemArgs {
     /// The options for starting Cognate.
     pub fn cognate(&self) -> CognateOptions {
         CognateOptions {
@@ -51,36 +59,17 @@ impl ServerArgs {
     pub fn postgres(&self) -> PostgresOptions {
         PostgresOptions { directory: self.directory.clone(), shared_buffers: None }
     }
-}
 
-/// Which systems a benchmark runs on.
-#[derive(Clone, Debug, Args)]
-pub struct SystemArgs {
-    /// Run the same load on this system too, in the same invocation, and print the ratio.
-    #[arg(long, value_name = "SYSTEM")]
-    pub peer: Option<Peer>,
-    /// Run on the peer alone; no Cognate is started.
-    #[arg(long, requires = "peer")]
-    pub peer_only: bool,
-    /// Run on a server that is up already instead of starting Cognate (its data may be replaced), for example
-    /// postgresql://postgres@127.0.0.1:5433/bench.
-    #[arg(long, value_name = "URL", conflicts_with = "peer_only")]
-    pub connect: Option<String>,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-impl SystemArgs {
     /// Starts or connects to every system that was asked for; Cognate first.
     pub async fn start(&self) -> Result<Vec<System>> {
         let mut systems = Vec::new();
         if let Some(url) = &self.connect {
             systems.push(System::connect(url).await?);
         } else if !self.peer_only {
-            systems.push(System::start_cognate(&self.server.cognate()).await?);
+            systems.push(System::start_cognate(&self.cognate()).await?);
         }
         if self.peer == Some(Peer::Postgres) {
-            systems.push(System::start_postgres(&self.server.postgres()).await?);
+            systems.push(System::start_postgres(&self.postgres()).await?);
         }
         for system in &systems {
             eprintln!("{}: server_version {}", system.name, system.version);

@@ -1,0 +1,187 @@
+//! What evaluation may reach: the frames, the parameters, the session's settings, the stored data.
+//!
+//! A [`ReadContext`] is what the session lends for one call; an [`Execution`] adds what lives as long as the portal:
+//! parameter values and the [`Runtime`] (cached subquery results, common table expressions, memory in use). An [`Env`]
+//! is one frame with a link to the frame around it, made on the stack wherever a row is looked at.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::catalog::Catalog;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::{EvalContext, Function};
+use crate::oltp::{CteState, SubqueryResult};
+use crate::types::Datum;
+
+/// The stored data at one snapshot, the transaction's own writes included.
+pub trait Reader {
+    /// The value of a key.
+    fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>>;
+    /// The entries between two bounds in key order, or from the last to the first. The scan does not borrow the reader.
+    fn scan(&self, tree: u32, lower: Bound<&[u8]>, upper: Bound<&[u8]>, reverse: bool) -> Result<Box<dyn RowScan>>;
+}
+
+/// An open scan.
+pub trait RowScan: Send {
+    /// The next entry's key and value.
+    fn next(&mut self) -> Result<Option<(Bytes, Bytes)>>;
+}
+
+/// Tells a running statement to stop.
+pub trait Interrupt {
+    /// 57014 (or what else ends the statement) once it should stop.
+    fn check(&self) -> Result<()>;
+}
+
+/// Functions that the session implements: sequences, catalog look-ups.
+pub trait ExternalFunctions {
+    /// Calls `function` with arguments converted to its types.
+    fn call(&self, function: &'static Function, arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum>;
+}
+
+/// What the session lends for one call.
+#[derive(Clone, Copy)]
+pub struct ReadContext<'a> {
+    /// The data.
+    pub reader: &'a dyn Reader,
+    /// Settings, times, the session as functions see it.
+    pub eval: EvalContext<'a>,
+    /// The catalog the statement was bound with.
+    pub catalog: &'a Arc<Catalog>,
+    /// Functions that need the session.
+    pub external: &'a dyn ExternalFunctions,
+    /// Asked every few hundred rows.
+    pub interrupt: &'a dyn Interrupt,
+    /// Bytes that sorts, hash tables and materialized queries of one statement may hold together; beyond it the
+    /// statement fails with 53200.
+    pub memory_limit: usize,
+}
+
+/// No data: every read is an error.
+pub struct NoReader;
+
+impl Reader for NoReader {
+    fn get(&self, _: u32, _: &[u8]) -> Result<Option<Bytes>> {
+        Err(SqlError::internal("an expression without a transaction reads a table"))
+    }
+    fn scan(&self, _: u32, _: Bound<&[u8]>, _: Bound<&[u8]>, _: bool) -> Result<Box<dyn RowScan>> {
+        Err(SqlError::internal("an expression without a transaction reads a table"))
+    }
+}
+
+/// Never stops anything.
+pub struct NeverInterrupted;
+
+impl Interrupt for NeverInterrupted {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// None of the session's functions.
+pub struct NoExternalFunctions;
+
+impl ExternalFunctions for NoExternalFunctions {
+    fn call(&self, function: &'static Function, _: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+        Err(SqlError::unsupported(format!("function {} in this place", function.name)))
+    }
+}
+
+/// What lives as long as one execution of a plan: between two calls for rows too.
+#[derive(Default)]
+pub struct Runtime {
+    /// Results of subqueries that do not depend on the queries around them, by their cache place.
+    pub(crate) subqueries: RefCell<Vec<Option<Arc<SubqueryResult>>>>,
+    /// Common table expressions, by number.
+    pub(crate) ctes: RefCell<Vec<Option<CteState>>>,
+    memory: Cell<usize>,
+    rows: Cell<u32>,
+}
+
+impl Runtime {
+    /// A fresh one, for a plan with this many cached subqueries and common table expressions.
+    pub fn new(subqueries: usize, ctes: usize) -> Runtime {
+        let mut runtime = Runtime::default();
+        runtime.subqueries.get_mut().resize_with(subqueries, || None);
+        runtime.ctes.get_mut().resize_with(ctes, || None);
+        runtime
+    }
+
+    /// Bytes accounted for now.
+    pub fn memory(&self) -> usize {
+        self.memory.get()
+    }
+
+    /// Gives accounted bytes back.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.memory.set(self.memory.get().saturating_sub(bytes));
+    }
+}
+
+/// One execution: the session's loan, the parameters, the runtime.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// The session's loan.
+    pub read: &'a ReadContext<'a>,
+    /// Values of the parameters.
+    pub parameters: &'a [Datum],
+    /// What lives as long as the execution.
+    pub runtime: &'a Runtime,
+}
+
+impl Execution<'_> {
+    /// Counts a row looked at; every 256 rows asks whether to stop.
+    #[inline]
+    pub(crate) fn tick(&self) -> Result<()> {
+        let rows = self.runtime.rows.get().wrapping_add(1);
+        self.runtime.rows.set(rows);
+        if rows & 0xff == 0 { self.read.interrupt.check() } else { Ok(()) }
+    }
+
+    /// Accounts for bytes about to be held. 53200 beyond the limit.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<()> {
+        let total = self.runtime.memory.get() + bytes;
+        self.runtime.memory.set(total);
+        if total <= self.read.memory_limit {
+            return Ok(());
+        }
+        Err(SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory")
+            .with_detail(format!(
+                "The statement's sorts, hash tables and materialized rows need more than the {} kB they may use.",
+                self.read.memory_limit / 1024
+            ))
+            .with_hint("Reduce the rows that are sorted, grouped or joined, or raise work_mem."))
+    }
+}
+
+/// A frame to evaluate over, with the frames around it.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// The current frame.
+    pub row: &'a [Datum],
+    /// The frame of the enclosing query.
+    pub outer: Option<&'a Env<'a>>,
+    /// Everything else.
+    pub execution: Execution<'a>,
+}
+
+impl<'a> Env<'a> {
+    /// A frame with no query around it.
+    pub fn new(row: &'a [Datum], execution: Execution<'a>) -> Env<'a> {
+        Env { row, outer: None, execution }
+    }
+
+    /// The frame `depth` levels out; 0 is this one.
+    #[inline]
+    pub(crate) fn frame(&self, depth: usize) -> Result<&'a [Datum]> {
+        let (mut row, mut outer) = (self.row, self.outer);
+        for _ in 0..depth {
+            let env = outer.ok_or_else(|| SqlError::internal("an expression refers to a query that is not around it"))?;
+            (row, outer) = (env.row, env.outer);
+        }
+        Ok(row)
+    }
+}

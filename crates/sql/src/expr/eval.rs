@@ -1,0 +1,363 @@
+//! Evaluation: three-valued logic, NULL in most places NULL out, nothing evaluated that SQL says is not.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{ArrayConstructor, Case, Env, Expr, FunctionCall, InList, Quantified, RowCompare};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::operator::{Comparison, ResolvedOperator};
+use crate::function::Body;
+use crate::oltp::subquery;
+use crate::types::{Array, Datum, Dimension, Type};
+
+/// The truth value of a boolean datum.
+#[inline]
+fn truth(datum: &Datum) -> Option<bool> {
+    datum.as_bool()
+}
+
+impl Expr {
+    /// The value over a frame.
+    #[inline]
+    pub fn eval(&self, env: &Env<'_>) -> Result<Datum> {
+        match self {
+            Expr::Slot(slot) => Ok(env.row[*slot].clone()),
+            Expr::Constant(value) => Ok(value.clone()),
+            Expr::Parameter(number) => Ok(env.execution.parameters[*number].clone()),
+            _ => self.compute(env),
+        }
+    }
+
+    /// The value over a frame, borrowed where it is stored as such.
+    #[inline]
+    pub fn value<'a>(&'a self, env: &Env<'a>) -> Result<Cow<'a, Datum>> {
+        match self {
+            Expr::Slot(slot) => Ok(Cow::Borrowed(&env.row[*slot])),
+            Expr::Constant(value) => Ok(Cow::Borrowed(value)),
+            Expr::Parameter(number) => Ok(Cow::Borrowed(&env.execution.parameters[*number])),
+            Expr::Outer { depth, slot } => Ok(Cow::Borrowed(&env.frame(*depth)?[*slot])),
+            _ => self.compute(env).map(Cow::Owned),
+        }
+    }
+
+    /// Whether a condition is TRUE (not FALSE, not NULL).
+    #[inline]
+    pub fn test(&self, env: &Env<'_>) -> Result<bool> {
+        match self {
+            Expr::Compare(comparison, operands) => {
+                let left = operands[0].value(env)?;
+                let right = operands[1].value(env)?;
+                Ok(!left.is_null() && !right.is_null() && comparison.test(&left, &right))
+            }
+            _ => Ok(truth(&*self.value(env)?) == Some(true)),
+        }
+    }
+
+    fn compute(&self, env: &Env<'_>) -> Result<Datum> {
+        match self {
+            Expr::Slot(_) | Expr::Constant(_) | Expr::Parameter(_) => self.eval(env),
+            Expr::Outer { depth, slot } => Ok(env.frame(*depth)?[*slot].clone()),
+            Expr::Compare(comparison, operands) => compare(*comparison, &operands[0], &operands[1], env),
+            Expr::Operator(call) => {
+                let left = call.left.value(env)?;
+                let right = call.right.value(env)?;
+                call.operator.call(&left, &right, &env.execution.read.eval)
+            }
+            Expr::Function(call) => function(call, env),
+            Expr::Cast(cast) => cast.1.apply(&*cast.0.value(env)?, env.execution.read.eval.format),
+            Expr::And(parts) => logical(parts, env, false),
+            Expr::Or(parts) => logical(parts, env, true),
+            Expr::Not(operand) => Ok(truth(&*operand.value(env)?).map(|value| !value).into()),
+            Expr::IsNull { operand, negated } => Ok(Datum::Bool(operand.value(env)?.is_null() != *negated)),
+            Expr::IsTruth { operand, value, negated } => {
+                Ok(Datum::Bool((truth(&*operand.value(env)?) == *value) != *negated))
+            }
+            Expr::IsDistinct { operands, negated } => {
+                let distinct = *operands[0].value(env)? != *operands[1].value(env)?;
+                Ok(Datum::Bool(distinct != *negated))
+            }
+            Expr::Case(case) => evaluate_case(case, env),
+            Expr::Coalesce(operands) => {
+                for operand in operands {
+                    let value = operand.eval(env)?;
+                    if !value.is_null() {
+                        return Ok(value);
+                    }
+                }
+                Ok(Datum::Null)
+            }
+            Expr::NullIf(null_if) => {
+                if null_if.equal.test(env)? { Ok(Datum::Null) } else { null_if.value.eval(env) }
+            }
+            Expr::Extreme { greatest, operands } => extreme(*greatest, operands, env),
+            Expr::InList(list) => in_list(list, env),
+            Expr::Quantified(quantified) => evaluate_quantified(quantified, env),
+            Expr::RowCompare(compare) => row_compare(compare, env),
+            Expr::Array(constructor) => array(constructor, env),
+            Expr::Subscript(subscript) => element(&subscript.0, &subscript.1, env),
+            Expr::Slice(slice) => evaluate_slice(&slice.0, &slice.1, env),
+            Expr::Subquery(query) => subquery::evaluate(query, env),
+            Expr::Row(items) => row_text(items, env),
+            Expr::Aggregate(_) => Err(SqlError::internal("an aggregate outside its query")),
+        }
+    }
+}
+
+fn compare(comparison: Comparison, left: &Expr, right: &Expr, env: &Env<'_>) -> Result<Datum> {
+    let left = left.value(env)?;
+    if left.is_null() {
+        return Ok(Datum::Null);
+    }
+    let right = right.value(env)?;
+    if right.is_null() {
+        return Ok(Datum::Null);
+    }
+    Ok(Datum::Bool(comparison.test(&left, &right)))
+}
+
+/// AND (`decisive` is false) and OR (`decisive` is true).
+fn logical(parts: &[Expr], env: &Env<'_>, decisive: bool) -> Result<Datum> {
+    let mut unknown = false;
+    for part in parts {
+        match truth(&*part.value(env)?) {
+            Some(value) if value == decisive => return Ok(Datum::Bool(decisive)),
+            Some(_) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(!decisive) })
+}
+
+fn function(call: &FunctionCall, env: &Env<'_>) -> Result<Datum> {
+    let mut arguments = SmallVec::<[Datum; 4]>::with_capacity(call.arguments.len());
+    for argument in &call.arguments {
+        arguments.push(argument.eval(env)?);
+    }
+    let read = env.execution.read;
+    if matches!(call.function.function.body, Body::External) {
+        if call.function.function.strict && arguments.iter().any(Datum::is_null) {
+            return Ok(Datum::Null);
+        }
+        return read.external.call(call.function.function, &arguments, &read.eval);
+    }
+    call.function.call(&arguments, &read.eval)
+}
+
+fn evaluate_case(case: &Case, env: &Env<'_>) -> Result<Datum> {
+    for (condition, result) in &case.branches {
+        if condition.test(env)? {
+            return result.eval(env);
+        }
+    }
+    case.otherwise.eval(env)
+}
+
+fn extreme(greatest: bool, operands: &[Expr], env: &Env<'_>) -> Result<Datum> {
+    let mut best = Datum::Null;
+    for operand in operands {
+        let value = operand.value(env)?;
+        if value.is_null() {
+            continue;
+        }
+        let better = best.is_null() || if greatest { *value > best } else { *value < best };
+        if better {
+            best = value.into_owned();
+        }
+    }
+    Ok(best)
+}
+
+fn in_list(list: &InList, env: &Env<'_>) -> Result<Datum> {
+    let operand = list.operand.value(env)?;
+    if operand.is_null() {
+        return Ok(Datum::Null);
+    }
+    if list.constants.as_ref().is_some_and(|constants| constants.contains(&*operand)) {
+        return Ok(Datum::Bool(!list.negated));
+    }
+    let mut unknown = false;
+    for item in &list.items {
+        let item = item.value(env)?;
+        if item.is_null() {
+            unknown = true;
+        } else if *operand == *item {
+            return Ok(Datum::Bool(!list.negated));
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(list.negated) })
+}
+
+/// Applies `operator` to an operand and each of `elements` as ANY or ALL does.
+pub(crate) fn quantify<'a>(
+    operand: &Datum,
+    elements: impl Iterator<Item = &'a Datum>,
+    operator: &ResolvedOperator,
+    all: bool,
+    env: &Env<'_>,
+) -> Result<Datum> {
+    let mut unknown = false;
+    for element in elements {
+        let holds = match operator.comparison() {
+            Some(_) if operand.is_null() || element.is_null() => None,
+            Some(comparison) => Some(comparison.test(operand, element)),
+            None => truth(&operator.call(operand, element, &env.execution.read.eval)?),
+        };
+        match holds {
+            Some(holds) if holds != all => return Ok(Datum::Bool(!all)),
+            Some(_) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown { Datum::Null } else { Datum::Bool(all) })
+}
+
+fn evaluate_quantified(quantified: &Quantified, env: &Env<'_>) -> Result<Datum> {
+    let operand = quantified.operand.value(env)?;
+    match &*quantified.array.value(env)? {
+        Datum::Null => Ok(Datum::Null),
+        Datum::Array(array) => {
+            quantify(&operand, array.elements.iter(), &quantified.operator, quantified.all, env)
+        }
+        other => Err(SqlError::internal(format!("ANY over {other:?}, which is no array"))),
+    }
+}
+
+fn row_compare(compare: &RowCompare, env: &Env<'_>) -> Result<Datum> {
+    let last = compare.pairs.len() - 1;
+    for (i, (left, right)) in compare.pairs.iter().enumerate() {
+        let (left, right) = (left.value(env)?, right.value(env)?);
+        if left.is_null() || right.is_null() {
+            return Ok(Datum::Null);
+        }
+        // All pairs but the last decide only where they differ.
+        if i == last || *left != *right {
+            return Ok(Datum::Bool(compare.comparison.test(&left, &right)));
+        }
+    }
+    Ok(Datum::Null)
+}
+
+fn array(constructor: &ArrayConstructor, env: &Env<'_>) -> Result<Datum> {
+    let mut items = Vec::with_capacity(constructor.items.len());
+    for item in &constructor.items {
+        items.push(item.eval(env)?);
+    }
+    if !constructor.nested {
+        return Ok(Array::new(constructor.element, items).into());
+    }
+    let mut dimensions: Option<Vec<Dimension>> = None;
+    let mut elements = vec![];
+    let count = items.len();
+    for item in &items {
+        let inner = match item {
+            Datum::Array(inner) => inner.clone(),
+            _ => Arc::new(Array::new(constructor.element, vec![])),
+        };
+        match &dimensions {
+            None => dimensions = Some(inner.dimensions.clone()),
+            Some(first) if *first == inner.dimensions => {}
+            Some(_) => {
+                return Err(SqlError::new(
+                    sqlstate::ARRAY_SUBSCRIPT_ERROR,
+                    "multidimensional arrays must have array expressions with matching dimensions",
+                ));
+            }
+        }
+        elements.extend(inner.elements.iter().cloned());
+    }
+    let inner = dimensions.unwrap_or_default();
+    if inner.is_empty() {
+        return Ok(Array::new(constructor.element, vec![]).into());
+    }
+    let mut dimensions = vec![Dimension { length: count, lower: 1 }];
+    dimensions.extend(inner);
+    Ok(Array { element: constructor.element, dimensions, elements }.into())
+}
+
+/// A subscript's value; none if it is NULL.
+fn subscript(expr: &Expr, env: &Env<'_>) -> Result<Option<i32>> {
+    match &*expr.value(env)? {
+        Datum::Null => Ok(None),
+        value => match value.as_i64().map(i32::try_from) {
+            Some(Ok(value)) => Ok(Some(value)),
+            _ => Err(SqlError::out_of_range("integer")),
+        },
+    }
+}
+
+fn element(array: &Expr, subscripts: &[Expr], env: &Env<'_>) -> Result<Datum> {
+    let array = array.value(env)?;
+    let Datum::Array(array) = &*array else { return Ok(Datum::Null) };
+    let mut places = SmallVec::<[i32; 4]>::new();
+    for expr in subscripts {
+        match subscript(expr, env)? {
+            Some(place) => places.push(place),
+            None => return Ok(Datum::Null),
+        }
+    }
+    Ok(array.get(&places))
+}
+
+fn evaluate_slice(array: &Expr, bounds: &[Option<Expr>; 2], env: &Env<'_>) -> Result<Datum> {
+    let array = array.value(env)?;
+    let Datum::Array(array) = &*array else { return Ok(Datum::Null) };
+    let [dimension] = array.dimensions[..] else {
+        // Slices of arrays of several dimensions would need a bound for each.
+        return Ok(Array::new(array.element, vec![]).into());
+    };
+    let upper_most = dimension.lower.saturating_add(i32::try_from(dimension.length).unwrap_or(i32::MAX) - 1);
+    let mut limits = [dimension.lower, upper_most];
+    for (limit, bound) in limits.iter_mut().zip(bounds) {
+        if let Some(expr) = bound {
+            match subscript(expr, env)? {
+                Some(value) => *limit = value,
+                None => return Ok(Datum::Null),
+            }
+        }
+    }
+    let (from, to) = (limits[0].max(dimension.lower), limits[1].min(upper_most));
+    let elements = if from > to {
+        vec![]
+    } else {
+        let start = usize::try_from(from - dimension.lower).unwrap_or(0);
+        let end = usize::try_from(to - dimension.lower + 1).unwrap_or(0);
+        array.elements[start..end].to_vec()
+    };
+    Ok(Array::new(array.element, elements).into())
+}
+
+/// A row in the text form of composite values: `(1,"a b",)`.
+fn row_text(items: &[(Expr, Type)], env: &Env<'_>) -> Result<Datum> {
+    let mut text = Vec::from(*b"(");
+    for (i, (item, ty)) in items.iter().enumerate() {
+        if i > 0 {
+            text.push(b',');
+        }
+        let value = item.value(env)?;
+        if value.is_null() {
+            continue;
+        }
+        let mut field = vec![];
+        value.to_text(*ty, env.execution.read.eval.format, &mut field);
+        let quote = field.is_empty()
+            || field.iter().any(|byte| b"\"\\(),".contains(byte) || byte.is_ascii_whitespace());
+        if quote {
+            text.push(b'"');
+            for byte in field {
+                if byte == b'"' || byte == b'\\' {
+                    text.push(byte);
+                }
+                text.push(byte);
+            }
+            text.push(b'"');
+        } else {
+            text.extend(field);
+        }
+    }
+    text.push(b')');
+    String::from_utf8(text)
+        .map(Datum::from)
+        .map_err(|_| SqlError::internal("a row's text is not UTF-8"))
+}

@@ -1,0 +1,92 @@
+//! Constant folding: what does not depend on row, parameter or session is computed once, at binding.
+
+use super::{
+    Env, Execution, Expr, NeverInterrupted, NoExternalFunctions, NoReader, ReadContext, Runtime, Subquery,
+};
+use crate::bind::BindContext;
+use crate::function::{Body, Volatility};
+use crate::types::Datum;
+
+/// Whether this node, given constant children, always gives the same value.
+fn is_foldable(expr: &Expr) -> bool {
+    match expr {
+        Expr::Slot(_)
+        | Expr::Outer { .. }
+        | Expr::Parameter(_)
+        | Expr::Subquery(_)
+        | Expr::Aggregate(_)
+        | Expr::Row(_) => false,
+        Expr::Function(call) => {
+            call.function.function.volatility == Volatility::Immutable
+                && !matches!(call.function.function.body, Body::External | Body::SetReturning | Body::Aggregate(_))
+        }
+        // Conversions between texts and times depend on the session's time zone and formats.
+        Expr::Cast(cast) => cast.1.is_immutable(),
+        Expr::Operator(call) => call.operator.volatility() == Volatility::Immutable,
+        _ => true,
+    }
+}
+
+/// Whether the expression is a constant already.
+pub fn is_constant(expr: &Expr) -> bool {
+    matches!(expr, Expr::Constant(_))
+}
+
+/// Computes what can be computed now. Children are folded already. An error is left to evaluation, which may never reach it
+/// (`CASE WHEN x <> 0 THEN 1/0 ...` must not fail at binding).
+pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
+    if is_constant(&expr) || !is_foldable(&expr) {
+        return expr;
+    }
+    let mut all_constant = true;
+    expr.for_each_child(&mut |child| all_constant &= is_constant(child));
+    if !all_constant {
+        return simplify(expr);
+    }
+    let read = ReadContext {
+        reader: &NoReader,
+        eval: context.eval,
+        catalog: context.catalog,
+        external: &NoExternalFunctions,
+        interrupt: &NeverInterrupted,
+        memory_limit: usize::MAX,
+    };
+    let runtime = Runtime::default();
+    let execution = Execution { read: &read, parameters: &[], runtime: &runtime };
+    match expr.eval(&Env::new(&[], execution)) {
+        Ok(value) => Expr::Constant(value),
+        Err(_) => expr,
+    }
+}
+
+/// Drops the neutral and honours the decisive constants of AND and OR.
+fn simplify(expr: Expr) -> Expr {
+    let (parts, decisive) = match expr {
+        Expr::And(parts) => (parts, false),
+        Expr::Or(parts) => (parts, true),
+        other => return other,
+    };
+    let mut kept = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Expr::Constant(Datum::Bool(value)) if value == decisive => return Expr::Constant(Datum::Bool(decisive)),
+            Expr::Constant(Datum::Bool(_)) => {}
+            Expr::And(inner) if !decisive => kept.extend(inner),
+            Expr::Or(inner) if decisive => kept.extend(inner),
+            other => kept.push(other),
+        }
+    }
+    match kept.len() {
+        0 => Expr::Constant(Datum::Bool(!decisive)),
+        1 => kept.remove(0),
+        _ if decisive => Expr::Or(kept),
+        _ => Expr::And(kept),
+    }
+}
+
+impl Subquery {
+    /// Whether its value, for given operands, depends on nothing around it.
+    pub fn is_cached(&self) -> bool {
+        matches!(self.body, super::SubqueryBody::Planned { cache: Some(_), .. })
+    }
+}

@@ -1,0 +1,364 @@
+//! Bound expressions: typed, resolved, ready to be evaluated over a row.
+//!
+//! The binder makes them from syntax trees; names have become *slots*. All relations of one SELECT (one query level)
+//! share one row of slots, its *frame*: each relation's columns that the query reads have their places in it, wherever
+//! the planner puts the relation in the join order. An aggregating SELECT has a second frame, of group keys and
+//! aggregates, over which its targets are evaluated. A subquery reads the frames of the queries around it
+//! through [`Expr::Outer`]: depth 1 is the query directly around it.
+//!
+//! ```text
+//! SELECT a.x, (SELECT max(c.z) FROM c WHERE c.y = b.y) FROM a, b WHERE a.x = b.x
+//!   frame of the query:     [0] a.x  [1] b.x  [2] b.y        WHERE: Slot(0) = Slot(1)
+//!   frame of the subquery:  [0] c.y  [1] c.z                 WHERE: Slot(0) = Outer { depth: 1, slot: 2 }
+//! ```
+//!
+//! Invariant: an expression is bound for exactly one frame; what is evaluated with it must be that frame.
+
+mod env;
+mod eval;
+mod fold;
+mod walk;
+
+pub use env::{
+    Env, Execution, ExternalFunctions, Interrupt, NeverInterrupted, NoExternalFunctions, NoReader, ReadContext, Reader,
+    RowScan, Runtime,
+};
+pub use fold::{fold, is_constant};
+
+use std::sync::Arc;
+
+use crate::function::operator::{Comparison, ResolvedOperator};
+use crate::function::{ResolvedFunction, Volatility};
+use crate::plan::Node;
+use crate::types::cast::Cast;
+use crate::types::{Datum, Type, TypeId};
+
+/// An expression with the type of its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Typed {
+    /// What computes it.
+    pub expr: Expr,
+    /// The type of its values. `Unknown` only while binding: an untyped literal or parameter.
+    pub ty: Type,
+}
+
+impl Typed {
+    /// An expression of this type.
+    pub fn new(expr: Expr, ty: impl Into<Type>) -> Typed {
+        Typed { expr, ty: ty.into() }
+    }
+}
+
+/// A bound expression.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// A value.
+    Constant(Datum),
+    /// A place in the current frame.
+    Slot(usize),
+    /// A place in the frame of an enclosing query; depth 1 is the nearest.
+    Outer {
+        /// How many levels out, from 1.
+        depth: usize,
+        /// Place in that level's frame.
+        slot: usize,
+    },
+    /// A parameter, from 0.
+    Parameter(usize),
+    /// A comparison of two values of one type (or of two integer types); NULL if one is NULL.
+    Compare(Comparison, Box<[Expr; 2]>),
+    /// Any other operator.
+    Operator(Box<OperatorCall>),
+    /// A scalar function.
+    Function(Box<FunctionCall>),
+    /// A conversion.
+    Cast(Box<(Expr, Cast)>),
+    /// TRUE if all are, FALSE if one is, else NULL.
+    And(Vec<Expr>),
+    /// TRUE if one is, FALSE if all are, else NULL.
+    Or(Vec<Expr>),
+    /// The other truth value.
+    Not(Box<Expr>),
+    /// IS [NOT] NULL.
+    IsNull {
+        /// Operand.
+        operand: Box<Expr>,
+        /// IS NOT NULL.
+        negated: bool,
+    },
+    /// IS [NOT] TRUE, FALSE, UNKNOWN.
+    IsTruth {
+        /// Operand.
+        operand: Box<Expr>,
+        /// The truth value asked for; none is UNKNOWN.
+        value: Option<bool>,
+        /// IS NOT.
+        negated: bool,
+    },
+    /// IS [NOT] DISTINCT FROM, of two values of one type.
+    IsDistinct {
+        /// The two values.
+        operands: Box<[Expr; 2]>,
+        /// IS NOT DISTINCT FROM.
+        negated: bool,
+    },
+    /// The result of the first condition that is TRUE.
+    Case(Box<Case>),
+    /// The first that is not NULL.
+    Coalesce(Vec<Expr>),
+    /// NULL if the operator says TRUE, else the first operand.
+    NullIf(Box<NullIf>),
+    /// The largest (or smallest) of those that are not NULL.
+    Extreme {
+        /// GREATEST rather than LEAST.
+        greatest: bool,
+        /// Values of one type.
+        operands: Vec<Expr>,
+    },
+    /// IN over a list, or `= ANY` over an array of constants.
+    InList(Box<InList>),
+    /// `operator ANY (array)` or ALL.
+    Quantified(Box<Quantified>),
+    /// Comparison of rows: `<`, `<=`, `>`, `>=` (equality becomes AND).
+    RowCompare(Box<RowCompare>),
+    /// ARRAY[...].
+    Array(Box<ArrayConstructor>),
+    /// `array[i]`, `array[i][j]`.
+    Subscript(Box<(Expr, Vec<Expr>)>),
+    /// `array[i:j]`.
+    Slice(Box<(Expr, [Option<Expr>; 2])>),
+    /// A subquery's result.
+    Subquery(Box<Subquery>),
+    /// While binding an aggregating query: its n-th aggregate.
+    Aggregate(usize),
+    /// ROW(...) or a whole row, as the composite value's text form.
+    Row(Vec<(Expr, Type)>),
+}
+
+/// A call of an operator that is no comparison.
+#[derive(Clone, Debug)]
+pub struct OperatorCall {
+    /// The operator.
+    pub operator: ResolvedOperator,
+    /// Left operand; `Constant(Null)`, unused, for a prefix operator.
+    pub left: Expr,
+    /// Right operand.
+    pub right: Expr,
+}
+
+impl PartialEq for OperatorCall {
+    fn eq(&self, other: &OperatorCall) -> bool {
+        same_operator(&self.operator, &other.operator) && self.left == other.left && self.right == other.right
+    }
+}
+
+/// Whether two resolutions are of one operator.
+fn same_operator(a: &ResolvedOperator, b: &ResolvedOperator) -> bool {
+    a.name == b.name && a.left == b.left && a.right == b.right
+}
+
+/// A call of a scalar function.
+#[derive(Clone, Debug)]
+pub struct FunctionCall {
+    /// The function.
+    pub function: ResolvedFunction,
+    /// Arguments, converted to the resolved types.
+    pub arguments: Vec<Expr>,
+}
+
+impl PartialEq for FunctionCall {
+    fn eq(&self, other: &FunctionCall) -> bool {
+        std::ptr::eq(self.function.function, other.function.function)
+            && self.function.result == other.function.result
+            && self.function.arguments == other.function.arguments
+            && self.arguments == other.arguments
+    }
+}
+
+/// CASE, with its operand, if it had one, made part of the conditions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Conditions and results.
+    pub branches: Vec<(Expr, Expr)>,
+    /// ELSE.
+    pub otherwise: Expr,
+}
+
+/// NULLIF: the operator may need converted operands, the result is the unconverted first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NullIf {
+    /// The value.
+    pub value: Expr,
+    /// The test of equality.
+    pub equal: Expr,
+}
+
+/// IN over a list of values of the operand's type.
+#[derive(Clone, Debug)]
+pub struct InList {
+    /// What is looked for.
+    pub operand: Expr,
+    /// Where.
+    pub items: Vec<Expr>,
+    /// NOT IN.
+    pub negated: bool,
+    /// The items that are constants, for long lists; then `items` are the rest.
+    pub constants: Option<Arc<std::collections::HashSet<Datum>>>,
+}
+
+impl PartialEq for InList {
+    fn eq(&self, other: &InList) -> bool {
+        self.operand == other.operand
+            && self.items == other.items
+            && self.negated == other.negated
+            && self.constants == other.constants
+    }
+}
+
+/// ANY and ALL over an array.
+#[derive(Clone, Debug)]
+pub struct Quantified {
+    /// Left operand.
+    pub operand: Expr,
+    /// The array.
+    pub array: Expr,
+    /// Applied to the operand and each element.
+    pub operator: ResolvedOperator,
+    /// ALL rather than ANY.
+    pub all: bool,
+}
+
+impl PartialEq for Quantified {
+    fn eq(&self, other: &Quantified) -> bool {
+        self.operand == other.operand
+            && self.array == other.array
+            && same_operator(&self.operator, &other.operator)
+            && self.all == other.all
+    }
+}
+
+/// An ordering comparison of rows: the first pair that differs decides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowCompare {
+    /// `<`, `<=`, `>` or `>=`.
+    pub comparison: Comparison,
+    /// Pairs of values of one type each.
+    pub pairs: Vec<(Expr, Expr)>,
+}
+
+/// ARRAY[...].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArrayConstructor {
+    /// Type of the elements.
+    pub element: TypeId,
+    /// Elements, or arrays of one dimension less.
+    pub items: Vec<Expr>,
+    /// The items are arrays.
+    pub nested: bool,
+}
+
+/// What a subquery gives to the expression around it.
+#[derive(Clone, Debug)]
+pub enum SubqueryKind {
+    /// The value of its only row's only column; NULL without a row; 21000 with more than one.
+    Scalar,
+    /// Several columns of its only row (`(a, b) = (SELECT ...)`): the column asked for.
+    Column(usize),
+    /// Whether there is a row.
+    Exists,
+    /// `operand operator ANY (subquery)`, also of rows; IN is `= ANY`.
+    Any {
+        /// Left operands, one for each column.
+        operands: Vec<Expr>,
+        /// Compares each operand with its column.
+        operators: Vec<ResolvedOperator>,
+        /// All operators are the equality of hashable values: an uncorrelated subquery is hashed once.
+        hashable: bool,
+        /// ALL rather than ANY; then not hashed.
+        all: bool,
+    },
+    /// ARRAY(SELECT ...): its only column as an array of these elements.
+    Array(TypeId),
+}
+
+/// A subquery within an expression.
+#[derive(Clone, Debug)]
+pub struct Subquery {
+    /// What is made of its rows.
+    pub kind: SubqueryKind,
+    /// The query.
+    pub body: SubqueryBody,
+}
+
+impl PartialEq for Subquery {
+    /// Never equal: two subqueries are not worth comparing.
+    fn eq(&self, _: &Subquery) -> bool {
+        false
+    }
+}
+
+/// A subquery before and after planning.
+#[derive(Clone, Debug)]
+pub enum SubqueryBody {
+    /// As the binder leaves it.
+    Bound(Box<crate::bind::Query>),
+    /// As it is executed.
+    Planned {
+        /// Its plan.
+        node: Arc<Node>,
+        /// Place of its cached result among the execution's, if it does not depend on the queries around it.
+        cache: Option<usize>,
+    },
+}
+
+impl Expr {
+    /// TRUE.
+    pub const TRUE: Expr = Expr::Constant(Datum::Bool(true));
+    /// FALSE.
+    pub const FALSE: Expr = Expr::Constant(Datum::Bool(false));
+    /// NULL.
+    pub const NULL: Expr = Expr::Constant(Datum::Null);
+
+    /// The conjunction of these; TRUE of none.
+    pub fn all(mut conjuncts: Vec<Expr>) -> Expr {
+        match conjuncts.len() {
+            0 => Expr::TRUE,
+            1 => conjuncts.remove(0),
+            _ => Expr::And(conjuncts),
+        }
+    }
+
+    /// Splits a condition into the parts that must all be TRUE.
+    pub fn into_conjuncts(self, out: &mut Vec<Expr>) {
+        match self {
+            Expr::And(parts) => parts.into_iter().for_each(|part| part.into_conjuncts(out)),
+            Expr::Constant(Datum::Bool(true)) => {}
+            other => out.push(other),
+        }
+    }
+
+    /// `left comparison right`.
+    pub fn compare(comparison: Comparison, left: Expr, right: Expr) -> Expr {
+        Expr::Compare(comparison, Box::new([left, right]))
+    }
+
+    /// How far the value may differ from one evaluation to the next with the same frame.
+    pub fn volatility(&self) -> Volatility {
+        let mut worst = Volatility::Immutable;
+        self.visit(&mut |expr| {
+            let own = match expr {
+                Expr::Function(call) => call.function.function.volatility,
+                // Conversions may read settings (time zone).
+                Expr::Cast(_) | Expr::Subquery(_) => Volatility::Stable,
+                _ => Volatility::Immutable,
+            };
+            worst = worst.max(own);
+        });
+        worst
+    }
+
+    /// Whether an evaluation may do something beside giving a value (nextval) or give another value each time (random).
+    pub fn is_volatile(&self) -> bool {
+        self.volatility() == Volatility::Volatile
+    }
+}

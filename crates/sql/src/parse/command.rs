@@ -1,0 +1,412 @@
+//! Statements: those the parser crate knows, and those parsed here.
+
+use sqlparser::ast::{self, DataType, FetchDirection, Ident, ObjectName};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
+
+type Parsed<T> = Result<T, ParserError>;
+
+/// A statement.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Nothing (what is left of a statement that was taken apart).
+    Empty,
+    /// A statement of the parser crate.
+    Sql(Box<ast::Statement>),
+    /// FETCH and MOVE.
+    Fetch {
+        /// Cursor.
+        cursor: Ident,
+        /// Which rows.
+        count: FetchCount,
+        /// MOVE: rows are skipped, not returned.
+        skip: bool,
+    },
+    /// PREPARE TRANSACTION.
+    PrepareTransaction(String),
+    /// COMMIT PREPARED.
+    CommitPrepared(String),
+    /// ROLLBACK PREPARED.
+    RollbackPrepared(String),
+    /// SET CONSTRAINTS.
+    SetConstraints {
+        /// The constraints; none is ALL.
+        names: Option<Vec<ObjectName>>,
+        /// DEFERRED rather than IMMEDIATE.
+        deferred: bool,
+    },
+    /// VACUUM, ANALYZE, CLUSTER, REINDEX, CHECKPOINT.
+    Maintenance {
+        /// The command's first word, upper case: its tag.
+        command: &'static str,
+        /// The relations named.
+        relations: Vec<ObjectName>,
+    },
+    /// CREATE SEQUENCE.
+    CreateSequence {
+        /// Name.
+        name: ObjectName,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+        /// TEMPORARY.
+        temporary: bool,
+        /// Its options.
+        options: SequenceOptions,
+    },
+    /// ALTER SEQUENCE.
+    AlterSequence {
+        /// Name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// What changes.
+        change: AlterSequence,
+    },
+    /// A statement of PostgreSQL that there is no implementation of: its name.
+    Unsupported(&'static str),
+}
+
+/// Which rows FETCH wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchCount {
+    /// This many, forwards; negative is backwards; 0 is the current one again.
+    Forward(i64),
+    /// All that are left.
+    All,
+    /// This many, backwards.
+    Backward(i64),
+    /// All before.
+    BackwardAll,
+    /// The row at this position, from 1; negative counts from the end.
+    Absolute(i64),
+    /// The row at this distance.
+    Relative(i64),
+}
+
+/// Options of CREATE and ALTER SEQUENCE. `None` is not given; an inner `None` is NO MINVALUE, OWNED BY NONE and so on.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct SequenceOptions {
+    pub data_type: Option<DataType>,
+    pub increment: Option<i64>,
+    pub minimum: Option<Option<i64>>,
+    pub maximum: Option<Option<i64>>,
+    pub start: Option<i64>,
+    pub restart: Option<Option<i64>>,
+    pub cache: Option<i64>,
+    pub cycle: Option<bool>,
+    /// `table.column`.
+    pub owned_by: Option<Option<ObjectName>>,
+}
+
+/// What ALTER SEQUENCE does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AlterSequence {
+    /// Changes options.
+    Options(SequenceOptions),
+    /// RENAME TO.
+    Rename(Ident),
+    /// SET SCHEMA.
+    SetSchema(Ident),
+    /// OWNER TO: accepted.
+    OwnerTo(Ident),
+}
+
+/// Statements refused by name: their first words.
+const UNSUPPORTED: &[(&[&str], &str)] = &[
+    (&["DO"], "DO"),
+    (&["ALTER", "SYSTEM"], "ALTER SYSTEM"),
+    (&["ALTER", "DATABASE"], "ALTER DATABASE"),
+    (&["ALTER", "DEFAULT"], "ALTER DEFAULT PRIVILEGES"),
+    (&["ALTER", "DOMAIN"], "ALTER DOMAIN"),
+    (&["ALTER", "EXTENSION"], "ALTER EXTENSION"),
+    (&["ALTER", "MATERIALIZED"], "ALTER MATERIALIZED VIEW"),
+    (&["ALTER", "PUBLICATION"], "ALTER PUBLICATION"),
+    (&["ALTER", "SUBSCRIPTION"], "ALTER SUBSCRIPTION"),
+    (&["ALTER", "TRIGGER"], "ALTER TRIGGER"),
+    (&["CREATE", "AGGREGATE"], "CREATE AGGREGATE"),
+    (&["CREATE", "CAST"], "CREATE CAST"),
+    (&["CREATE", "PUBLICATION"], "CREATE PUBLICATION"),
+    (&["CREATE", "RULE"], "CREATE RULE"),
+    (&["CREATE", "STATISTICS"], "CREATE STATISTICS"),
+    (&["CREATE", "SUBSCRIPTION"], "CREATE SUBSCRIPTION"),
+    (&["CREATE", "TABLESPACE"], "CREATE TABLESPACE"),
+    (&["CREATE", "FOREIGN"], "CREATE FOREIGN TABLE"),
+    (&["IMPORT"], "IMPORT FOREIGN SCHEMA"),
+    (&["REASSIGN"], "REASSIGN OWNED"),
+    (&["REFRESH"], "REFRESH MATERIALIZED VIEW"),
+    (&["SECURITY"], "SECURITY LABEL"),
+];
+
+fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
+    matches!(&parser.peek_nth_token_ref(ahead).token,
+        Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
+fn take(parser: &mut Parser<'_>, word: &str) -> bool {
+    let found = is_word(parser, 0, word);
+    if found {
+        parser.advance_token();
+    }
+    found
+}
+
+fn take_all(parser: &mut Parser<'_>, words: &[&str]) -> bool {
+    let found = words.iter().enumerate().all(|(ahead, word)| is_word(parser, ahead, word));
+    if found {
+        words.iter().for_each(|_| parser.advance_token());
+    }
+    found
+}
+
+fn expect(parser: &mut Parser<'_>, word: &str) -> Parsed<()> {
+    if take(parser, word) { Ok(()) } else { parser.expected_ref(word, parser.peek_token_ref()) }
+}
+
+/// Parses one statement, up to its end or to what it cannot be.
+pub(super) fn parse(parser: &mut Parser<'_>) -> Parsed<Command> {
+    let unsupported = UNSUPPORTED
+        .iter()
+        .find(|(words, _)| words.iter().enumerate().all(|(ahead, word)| is_word(parser, ahead, word)));
+    if let Some((_, name)) = unsupported {
+        while parser.next_token().token != Token::EOF {}
+        return Ok(Command::Unsupported(name));
+    }
+    if take(parser, "FETCH") {
+        return fetch(parser, false);
+    }
+    if take(parser, "MOVE") {
+        return fetch(parser, true);
+    }
+    if take_all(parser, &["PREPARE", "TRANSACTION"]) {
+        return parser.parse_literal_string().map(Command::PrepareTransaction);
+    }
+    if take_all(parser, &["COMMIT", "PREPARED"]) {
+        return parser.parse_literal_string().map(Command::CommitPrepared);
+    }
+    if take_all(parser, &["ROLLBACK", "PREPARED"]) {
+        return parser.parse_literal_string().map(Command::RollbackPrepared);
+    }
+    if take_all(parser, &["SET", "CONSTRAINTS"]) {
+        return set_constraints(parser);
+    }
+    for command in ["VACUUM", "ANALYZE", "ANALYSE", "CLUSTER", "REINDEX", "CHECKPOINT"] {
+        if take(parser, command) {
+            return maintenance(parser, if command == "ANALYSE" { "ANALYZE" } else { command });
+        }
+    }
+    let temporary = is_word(parser, 1, "TEMP") || is_word(parser, 1, "TEMPORARY");
+    if is_word(parser, 0, "CREATE") && is_word(parser, 1 + usize::from(temporary), "SEQUENCE") {
+        return create_sequence(parser, temporary);
+    }
+    if take_all(parser, &["ALTER", "SEQUENCE"]) {
+        return alter_sequence(parser);
+    }
+    parser.parse_statement().map(|statement| Command::Sql(Box::new(statement)))
+}
+
+fn signed(parser: &mut Parser<'_>) -> Parsed<i64> {
+    let negative = parser.consume_token(&Token::Minus);
+    if !negative {
+        let _ = parser.consume_token(&Token::Plus);
+    }
+    let token = parser.next_token();
+    let number = match &token.token {
+        Token::Number(digits, _) => {
+            let text = if negative { format!("-{digits}") } else { digits.clone() };
+            text.parse().ok()
+        }
+        _ => None,
+    };
+    match number {
+        Some(number) => Ok(number),
+        None => parser.expected("an integer", token),
+    }
+}
+
+fn is_number(parser: &Parser<'_>) -> bool {
+    matches!(parser.peek_token_ref().token, Token::Number(..) | Token::Minus | Token::Plus)
+}
+
+fn fetch(parser: &mut Parser<'_>, skip: bool) -> Parsed<Command> {
+    let count = if take(parser, "NEXT") {
+        FetchCount::Forward(1)
+    } else if take(parser, "PRIOR") {
+        FetchCount::Backward(1)
+    } else if take(parser, "FIRST") {
+        FetchCount::Absolute(1)
+    } else if take(parser, "LAST") {
+        FetchCount::Absolute(-1)
+    } else if take(parser, "ABSOLUTE") {
+        FetchCount::Absolute(signed(parser)?)
+    } else if take(parser, "RELATIVE") {
+        FetchCount::Relative(signed(parser)?)
+    } else if take(parser, "ALL") {
+        FetchCount::All
+    } else if take(parser, "FORWARD") {
+        if take(parser, "ALL") {
+            FetchCount::All
+        } else if is_number(parser) {
+            FetchCount::Forward(signed(parser)?)
+        } else {
+            FetchCount::Forward(1)
+        }
+    } else if take(parser, "BACKWARD") {
+        if take(parser, "ALL") {
+            FetchCount::BackwardAll
+        } else if is_number(parser) {
+            FetchCount::Backward(signed(parser)?)
+        } else {
+            FetchCount::Backward(1)
+        }
+    } else if is_number(parser) {
+        FetchCount::Forward(signed(parser)?)
+    } else {
+        FetchCount::Forward(1)
+    };
+    if !take(parser, "FROM") {
+        take(parser, "IN");
+    }
+    Ok(Command::Fetch { cursor: parser.parse_identifier()?, count, skip })
+}
+
+impl From<&FetchDirection> for FetchCount {
+    /// A direction of the parser crate, whose limits are literals.
+    fn from(direction: &FetchDirection) -> FetchCount {
+        let number = |value: &ast::ValueWithSpan| value.to_string().parse().unwrap_or(i64::MAX);
+        match direction {
+            FetchDirection::Count { limit } => FetchCount::Forward(number(limit)),
+            FetchDirection::Next => FetchCount::Forward(1),
+            FetchDirection::Prior => FetchCount::Backward(1),
+            FetchDirection::First => FetchCount::Absolute(1),
+            FetchDirection::Last => FetchCount::Absolute(-1),
+            FetchDirection::Absolute { limit } => FetchCount::Absolute(number(limit)),
+            FetchDirection::Relative { limit } => FetchCount::Relative(number(limit)),
+            FetchDirection::All | FetchDirection::ForwardAll => FetchCount::All,
+            FetchDirection::Forward { limit } => FetchCount::Forward(limit.as_ref().map_or(1, number)),
+            FetchDirection::Backward { limit } => FetchCount::Backward(limit.as_ref().map_or(1, number)),
+            FetchDirection::BackwardAll => FetchCount::BackwardAll,
+        }
+    }
+}
+
+fn set_constraints(parser: &mut Parser<'_>) -> Parsed<Command> {
+    let names = if take(parser, "ALL") {
+        None
+    } else {
+        Some(parser.parse_comma_separated(|parser| parser.parse_object_name(false))?)
+    };
+    let deferred = take(parser, "DEFERRED");
+    if !deferred {
+        expect(parser, "IMMEDIATE")?;
+    }
+    Ok(Command::SetConstraints { names, deferred })
+}
+
+/// Options are accepted and have no effect: what they tune is automatic here.
+fn maintenance(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Command> {
+    if parser.consume_token(&Token::LParen) {
+        while !parser.consume_token(&Token::RParen) {
+            if parser.next_token().token == Token::EOF {
+                return parser.expected_ref(")", parser.peek_token_ref());
+            }
+        }
+    }
+    while [
+        "FULL",
+        "FREEZE",
+        "VERBOSE",
+        "ANALYZE",
+        "ANALYSE",
+        "TABLE",
+        "INDEX",
+        "CONCURRENTLY",
+        "SCHEMA",
+        "DATABASE",
+        "SYSTEM",
+    ]
+    .iter()
+    .any(|option| take(parser, option))
+    {}
+    let mut relations = vec![];
+    if matches!(parser.peek_token_ref().token, Token::Word(_)) {
+        relations = parser.parse_comma_separated(|parser| {
+            let name = parser.parse_object_name(false)?;
+            if matches!(parser.peek_token_ref().token, Token::LParen) {
+                parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Mandatory, false)?;
+            }
+            Ok(name)
+        })?;
+        if command == "CLUSTER" && take(parser, "USING") {
+            parser.parse_identifier()?;
+        }
+    }
+    Ok(Command::Maintenance { command, relations })
+}
+
+fn create_sequence(parser: &mut Parser<'_>, temporary: bool) -> Parsed<Command> {
+    for _ in 0..2 + usize::from(temporary) {
+        parser.advance_token();
+    }
+    let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
+    let name = parser.parse_object_name(false)?;
+    let options = sequence_options(parser)?;
+    Ok(Command::CreateSequence { name, if_not_exists, temporary, options })
+}
+
+fn alter_sequence(parser: &mut Parser<'_>) -> Parsed<Command> {
+    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    let name = parser.parse_object_name(false)?;
+    let change = if take_all(parser, &["RENAME", "TO"]) {
+        AlterSequence::Rename(parser.parse_identifier()?)
+    } else if take_all(parser, &["SET", "SCHEMA"]) {
+        AlterSequence::SetSchema(parser.parse_identifier()?)
+    } else if take_all(parser, &["OWNER", "TO"]) {
+        AlterSequence::OwnerTo(parser.parse_identifier()?)
+    } else {
+        AlterSequence::Options(sequence_options(parser)?)
+    };
+    Ok(Command::AlterSequence { name, if_exists, change })
+}
+
+/// Options in any order.
+fn sequence_options(parser: &mut Parser<'_>) -> Parsed<SequenceOptions> {
+    let mut options = SequenceOptions::default();
+    loop {
+        if take(parser, "AS") {
+            options.data_type = Some(parser.parse_data_type()?);
+        } else if take(parser, "INCREMENT") {
+            take(parser, "BY");
+            options.increment = Some(signed(parser)?);
+        } else if take(parser, "MINVALUE") {
+            options.minimum = Some(Some(signed(parser)?));
+        } else if take(parser, "MAXVALUE") {
+            options.maximum = Some(Some(signed(parser)?));
+        } else if take(parser, "START") {
+            take(parser, "WITH");
+            options.start = Some(signed(parser)?);
+        } else if take(parser, "RESTART") {
+            let with = take(parser, "WITH");
+            options.restart = Some(if with || is_number(parser) { Some(signed(parser)?) } else { None });
+        } else if take(parser, "CACHE") {
+            options.cache = Some(signed(parser)?);
+        } else if take(parser, "CYCLE") {
+            options.cycle = Some(true);
+        } else if take(parser, "NO") {
+            if take(parser, "MINVALUE") {
+                options.minimum = Some(None);
+            } else if take(parser, "MAXVALUE") {
+                options.maximum = Some(None);
+            } else {
+                expect(parser, "CYCLE")?;
+                options.cycle = Some(false);
+            }
+        } else if take_all(parser, &["OWNED", "BY"]) {
+            options.owned_by =
+                Some(if take(parser, "NONE") { None } else { Some(parser.parse_object_name(false)?) });
+        } else {
+            return Ok(options);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! PostgreSQL's dialect with what the parser crate gets wrong or lacks in expressions.
+
+use std::any::TypeId;
+
+use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
+
+/// Binds tighter than `^` and AT TIME ZONE, looser than `[]` and `::`.
+const UNARY_SIGN: u8 = 125;
+
+/// Passes on what PostgreSQL's dialect answers.
+macro_rules! delegate {
+    ($($name:ident),*) => { $(fn $name(&self) -> bool { self.0.$name() })* };
+}
+
+/// The dialect: PostgreSQL's, with hooks.
+#[derive(Debug, Default)]
+pub(super) struct CognateDialect(PostgreSqlDialect);
+
+impl Dialect for CognateDialect {
+    /// The crate asks here and there whether it is parsing PostgreSQL: it is.
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        self.0.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, character: char) -> bool {
+        self.0.is_delimited_identifier_start(character)
+    }
+
+    fn is_identifier_start(&self, character: char) -> bool {
+        self.0.is_identifier_start(character)
+    }
+
+    fn is_identifier_part(&self, character: char) -> bool {
+        self.0.is_identifier_part(character)
+    }
+
+    fn is_custom_operator_part(&self, character: char) -> bool {
+        self.0.is_custom_operator_part(character)
+    }
+
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        self.0.is_reserved_for_identifier(keyword)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        self.0.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        self.0.prec_value(precedence)
+    }
+
+    delegate!(
+        supports_unicode_string_literal,
+        supports_filter_during_aggregation,
+        supports_group_by_expr,
+        allow_extract_custom,
+        allow_extract_single_quotes,
+        supports_create_index_with_clause,
+        supports_explain_with_utility_options,
+        supports_listen_notify,
+        supports_factorial_operator,
+        supports_bitwise_shift_operators,
+        supports_comment_on,
+        supports_load_extension,
+        supports_named_fn_args_with_colon_operator,
+        supports_named_fn_args_with_expr_name,
+        supports_empty_projections,
+        supports_nested_comments,
+        supports_string_escape_constant,
+        supports_numeric_literal_underscores,
+        supports_array_typedef_with_brackets,
+        supports_geometric_types,
+        supports_set_names,
+        supports_alter_column_type_using,
+        supports_notnull_operator,
+        supports_interval_options,
+        supports_insert_table_alias,
+        supports_create_table_like_parenthesized,
+        supports_select_wildcard_with_alias,
+        supports_comma_separated_trim
+    );
+
+    /// Signs: the crate lets `-2 ^ 2` be -(2 ^ 2); PostgreSQL's sign binds tighter.
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        let op = match parser.peek_token_ref().token {
+            Token::Minus => UnaryOperator::Minus,
+            Token::Plus => UnaryOperator::Plus,
+            _ => return None,
+        };
+        parser.advance_token();
+        Some(parser.parse_subexpr(UNARY_SIGN).map(|operand| Expr::UnaryOp { op, expr: Box::new(operand) }))
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        left: &Expr,
+        _precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        if parser.peek_keyword(Keyword::IS) {
+            return self.is_distinct(parser, left);
+        }
+        if parser.peek_keyword(Keyword::BETWEEN) || parser.peek_keyword(Keyword::NOT) {
+            return self.between_symmetric(parser, left);
+        }
+        None
+    }
+}
+
+fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
+    matches!(&parser.peek_nth_token_ref(ahead).token,
+        Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
+impl CognateDialect {
+    /// `IS [NOT] DISTINCT FROM`: the crate takes everything that follows as its right operand, AND and OR too.
+    fn is_distinct(&self, parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {
+        let negated = is_word(parser, 1, "NOT");
+        let at = if negated { 2 } else { 1 };
+        if !is_word(parser, at, "DISTINCT") || !is_word(parser, at + 1, "FROM") {
+            return None;
+        }
+        for _ in 0..at + 2 {
+            parser.advance_token();
+        }
+        Some(parser.parse_subexpr(self.prec_value(Precedence::Is)).map(|right| {
+            let (left, right) = (Box::new(left.clone()), Box::new(right));
+            if negated { Expr::IsNotDistinctFrom(left, right) } else { Expr::IsDistinctFrom(left, right) }
+        }))
+    }
+
+    /// `[NOT] BETWEEN [A]SYMMETRIC a AND b`, as both orders of the bounds.
+    fn between_symmetric(&self, parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {
+        let negated = is_word(parser, 0, "NOT");
+        let at = usize::from(negated);
+        let symmetric = is_word(parser, at + 1, "SYMMETRIC");
+        if !is_word(parser, at, "BETWEEN") || !(symmetric || is_word(parser, at + 1, "ASYMMETRIC")) {
+            return None;
+        }
+        for _ in 0..at + 2 {
+            parser.advance_token();
+        }
+        Some(self.between_bounds(parser, left, negated, symmetric))
+    }
+
+    fn between_bounds(
+        &self,
+        parser: &mut Parser<'_>,
+        left: &Expr,
+        negated: bool,
+        symmetric: bool,
+    ) -> Result<Expr, ParserError> {
+        let precedence = self.prec_value(Precedence::Between);
+        let low = parser.parse_subexpr(precedence)?;
+        parser.expect_keyword_is(Keyword::AND)?;
+        let high = parser.parse_subexpr(precedence)?;
+        let between = |low: &Expr, high: &Expr| Expr::Between {
+            expr: Box::new(left.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        };
+        if !symmetric {
+            return Ok(between(&low, &high));
+        }
+        Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+            left: Box::new(between(&low, &high)),
+            op: if negated { BinaryOperator::And } else { BinaryOperator::Or },
+            right: Box::new(between(&high, &low)),
+        })))
+    }
+}

@@ -1,0 +1,342 @@
+//! Spellings that PostgreSQL knows and the parser does not, put into its words token by token.
+//!
+//! White space and comments are dropped on the way. Positions stay those of the source.
+//!
+//! | source | becomes |
+//! |---|---|
+//! | `'a'` newline `'b'` | `'ab'` |
+//! | `x ISNULL` | `x IS NULL` |
+//! | `COLLATE "C"`, `"default"`, `"POSIX"`, ... | nothing: there is one collation |
+//! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | the next stronger lock: `FOR UPDATE`, `FOR SHARE` |
+//! | `FOR UPDATE ... LIMIT n` | `LIMIT n FOR UPDATE ...` |
+//! | `trim(both from x)` | `trim(both ' ' from x)` |
+//! | `FROM ONLY t`, `UPDATE ONLY t` | without `ONLY`: there is no inheritance |
+//! | `ORDER BY x USING <` | `ORDER BY x ASC` |
+//! | `TABLE t` as a query | `SELECT * FROM t` |
+//! | `CREATE UNLOGGED`, `DROP INDEX CONCURRENTLY` | without the word |
+//! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | nothing: a snapshot never waits |
+//! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
+//! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
+//! | `ABORT` | `ROLLBACK` |
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use super::{Overriding, is_line_break};
+use crate::error::{Result, SqlError, sqlstate};
+
+/// The upper-case word of an unquoted word token; empty for anything else.
+fn word(token: Option<&TokenWithSpan>) -> &str {
+    match token.map(|token| &token.token) {
+        Some(Token::Word(word)) if word.quote_style.is_none() => &word.value,
+        _ => "",
+    }
+}
+
+fn is(token: Option<&TokenWithSpan>, expected: &str) -> bool {
+    word(token).eq_ignore_ascii_case(expected)
+}
+
+fn make(keyword: &str, span: Span) -> TokenWithSpan {
+    TokenWithSpan { token: Token::make_keyword(keyword), span }
+}
+
+/// Drops white space; joins string literals that only a line break separates.
+fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut line_break = false;
+    for token in tokens {
+        if matches!(token.token, Token::Whitespace(_)) {
+            line_break |= is_line_break(&token.token);
+            continue;
+        }
+        if line_break
+            && let Token::SingleQuotedString(more) = &token.token
+            && let Some(TokenWithSpan {
+                token: Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text),
+                ..
+            }) = out.last_mut()
+        {
+            text.push_str(more);
+        } else {
+            out.push(token);
+        }
+        line_break = false;
+    }
+    out
+}
+
+/// One pass over a statement's tokens.
+pub(super) fn rewrite(
+    tokens: Vec<TokenWithSpan>,
+    overriding: &mut Option<Overriding>,
+) -> Result<Vec<TokenWithSpan>> {
+    let tokens = compact(tokens);
+    if !tokens.iter().any(|token| needs_rewriting(token)) {
+        return Ok(tokens);
+    }
+    let first = word(tokens.first()).to_ascii_uppercase();
+    let mut pass = Pass { tokens: &tokens, at: 0, out: Vec::with_capacity(tokens.len()), first, overriding };
+    while pass.at < pass.tokens.len() {
+        pass.step()?;
+    }
+    Ok(pass.out)
+}
+
+/// Whether one of the patterns may begin here.
+fn needs_rewriting(token: &TokenWithSpan) -> bool {
+    let Token::Word(word) = &token.token else { return false };
+    if word.quote_style.is_some() {
+        return false;
+    }
+    if word.keyword == Keyword::NoKeyword {
+        return word.value.eq_ignore_ascii_case("ISNULL") || word.value.eq_ignore_ascii_case("OVERRIDING");
+    }
+    matches!(
+        word.keyword,
+        Keyword::COLLATE
+            | Keyword::FOR
+            | Keyword::BOTH
+            | Keyword::LEADING
+            | Keyword::TRAILING
+            | Keyword::ONLY
+            | Keyword::USING
+            | Keyword::TABLE
+            | Keyword::UNLOGGED
+            | Keyword::CONCURRENTLY
+            | Keyword::DEFERRABLE
+            | Keyword::FREEZE
+            | Keyword::HEADER
+            | Keyword::ABORT
+    )
+}
+
+struct Pass<'a> {
+    tokens: &'a [TokenWithSpan],
+    at: usize,
+    out: Vec<TokenWithSpan>,
+    /// First word of the statement.
+    first: String,
+    overriding: &'a mut Option<Overriding>,
+}
+
+impl<'a> Pass<'a> {
+    fn peek(&self, ahead: usize) -> Option<&'a TokenWithSpan> {
+        self.tokens.get(self.at + ahead)
+    }
+
+    fn is(&self, ahead: usize, expected: &str) -> bool {
+        is(self.peek(ahead), expected)
+    }
+
+    fn after(&self, words: &[&str]) -> bool {
+        words.iter().any(|expected| is(self.out.last(), expected))
+    }
+
+    fn copy(&mut self) {
+        self.out.push(self.tokens[self.at].clone());
+        self.at += 1;
+    }
+
+    fn step(&mut self) -> Result<()> {
+        let span = self.tokens[self.at].span;
+        let upper = word(self.peek(0)).to_ascii_uppercase();
+        match upper.as_str() {
+            "ISNULL" => {
+                self.out.extend([make("IS", span), make("NULL", span)]);
+                self.at += 1;
+            }
+            "COLLATE" => self.collate()?,
+            "FOR" => self.lock_clause(),
+            "BOTH" | "LEADING" | "TRAILING" if self.is(1, "FROM") => {
+                self.copy();
+                self.out.push(TokenWithSpan { token: Token::SingleQuotedString(" ".to_owned()), span });
+            }
+            "ONLY" if self.after(&["FROM", "UPDATE", "JOIN"]) || self.after_comma() => self.at += 1,
+            "USING" => self.using_operator(),
+            "TABLE" => self.table_query(),
+            "UNLOGGED" if self.after(&["CREATE"]) => self.at += 1,
+            "CONCURRENTLY" if self.first == "DROP" => self.at += 1,
+            "DEFERRABLE" if matches!(self.first.as_str(), "BEGIN" | "START" | "SET") => self.deferrable(),
+            "FREEZE" | "HEADER" | "FORCE_NULL" if self.first == "COPY" => self.copy_option(),
+            "ABORT" if self.at == 0 => {
+                self.out.push(make("ROLLBACK", span));
+                self.at += 1;
+            }
+            "OVERRIDING" if self.first == "INSERT" || self.first == "WITH" => self.overriding(),
+            _ => self.copy(),
+        }
+        Ok(())
+    }
+
+    fn after_comma(&self) -> bool {
+        matches!(self.out.last().map(|token| &token.token), Some(Token::Comma))
+            && matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_)))
+            && !self.is(1, "FROM")
+    }
+
+    fn collate(&mut self) -> Result<()> {
+        let mut length = 2;
+        let mut name = self.peek(1);
+        if matches!(self.peek(2).map(|token| &token.token), Some(Token::Period)) {
+            name = self.peek(3);
+            length = 4;
+        }
+        let Some(Token::Word(collation)) = name.map(|token| &token.token) else {
+            self.copy();
+            return Ok(());
+        };
+        let known = ["default", "C", "POSIX", "ucs_basic", "C.UTF-8", "C.utf8", "unicode", "und-x-icu"];
+        if !known.iter().any(|known| collation.value == *known || collation.value.eq_ignore_ascii_case(known))
+        {
+            return Err(SqlError::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("collation \"{}\" for encoding \"UTF8\" does not exist", collation.value),
+            ));
+        }
+        self.at += length;
+        Ok(())
+    }
+
+    /// `FOR [NO KEY] UPDATE ...`, several times, with a LIMIT behind that belongs before.
+    fn lock_clause(&mut self) {
+        let mut clauses = vec![];
+        loop {
+            let Some(mut length) = self.lock_strength(&mut clauses) else { break };
+            // OF names, NOWAIT, SKIP LOCKED.
+            while let Some(token) = self.peek(length) {
+                let goes_on = match &token.token {
+                    Token::Comma | Token::Period => true,
+                    Token::Word(_) => {
+                        !["LIMIT", "OFFSET", "FETCH", "FOR", "UNION", "EXCEPT", "INTERSECT", "ON", "ORDER"]
+                            .iter()
+                            .any(|stop| is(Some(token), stop))
+                    }
+                    _ => false,
+                };
+                if !goes_on {
+                    break;
+                }
+                clauses.push(token.clone());
+                length += 1;
+            }
+            self.at += length;
+        }
+        if clauses.is_empty() {
+            self.copy();
+            return;
+        }
+        if ["LIMIT", "OFFSET", "FETCH"].iter().any(|word| self.is(0, word)) {
+            let mut depth = 0;
+            while let Some(token) = self.peek(0) {
+                match token.token {
+                    Token::LParen => depth += 1,
+                    Token::RParen if depth == 0 => break,
+                    Token::RParen => depth -= 1,
+                    _ => {}
+                }
+                self.copy();
+            }
+        }
+        self.out.extend(clauses);
+    }
+
+    /// Puts the lock's keywords into `clauses`; the number of tokens they took, or none if this is no lock clause.
+    fn lock_strength(&self, clauses: &mut Vec<TokenWithSpan>) -> Option<usize> {
+        if !self.is(0, "FOR") {
+            return None;
+        }
+        let (strength, length) = if self.is(1, "UPDATE") {
+            ("UPDATE", 2)
+        } else if self.is(1, "SHARE") {
+            ("SHARE", 2)
+        } else if self.is(1, "NO") && self.is(2, "KEY") && self.is(3, "UPDATE") {
+            ("UPDATE", 4)
+        } else if self.is(1, "KEY") && self.is(2, "SHARE") {
+            ("SHARE", 3)
+        } else {
+            return None;
+        };
+        let span = self.tokens[self.at].span;
+        clauses.extend([make("FOR", span), make(strength, span)]);
+        Some(length)
+    }
+
+    fn using_operator(&mut self) {
+        let direction = match self.peek(1).map(|token| &token.token) {
+            Some(Token::Lt) => "ASC",
+            Some(Token::Gt) => "DESC",
+            _ => return self.copy(),
+        };
+        self.out.push(make(direction, self.tokens[self.at].span));
+        self.at += 2;
+    }
+
+    fn table_query(&mut self) {
+        let begins_query = match self.out.last().map(|token| &token.token) {
+            None => true,
+            Some(Token::LParen) => self.out.len() > 1 && !self.after_function(),
+            Some(Token::Word(_)) => self.after(&["UNION", "EXCEPT", "INTERSECT", "ALL"]),
+            _ => false,
+        };
+        if !begins_query || !matches!(self.peek(1).map(|token| &token.token), Some(Token::Word(_))) {
+            return self.copy();
+        }
+        let span = self.tokens[self.at].span;
+        self.out.extend([
+            make("SELECT", span),
+            TokenWithSpan { token: Token::Mul, span },
+            make("FROM", span),
+        ]);
+        self.at += 1;
+    }
+
+    /// Whether the open parenthesis before is a call's.
+    fn after_function(&self) -> bool {
+        let before = self.out.len().checked_sub(2).and_then(|at| self.out.get(at));
+        matches!(before.map(|token| &token.token), Some(Token::Word(word)) if word.keyword == Keyword::NoKeyword)
+    }
+
+    fn deferrable(&mut self) {
+        if self.after(&["NOT"]) {
+            self.out.pop();
+        }
+        if matches!(self.out.last().map(|token| &token.token), Some(Token::Comma)) {
+            self.out.pop();
+        }
+        self.at += 1;
+        // A mode before a comma that follows goes with it if it was the first one.
+        let began = self.after(&["BEGIN", "TRANSACTION", "WORK"]);
+        if began && matches!(self.peek(0).map(|token| &token.token), Some(Token::Comma)) {
+            self.at += 1;
+        }
+    }
+
+    fn copy_option(&mut self) {
+        self.copy();
+        let value = if self.is(0, "ON") {
+            "TRUE"
+        } else if self.is(0, "OFF") {
+            "FALSE"
+        } else {
+            return;
+        };
+        self.out.push(make(value, self.tokens[self.at].span));
+        self.at += 1;
+    }
+
+    fn overriding(&mut self) {
+        let kind = if self.is(1, "SYSTEM") {
+            Overriding::SystemValue
+        } else if self.is(1, "USER") {
+            Overriding::UserValue
+        } else {
+            return self.copy();
+        };
+        if !self.is(2, "VALUE") {
+            return self.copy();
+        }
+        *self.overriding = Some(kind);
+        self.at += 3;
+    }
+}

@@ -1,0 +1,174 @@
+use sqlparser::ast::{self, BinaryOperator, Expr};
+
+use super::*;
+
+fn one(text: &str) -> Command {
+    let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    assert_eq!(statements.len(), 1, "{text}");
+    statements.remove(0).command.clone()
+}
+
+fn sql(text: &str) -> String {
+    match one(text) {
+        Command::Sql(statement) => statement.to_string(),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// The tree with every operation in brackets.
+fn bracketed(expr: &Expr) -> String {
+    match expr {
+        Expr::BinaryOp { left, op, right } => format!("({} {op} {})", bracketed(left), bracketed(right)),
+        Expr::UnaryOp { op, expr } => format!("({op} {})", bracketed(expr)),
+        Expr::Cast { expr, data_type, .. } => format!("({}::{data_type})", bracketed(expr)),
+        Expr::IsDistinctFrom(a, b) => format!("({} DISTINCT {})", bracketed(a), bracketed(b)),
+        Expr::IsNotDistinctFrom(a, b) => format!("({} SAME {})", bracketed(a), bracketed(b)),
+        Expr::IsNull(a) => format!("({} NULL?)", bracketed(a)),
+        Expr::Between { expr, low, high, .. } => {
+            format!("({} BETWEEN {} AND {})", bracketed(expr), bracketed(low), bracketed(high))
+        }
+        Expr::Nested(inner) => bracketed(inner),
+        other => other.to_string(),
+    }
+}
+
+fn tree(text: &str) -> String {
+    bracketed(&parse_expression(text).unwrap_or_else(|error| panic!("{text}: {error}")))
+}
+
+#[test]
+fn precedence_is_postgresqls() {
+    for (text, expected) in [
+        ("- 2 ^ 2", "((- 2) ^ 2)"),
+        ("-a::int", "(- (a::INT))"),
+        ("- a[1]", "(- a[1])"),
+        ("2 ^ 3 ^ 2", "((2 ^ 3) ^ 2)"),
+        ("a - -1", "(a - (- 1))"),
+        ("a IS DISTINCT FROM b AND c", "((a DISTINCT b) AND c)"),
+        ("a IS NOT DISTINCT FROM b = c OR d", "((a SAME (b = c)) OR d)"),
+        ("NOT a IS DISTINCT FROM b", "(NOT (a DISTINCT b))"),
+        ("a ISNULL AND b", "((a NULL?) AND b)"),
+        ("a BETWEEN SYMMETRIC 2 AND 1 AND c", "(((a BETWEEN 2 AND 1) OR (a BETWEEN 1 AND 2)) AND c)"),
+        ("a || b = c COLLATE \"C\" AND d", "(((a || b) = c) AND d)"),
+        ("a AND b OR c AND NOT d", "((a AND b) OR (c AND (NOT d)))"),
+    ] {
+        assert_eq!(tree(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn spellings_the_parser_lacks() {
+    for (text, expected) in [
+        ("SELECT 1 FROM t FOR NO KEY UPDATE", "SELECT 1 FROM t FOR UPDATE"),
+        ("SELECT 1 FROM t FOR KEY SHARE OF t NOWAIT", "SELECT 1 FROM t FOR SHARE OF t NOWAIT"),
+        ("SELECT 1 FROM t FOR UPDATE SKIP LOCKED LIMIT 1", "SELECT 1 FROM t LIMIT 1 FOR UPDATE SKIP LOCKED"),
+        (
+            "SELECT 1 FROM (SELECT 2 FROM s FOR UPDATE LIMIT 1) x",
+            "SELECT 1 FROM (SELECT 2 FROM s LIMIT 1 FOR UPDATE) x",
+        ),
+        ("SELECT 'a'\n'b'", "SELECT 'ab'"),
+        ("SELECT 1 FROM ONLY t, ONLY s", "SELECT 1 FROM t, s"),
+        ("UPDATE ONLY t SET a = 1", "UPDATE t SET a = 1"),
+        ("SELECT a FROM t ORDER BY a USING >", "SELECT a FROM t ORDER BY a DESC"),
+        ("TABLE t", "SELECT * FROM t"),
+        ("CREATE UNLOGGED TABLE t (a INT)", "CREATE TABLE t (a INT)"),
+        ("DROP INDEX CONCURRENTLY i", "DROP INDEX i"),
+        (
+            "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE",
+            "BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY",
+        ),
+        ("BEGIN NOT DEFERRABLE, READ ONLY", "BEGIN READ ONLY"),
+        ("ABORT", "ROLLBACK"),
+        ("COPY t FROM STDIN WITH (FREEZE ON)", "COPY t FROM STDIN (FREEZE TRUE)"),
+        ("SELECT trim(both from a)", "SELECT TRIM(BOTH ' ' FROM a)"),
+        ("SELECT a COLLATE pg_catalog.default", "SELECT a"),
+    ] {
+        assert_eq!(sql(text).replace("FREEZE)", "FREEZE TRUE)"), expected, "{text}");
+    }
+}
+
+#[test]
+fn own_statements() {
+    assert!(matches!(one("FETCH c"), Command::Fetch { count: FetchCount::Forward(1), skip: false, .. }));
+    assert!(matches!(one("fetch -2 from c"), Command::Fetch { count: FetchCount::Forward(-2), .. }));
+    assert!(matches!(one("MOVE ALL IN c"), Command::Fetch { count: FetchCount::All, skip: true, .. }));
+    assert!(matches!(
+        one("SET CONSTRAINTS ALL DEFERRED"),
+        Command::SetConstraints { names: None, deferred: true }
+    ));
+    assert!(matches!(one("PREPARE TRANSACTION 'x'"), Command::PrepareTransaction(name) if name == "x"));
+    assert!(matches!(one("VACUUM (ANALYZE, VERBOSE) a, b (c)"),
+        Command::Maintenance { command: "VACUUM", relations } if relations.len() == 2));
+    assert!(matches!(one("DO $$ BEGIN END $$"), Command::Unsupported("DO")));
+    let Command::CreateSequence { options, temporary: true, .. } =
+        one("CREATE TEMP SEQUENCE s START 5 INCREMENT BY -2 NO MAXVALUE CACHE 3 OWNED BY t.a")
+    else {
+        panic!()
+    };
+    assert_eq!((options.start, options.increment, options.maximum), (Some(5), Some(-2), Some(None)));
+    let mut inserted = parse("INSERT INTO t (a) OVERRIDING SYSTEM VALUE VALUES (1)").unwrap();
+    assert_eq!(inserted.remove(0).overriding, Some(Overriding::SystemValue));
+}
+
+#[test]
+fn statements_keep_their_text() {
+    let statements =
+        parse(" SELECT 1 ; -- one\n;; INSERT INTO t VALUES (';') ; SELECT $$;$$, 'ä;' /* ; */ ").unwrap();
+    let texts: Vec<&str> = statements.iter().map(|statement| &*statement.text).collect();
+    assert_eq!(texts, ["SELECT 1", "INSERT INTO t VALUES (';')", "SELECT $$;$$, 'ä;'"]);
+    assert!(parse("  -- nothing\n ; ").unwrap().is_empty());
+    assert!(parse_single("SELECT 1; SELECT 2").is_err());
+}
+
+#[track_caller]
+fn fails(text: &str, message: &str, position: u32) {
+    let error = parse(text).unwrap_err();
+    assert_eq!(
+        (error.sqlstate, error.message.as_str(), error.position),
+        ("42601", message, Some(position)),
+        "{text}"
+    );
+}
+
+#[test]
+fn syntax_errors_as_postgresql_words_them() {
+    fails("SELEC 1", "syntax error at or near \"SELEC\"", 1);
+    fails("SELECT 1 FROM", "syntax error at end of input", 14);
+    fails("SELECT 1 FROM t WHERE", "syntax error at end of input", 22);
+    fails("SELECT 'ä', a FROM t WHERE = 1", "syntax error at or near \"=\"", 28);
+    fails("SELECT 1 FROM t a b", "syntax error at or near \"b\"", 19);
+    fails("SELECT 1;\nSELECT\n  * FRM t x y", "syntax error at or near \"t\"", 26);
+    fails("SELECT 'abc", "unterminated quoted string at or near \"'abc\"", 8);
+    fails("SELECT 1 + ; SELECT 2", "syntax error at or near \";\"", 12);
+    fails("SELECT (1", "syntax error at end of input", 10);
+    fails("INSERT INTO t VALUES (1,)", "syntax error at or near \")\"", 25);
+}
+
+#[test]
+fn deep_statements_do_not_overflow_the_stack() {
+    let worker = std::thread::Builder::new().stack_size(1024 * 1024);
+    let work = || {
+        let nested = format!("SELECT {}1{}", "(".repeat(5_000), ")".repeat(5_000));
+        assert_eq!(parse(&nested).unwrap().len(), 1);
+        let chain = format!("SELECT 1 WHERE a = 1{}", " OR a = 1".repeat(9_000));
+        assert_eq!(parse(&chain).unwrap().len(), 1);
+        let too_deep = format!("SELECT {}1{}", "(".repeat(50_000), ")".repeat(50_000));
+        assert_eq!(parse(&too_deep).unwrap_err().sqlstate, "54001");
+        let signs = format!("SELECT {}1", "- ".repeat(50_000));
+        assert_eq!(parse(&signs).unwrap_err().sqlstate, "54001");
+    };
+    worker.spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn large_statements_parse() {
+    let literal = format!("SELECT '{}'", "x".repeat(10 << 20));
+    assert_eq!(parse(&literal).unwrap().len(), 1);
+}
+
+#[test]
+fn operators_next_to_signs() {
+    let Expr::BinaryOp { op, right, .. } = parse_expression("a=-1").unwrap() else { panic!() };
+    assert_eq!(op, BinaryOperator::Eq);
+    assert!(matches!(*right, Expr::UnaryOp { op: ast::UnaryOperator::Minus, .. }));
+}
