@@ -1,5 +1,7 @@
 //! SQL over the engine: types, keys and rows, parsing and binding, the row executor, sessions.
 
+#[cfg(feature = "analytic")]
+pub mod analytic;
 pub mod catalog;
 pub mod error;
 pub mod function;

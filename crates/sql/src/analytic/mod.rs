@@ -1,0 +1,198 @@
+//! The analytic executor: SELECTs that the row executor does not do, or would do slowly, on DataFusion.
+//!
+//! ```text
+//! syntax tree ─▶ planner (names, functions) ─▶ rewrite (PostgreSQL's rules) ─▶ AnalyticPlan, cached by the session
+//! AnalyticPlan + parameters + scans ─▶ physical plan ─▶ batches ─▶ decode ─▶ rows, through a bounded channel
+//! ```
+//!
+//! **Same snapshot.** The session opens the scans — one for each mention of a table — from its transaction, so they
+//! see its snapshot and its own writes; the scans travel in the query's own session configuration, and the plan knows
+//! tables only by oid. A plan therefore pins no transaction.
+//!
+//! **Same answers.** DataFusion coerces by Arrow's rules. What differs from PostgreSQL is rewritten (integer overflow is
+//! an error, sums of int8 are numeric, averages of integers are numeric, division of numerics) or refused by name: a
+//! function is let through only if it is listed in [`functions`] as meaning the same. A column whose type Arrow
+//! cannot hold exactly is refused too. Nothing is approximated silently.
+//!
+//! **No client waits behind it.** Execution runs on threads of its own with lower priority ([`runtime`]); the session
+//! only awaits finished batches, so connections' threads stay free.
+
+mod decode;
+mod encode;
+mod functions;
+mod mapping;
+mod planner;
+mod provider;
+mod rewrite;
+mod runtime;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::logical_expr::LogicalPlan;
+use sqlparser::ast::Statement;
+
+use crate::catalog::{Catalog, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::types::{Datum, Type};
+
+pub use provider::TableRows;
+pub use runtime::{AnalyticCursor, AnalyticRuntime};
+
+/// A SELECT planned for DataFusion. Immutable; holds no transaction and no parameter values.
+#[derive(Debug)]
+pub struct AnalyticPlan {
+    plan: LogicalPlan,
+    columns: Vec<(String, Type)>,
+    parameters: Vec<Type>,
+    tables: Vec<(Arc<Table>, usize)>,
+}
+
+/// What a query needs besides its plan.
+pub struct Surroundings<'a> {
+    /// Values of the parameters, one for each of [`AnalyticPlan::parameters`].
+    pub parameters: &'a [Datum],
+    /// Transaction time, microseconds since 2000-01-01 UTC.
+    pub now: i64,
+    /// IANA name of the session's time zone.
+    pub time_zone: &'a str,
+}
+
+impl AnalyticPlan {
+    /// Plans a SELECT. `hints` are the parameter types the client declared. 0A000 names what is not supported.
+    pub fn new(
+        statement: &Statement,
+        catalog: &Arc<Catalog>,
+        search_path: &[String],
+        hints: &[Option<Type>],
+    ) -> Result<AnalyticPlan> {
+        let planned = planner::plan(statement, catalog, search_path, hints)?;
+        let plan = rewrite::apply(planned)?;
+        let columns = plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| Ok((field.name().clone(), mapping::sql_type(field)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let parameters = parameter_types(&plan, hints)?;
+        let tables = provider::mentioned(&plan)?;
+        Ok(AnalyticPlan { plan, columns, parameters, tables })
+    }
+
+    /// Names and types of the result's columns.
+    pub fn columns(&self) -> &[(String, Type)] {
+        &self.columns
+    }
+
+    /// Types of `$1`, `$2`, ...
+    pub fn parameters(&self) -> &[Type] {
+        &self.parameters
+    }
+
+    /// The tables it reads, each with the number of scans to open.
+    pub fn tables(&self) -> &[(Arc<Table>, usize)] {
+        &self.tables
+    }
+
+    /// DataFusion's plan as text, a line a node.
+    pub fn explain(&self) -> Vec<String> {
+        self.plan.display_indent().to_string().lines().map(str::to_owned).collect()
+    }
+
+    /// Starts the query on `runtime`. `rows` holds, by table oid, the scans that [`tables`](Self::tables) asks for.
+    pub fn start(
+        &self,
+        runtime: &AnalyticRuntime,
+        rows: HashMap<u32, Vec<Box<dyn TableRows>>>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<AnalyticCursor> {
+        let plan = if self.parameters.is_empty() {
+            self.plan.clone()
+        } else {
+            let values = surroundings
+                .parameters
+                .iter()
+                .zip(&self.parameters)
+                .map(|(datum, ty)| mapping::scalar(datum, *ty))
+                .collect::<Result<Vec<ScalarValue>>>()?;
+            self.plan.clone().with_param_values(ParamValues::from(values)).map_err(failure)?
+        };
+        let types = self.columns.iter().map(|(_, ty)| *ty).collect();
+        runtime.start(plan, types, provider::ScanSet::new(rows), surroundings)
+    }
+}
+
+fn parameter_types(plan: &LogicalPlan, hints: &[Option<Type>]) -> Result<Vec<Type>> {
+    let found = plan.get_parameter_fields().map_err(failure)?;
+    let mut count = hints.len();
+    let mut by_place = HashMap::new();
+    for (name, field) in found {
+        let place = name
+            .strip_prefix('$')
+            .and_then(|digits| digits.parse::<usize>().ok())
+            .filter(|place| (1..=65_535).contains(place))
+            .ok_or_else(|| {
+                SqlError::new(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))
+            })?;
+        count = count.max(place);
+        if let Some(field) = field {
+            by_place.insert(place, mapping::sql_type(&field)?);
+        }
+    }
+    (1..=count)
+        .map(|place| {
+            let hint = hints.get(place - 1).copied().flatten();
+            hint.or_else(|| by_place.get(&place).copied()).ok_or_else(|| {
+                SqlError::new(
+                    sqlstate::INDETERMINATE_DATATYPE,
+                    format!("could not determine data type of parameter ${place}"),
+                )
+            })
+        })
+        .collect()
+}
+
+/// DataFusion's error as ours.
+fn failure(error: datafusion::error::DataFusionError) -> SqlError {
+    use datafusion::arrow::error::ArrowError;
+    use datafusion::error::DataFusionError as Failure;
+    match error.find_root() {
+        Failure::External(inner) => {
+            if let Some(ours) = inner.downcast_ref::<SqlError>() {
+                return ours.clone();
+            }
+        }
+        Failure::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::DivideByZero => return SqlError::division_by_zero(),
+            ArrowError::ArithmeticOverflow(what) => {
+                return SqlError::new(
+                    sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                    format!("value out of range: {what}"),
+                );
+            }
+            ArrowError::ExternalError(inner) => {
+                if let Some(ours) = inner.downcast_ref::<SqlError>() {
+                    return ours.clone();
+                }
+            }
+            _ => {}
+        },
+        Failure::ResourcesExhausted(what) => {
+            return SqlError::new(sqlstate::OUT_OF_MEMORY, "the query needs more memory than its share")
+                .with_detail(what.clone());
+        }
+        Failure::NotImplemented(what) => return SqlError::unsupported(what),
+        Failure::SchemaError(what, _) => {
+            return SqlError::new(sqlstate::UNDEFINED_COLUMN, what.to_string());
+        }
+        Failure::Plan(what) => {
+            return SqlError::new(sqlstate::SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION, what.clone());
+        }
+        _ => {}
+    }
+    SqlError::new(sqlstate::INTERNAL_ERROR, error.strip_backtrace())
+}
+
+#[cfg(test)]
+mod tests;

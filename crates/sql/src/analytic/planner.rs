@@ -1,0 +1,181 @@
+//! Names: from the syntax tree to DataFusion's logical plan, with our catalog and the functions that [`functions`] lists.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::TableReference;
+use datafusion::common::config::ConfigOptions;
+use datafusion::datasource::DefaultTableSource;
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
+use parking_lot::Mutex;
+use sqlparser::ast::Statement;
+use std::sync::LazyLock;
+
+use super::provider::Provider;
+use super::{functions, mapping};
+use crate::catalog::{Catalog, Relation, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::types::Type;
+
+/// Functions, planners and options; never holds tables. Built once: building it costs more than planning.
+pub(super) static TEMPLATE: LazyLock<SessionState> = LazyLock::new(|| {
+    let mut config = SessionConfig::new().with_target_partitions(1).with_batch_size(4096);
+    let options = config.options_mut();
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.default_null_ordering = "nulls_max".to_owned();
+    options.execution.enable_ansi_mode = true;
+    SessionStateBuilder::new().with_config(config).with_default_features().build()
+});
+
+/// Binds `statement`, a query, to a logical plan.
+pub(super) fn plan(
+    statement: &Statement,
+    catalog: &Arc<Catalog>,
+    search_path: &[String],
+    hints: &[Option<Type>],
+) -> Result<LogicalPlan> {
+    let names = Names { catalog, search_path, tables: Mutex::new(HashMap::new()), refused: Mutex::new(None) };
+    let options = ParserOptions::new()
+        .with_parse_float_as_decimal(true)
+        .with_map_string_types_to_utf8view(false)
+        .with_support_varchar_with_length(true)
+        .with_default_null_ordering(NullOrdering::NullsMax);
+    let planner = SqlToRel::new_with_options(&names, options);
+    let types = hints
+        .iter()
+        .map(|hint| {
+            hint.map(|ty| {
+                Ok(Arc::new(datafusion::arrow::datatypes::Field::new("", mapping::arrow_type(ty)?, true)))
+            })
+            .transpose()
+        })
+        .collect::<Result<Vec<Option<FieldRef>>>>()?;
+    if !matches!(statement, Statement::Query(_)) {
+        return Err(SqlError::internal("only queries are planned here"));
+    }
+    let mut context = PlannerContext::new().with_prepare_param_data_types(types);
+    planner
+        .sql_statement_to_plan_with_context(statement.clone(), &mut context)
+        .map_err(|error| names.explain(error))
+}
+
+/// The catalog as DataFusion's planner asks for it.
+struct Names<'a> {
+    catalog: &'a Arc<Catalog>,
+    search_path: &'a [String],
+    tables: Mutex<HashMap<u32, (Arc<Table>, Arc<dyn TableSource>)>>,
+    /// A function that is not let through, to be named in the answer.
+    refused: Mutex<Option<String>>,
+}
+
+impl Names<'_> {
+    /// What really was wrong when planning failed.
+    fn explain(&self, error: DataFusionError) -> SqlError {
+        if let Some(name) = self.refused.lock().take() {
+            return SqlError::unsupported(format!("function {name} in this kind of query"));
+        }
+        if let DataFusionError::SchemaError(what, _) = error.find_root()
+            && let datafusion::common::SchemaError::FieldNotFound { field, .. } = what.as_ref()
+        {
+            for (table, _) in self.tables.lock().values() {
+                let column = table.visible_columns().find(|(_, column)| column.name == field.name);
+                if let Some(Err(refused)) = column.map(|(_, column)| mapping::arrow_type(column.ty)) {
+                    return refused;
+                }
+            }
+            return SqlError::new(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{}\" does not exist", field.name),
+            );
+        }
+        super::failure(error)
+    }
+
+    fn let_through<T>(&self, allowed: bool, name: &str, found: Option<&Arc<T>>) -> Option<Arc<T>> {
+        if found.is_some() && !allowed {
+            *self.refused.lock() = Some(name.to_owned());
+            return None;
+        }
+        found.cloned()
+    }
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> DataFusionResult<Arc<dyn TableSource>> {
+        let fail = |error: SqlError| DataFusionError::External(Box::new(error));
+        let relation = self.catalog.find(self.search_path, name.schema(), name.table());
+        let table = match relation {
+            Some(Relation::Table(table)) => table,
+            Some(other) => {
+                return Err(fail(SqlError::unsupported(format!("a {} in this kind of query", other.kind()))));
+            }
+            None => {
+                return Err(fail(SqlError::new(
+                    sqlstate::UNDEFINED_TABLE,
+                    format!("relation \"{}\" does not exist", name.table()),
+                )));
+            }
+        };
+        let mut tables = self.tables.lock();
+        if let Some((_, source)) = tables.get(&table.oid) {
+            return Ok(source.clone());
+        }
+        let provider = Arc::new(Provider::new(table).map_err(fail)?);
+        let source: Arc<dyn TableSource> = Arc::new(DefaultTableSource::new(provider));
+        tables.insert(table.oid, (table.clone(), source.clone()));
+        Ok(source)
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        TEMPLATE.expr_planners()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.let_through(functions::scalar(name), name, TEMPLATE.scalar_functions().get(name))
+    }
+
+    fn get_higher_order_meta(&self, _name: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.let_through(functions::aggregate(name), name, TEMPLATE.aggregate_functions().get(name))
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.let_through(functions::window(name), name, TEMPLATE.window_functions().get(name))
+    }
+
+    fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        TEMPLATE.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,152 @@
+//! Analytic queries on tables made by hand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+
+use super::{AnalyticPlan, AnalyticRuntime, Surroundings, TableRows};
+use crate::catalog::{Catalog, Column, Object, PUBLIC_OID, Table};
+use crate::error::Result;
+use crate::types::{Datum, FormatContext, Type, TypeId};
+
+struct Rows(std::vec::IntoIter<Bytes>);
+
+impl TableRows for Rows {
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        Ok(self.0.next())
+    }
+}
+
+fn column(name: &str, id: TypeId) -> Column {
+    Column {
+        name: name.to_owned(),
+        ty: Type { id, modifier: -1 },
+        not_null: false,
+        default: None,
+        identity: None,
+        sequence: None,
+        dropped: false,
+        missing: Datum::Null,
+        comment: None,
+    }
+}
+
+fn sales() -> (Arc<Table>, Vec<Bytes>) {
+    let table = Arc::new(Table {
+        oid: 16_384,
+        schema: PUBLIC_OID,
+        schema_name: "public".to_owned(),
+        name: "sales".to_owned(),
+        tree: 1_000,
+        columns: vec![
+            column("id", TypeId::Int4),
+            column("shop", TypeId::Text),
+            column("amount", TypeId::Int8),
+            column("code", TypeId::Bpchar),
+        ],
+        indexes: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
+        temporary: false,
+        options: Vec::new(),
+        comment: None,
+        derived: Default::default(),
+    });
+    let rows = [(1, "a", 10), (2, "a", 30), (3, "b", 5), (4, "b", i64::MAX)]
+        .into_iter()
+        .map(|(id, shop, amount)| {
+            let row = [Datum::Int4(id), Datum::text(shop), Datum::Int8(amount), Datum::Null];
+            table.layout().encode(&row).expect("the row fits")
+        })
+        .collect();
+    (table, rows)
+}
+
+fn query(sql: &str, parameters: &[(Type, Datum)]) -> Result<Vec<String>> {
+    let (table, stored) = sales();
+    let catalog = Arc::new(Catalog::new(1, [Object::Table(table.clone())]));
+    let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).expect("the query parses").remove(0);
+    let hints: Vec<Option<Type>> = parameters.iter().map(|(ty, _)| Some(*ty)).collect();
+    let plan = AnalyticPlan::new(&statement, &catalog, &["public".to_owned()], &hints)?;
+    let mut scans: HashMap<u32, Vec<Box<dyn TableRows>>> = HashMap::new();
+    for (table, times) in plan.tables() {
+        for _ in 0..*times {
+            scans.entry(table.oid).or_default().push(Box::new(Rows(stored.clone().into_iter())));
+        }
+    }
+    let values: Vec<Datum> = parameters.iter().map(|(_, value)| value.clone()).collect();
+    let runtime = AnalyticRuntime::new(1, 64 << 20, || {})?;
+    let surroundings = Surroundings { parameters: &values, now: 0, time_zone: "UTC" };
+    let mut cursor = plan.start(&runtime, scans, &surroundings)?;
+    let waiting = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let context = FormatContext::default();
+    waiting.block_on(async {
+        let mut lines = Vec::new();
+        while let Some(rows) = cursor.next().await? {
+            for row in rows {
+                let values: Vec<String> = row
+                    .iter()
+                    .zip(plan.columns())
+                    .map(|(datum, (_, ty))| match datum {
+                        Datum::Null => "null".to_owned(),
+                        datum => datum.to_text_string(*ty, &context),
+                    })
+                    .collect();
+                lines.push(values.join(" "));
+            }
+        }
+        Ok(lines)
+    })
+}
+
+#[test]
+fn window_functions_see_the_rows() {
+    let sql = "SELECT id, row_number() OVER (PARTITION BY shop ORDER BY id DESC), lag(id) OVER (ORDER BY id) \
+               FROM sales WHERE id < 4 ORDER BY id";
+    assert_eq!(query(sql, &[]).expect("it runs"), ["1 2 null", "2 1 1", "3 1 2"]);
+}
+
+#[test]
+fn a_table_may_be_mentioned_twice() {
+    let sql =
+        "SELECT a.id, rank() OVER (ORDER BY a.id) FROM sales a JOIN sales b ON a.id = b.id + 1 ORDER BY 1";
+    assert_eq!(query(sql, &[]).expect("it runs"), ["2 1", "3 2", "4 3"]);
+}
+
+#[test]
+fn a_subquery_reads_its_table_too() {
+    let sql = "SELECT id FROM sales WHERE amount > (SELECT min(amount) FROM sales) AND id < 4 ORDER BY id";
+    assert_eq!(query(sql, &[]).expect("it runs"), ["1", "2"]);
+}
+
+#[test]
+fn integer_overflow_is_an_error_and_sums_of_int8_are_not() {
+    let error =
+        query("SELECT amount + 1, ntile(2) OVER (ORDER BY id) FROM sales", &[]).expect_err("it overflows");
+    assert_eq!(error.sqlstate, "22003", "{error:?}");
+    assert_eq!(query("SELECT sum(amount) FROM sales", &[]).expect("it runs"), ["9223372036854775852"]);
+}
+
+#[test]
+fn parameters_arrive() {
+    let int4 = Type { id: TypeId::Int4, modifier: -1 };
+    let sql = "SELECT count(*) OVER () FROM sales WHERE id <= $1 LIMIT 1";
+    assert_eq!(query(sql, &[(int4, Datum::Int4(3))]).expect("it runs"), ["3"]);
+}
+
+#[test]
+fn what_is_not_the_same_is_refused_by_name() {
+    let error = query("SELECT regexp_like(shop, 'a') FROM sales", &[]).expect_err("refused");
+    assert_eq!(error.sqlstate, "0A000");
+    assert!(error.message.contains("regexp_like"), "{error:?}");
+    let error = query("SELECT code FROM sales", &[]).expect_err("refused");
+    assert_eq!(error.sqlstate, "0A000", "{error:?}");
+    let error = query("SELECT nothing FROM sales", &[]).expect_err("unknown");
+    assert_eq!(error.sqlstate, "42703", "{error:?}");
+    let error = query("SELECT 1 FROM nowhere", &[]).expect_err("unknown");
+    assert_eq!(error.sqlstate, "42P01", "{error:?}");
+}
