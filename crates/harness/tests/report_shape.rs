@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cognate_harness::driver::{Counts, Outcome, Recorder, Window};
 use cognate_harness::report::{self, Record, TOTAL};
+use cognate_harness::workload::pgbench::parse_output;
 use serde_json::{Map, Value, json};
 
 fn outcome(committed: u64) -> Outcome {
@@ -108,4 +109,17 @@ fn only_the_window_counts_as_measured() {
         (counts.committed, counts.acknowledged, counts.latency.len())
     });
     assert_eq!(counts, [(0, 1, 0), (0, 1, 0), (1, 1, 1)]);
+}
+
+#[test]
+fn pgbench_output_is_understood() {
+    let output = "transaction type: <builtin: TPC-B (sort of)>\nscaling factor: 10\nquery mode: prepared\n\
+        number of transactions actually processed: 8000\nnumber of failed transactions: 100 (1.235%)\n\
+        number of transactions retried: 900 (11.111%)\ntotal number of retries: 1900\n\
+        latency average = 2.1 ms\ninitial connection time = 20.1 ms\n\
+        tps = 1234.567890 (without initial connection time)\n";
+    let (tps, aborted) = parse_output(output).unwrap();
+    assert!((tps - 1234.56789).abs() < 1e-6);
+    assert!((aborted - 20.0).abs() < 1e-9, "2000 of 10000 attempts");
+    assert_eq!(parse_output("pgbench: error: connection refused"), None);
 }
