@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::command::all::{self, AllArgs};
 use crate::command::bookstore::{self, BookstoreArgs};
 use crate::command::crash::{self, CrashArgs};
 use crate::command::memory::{self, MemoryArgs};
@@ -36,25 +37,30 @@ enum Command {
     Mixed(MixedArgs),
     /// Log written, server killed, server started again: megabytes of log a second.
     Recovery(RecoveryArgs),
+    /// Every benchmark with the settings of the project's goals, and the tables of docs/results.md.
+    All(AllArgs),
 }
 
 impl Cli {
     /// Runs the subcommand until it ends or a signal asks it to stop; whatever it started is stopped then.
     pub async fn run(self) -> Result<()> {
-        let work = async {
-            match &self.command {
-                Command::Bookstore(args) => bookstore::run(args).await,
-                Command::Pgbench(args) => pgbench::run(args).await,
-                Command::Crash(args) => crash::run(args).await,
-                Command::Memory(args) => memory::run(args).await,
-                Command::Mixed(args) => mixed::run(args).await,
-                Command::Recovery(args) => recovery::run(args).await,
-            }
-        };
         // Dropping the work drops its systems, which stops their servers.
         tokio::select! {
-            result = work => result,
+            result = self.run_command() => result,
             () = interrupted() => Err(Error::Interrupted),
+        }
+    }
+
+    /// Runs the subcommand to its end, without an eye on signals.
+    pub(crate) async fn run_command(&self) -> Result<()> {
+        match &self.command {
+            Command::Bookstore(args) => bookstore::run(args).await,
+            Command::Pgbench(args) => pgbench::run(args).await,
+            Command::Crash(args) => crash::run(args).await,
+            Command::Memory(args) => memory::run(args).await,
+            Command::Mixed(args) => mixed::run(args).await,
+            Command::Recovery(args) => recovery::run(args).await,
+            Command::All(args) => all::run(args).await,
         }
     }
 }

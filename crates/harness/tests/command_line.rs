@@ -25,6 +25,7 @@ fn the_documented_calls_are_understood() {
         "memory --memory 64MB --times 4",
         "mixed --peer postgres",
         "recovery --megabytes 100",
+        "all --json bench-results --results docs/results.md --smoke --only pgbench,crash",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",
     ] {
         let all = std::iter::once("cognate-bench").chain(line.split(' '));

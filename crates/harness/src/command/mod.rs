@@ -1,5 +1,6 @@
 //! The subcommands of `cognate-bench`, one file each.
 
+pub mod all;
 pub mod bookstore;
 pub mod crash;
 pub mod memory;
@@ -48,6 +49,18 @@ impl ServerArgs {
             memory: self.memory.clone(),
             extra: Vec::new(),
         }
+    }
+
+    /// The same settings as command-line arguments, except those that `line` has already.
+    pub fn as_arguments(&self, line: &[String]) -> Vec<String> {
+        let path = |path: &PathBuf| path.display().to_string();
+        let pairs = [
+            ("--cognate-binary", self.cognate_binary.as_ref().map(path)),
+            ("--directory", self.directory.as_ref().map(path)),
+            ("--memory", self.memory.clone()),
+        ];
+        let given = pairs.into_iter().filter(|(name, _)| !line.iter().any(|word| word == name));
+        given.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten().collect()
     }
 
     /// The options for starting PostgreSQL.
