@@ -96,6 +96,7 @@ fn method(from: TypeId, to: TypeId, context: CastContext) -> Option<Method> {
 }
 
 /// Does a value of type `from` serve as one of type `to` as it is, by PostgreSQL's notion of binary coercibility?
+#[allow(unused)]
 pub(crate) fn is_binary_coercible(from: TypeId, to: TypeId) -> bool {
     from == to
         || match to {

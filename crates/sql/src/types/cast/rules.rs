@@ -8,6 +8,7 @@ use crate::types::TypeId;
 pub(super) struct Rule {
     /// Where it applies by itself.
     pub(super) context: CastContext,
+    #[allow(unused)]
     /// The types share one representation.
     pub(super) binary: bool,
     /// What converts; none if the value is the same.

@@ -17,7 +17,7 @@ fn interval_out_of_range() -> SqlError {
 
 impl Interval {
     /// Sum, field by field. 22008 if a field overflows.
-    pub fn add(self, other: Interval) -> Result<Interval, SqlError> {
+    pub fn plus(self, other: Interval) -> Result<Interval, SqlError> {
         let sum = || {
             Some(Interval {
                 months: self.months.checked_add(other.months)?,
@@ -29,7 +29,7 @@ impl Interval {
     }
 
     /// The interval backwards. 22008 if a field overflows.
-    pub fn negate(self) -> Result<Interval, SqlError> {
+    pub fn negated(self) -> Result<Interval, SqlError> {
         let negated = || {
             Some(Interval {
                 months: self.months.checked_neg()?,
@@ -41,12 +41,12 @@ impl Interval {
     }
 
     /// Product; fractions of months become days, fractions of days become time. 22008.
-    pub fn multiply(self, factor: f64) -> Result<Interval, SqlError> {
+    pub fn times(self, factor: f64) -> Result<Interval, SqlError> {
         self.scale(|value| value * factor)
     }
 
     /// Quotient, likewise. 22012, 22008.
-    pub fn divide(self, divisor: f64) -> Result<Interval, SqlError> {
+    pub fn divided_by(self, divisor: f64) -> Result<Interval, SqlError> {
         if divisor == 0.0 {
             return Err(SqlError::division_by_zero());
         }
@@ -268,5 +268,5 @@ pub(crate) fn age(a: i64, b: i64) -> Result<Interval, SqlError> {
         months -= 1;
     }
     let interval = Interval { months: months as i32, days: days as i32, micros };
-    if negative { interval.negate() } else { Ok(interval) }
+    if negative { interval.negated() } else { Ok(interval) }
 }
