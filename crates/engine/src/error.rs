@@ -24,6 +24,8 @@ pub enum Error {
     Deadlock {
         /// The cycle, starting with the victim; each waits for the next, the last for the first.
         cycle: Vec<TransactionId>,
+        /// A line for each member: what it waits for, held by whom; shown to the client as DETAIL.
+        detail: String,
     },
     /// A lock was held by somebody else and the caller asked not to wait.
     #[error("could not obtain lock: it is held by another transaction")]

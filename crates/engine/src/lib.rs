@@ -9,10 +9,33 @@
 //! - a *commit sequence number* ([`Csn`]) is at once the ordinal of a commit's record in the log, the number of the
 //!   versions it installs, and a snapshot.
 
-pub mod error;
-pub mod storage;
+#![allow(dead_code, reason = "the checkpoint will use the rest")]
 
+mod active;
+mod database;
+pub mod error;
+mod lock;
+mod manager;
+mod memory;
+mod options;
+mod scan;
+mod statistics;
+pub mod storage;
+mod transaction;
+mod txn;
+mod view;
+
+pub use active::TransactionInfo;
+pub use database::Database;
 pub use error::Error;
+pub use lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
+pub use lock::table::LockInfo;
+pub use manager::DurableWait;
+pub use options::Options;
+pub use scan::Scan;
+pub use statistics::Statistics;
+pub use transaction::{Access, Commit, Isolation, Latest, Transaction};
+pub use txn::writeset::Savepoint;
 
 /// Number of a tree. Trees below 1000 belong to the system (catalog, sequences), the others to users.
 pub type TreeId = u32;
@@ -20,7 +43,7 @@ pub type TreeId = u32;
 /// Commit sequence number: ordinal of the commit's record in the log, counted from 1. 0 means "nothing yet".
 pub type Csn = u64;
 
-/// Number of a transaction, unique while the process lives.
+/// Number of a transaction, unique in the life of a database.
 pub type TransactionId = u64;
 
 /// A memcomparable key; cheap to clone.

@@ -6,7 +6,6 @@
 
 pub mod clock;
 pub mod disk;
-pub mod priority;
 pub mod real;
 pub mod rng;
 

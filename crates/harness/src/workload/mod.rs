@@ -1,5 +1,3 @@
 //! The loads that systems are put under.
 
 pub mod bookstore;
-pub mod keyed;
-pub mod pgbench;

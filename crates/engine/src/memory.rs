@@ -1,0 +1,298 @@
+//! The committed versions that are in memory: one ordered map a tree, each key with its chain of versions.
+//!
+//! Memory holds every version that is newer than what the base store has, and what older snapshots still need.
+//! A reader looks here first, and asks the base only for what is missing here (`scan` and `manager` say in which
+//! order, and why a version that moves to the base meanwhile is never missed).
+//!
+//! The map from tree id to tree is replaced, never changed, so that finding a tree takes no lock. Each tree has its
+//! own reader-writer lock, held for one key or one batch of keys, never across a wait.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+
+use crate::txn::version::{Chain, Needs, Version};
+use crate::{Csn, Key, TreeId, Value};
+
+/// Bytes that a key costs besides itself and its versions.
+const KEY_BYTES: usize = 112;
+/// A commit that makes a chain this long trims it.
+const LONG_CHAIN: usize = 8;
+
+/// The versions of one tree.
+pub(crate) struct Tree {
+    map: RwLock<BTreeMap<Key, Chain>>,
+    /// The commit that dropped the tree; `Csn::MAX` while it exists.
+    dropped: AtomicU64,
+}
+
+/// All trees.
+pub(crate) struct Memory {
+    trees: ArcSwap<HashMap<TreeId, Arc<Tree>>>,
+    /// Held while `trees` is replaced.
+    changing: Mutex<()>,
+    bytes: AtomicU64,
+    entries: AtomicU64,
+}
+
+/// One key of a batch; `None` is a deletion.
+pub(crate) type Entry = (Key, Option<Value>);
+
+/// A key range by reference.
+pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Whether `BTreeMap::range` would refuse the range (it panics) or find nothing in it.
+pub(crate) fn is_empty_range((lower, upper): &Range<'_>) -> bool {
+    match (lower, upper) {
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+        _ => false,
+    }
+}
+
+impl Tree {
+    fn new() -> Tree {
+        Tree { map: RwLock::new(BTreeMap::new()), dropped: AtomicU64::new(Csn::MAX) }
+    }
+
+    /// The version of `key` that a reader at `snapshot` finds in memory.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], snapshot: Csn) -> Option<Option<Value>> {
+        self.map.read().get(key).and_then(|chain| chain.at(snapshot)).map(|version| version.value.clone())
+    }
+
+    /// The newest version of `key` in memory.
+    pub(crate) fn newest(&self, key: &[u8]) -> Option<Version> {
+        self.map.read().get(key).map(|chain| chain.newest().clone())
+    }
+
+    /// The commit that made the newest version of `key` in memory.
+    pub(crate) fn newest_csn(&self, key: &[u8]) -> Option<Csn> {
+        self.map.read().get(key).map(|chain| chain.newest().csn)
+    }
+
+    /// Copies up to `limit` keys of `range` as of `snapshot`, in the given direction, under one lock. True if the
+    /// range is exhausted; otherwise the last key of `into` says how far it came.
+    pub(crate) fn batch(
+        &self,
+        range: Range<'_>,
+        reverse: bool,
+        snapshot: Csn,
+        limit: usize,
+        into: &mut Vec<Entry>,
+    ) -> bool {
+        fn copy<'a>(
+            chains: impl Iterator<Item = (&'a Key, &'a Chain)>,
+            snapshot: Csn,
+            limit: usize,
+            into: &mut Vec<Entry>,
+        ) -> bool {
+            for (key, chain) in chains {
+                if let Some(version) = chain.at(snapshot) {
+                    into.push((key.clone(), version.value.clone()));
+                    if into.len() == limit {
+                        return false;
+                    }
+                }
+            }
+            true
+        }
+        let map = self.map.read();
+        if map.is_empty() {
+            return true;
+        }
+        let chains = map.range::<[u8], _>(range);
+        match reverse {
+            false => copy(chains, snapshot, limit, into),
+            true => copy(chains.rev(), snapshot, limit, into),
+        }
+    }
+
+    /// Copies keys after `after` whose version at `snapshot` is newer than `newer_than`, looking at no more than
+    /// `limit` keys. Returns where to go on, or `None` at the end.
+    pub(crate) fn changes(
+        &self,
+        after: Option<&Key>,
+        snapshot: Csn,
+        newer_than: Csn,
+        limit: usize,
+        into: &mut Vec<Entry>,
+    ) -> Option<Key> {
+        let lower = after.map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+        let map = self.map.read();
+        let mut looked_at = 0;
+        for (key, chain) in map.range::<[u8], _>((lower, Bound::Unbounded)) {
+            if let Some(version) = chain.at(snapshot).filter(|v| v.csn > newer_than) {
+                into.push((key.clone(), version.value.clone()));
+            }
+            looked_at += 1;
+            if looked_at == limit {
+                return Some(key.clone());
+            }
+        }
+        None
+    }
+}
+
+impl Memory {
+    pub(crate) fn new() -> Memory {
+        Memory {
+            trees: ArcSwap::from_pointee(HashMap::new()),
+            changing: Mutex::new(()),
+            bytes: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes in use, approximately.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Keys in memory.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// The tree, if it has or had versions in memory.
+    #[inline]
+    pub(crate) fn tree(&self, id: TreeId) -> Option<Arc<Tree>> {
+        self.trees.load().get(&id).cloned()
+    }
+
+    /// Runs `f` on the tree without touching its reference count.
+    #[inline]
+    pub(crate) fn with_tree<R>(&self, id: TreeId, f: impl FnOnce(&Tree) -> Option<R>) -> Option<R> {
+        self.trees.load().get(&id).and_then(|tree| f(tree))
+    }
+
+    fn tree_or_new(&self, id: TreeId) -> Arc<Tree> {
+        if let Some(tree) = self.tree(id) {
+            return tree;
+        }
+        let _changing = self.changing.lock();
+        if let Some(tree) = self.tree(id) {
+            return tree;
+        }
+        let tree = Arc::new(Tree::new());
+        let mut trees = HashMap::clone(&self.trees.load());
+        trees.insert(id, Arc::clone(&tree));
+        self.trees.store(Arc::new(trees));
+        tree
+    }
+
+    /// Ids of all trees, ascending.
+    pub(crate) fn ids(&self) -> Vec<TreeId> {
+        let mut ids: Vec<TreeId> = self.trees.load().keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Installs the versions that commit `csn` made in one tree. Commits come in the order of their numbers.
+    pub(crate) fn install(
+        &self,
+        id: TreeId,
+        csn: Csn,
+        writes: impl Iterator<Item = (Key, Option<Value>)>,
+        needs: &impl Fn() -> Arc<Needs>,
+    ) {
+        let tree = self.tree_or_new(id);
+        let mut map = tree.map.write();
+        let (mut grown, mut shrunk, mut added) = (0, 0, 0);
+        for (key, value) in writes {
+            let version = Version { csn, value };
+            match map.entry(key) {
+                std::collections::btree_map::Entry::Vacant(vacant) => {
+                    let key_bytes = KEY_BYTES + vacant.key().len();
+                    let chain = vacant.insert(Chain::new(version));
+                    grown += key_bytes + chain.bytes();
+                    added += 1;
+                }
+                std::collections::btree_map::Entry::Occupied(mut occupied) => {
+                    let chain = occupied.get_mut();
+                    grown += version.bytes();
+                    chain.push(version);
+                    // Only at some lengths, so that a chain that must be long is not searched at every commit.
+                    // The newest version is above every floor, so the chain never becomes empty here.
+                    if chain.len() >= LONG_CHAIN && chain.len().is_power_of_two() {
+                        shrunk += chain.bytes();
+                        chain.trim(&needs());
+                        grown += chain.bytes();
+                    }
+                }
+            }
+        }
+        drop(map);
+        self.entries.fetch_add(added, Ordering::Relaxed);
+        self.account(grown, shrunk);
+    }
+
+    fn account(&self, grown: usize, shrunk: usize) {
+        // Wrapping arithmetic: the sum is right even where the difference is negative.
+        self.bytes.fetch_add((grown as u64).wrapping_sub(shrunk as u64), Ordering::Relaxed);
+    }
+
+    /// Trims up to `limit` keys after `after`. Returns where to go on, or `None` at the end.
+    pub(crate) fn trim(&self, tree: &Tree, after: Option<&Key>, needs: &Needs, limit: usize) -> Option<Key> {
+        let lower = after.map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+        let mut map = tree.map.write();
+        let (mut looked_at, mut grown, mut shrunk, mut next) = (0, 0, 0, None);
+        let mut gone = Vec::new();
+        for (key, chain) in map.range_mut::<[u8], _>((lower, Bound::Unbounded)) {
+            shrunk += chain.bytes();
+            if chain.trim(needs) {
+                shrunk += KEY_BYTES + key.len();
+                gone.push(key.clone());
+            } else {
+                grown += chain.bytes();
+            }
+            looked_at += 1;
+            if looked_at == limit {
+                next = Some(key.clone());
+                break;
+            }
+        }
+        if gone.len() == map.len() {
+            map.clear();
+        } else {
+            for key in &gone {
+                map.remove(key);
+            }
+        }
+        drop(map);
+        self.entries.fetch_sub(gone.len() as u64, Ordering::Relaxed);
+        self.account(grown, shrunk);
+        next
+    }
+
+    /// Notes that commit `csn` dropped the tree; snapshots below `csn` go on reading it.
+    pub(crate) fn drop_tree(&self, id: TreeId, csn: Csn) {
+        self.tree_or_new(id).dropped.store(csn, Ordering::Release);
+    }
+
+    /// Trees dropped by a commit at or below `csn`, ascending, with that commit.
+    pub(crate) fn dropped(&self, csn: Csn) -> Vec<(TreeId, Csn)> {
+        let trees = self.trees.load();
+        let dropped = trees.iter().map(|(id, tree)| (*id, tree.dropped.load(Ordering::Acquire)));
+        let mut dropped: Vec<_> = dropped.filter(|(_, at)| *at <= csn).collect();
+        dropped.sort_unstable();
+        dropped
+    }
+
+    /// Forgets a tree altogether.
+    pub(crate) fn forget(&self, id: TreeId) {
+        let _changing = self.changing.lock();
+        let mut trees = HashMap::clone(&self.trees.load());
+        let Some(tree) = trees.remove(&id) else { return };
+        self.trees.store(Arc::new(trees));
+        let mut map = tree.map.write();
+        let bytes = map.iter().map(|(key, chain)| KEY_BYTES + key.len() + chain.bytes()).sum::<usize>();
+        self.entries.fetch_sub(map.len() as u64, Ordering::Relaxed);
+        self.account(0, bytes);
+        map.clear();
+    }
+}

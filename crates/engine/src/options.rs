@@ -1,0 +1,48 @@
+//! How a database is opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cognate_env::{Clock, Disk, RealClock, RealDisk};
+
+/// How a database is opened; `new` fills in everything but the folder.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Folder of the data; created if missing.
+    pub path: PathBuf,
+    /// Budget for versions, write sets, locks and the base store's cache, in bytes.
+    pub memory_bytes: u64,
+    /// The largest write set (with its locks) of one transaction, in bytes.
+    pub transaction_bytes: u64,
+    /// Release locks and show versions when the commit is ordered (true), or only when it is durable (false).
+    pub early_lock_release: bool,
+    /// A checkpoint begins when recovery would replay more than this many bytes of log.
+    pub checkpoint_log_bytes: u64,
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Options {
+    /// Defaults: 256 MiB of memory, the real disk and clock, early lock release.
+    pub fn new(path: impl Into<PathBuf>) -> Options {
+        let memory_bytes = 256 << 20;
+        Options {
+            path: path.into(),
+            memory_bytes,
+            transaction_bytes: memory_bytes / 4,
+            early_lock_release: true,
+            checkpoint_log_bytes: 256 << 20,
+            disk: Arc::new(RealDisk),
+            clock: Arc::new(RealClock::default()),
+        }
+    }
+
+    /// Sets the memory budget and the limits derived from it.
+    pub fn memory(mut self, bytes: u64) -> Options {
+        self.memory_bytes = bytes;
+        self.transaction_bytes = bytes / 4;
+        self
+    }
+}

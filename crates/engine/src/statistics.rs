@@ -1,0 +1,30 @@
+//! Counters and gauges.
+
+use std::time::Duration;
+
+/// A reading of the database's counters (since it was opened) and gauges.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commits that wrote.
+    pub commits: u64,
+    /// Commits without writes.
+    pub empty_commits: u64,
+    /// Transactions rolled back.
+    pub rollbacks: u64,
+    /// Lock requests that had to wait.
+    pub lock_waits: u64,
+    /// Lock requests refused because they would have closed a cycle.
+    pub deadlocks: u64,
+    /// The last commit that new transactions see.
+    pub visible: u64,
+    /// The last commit that a crash cannot take back.
+    pub durable: u64,
+    /// Bytes of versions in memory.
+    pub version_bytes: u64,
+    /// Keys with versions in memory.
+    pub version_keys: u64,
+    /// Running transactions.
+    pub active_transactions: u64,
+    /// Age of the oldest running transaction.
+    pub oldest_transaction_age: Duration,
+}

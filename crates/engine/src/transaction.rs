@@ -1,0 +1,356 @@
+//! A transaction: a snapshot to read at, a private write set, and locks.
+//!
+//! Reads go to own writes, then to memory, then to the base store. Writes stay private until `commit`, so rolling back
+//! is forgetting. Dropping a transaction rolls it back.
+//!
+//! *First updater wins*: whoever changes a row locks it exclusively first, waiting for the holder, and then asks
+//! `check_unchanged`. Under snapshot isolation a row that was changed since the snapshot is a serialization failure;
+//! under read committed the caller re-reads it with `get_latest` and evaluates its condition again.
+//!
+//! Locks stay until the end of the transaction, also those taken after a savepoint that is rolled back: giving them
+//! back early would let others see that a row had been touched, and buys little.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::active::Running;
+use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
+use crate::lock::queue::Answer;
+use crate::lock::table::{Held, LOCK_BYTES};
+use crate::manager::{DurableWait, Manager};
+use crate::scan::Scan;
+use crate::txn::snapshot::Pin;
+use crate::txn::writeset::{Savepoint, WriteSet};
+use crate::{Csn, Error, TransactionId, TreeId, Value};
+
+/// What a transaction may see of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Isolation {
+    /// Each statement sees what was committed before it.
+    ReadCommitted,
+    /// All statements see what was committed before the transaction; first updater wins.
+    Snapshot,
+    /// As `Snapshot`, for now.
+    Serializable,
+}
+
+/// Whether a transaction may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Reads at the visible mark, and writes.
+    ReadWrite,
+    /// Reads at the durable mark: never waits for a flush, and never sees what a crash could take back.
+    ReadOnly,
+}
+
+/// The newest committed version of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Latest {
+    /// The commit that made it, or the base store's watermark if it is at least that old.
+    pub csn: Csn,
+    /// The value; `None` if the key does not exist.
+    pub value: Option<Value>,
+}
+
+/// A commit that has its place in the order.
+#[derive(Debug)]
+pub struct Commit {
+    /// Its number; for a transaction without writes, the last commit that it may have read.
+    pub csn: Csn,
+    /// Resolves when the commit is durable. Nothing may be answered to anybody before that.
+    pub durable: DurableWait,
+}
+
+/// A running transaction. Dropping it rolls it back.
+pub struct Transaction {
+    manager: Arc<Manager>,
+    snapshot: Arc<Pin>,
+    id: TransactionId,
+    isolation: Isolation,
+    access: Access,
+    slot: u32,
+    writes: WriteSet,
+    held: Held,
+    /// Modes of tree locks held, so that each statement after the first asks for nothing.
+    trees: SmallVec<[(TreeId, TreeMode); 4]>,
+    /// Whether the end was counted and its locks are released.
+    ended: bool,
+}
+
+impl Transaction {
+    pub(crate) fn begin(manager: Arc<Manager>, isolation: Isolation, access: Access) -> Transaction {
+        let id = manager.transaction_id();
+        let snapshot = Arc::new(manager.pin(access));
+        let began = manager.options.clock.monotonic();
+        let running = Running { id, isolation, access, snapshot: snapshot.csn(), began };
+        let slot = manager.active.enter(running);
+        let writes = WriteSet::new(manager.options.transaction_bytes);
+        let trees = SmallVec::new();
+        Transaction {
+            manager,
+            snapshot,
+            id,
+            isolation,
+            access,
+            slot,
+            writes,
+            held: Held::default(),
+            trees,
+            ended: false,
+        }
+    }
+
+    /// The transaction's id.
+    pub fn id(&self) -> TransactionId {
+        self.id
+    }
+
+    /// The commit up to which this transaction sees others' changes.
+    pub fn snapshot(&self) -> Csn {
+        self.snapshot.csn()
+    }
+
+    /// The isolation level.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// Whether it may write.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Whether anything was written (and not rolled back to a savepoint).
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// Moves to the current snapshot: at the start of each statement under read committed, and at the start of the
+    /// first statement otherwise. Open cursors keep the snapshot they were opened with.
+    pub fn refresh_snapshot(&mut self) {
+        if self.snapshot.csn() != self.manager.mark(self.access) {
+            self.snapshot = Arc::new(self.manager.pin(self.access));
+            self.manager.active.set_snapshot(self.id, self.slot, self.snapshot.csn());
+        }
+    }
+
+    /// The value of a key: the own write if there is one, else the version of the snapshot.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    #[inline]
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+        if let Some(own) = self.writes.get(tree, key) {
+            return Ok(own);
+        }
+        self.manager.get(tree, key, self.snapshot.csn())
+    }
+
+    /// The newest committed version of a key; own writes are not considered.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Latest, Error> {
+        self.manager.get_latest(tree, key)
+    }
+
+    /// The own write of a key: `None` if it was not written, `Some(None)` if it was deleted.
+    pub fn own(&self, tree: TreeId, key: &[u8]) -> Option<Option<Value>> {
+        self.writes.get(tree, key)
+    }
+
+    /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending. It sees the snapshot of
+    /// this moment and the own writes made so far, whatever is written while it is open.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    pub fn scan(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Scan, Error> {
+        let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
+        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        Ok(Scan::open(manager, snapshot, tree, (lower, upper), reverse, own))
+    }
+
+    /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future
+    /// withdraws the request.
+    ///
+    /// # Errors
+    /// `Deadlock` if waiting would never end, `LockNotAvailable` under `NoWait`, `TransactionTooLarge` if the locks
+    /// and writes exceed the limit.
+    pub async fn lock(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        mode: LockMode,
+        wait: WaitPolicy,
+    ) -> Result<LockOutcome, Error> {
+        let locks = &self.manager.locks;
+        let granted = match locks.try_row(self.id, &mut self.held, tree, key, mode) {
+            Answer::Held => return Ok(LockOutcome::Granted { waited: false }),
+            Answer::Granted => LockOutcome::Granted { waited: false },
+            Answer::Busy => match wait {
+                WaitPolicy::NoWait => return Err(Error::LockNotAvailable),
+                WaitPolicy::SkipLocked => return Ok(LockOutcome::Skipped),
+                WaitPolicy::Block => {
+                    let waiting = locks.wait_row(self.id, &mut self.held, tree, key, mode)?;
+                    if let Some(waiting) = waiting {
+                        waiting.await;
+                    }
+                    LockOutcome::Granted { waited: true }
+                }
+            },
+        };
+        self.writes.charge(LOCK_BYTES + key.len())?;
+        Ok(granted)
+    }
+
+    /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and `Write` cost next to
+    /// nothing.
+    ///
+    /// # Errors
+    /// As `lock`.
+    pub async fn lock_tree(
+        &mut self,
+        tree: TreeId,
+        mode: TreeMode,
+        wait: WaitPolicy,
+    ) -> Result<LockOutcome, Error> {
+        if self.trees.contains(&(tree, mode)) {
+            return Ok(LockOutcome::Granted { waited: false });
+        }
+        let locks = &self.manager.locks;
+        let mut waited = false;
+        if locks.try_tree(self.id, &mut self.held, tree, mode) == Answer::Busy {
+            match wait {
+                WaitPolicy::NoWait => return Err(Error::LockNotAvailable),
+                WaitPolicy::SkipLocked => return Ok(LockOutcome::Skipped),
+                WaitPolicy::Block => {
+                    let waiting = locks.wait_tree(self.id, &mut self.held, tree, mode)?;
+                    if let Some(waiting) = waiting {
+                        waiting.await;
+                    }
+                    waited = true;
+                }
+            }
+        }
+        self.trees.push((tree, mode));
+        Ok(LockOutcome::Granted { waited })
+    }
+
+    /// Asks, with the row locked exclusively, whether this transaction may overwrite it.
+    ///
+    /// # Errors
+    /// `SerializationFailure` if it was changed after the snapshot, unless the level is read committed.
+    pub fn check_unchanged(&self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
+        if self.isolation == Isolation::ReadCommitted {
+            return Ok(());
+        }
+        match self.manager.newest_csn(tree, key) {
+            csn if csn > self.snapshot.csn() => Err(Error::SerializationFailure {
+                detail: format!(
+                    "A row of tree {tree} was changed by commit {csn}, after the snapshot ({}) of transaction {}.",
+                    self.snapshot.csn(),
+                    self.id
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn writable(&self) -> Result<(), Error> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(Error::ReadOnly),
+        }
+    }
+
+    /// Writes a key. Nobody else sees it before the commit.
+    ///
+    /// # Errors
+    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`.
+    pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
+        self.writable()?;
+        self.writes.put(tree, key, Some(value))
+    }
+
+    /// Deletes a key, whether it exists or not.
+    ///
+    /// # Errors
+    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`.
+    pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
+        self.writable()?;
+        self.writes.put(tree, key, None)
+    }
+
+    /// Drops a tree with the commit: its data goes once no snapshot needs it. The caller holds its exclusive lock.
+    /// Own writes in it are forgotten at commit.
+    pub fn drop_tree(&mut self, tree: TreeId) {
+        self.writes.drop_tree(tree);
+    }
+
+    /// Marks a point to roll back to.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.writes.savepoint()
+    }
+
+    /// Undoes the writes made since `savepoint`, which stays valid; later ones are gone. Locks stay.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.writes.rollback_to(savepoint);
+    }
+
+    /// Forgets `savepoint` and later ones; the writes stay.
+    pub fn release(&mut self, savepoint: Savepoint) {
+        self.writes.release(savepoint);
+    }
+
+    /// Commits: the transaction gets its place in the order of commits and its changes become visible. Whoever is
+    /// told about it must wait for `Commit::durable` first.
+    ///
+    /// # Errors
+    /// `LogPoisoned` or `ShuttingDown`; the transaction is rolled back then.
+    pub fn commit(mut self) -> Result<Commit, Error> {
+        let (manager, id) = (Arc::clone(&self.manager), self.id);
+        let held = std::mem::take(&mut self.held);
+        let result = manager.commit(id, self.access, self.snapshot.csn(), &mut self.writes, held);
+        self.end();
+        result
+    }
+
+    /// Rolls back.
+    pub fn rollback(self) {}
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.manager.active.leave(self.id, self.slot);
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.manager.rolled_back();
+        }
+        if !self.held.is_empty() {
+            self.manager.locks.release_all(self.id, std::mem::take(&mut self.held));
+        }
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction")
+            .field("id", &self.id)
+            .field("snapshot", &self.snapshot.csn())
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! The registry of snapshots in use: what garbage collection must not take away.
+//!
+//! A snapshot is one commit sequence number. It is pinned while a transaction or a cursor reads at it.
+//!
+//! # Why no reader can be overtaken
+//!
+//! A begin reads the mark (visible or durable) *inside* the lock of its shard and inserts it there. A collector first
+//! reads the marks (`floor`), then visits the shards one after the other. If the begin came to its shard before the
+//! collector, the collector sees the pin. If it came after, it read the mark after the collector did, and marks only
+//! grow: its snapshot is at or above `floor`, and everything from `floor` on is kept anyway. An older set of needs is
+//! always safe to use later: it keeps more.
+//!
+//! The checkpoint pins an *old* snapshot (the oldest active one). `gate` orders that against collectors: the pin is
+//! made while the reader is seen in the registry, so every set computed before has the reader, and every set computed
+//! after has the pin.
+//!
+//! Mutex order: `gate`, then one shard at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::Csn;
+
+const SHARDS: usize = 16;
+const FREE: Csn = Csn::MAX;
+
+/// One shard: pinned csns in slots, `FREE` where none is. Aligned so that shards do not share a cache line.
+#[repr(align(128))]
+#[derive(Default)]
+struct Shard {
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    pins: Vec<Csn>,
+    free: Vec<u32>,
+}
+
+/// All pinned snapshots.
+pub(crate) struct Snapshots {
+    shards: [Shard; SHARDS],
+    next: AtomicUsize,
+    gate: Mutex<()>,
+}
+
+/// A pinned snapshot; dropping it lets go.
+pub(crate) struct Pin {
+    csn: Csn,
+    shard: u32,
+    slot: u32,
+    registry: Arc<Snapshots>,
+}
+
+impl Pin {
+    pub(crate) fn csn(&self) -> Csn {
+        self.csn
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut slots = self.registry.shards[self.shard as usize].slots.lock();
+        slots.pins[self.slot as usize] = FREE;
+        slots.free.push(self.slot);
+    }
+}
+
+impl Snapshots {
+    pub(crate) fn new() -> Snapshots {
+        Snapshots { shards: Default::default(), next: AtomicUsize::new(0), gate: Mutex::new(()) }
+    }
+
+    /// Pins the mark that `read` returns; `read` runs inside the shard's lock.
+    pub(crate) fn pin(self: &Arc<Self>, read: impl FnOnce() -> Csn) -> Pin {
+        let shard = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        let mut slots = self.shards[shard].slots.lock();
+        let csn = read();
+        let slot = match slots.free.pop() {
+            Some(slot) => {
+                slots.pins[slot as usize] = csn;
+                slot
+            }
+            None => {
+                slots.pins.push(csn);
+                slots.pins.len() as u32 - 1
+            }
+        };
+        drop(slots);
+        Pin { csn, shard: shard as u32, slot, registry: Arc::clone(self) }
+    }
+
+    /// Pins the oldest snapshot in use, or what `floor` reads if none is older.
+    pub(crate) fn pin_oldest(self: &Arc<Self>, floor: impl Fn() -> Csn) -> Pin {
+        let _gate = self.gate.lock();
+        let (active, floor) = self.collect(&floor);
+        let oldest = active.first().copied().unwrap_or(floor);
+        self.pin(|| oldest)
+    }
+
+    /// Active snapshots below `floor` (ascending, without repetition), and the floor; `floor` is read first.
+    pub(crate) fn active(&self, floor: impl Fn() -> Csn) -> (Vec<Csn>, Csn) {
+        let _gate = self.gate.lock();
+        self.collect(&floor)
+    }
+
+    fn collect(&self, floor: &impl Fn() -> Csn) -> (Vec<Csn>, Csn) {
+        let floor = floor();
+        let mut active = Vec::new();
+        for shard in &self.shards {
+            active.extend(shard.slots.lock().pins.iter().copied().filter(|&csn| csn < floor));
+        }
+        active.sort_unstable();
+        active.dedup();
+        (active, floor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_are_seen_until_dropped() {
+        let registry = Arc::new(Snapshots::new());
+        let five = registry.pin(|| 5);
+        let seven = registry.pin(|| 7);
+        assert_eq!(registry.active(|| 7), (vec![5], 7));
+        let oldest = registry.pin_oldest(|| 9);
+        drop(five);
+        assert_eq!((oldest.csn(), seven.csn()), (5, 7));
+        assert_eq!(registry.active(|| 9), (vec![5, 7], 9));
+        drop((oldest, seven));
+        assert_eq!(registry.pin_oldest(|| 9).csn(), 9);
+    }
+}

@@ -1,0 +1,393 @@
+//! A transaction's own writes: private until commit, merged into its own reads, gone with a `drop`.
+//!
+//! Every write gets the next *sequence* of its transaction. A cursor remembers the sequence at which it was opened and
+//! ignores later writes, so a statement never meets its own effects (the Halloween problem). A savepoint remembers a
+//! sequence too; rolling back to it removes the later writes.
+//!
+//! A key therefore keeps a small list of writes, oldest first. A new write overwrites the last one in place unless
+//! somebody may still look at that: an open savepoint taken after it, or an open cursor.
+//!
+//! ```text
+//! put k=1 (#1)   savepoint A (#1)   put k=2 (#2)   put k=3 (#3)   rollback to A
+//! k: [1]                            k: [1 2]       k: [1 3]       k: [1]
+//! ```
+//!
+//! Writes of one tree sit behind one mutex, shared with the cursors over that tree. It is never contended for long: a
+//! cursor copies a batch and lets go.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::{Error, Key, TreeId, Value};
+
+/// Bytes that one write costs besides key and value.
+const WRITE_BYTES: usize = 144;
+
+#[derive(Debug, Clone)]
+struct Write {
+    sequence: u64,
+    value: Option<Value>,
+}
+
+type Writes = SmallVec<[Write; 1]>;
+
+/// The writes of one transaction in one tree.
+#[derive(Debug, Default)]
+pub(crate) struct TreeWrites {
+    map: Mutex<BTreeMap<Key, Writes>>,
+}
+
+fn at(writes: &Writes, sequence: u64) -> Option<&Write> {
+    writes.iter().rev().find(|w| w.sequence <= sequence)
+}
+
+impl TreeWrites {
+    /// Copies up to `limit` own writes of the range, as of `sequence`, in the given direction. True if the range is
+    /// exhausted.
+    pub(crate) fn batch(
+        &self,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        sequence: u64,
+        limit: usize,
+        into: &mut Vec<(Key, Option<Value>)>,
+    ) -> bool {
+        fn copy<'a>(
+            entries: impl Iterator<Item = (&'a Key, &'a Writes)>,
+            sequence: u64,
+            limit: usize,
+            into: &mut Vec<(Key, Option<Value>)>,
+        ) -> bool {
+            for (key, writes) in entries {
+                if let Some(write) = at(writes, sequence) {
+                    into.push((key.clone(), write.value.clone()));
+                    if into.len() == limit {
+                        return false;
+                    }
+                }
+            }
+            true
+        }
+        let map = self.map.lock();
+        let entries = map.range::<[u8], _>(range);
+        match reverse {
+            false => copy(entries, sequence, limit, into),
+            true => copy(entries.rev(), sequence, limit, into),
+        }
+    }
+}
+
+/// A point to roll back to. Valid until it, or an earlier one, is released or rolled back past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Savepoint {
+    /// Counts the savepoints of the transaction; orders them.
+    ordinal: u64,
+    sequence: u64,
+    journal: usize,
+    dropped: usize,
+}
+
+/// The write set of one transaction.
+#[derive(Debug)]
+pub(crate) struct WriteSet {
+    /// Ascending by tree.
+    trees: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
+    dropped: Vec<TreeId>,
+    sequence: u64,
+    savepoints: Vec<Savepoint>,
+    ordinal: u64,
+    /// Keys written since the oldest open savepoint.
+    journal: Vec<(TreeId, Key)>,
+    bytes: u64,
+    limit: u64,
+}
+
+impl WriteSet {
+    pub(crate) fn new(limit: u64) -> WriteSet {
+        WriteSet {
+            trees: SmallVec::new(),
+            dropped: Vec::new(),
+            sequence: 0,
+            savepoints: Vec::new(),
+            ordinal: 0,
+            journal: Vec::new(),
+            bytes: 0,
+            limit,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dropped.is_empty() && self.trees.iter().all(|(_, t)| t.map.lock().is_empty())
+    }
+
+    /// Bytes of memory in use, approximately.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Accounts for memory that the transaction uses elsewhere (its locks).
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.bytes + bytes as u64 > self.limit {
+            return Err(Error::TransactionTooLarge { limit: self.limit });
+        }
+        self.bytes += bytes as u64;
+        Ok(())
+    }
+
+    /// The writes of `tree`, if there are any, and the sequence that sees all of them.
+    #[inline]
+    pub(crate) fn tree(&self, tree: TreeId) -> Option<&Arc<TreeWrites>> {
+        self.trees.iter().find(|(t, _)| *t == tree).map(|(_, writes)| writes)
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The last own write of a key: `None` if not written, `Some(None)` if deleted.
+    #[inline]
+    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<Value>> {
+        let map = self.tree(tree)?.map.lock();
+        map.get(key).and_then(|w| w.last()).map(|w| w.value.clone())
+    }
+
+    /// Writes or (with `None`) deletes a key.
+    ///
+    /// # Errors
+    /// `TransactionTooLarge`, with nothing changed.
+    pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], value: Option<Value>) -> Result<(), Error> {
+        let size = WRITE_BYTES + key.len() + value.as_ref().map_or(0, Value::len);
+        self.charge(size)?;
+        self.sequence += 1;
+        let write = Write { sequence: self.sequence, value };
+        let index = match self.trees.binary_search_by_key(&tree, |(t, _)| *t) {
+            Ok(index) => index,
+            Err(index) => {
+                self.trees.insert(index, (tree, Arc::default()));
+                index
+            }
+        };
+        let writes = &self.trees[index].1;
+        // A cursor holds the other references. Nobody can open one meanwhile: that takes the transaction itself.
+        let watched = Arc::strong_count(writes) > 1;
+        let savepoint = self.savepoints.last().map_or(0, |s| s.sequence);
+        let mut map = writes.map.lock();
+        let journalled = match map.get_mut(key) {
+            None => {
+                let key = Key::copy_from_slice(key);
+                if !self.savepoints.is_empty() {
+                    self.journal.push((tree, key.clone()));
+                }
+                map.insert(key, SmallVec::from_buf([write]));
+                return Ok(());
+            }
+            Some(list) => {
+                let mut freed = 0;
+                if !watched {
+                    while let Some(last) = list.last().filter(|w| w.sequence > savepoint) {
+                        freed += WRITE_BYTES + key.len() + last.value.as_ref().map_or(0, Value::len);
+                        list.pop();
+                    }
+                }
+                list.push(write);
+                self.bytes -= (freed as u64).min(self.bytes);
+                freed > 0
+            }
+        };
+        if !self.savepoints.is_empty() && !journalled {
+            self.journal.push((tree, Key::copy_from_slice(key)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drop_tree(&mut self, tree: TreeId) {
+        self.dropped.push(tree);
+    }
+
+    pub(crate) fn savepoint(&mut self) -> Savepoint {
+        self.ordinal += 1;
+        let savepoint = Savepoint {
+            ordinal: self.ordinal,
+            sequence: self.sequence,
+            journal: self.journal.len(),
+            dropped: self.dropped.len(),
+        };
+        self.savepoints.push(savepoint);
+        savepoint
+    }
+
+    /// Undoes every write after `savepoint`, which stays open; later savepoints are gone.
+    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
+        for (tree, key) in self.journal.drain(savepoint.journal.min(self.journal.len())..) {
+            let Some((_, writes)) = self.trees.iter().find(|(t, _)| *t == tree) else { continue };
+            let mut map = writes.map.lock();
+            let Some(list) = map.get_mut(&key) else { continue };
+            while let Some(last) = list.last().filter(|w| w.sequence > savepoint.sequence) {
+                let size = WRITE_BYTES + key.len() + last.value.as_ref().map_or(0, Value::len);
+                self.bytes -= (size as u64).min(self.bytes);
+                list.pop();
+            }
+            if list.is_empty() {
+                map.remove(&key);
+            }
+        }
+        self.dropped.truncate(savepoint.dropped);
+        self.close_from(savepoint);
+        self.savepoints.push(savepoint);
+    }
+
+    /// Forgets `savepoint` and later ones; their writes stay.
+    pub(crate) fn release(&mut self, savepoint: Savepoint) {
+        self.close_from(savepoint);
+        if self.savepoints.is_empty() {
+            self.journal = Vec::new();
+        }
+    }
+
+    fn close_from(&mut self, savepoint: Savepoint) {
+        while self.savepoints.last().is_some_and(|s| *s >= savepoint) {
+            self.savepoints.pop();
+        }
+    }
+
+    /// Trees dropped by this transaction.
+    pub(crate) fn dropped(&self) -> &[TreeId] {
+        &self.dropped
+    }
+
+    /// Takes the last write of each key out, ascending by (tree, key); writes into dropped trees are left out. Cursors
+    /// that are still open keep what they see.
+    pub(crate) fn take(&mut self) -> Vec<(TreeId, impl Iterator<Item = (Key, Option<Value>)> + use<>)> {
+        let trees = std::mem::take(&mut self.trees).into_iter();
+        let kept = trees.filter(|(tree, _)| !self.dropped.contains(tree));
+        let taken = kept.map(|(tree, writes)| {
+            let map = match Arc::try_unwrap(writes) {
+                Ok(writes) => writes.map.into_inner(),
+                Err(shared) => shared.map.lock().clone(),
+            };
+            let last = map.into_iter().filter_map(|(key, mut list)| list.pop().map(|last| (key, last.value)));
+            (tree, last)
+        });
+        taken.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Option<Value> {
+        Some(Value::copy_from_slice(text.as_bytes()))
+    }
+
+    fn read(set: &WriteSet, sequence: u64) -> Vec<(Key, Option<Value>)> {
+        let mut out = Vec::new();
+        if let Some(tree) = set.tree(1) {
+            tree.batch((Bound::Unbounded, Bound::Unbounded), false, sequence, usize::MAX, &mut out);
+        }
+        out
+    }
+
+    #[test]
+    fn a_cursor_sees_the_writes_made_before_it() {
+        let mut set = WriteSet::new(1 << 20);
+        set.put(1, b"a", value("1")).unwrap();
+        let cursor = Arc::clone(set.tree(1).unwrap());
+        let sequence = set.sequence();
+        set.put(1, b"a", value("2")).unwrap();
+        set.put(1, b"b", value("3")).unwrap();
+        assert_eq!(read(&set, sequence), [("a".into(), value("1"))]);
+        drop(cursor);
+        set.put(1, b"a", value("4")).unwrap();
+        assert_eq!(read(&set, set.sequence()), [("a".into(), value("4")), ("b".into(), value("3"))]);
+    }
+
+    #[test]
+    fn savepoints_nest_and_undo() {
+        let mut set = WriteSet::new(1 << 20);
+        set.put(1, b"a", value("1")).unwrap();
+        let first = set.savepoint();
+        set.put(1, b"a", value("2")).unwrap();
+        set.put(1, b"a", value("3")).unwrap();
+        let second = set.savepoint();
+        set.put(1, b"a", None).unwrap();
+        set.put(1, b"b", value("4")).unwrap();
+        set.rollback_to(second);
+        assert_eq!((set.get(1, b"a"), set.get(1, b"b")), (Some(value("3")), None));
+        set.put(1, b"a", value("5")).unwrap();
+        set.release(second);
+        set.rollback_to(first);
+        assert_eq!(set.get(1, b"a"), Some(value("1")));
+        set.rollback_to(first);
+        set.release(first);
+        assert!(set.journal.is_empty() && set.savepoints.is_empty());
+        set.put(1, b"a", None).unwrap();
+        assert_eq!(set.get(1, b"a"), Some(None));
+    }
+
+    #[test]
+    fn a_write_beyond_the_limit_changes_nothing() {
+        let mut set = WriteSet::new(400);
+        set.put(1, b"a", value("1")).unwrap();
+        let big = Some(Value::from(vec![0; 500]));
+        assert!(matches!(set.put(1, b"a", big), Err(Error::TransactionTooLarge { limit: 400 })));
+        assert_eq!(set.get(1, b"a"), Some(value("1")));
+        for _ in 0..100 {
+            set.put(1, b"a", value("overwriting does not grow")).unwrap();
+        }
+    }
+
+    /// Random histories against a plain list of whole-map copies.
+    #[test]
+    fn agrees_with_copies_of_the_whole_map() {
+        use proptest::prelude::*;
+        let step = (0u8..12, 0u8..4, 0u8..9);
+        let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+        proptest!(config, |(steps in proptest::collection::vec(step, 0..60))| {
+            let mut set = WriteSet::new(1 << 20);
+            let mut model = BTreeMap::new();
+            let mut saved: Vec<(Savepoint, BTreeMap<u8, Option<Value>>)> = Vec::new();
+            let mut cursors: Vec<(Option<Arc<TreeWrites>>, u64, BTreeMap<u8, Option<Value>>)> = Vec::new();
+            for (what, key, content) in steps {
+                match what {
+                    0..=5 => {
+                        let v = (content > 1).then(|| Value::from(vec![content]));
+                        set.put(1, &[key], v.clone()).unwrap();
+                        model.insert(key, v);
+                    }
+                    6 | 7 => saved.push((set.savepoint(), model.clone())),
+                    8 => if !saved.is_empty() {
+                        saved.truncate(content as usize % saved.len() + 1);
+                        let (point, copy) = saved.last().unwrap();
+                        set.rollback_to(*point);
+                        model = copy.clone();
+                        // Cursors opened after the savepoint end with it.
+                        cursors.retain(|(_, s, _)| *s <= point.sequence);
+                    },
+                    9 => if !saved.is_empty() {
+                        let at = content as usize % saved.len();
+                        set.release(saved[at].0);
+                        saved.truncate(at);
+                    },
+                    10 => cursors.push((set.tree(1).cloned(), set.sequence(), model.clone())),
+                    _ => { cursors.pop(); }
+                }
+                for (k, v) in &model {
+                    prop_assert_eq!(set.get(1, &[*k]), Some(v.clone()));
+                }
+                for (tree, sequence, copy) in &cursors {
+                    let mut out = Vec::new();
+                    if let Some(tree) = tree {
+                        tree.batch((Bound::Unbounded, Bound::Unbounded), false, *sequence, usize::MAX, &mut out);
+                    }
+                    let want: Vec<_> = copy.iter().map(|(k, v)| (Key::from(vec![*k]), v.clone())).collect();
+                    prop_assert_eq!(out, want);
+                }
+            }
+        });
+    }
+}

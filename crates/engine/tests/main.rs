@@ -1,3 +1,0 @@
-//! Integration tests of the engine.
-
-mod storage;

@@ -1,0 +1,116 @@
+//! Begin, read, write, scan, commit: one transaction at a time, and what others see of it.
+
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use cognate_engine::{Access, Error, Isolation, LockMode, LockOutcome, WaitPolicy};
+
+use crate::support::{all, begin, fresh, rows, value, write};
+
+#[test]
+fn a_snapshot_stays_and_read_committed_moves() {
+    let (database, _folder) = fresh();
+    write(&database, 1, &[("a", Some("1")), ("b", Some("1"))]);
+    let old = begin(&database);
+    let mut moving = database.begin(Isolation::ReadCommitted, Access::ReadWrite);
+    write(&database, 1, &[("a", None), ("b", Some("2")), ("c", Some("2"))]);
+    assert_eq!(all(&old, 1), "a=1 b=1");
+    assert_eq!(all(&moving, 1), "a=1 b=1");
+    let mut open = moving.scan(1, Unbounded, Unbounded, false).unwrap();
+    moving.refresh_snapshot();
+    assert_eq!(all(&moving, 1), "b=2 c=2");
+    assert_eq!(open.next().unwrap(), Some(("a".into(), value("1"))), "a cursor keeps its snapshot");
+    assert_eq!(old.get(1, b"c").unwrap(), None);
+    assert_eq!(old.get_latest(1, b"b").unwrap().value, Some(value("2")));
+    assert!(matches!(old.check_unchanged(1, b"b"), Err(Error::SerializationFailure { .. })));
+    assert!(moving.check_unchanged(1, b"b").is_ok());
+}
+
+#[test]
+fn own_writes_are_merged_into_reads_and_hidden_from_open_cursors() {
+    let (database, _folder) = fresh();
+    write(&database, 1, &[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]);
+    let mut t = begin(&database);
+    t.put(1, b"b", value("own")).unwrap();
+    t.delete(1, b"c").unwrap();
+    let mut before = t.scan(1, Unbounded, Unbounded, false).unwrap();
+    t.put(1, b"d", value("late")).unwrap();
+    t.put(1, b"b", value("later")).unwrap();
+    assert_eq!(all(&t, 1), "a=1 b=later d=late");
+    let seen: Vec<_> = std::iter::from_fn(|| before.next().unwrap()).collect();
+    assert_eq!(seen, [("a".into(), value("1")), ("b".into(), value("own"))]);
+    assert_eq!(all(&begin(&database), 1), "a=1 b=1 c=1");
+    t.commit().unwrap();
+    assert_eq!(all(&begin(&database), 1), "a=1 b=later d=late");
+}
+
+#[test]
+fn ranges_in_both_directions() {
+    let (database, _folder) = fresh();
+    let mut t = begin(&database);
+    for n in 0..1000u32 {
+        t.put(1, &n.to_be_bytes(), value(&n.to_string())).unwrap();
+    }
+    t.commit().unwrap();
+    let mut t = begin(&database);
+    for n in (0..1000u32).step_by(3) {
+        t.delete(1, &n.to_be_bytes()).unwrap();
+    }
+    let (low, high) = (10u32.to_be_bytes(), 900u32.to_be_bytes());
+    for (range, from, to) in [
+        ((Included(&low[..]), Excluded(&high[..])), 10, 900),
+        ((Excluded(&low[..]), Included(&high[..])), 11, 901),
+        ((Unbounded, Included(&low[..])), 0, 11),
+        ((Included(&high[..]), Unbounded), 900, 1000),
+        ((Included(&high[..]), Included(&low[..])), 0, 0),
+        ((Excluded(&low[..]), Excluded(&low[..])), 0, 0),
+    ] {
+        let mut want: Vec<_> = (from..to).filter(|n| n % 3 != 0).map(|n: u32| n.to_string()).collect();
+        let texts = |rows: Vec<(_, cognate_engine::Value)>| -> Vec<String> {
+            rows.into_iter().map(|(_, v)| String::from_utf8(v.to_vec()).unwrap()).collect()
+        };
+        assert_eq!(texts(rows(&t, 1, range, false)), want);
+        want.reverse();
+        assert_eq!(texts(rows(&t, 1, range, true)), want);
+    }
+}
+
+#[test]
+fn rolling_back_and_savepoints() {
+    let (database, _folder) = fresh();
+    let mut t = begin(&database);
+    t.put(1, b"a", value("1")).unwrap();
+    let s = t.savepoint();
+    t.put(1, b"a", value("2")).unwrap();
+    t.put(1, b"b", value("2")).unwrap();
+    t.rollback_to(s);
+    assert_eq!(all(&t, 1), "a=1");
+    t.rollback();
+    assert_eq!(all(&begin(&database), 1), "");
+    assert_eq!(database.statistics().rollbacks, 2);
+}
+
+#[tokio::test]
+async fn locks_conflict_and_end_with_the_transaction() {
+    let (database, _folder) = fresh();
+    let (mut a, mut b) = (begin(&database), begin(&database));
+    let granted = LockOutcome::Granted { waited: false };
+    assert_eq!(a.lock(1, b"k", LockMode::Exclusive, WaitPolicy::Block).await.unwrap(), granted);
+    assert_eq!(
+        b.lock(1, b"k", LockMode::Shared, WaitPolicy::SkipLocked).await.unwrap(),
+        LockOutcome::Skipped
+    );
+    let refused = b.lock(1, b"k", LockMode::Shared, WaitPolicy::NoWait).await;
+    assert!(matches!(refused, Err(Error::LockNotAvailable)));
+    assert_eq!(database.locks().len(), 1);
+    a.commit().unwrap();
+    assert_eq!(b.lock(1, b"k", LockMode::Shared, WaitPolicy::Block).await.unwrap(), granted);
+    drop(b);
+    assert!(database.locks().is_empty() && database.transactions().is_empty());
+}
+
+#[test]
+fn a_read_only_transaction_does_not_write() {
+    let (database, _folder) = fresh();
+    let mut t = database.begin(Isolation::Serializable, Access::ReadOnly);
+    assert!(matches!(t.put(1, b"a", value("1")), Err(Error::ReadOnly)));
+}

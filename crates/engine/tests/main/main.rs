@@ -1,0 +1,4 @@
+//! The engine through its public face.
+
+mod basics;
+mod support;

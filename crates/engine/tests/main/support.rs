@@ -1,0 +1,47 @@
+//! What the tests share.
+
+use std::ops::Bound;
+
+use cognate_engine::{Access, Database, Isolation, Key, Options, Transaction, TreeId, Value};
+
+/// An empty database in a folder of its own, gone with the guard.
+pub(crate) fn fresh() -> (Database, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (Database::open(Options::new(folder.path())).unwrap(), folder)
+}
+
+pub(crate) fn begin(database: &Database) -> Transaction {
+    database.begin(Isolation::Snapshot, Access::ReadWrite)
+}
+
+pub(crate) fn value(text: &str) -> Value {
+    Value::copy_from_slice(text.as_bytes())
+}
+
+/// Commits the given writes (`None` deletes).
+pub(crate) fn write(database: &Database, tree: TreeId, rows: &[(&str, Option<&str>)]) {
+    let mut t = begin(database);
+    for (key, content) in rows {
+        match content {
+            Some(content) => t.put(tree, key.as_bytes(), value(content)).unwrap(),
+            None => t.delete(tree, key.as_bytes()).unwrap(),
+        }
+    }
+    t.commit().unwrap();
+}
+
+pub(crate) fn rows(
+    t: &Transaction,
+    tree: TreeId,
+    range: (Bound<&[u8]>, Bound<&[u8]>),
+    reverse: bool,
+) -> Vec<(Key, Value)> {
+    let mut scan = t.scan(tree, range.0, range.1, reverse).unwrap();
+    std::iter::from_fn(|| scan.next().unwrap()).collect()
+}
+
+pub(crate) fn all(t: &Transaction, tree: TreeId) -> String {
+    let rows = rows(t, tree, (Bound::Unbounded, Bound::Unbounded), false);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    rows.iter().map(|(k, v)| format!("{}={}", text(k), text(v))).collect::<Vec<_>>().join(" ")
+}

@@ -1,3 +1,0 @@
-//! Tests of the log and the base store.
-
-mod log;
