@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod priority;
 pub mod real;
 pub mod rng;
 

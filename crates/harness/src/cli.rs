@@ -2,7 +2,13 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::command::all::{self, AllArgs};
 use crate::command::bookstore::{self, BookstoreArgs};
+use crate::command::crash::{self, CrashArgs};
+use crate::command::memory::{self, MemoryArgs};
+use crate::command::mixed::{self, MixedArgs};
+use crate::command::pgbench::{self, PgbenchArgs};
+use crate::command::recovery::{self, RecoveryArgs};
 use crate::error::{Error, Result};
 
 /// Benchmarks of Cognate, side by side with PostgreSQL.
@@ -21,20 +27,40 @@ pub struct Cli {
 enum Command {
     /// The TPC-W bookstore: fourteen interactions in three mixes, then a check of the store's invariants.
     Bookstore(BookstoreArgs),
+    /// Stock pgbench with prepared statements: select-only, tpcb-like and simple-update, in turns; medians and ratios.
+    Pgbench(PgbenchArgs),
+    /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing else is.
+    Crash(CrashArgs),
+    /// Data four times the memory budget, random reads: the server's resident size against the budget.
+    Memory(MemoryArgs),
+    /// Point reads with and without a long analytic query beside them: the 99th percentile.
+    Mixed(MixedArgs),
+    /// Log written, server killed, server started again: megabytes of log a second.
+    Recovery(RecoveryArgs),
+    /// Every benchmark with the settings of the project's goals, and the tables of docs/results.md.
+    All(AllArgs),
 }
 
 impl Cli {
     /// Runs the subcommand until it ends or a signal asks it to stop; whatever it started is stopped then.
     pub async fn run(self) -> Result<()> {
-        let work = async {
-            match &self.command {
-                Command::Bookstore(args) => bookstore::run(args).await,
-            }
-        };
         // Dropping the work drops its systems, which stops their servers.
         tokio::select! {
-            result = work => result,
+            result = self.run_command() => result,
             () = interrupted() => Err(Error::Interrupted),
+        }
+    }
+
+    /// Runs the subcommand to its end, without an eye on signals.
+    pub(crate) async fn run_command(&self) -> Result<()> {
+        match &self.command {
+            Command::Bookstore(args) => bookstore::run(args).await,
+            Command::Pgbench(args) => pgbench::run(args).await,
+            Command::Crash(args) => crash::run(args).await,
+            Command::Memory(args) => memory::run(args).await,
+            Command::Mixed(args) => mixed::run(args).await,
+            Command::Recovery(args) => recovery::run(args).await,
+            Command::All(args) => all::run(args).await,
         }
     }
 }

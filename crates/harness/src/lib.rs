@@ -11,6 +11,7 @@
 //! | `fault` | killing a real server under load and checking what is left |
 //! | `driver` | closed-loop clients, one measured window, counts per interaction |
 //! | `report` | the table, the JSON list and the chart that every benchmark ends with |
+//! | `results` | docs/results.md from one run of everything |
 //! | `command` | one file per subcommand of `cognate-bench` |
 //!
 //! Invariants: every server started here is a child with its own temporary folder and a free loopback port, and is
@@ -26,4 +27,5 @@ pub mod peer;
 pub mod progress;
 pub mod random;
 pub mod report;
+pub mod results;
 pub mod workload;

@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, Parser};
 use cognate_harness::cli::Cli;
+use cognate_harness::command::parse_size;
 
 fn refused(arguments: &[&str]) -> String {
     let all = std::iter::once("cognate-bench").chain(arguments.iter().copied());
@@ -19,6 +20,12 @@ fn the_documented_calls_are_understood() {
         "bookstore --seconds 20 --clients 80",
         "bookstore --seconds 20 --clients 80 --peer postgres --json results.json",
         "bookstore --mix browsing --items 1000 --browsers 2 --connect postgresql://postgres@127.0.0.1:5433/x",
+        "pgbench --scale 10 --seconds 10 --clients 16 --peer postgres --script select-only --script tpcb-like",
+        "crash --rounds 20",
+        "memory --memory 64MB --times 4",
+        "mixed --peer postgres",
+        "recovery --megabytes 100",
+        "all --json bench-results --results docs/results.md --smoke --only pgbench,crash",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",
     ] {
         let all = std::iter::once("cognate-bench").chain(line.split(' '));
@@ -44,5 +51,15 @@ fn every_argument_is_explained() {
             let name = argument.get_id().as_str();
             assert!(argument.get_help().is_some(), "{} --{name}", command.get_name());
         }
+    }
+}
+
+#[test]
+fn sizes_are_bytes() {
+    assert_eq!(parse_size("256MB").unwrap(), 256 << 20);
+    assert_eq!(parse_size("1gb").unwrap(), 1 << 30);
+    assert_eq!(parse_size("512").unwrap(), 512);
+    for wrong in ["", "MB", "12 parsecs", "-1MB", "0", "99999999999GB"] {
+        assert!(parse_size(wrong).is_err(), "{wrong}");
     }
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use cognate_harness::driver::{Counts, Outcome, Recorder, Window};
 use cognate_harness::report::{self, Record, TOTAL};
+use cognate_harness::results::{self, Section};
+use cognate_harness::workload::pgbench::parse_output;
 use serde_json::{Map, Value, json};
 
 fn outcome(committed: u64) -> Outcome {
@@ -108,4 +110,42 @@ fn only_the_window_counts_as_measured() {
         (counts.committed, counts.acknowledged, counts.latency.len())
     });
     assert_eq!(counts, [(0, 1, 0), (0, 1, 0), (1, 1, 1)]);
+}
+
+#[test]
+fn pgbench_output_is_understood() {
+    let output = "transaction type: <builtin: TPC-B (sort of)>\nscaling factor: 10\nquery mode: prepared\n\
+        number of transactions actually processed: 8000\nnumber of failed transactions: 100 (1.235%)\n\
+        number of transactions retried: 900 (11.111%)\ntotal number of retries: 1900\n\
+        latency average = 2.1 ms\ninitial connection time = 20.1 ms\n\
+        tps = 1234.567890 (without initial connection time)\n";
+    let (tps, aborted) = parse_output(output).unwrap();
+    assert!((tps - 1234.56789).abs() < 1e-6);
+    assert!((aborted - 20.0).abs() < 1e-9, "2000 of 10000 attempts");
+    assert_eq!(parse_output("pgbench: error: connection refused"), None);
+}
+
+#[test]
+fn results_compare_what_was_measured_with_the_goals() {
+    let mut bookstore = records();
+    for record in &mut bookstore {
+        record.workload = "bookstore".to_owned();
+    }
+    let section = Section {
+        name: "bookstore".to_owned(),
+        command: "cognate-bench bookstore".to_owned(),
+        records: bookstore,
+        failure: None,
+    };
+    let failed = Section {
+        name: "memory".to_owned(),
+        command: "cognate-bench memory".to_owned(),
+        records: Vec::new(),
+        failure: Some("no server".to_owned()),
+    };
+    let text = results::markdown(&[section, failed], "a machine");
+    assert!(text.contains("| bookstore, ordering mix, 80 clients | ≥ 1× | 2× | 2.00× | yes |"), "{text}");
+    assert!(text.contains("| recovery | ≥ 100 MB/s |  | not measured |  |"), "{text}");
+    assert!(text.contains("FAILED: no server"), "{text}");
+    assert!(text.contains("| postgres | Home | 37.5 |"), "{text}");
 }

@@ -343,3 +343,46 @@ impl fmt::Display for SqlError {
 }
 
 impl std::error::Error for SqlError {}
+
+impl From<cognate_engine::Error> for SqlError {
+    /// The one place where the engine's errors get their SQLSTATEs.
+    #[cold]
+    fn from(error: cognate_engine::Error) -> SqlError {
+        use cognate_engine::Error;
+        let message = error.to_string();
+        match error {
+            Error::SerializationFailure { detail } => SqlError::new(
+                sqlstate::SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent update",
+            )
+            .with_detail(detail)
+            .with_hint("The transaction might succeed if retried."),
+            Error::Deadlock { cycle } => {
+                let waits = cycle.iter().zip(cycle.iter().cycle().skip(1)).map(|(waiter, holder)| {
+                    format!("Transaction {waiter} waits for a lock held by transaction {holder}.")
+                });
+                SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
+                    .with_detail(waits.collect::<Vec<_>>().join("\n"))
+                    .with_hint("The transaction might succeed if retried.")
+            }
+            Error::LockNotAvailable => SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, message),
+            Error::TransactionTooLarge { .. } => {
+                SqlError::new(sqlstate::CONFIGURATION_LIMIT_EXCEEDED, message)
+                    .with_hint("Split the work into several transactions.")
+            }
+            Error::Corrupt { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
+                .with_hint("Restore the data folder from a backup."),
+            Error::LogPoisoned { cause } if matches!(*cause, Error::DiskFull { .. }) => {
+                SqlError::new(sqlstate::DISK_FULL, message).with_hint("Free space, then restart the server.")
+            }
+            Error::LogPoisoned { .. } => SqlError::new(sqlstate::IO_ERROR, message)
+                .with_hint("Remove the cause, then restart the server."),
+            Error::DiskFull { .. } => SqlError::new(sqlstate::DISK_FULL, message).with_hint("Free space."),
+            Error::Io { .. } => SqlError::new(sqlstate::IO_ERROR, message),
+            Error::InUse { .. } => SqlError::new(sqlstate::OBJECT_IN_USE, message),
+            Error::ReadOnly => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message),
+            Error::ShuttingDown => SqlError::new(sqlstate::ADMIN_SHUTDOWN, message),
+            Error::InvalidArgument(_) => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message),
+        }
+    }
+}

@@ -3,7 +3,9 @@
 //! A [`System`] owns what it started. Dropping it stops the server and removes its folder; that is how Ctrl-C, an
 //! error and a panic all end without leaving a process behind.
 
+pub mod child;
 pub mod cognate;
+pub mod memory;
 pub mod postgres;
 
 use std::net::{Ipv4Addr, TcpListener};

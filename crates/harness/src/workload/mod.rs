@@ -1,3 +1,5 @@
 //! The loads that systems are put under.
 
 pub mod bookstore;
+pub mod keyed;
+pub mod pgbench;

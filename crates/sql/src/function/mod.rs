@@ -11,5 +11,5 @@ mod resolve;
 
 pub use aggregate::Accumulator;
 pub use context::{EvalContext, NoSession, SessionView};
-pub use registry::{Body, Function, Kind, Volatility};
+pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility};
 pub use resolve::{ResolvedFunction, resolve};

@@ -30,6 +30,13 @@ impl Array {
         Array { element, dimensions, elements }
     }
 
+    /// An int2vector or oidvector: one dimension with lower bound 0.
+    pub fn vector(element: TypeId, elements: Vec<Datum>) -> Array {
+        let dimensions =
+            if elements.is_empty() { vec![] } else { vec![Dimension { length: elements.len(), lower: 0 }] };
+        Array { element, dimensions, elements }
+    }
+
     /// The element at these subscripts, one for each dimension; NULL outside.
     pub fn get(&self, subscripts: &[i32]) -> Datum {
         if subscripts.len() != self.dimensions.len() {

@@ -2,13 +2,20 @@
 
 use bytes::Bytes;
 
-use super::{Datum, Numeric, Text, Type, TypeId};
+use std::sync::Arc;
+
+use super::input::truncate_name;
+use super::{Array, Category, Datum, Dimension, Interval, Numeric, Text, Type, TypeId, cast, datetime, json};
 use crate::error::{SqlError, sqlstate};
 
 impl Datum {
     /// Appends the binary form; nothing for NULL.
     pub fn to_binary(&self, ty: Type, out: &mut Vec<u8>) {
         match self {
+            // A single byte; the empty value is a NUL.
+            Datum::Text(text) if ty.id == TypeId::InternalChar => {
+                out.push(text.as_bytes().first().copied().unwrap_or(0));
+            }
             Datum::Null => {}
             Datum::Bool(value) => out.push(u8::from(*value)),
             Datum::Int2(value) => out.extend_from_slice(&value.to_be_bytes()),
@@ -32,9 +39,7 @@ impl Datum {
                 out.extend_from_slice(&value.days.to_be_bytes());
                 out.extend_from_slice(&value.months.to_be_bytes());
             }
-            Datum::Array(array) => {
-                let _ = (ty, array);
-            }
+            Datum::Array(array) => write_array(array, out),
         }
     }
 
@@ -48,15 +53,49 @@ impl Datum {
             TypeId::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
             TypeId::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
             TypeId::Numeric => Datum::Numeric(Numeric::read_binary(bytes)?),
-            TypeId::Text | TypeId::Varchar | TypeId::Unknown | TypeId::Name | TypeId::Json => {
-                Datum::Text(text(bytes)?)
-            }
+            TypeId::Text | TypeId::Varchar | TypeId::Unknown => Datum::Text(text(bytes)?),
+            TypeId::Name => Datum::Text(truncate_name(text(bytes)?.as_str()).into()),
             TypeId::Bpchar => Datum::Bpchar(text(bytes)?),
+            TypeId::InternalChar => match fixed::<1>(bytes)? {
+                [0] => Datum::Text(Text::default()),
+                byte => Datum::Text(text(&byte)?),
+            },
+            TypeId::Json => {
+                let text = text(bytes)?;
+                json::parse(text.as_str())?;
+                Datum::Text(text)
+            }
+            TypeId::Jsonb => Datum::Jsonb(read_jsonb(bytes)?),
+            TypeId::Date => Datum::Date(read_date(i32::from_be_bytes(fixed(bytes)?))?),
+            TypeId::Time => Datum::Time(read_time(i64::from_be_bytes(fixed(bytes)?))?),
+            TypeId::Timestamp => Datum::Timestamp(read_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
+            TypeId::Timestamptz => Datum::Timestamptz(read_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
+            TypeId::Interval => {
+                let all: [u8; 16] = fixed(bytes)?;
+                Datum::Interval(Interval {
+                    micros: i64::from_be_bytes(fixed(&all[..8])?),
+                    days: i32::from_be_bytes(fixed(&all[8..12])?),
+                    months: i32::from_be_bytes(fixed(&all[12..])?),
+                })
+            }
+            TypeId::Void => Datum::Text(Text::default()),
             TypeId::Bytea => Datum::Bytea(Bytes::copy_from_slice(bytes)),
             TypeId::Uuid => Datum::Uuid(fixed(bytes)?),
             id if id.is_oid() => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
-            _ => return Err(SqlError::unsupported(format!("reading type {} in binary", ty.format()))),
+            id if id.category() == Category::Array => read_array(bytes, ty)?,
+            id => {
+                return Err(SqlError::new(
+                    sqlstate::UNDEFINED_FUNCTION,
+                    format!("no binary input function available for type {}", id.sql_name()),
+                ));
+            }
         })
+    }
+
+    /// Reads a parameter: the binary form, with the modifier applied like an assignment does.
+    pub fn from_binary_checked(ty: Type, bytes: &[u8]) -> Result<Datum, SqlError> {
+        let datum = Datum::from_binary(ty, bytes)?;
+        if ty.modifier < 0 || ty.id.is_array() { Ok(datum) } else { cast::apply_modifier(datum, ty, false) }
     }
 }
 
@@ -75,4 +114,113 @@ fn text(bytes: &[u8]) -> Result<Text, SqlError> {
     Text::from_utf8(Bytes::copy_from_slice(bytes)).filter(|t| !t.as_bytes().contains(&0)).ok_or_else(|| {
         SqlError::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
     })
+}
+
+fn read_jsonb(bytes: &[u8]) -> Result<Text, SqlError> {
+    let (&version, rest) = bytes.split_first().unwrap_or((&0, &[]));
+    if version != 1 {
+        return Err(SqlError::new(
+            sqlstate::INTERNAL_ERROR,
+            format!("unsupported jsonb version number {version}"),
+        ));
+    }
+    Ok(json::normalize(text(rest)?.as_str())?.into())
+}
+
+fn read_date(date: i32) -> Result<i32, SqlError> {
+    if datetime::is_finite_date(date) { datetime::check_date(Some(date)) } else { Ok(date) }
+}
+
+fn read_time(time: i64) -> Result<i64, SqlError> {
+    if (0..=datetime::DAY).contains(&time) { Ok(time) } else { Err(datetime::out_of_range("time")) }
+}
+
+fn read_timestamp(timestamp: i64) -> Result<i64, SqlError> {
+    if datetime::is_finite_timestamp(timestamp) {
+        datetime::check_timestamp(Some(timestamp))
+    } else {
+        Ok(timestamp)
+    }
+}
+
+fn write_array(array: &Array, out: &mut Vec<u8>) {
+    let mut word = |value: i32| out.extend_from_slice(&value.to_be_bytes());
+    word(array.dimensions.len() as i32);
+    word(i32::from(array.elements.iter().any(Datum::is_null)));
+    word(array.element.oid() as i32);
+    for dimension in &array.dimensions {
+        word(dimension.length as i32);
+        word(dimension.lower);
+    }
+    for element in &array.elements {
+        if element.is_null() {
+            out.extend_from_slice(&(-1i32).to_be_bytes());
+            continue;
+        }
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        element.to_binary(Type::new(array.element), out);
+        let length = (out.len() - start - 4) as i32;
+        out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+fn read_array(bytes: &[u8], ty: Type) -> Result<Datum, SqlError> {
+    let invalid = |what: String| SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, what);
+    let mut rest = bytes;
+    let word = |rest: &mut &[u8]| -> Result<i32, SqlError> {
+        let (first, tail) = rest
+            .split_first_chunk::<4>()
+            .ok_or_else(|| invalid("insufficient data left in message".to_owned()))?;
+        *rest = tail;
+        Ok(i32::from_be_bytes(*first))
+    };
+    let count = word(&mut rest)?;
+    let flags = word(&mut rest)?;
+    let oid = word(&mut rest)? as u32;
+    let element = ty.element().ok_or_else(|| SqlError::internal("an array type without elements"))?;
+    if !(0..=6).contains(&count) {
+        return Err(SqlError::new(
+            sqlstate::PROGRAM_LIMIT_EXCEEDED,
+            format!("number of array dimensions ({count}) exceeds the maximum allowed (6)"),
+        ));
+    }
+    if !(0..=1).contains(&flags) {
+        return Err(invalid("invalid array flags".to_owned()));
+    }
+    if oid != element.id.oid() {
+        return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, "wrong element type"));
+    }
+    let mut dimensions = Vec::new();
+    let mut total = 1usize;
+    for _ in 0..count {
+        let (length, lower) = (word(&mut rest)?, word(&mut rest)?);
+        let length = usize::try_from(length).map_err(|_| invalid("invalid array dimension".to_owned()))?;
+        total = total.saturating_mul(length);
+        dimensions.push(Dimension { length, lower });
+    }
+    if count == 0 || total == 0 {
+        return Ok(Datum::Array(Arc::new(Array::new(element.id, vec![]))));
+    }
+    // Each element has at least its length word.
+    if total > rest.len() / 4 {
+        return Err(invalid("insufficient data left in message".to_owned()));
+    }
+    let mut elements = Vec::with_capacity(total);
+    for _ in 0..total {
+        let length = word(&mut rest)?;
+        if length == -1 {
+            elements.push(Datum::Null);
+            continue;
+        }
+        let length = usize::try_from(length).ok().filter(|l| *l <= rest.len());
+        let (item, tail) =
+            rest.split_at(length.ok_or_else(|| invalid("insufficient data left in message".to_owned()))?);
+        elements.push(Datum::from_binary(Type::new(element.id), item)?);
+        rest = tail;
+    }
+    if !rest.is_empty() {
+        return Err(invalid("incorrect binary data format".to_owned()));
+    }
+    Ok(Datum::Array(Arc::new(Array { element: element.id, dimensions, elements })))
 }

@@ -1,8 +1,12 @@
 //! Values from their text form.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use super::{Datum, FormatContext, Numeric, Text, Type, TypeId, cast, float};
+use super::{
+    Datum, FormatContext, Numeric, Text, Type, TypeId, array_text, bytea, cast, datetime, float, json, object,
+};
 use crate::error::{SqlError, sqlstate};
 
 impl Datum {
@@ -16,12 +20,11 @@ impl Datum {
             ));
         }
         let datum = read(ty, text, context)?;
-        if ty.modifier < 0 { Ok(datum) } else { cast::apply_modifier(datum, ty, false) }
+        if ty.modifier < 0 || ty.id.is_array() { Ok(datum) } else { cast::apply_modifier(datum, ty, false) }
     }
 }
 
 fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError> {
-    let _ = context;
     Ok(match ty.id {
         TypeId::Bool => Datum::Bool(parse_bool(text).ok_or_else(|| SqlError::invalid_text("boolean", text))?),
         TypeId::Int2 => Datum::Int2(parse_integer(text, "smallint")?),
@@ -30,13 +33,88 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
         TypeId::Float4 => Datum::Float4(float::parse_f32(text)?),
         TypeId::Float8 => Datum::Float8(float::parse_f64(text)?),
         TypeId::Numeric => Datum::Numeric(Numeric::parse(text)?),
-        TypeId::Text | TypeId::Varchar | TypeId::Unknown | TypeId::Json => Datum::Text(text.into()),
+        TypeId::Text | TypeId::Varchar | TypeId::Unknown => Datum::Text(text.into()),
         TypeId::Bpchar => Datum::Bpchar(text.into()),
-        TypeId::Bytea => Datum::Bytea(Bytes::copy_from_slice(text.as_bytes())),
-        TypeId::Oid => Datum::Oid(parse_integer::<i64>(text, "oid")? as u32),
-        TypeId::Name => Datum::Text(Text::from(text)),
-        _ => return Err(SqlError::unsupported(format!("reading type {}", ty.format()))),
+        TypeId::Name => Datum::Text(truncate_name(text).into()),
+        TypeId::InternalChar => Datum::Text(text.chars().next().map(String::from).unwrap_or_default().into()),
+        TypeId::Json => {
+            json::parse(text)?;
+            Datum::Text(text.into())
+        }
+        TypeId::Jsonb => Datum::Jsonb(json::normalize(text)?.into()),
+        TypeId::Bytea => Datum::Bytea(Bytes::from(bytea::parse(text)?)),
+        TypeId::Date => Datum::Date(datetime::parse_date(text, context)?),
+        TypeId::Time => Datum::Time(datetime::parse_time(text, context)?),
+        TypeId::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, context)?),
+        TypeId::Timestamptz => Datum::Timestamptz(datetime::parse_timestamptz(text, context)?),
+        TypeId::Interval => Datum::Interval(datetime::parse_interval(text, ty.modifier)?),
+        TypeId::Uuid => Datum::Uuid(parse_uuid(text).ok_or_else(|| SqlError::invalid_text("uuid", text))?),
+        TypeId::Oid => Datum::Oid(parse_oid(text)?),
+        id if id.is_oid() => Datum::Oid(object::parse(id, text, context)?),
+        TypeId::Int2vector | TypeId::Oidvector => read_vector(ty.id, text, context)?,
+        TypeId::Void => Datum::Text(Text::default()),
+        id => match ty.element().filter(|_| id.is_array()) {
+            // The modifier is applied to each element as it is read.
+            Some(element) => Datum::Array(Arc::new(array_text::parse(text, element, context)?)),
+            None => {
+                return Err(SqlError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("cannot accept a value of type {}", id.internal_name()),
+                ));
+            }
+        },
     })
+}
+
+/// Numbers separated by blanks, with subscripts from 0.
+fn read_vector(id: TypeId, text: &str, context: &FormatContext) -> Result<Datum, SqlError> {
+    let element = if id == TypeId::Int2vector { TypeId::Int2 } else { TypeId::Oid };
+    let elements =
+        text.split_ascii_whitespace().map(|item| Datum::from_text(Type::new(element), item, context));
+    let elements = elements.collect::<Result<Vec<_>, _>>()?;
+    Ok(Datum::Array(Arc::new(super::Array::vector(element, elements))))
+}
+
+/// A name's first 63 bytes.
+pub(crate) fn truncate_name(text: &str) -> &str {
+    if text.len() < 64 {
+        return text;
+    }
+    let end = (0..64).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+    &text[..end]
+}
+
+/// 32 hexadecimal digits; a hyphen may stand after each group of four, and braces around all.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let body = match text.strip_prefix('{') {
+        Some(rest) => rest.strip_suffix('}')?,
+        None => text,
+    };
+    let bytes = body.as_bytes();
+    let mut uuid = [0u8; 16];
+    let mut at = 0;
+    for (i, slot) in uuid.iter_mut().enumerate() {
+        let high = char::from(*bytes.get(at)?).to_digit(16)?;
+        let low = char::from(*bytes.get(at + 1)?).to_digit(16)?;
+        *slot = (high << 4 | low) as u8;
+        at += 2;
+        if i % 2 == 1 && i < 15 && bytes.get(at) == Some(&b'-') {
+            at += 1;
+        }
+    }
+    (at == bytes.len()).then_some(uuid)
+}
+
+/// An unsigned number of 32 bits; negative ones wrap, as in PostgreSQL.
+pub(crate) fn parse_oid(text: &str) -> Result<u32, SqlError> {
+    let value: i64 = parse_integer(text, "oid")?;
+    if value < i64::from(i32::MIN) || value > i64::from(u32::MAX) {
+        return Err(SqlError::new(
+            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("value \"{text}\" is out of range for type oid"),
+        ));
+    }
+    Ok(value as u32)
 }
 
 /// PostgreSQL's spellings of true and false, and their unique prefixes.

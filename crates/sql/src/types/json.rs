@@ -1,16 +1,533 @@
-//! JSON texts.
+//! JSON: checking texts, the normal form of jsonb, its order, and finding parts.
+//!
+//! A json value keeps its text. A jsonb value is its normal text: keys ordered by length and then bytes, the last of equal keys, one
+//! blank after `:` and `,`, numbers as numeric prints them. The order of jsonb values is PostgreSQL's: objects after arrays after
+//! booleans after numbers after strings after null, the one with fewer members first.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
-pub(crate) fn compare(a: &str, b: &str) -> Ordering {
-    a.cmp(b)
+use super::{Datum, Numeric};
+use crate::error::{SqlError, sqlstate};
+use crate::keys;
+
+/// Deepest nesting of arrays and objects.
+const MAX_DEPTH: usize = 1500;
+
+/// A value with its place in the text it was read from.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) span: Range<usize>,
+    pub(crate) value: Value,
 }
 
-pub(crate) fn hash<H: Hasher>(text: &str, state: &mut H) {
-    text.hash(state);
+/// A JSON value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    /// Its text; [`Node::number`] reads it.
+    Number(String),
+    String(String),
+    Array(Vec<Node>),
+    /// In text order, repeated keys included.
+    Object(Vec<(String, Node)>),
 }
 
+/// Reads a text. 22P02 if it is not JSON.
+pub(crate) fn parse(text: &str) -> Result<Node, SqlError> {
+    let mut parser = Parser { text, at: 0, depth: 0 };
+    let node = parser.value()?;
+    parser.skip_blanks();
+    if parser.at < text.len() {
+        return Err(parser.unexpected("end of input"));
+    }
+    Ok(node)
+}
+
+/// The normal text of a jsonb value.
+pub(crate) fn normalize(text: &str) -> Result<String, SqlError> {
+    let mut out = Vec::with_capacity(text.len() + 8);
+    parse(text)?.write_normal(&mut out)?;
+    Ok(String::from_utf8(out).unwrap_or_default())
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    #[cold]
+    fn error(&self, detail: String) -> SqlError {
+        let before = &self.text[..self.at.min(self.text.len())];
+        let line = before.matches('\n').count() + 1;
+        SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type json")
+            .with_detail(detail)
+            .with_context(format!("JSON data, line {line}: {}", before.lines().last().unwrap_or_default()))
+    }
+
+    /// The token at the current place, for messages.
+    fn token(&self) -> &str {
+        let rest = &self.text[self.at..];
+        let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        match rest.chars().next() {
+            Some('"') => rest[1..].find('"').map_or(rest, |end| &rest[..end + 2]),
+            Some(_) if word > 0 => &rest[..word],
+            Some(c) => &rest[..c.len_utf8()],
+            None => "",
+        }
+    }
+
+    #[cold]
+    fn unexpected(&self, expected: &str) -> SqlError {
+        let token = self.token();
+        let known = token.starts_with(['"', '{', '}', '[', ']', ',', ':', '-'])
+            || token.starts_with(|c: char| c.is_ascii_digit())
+            || matches!(token, "true" | "false" | "null");
+        if token.is_empty() {
+            self.error("The input string ended unexpectedly.".to_owned())
+        } else if known {
+            self.error(format!("Expected {expected}, but found \"{token}\"."))
+        } else {
+            self.error(format!("Token \"{token}\" is invalid."))
+        }
+    }
+
+    fn value(&mut self) -> Result<Node, SqlError> {
+        self.skip_blanks();
+        let start = self.at;
+        let value = match self.peek() {
+            Some(b'{') => self.nested(Self::object)?,
+            Some(b'[') => self.nested(Self::array)?,
+            Some(b'"') => Value::String(self.string()?),
+            Some(b'-' | b'0'..=b'9') => Value::Number(self.number()?),
+            _ => match self.token() {
+                "true" => self.word(Value::Bool(true), 4),
+                "false" => self.word(Value::Bool(false), 5),
+                "null" => self.word(Value::Null, 4),
+                _ => return Err(self.unexpected("JSON value")),
+            },
+        };
+        Ok(Node { span: start..self.at, value })
+    }
+
+    fn word(&mut self, value: Value, length: usize) -> Value {
+        self.at += length;
+        value
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, SqlError>) -> Result<Value, SqlError> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
+                .with_detail(format!("JSON is nested deeper than {MAX_DEPTH} levels.")));
+        }
+        self.at += 1;
+        self.skip_blanks();
+        let value = read(self)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn object(&mut self) -> Result<Value, SqlError> {
+        let mut members = Vec::new();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Value::Object(members));
+        }
+        loop {
+            self.skip_blanks();
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected(if members.is_empty() { "string or \"}\"" } else { "string" }));
+            }
+            let key = self.string()?;
+            self.skip_blanks();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected("\":\""));
+            }
+            self.at += 1;
+            members.push((key, self.value()?));
+            self.skip_blanks();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(Value::Object(members));
+                }
+                _ => return Err(self.unexpected("\",\" or \"}\"")),
+            }
+        }
+    }
+
+    fn array(&mut self) -> Result<Value, SqlError> {
+        let mut elements = Vec::new();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Value::Array(elements));
+        }
+        loop {
+            elements.push(self.value()?);
+            self.skip_blanks();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(Value::Array(elements));
+                }
+                _ => return Err(self.unexpected("\",\" or \"]\"")),
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<String, SqlError> {
+        let bytes = self.text.as_bytes();
+        let start = self.at;
+        let mut at = start + usize::from(bytes[start] == b'-');
+        let digits = |mut at: usize| {
+            let from = at;
+            while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+                at += 1;
+            }
+            (at > from, at)
+        };
+        let mut valid = true;
+        if bytes.get(at) == Some(&b'0') {
+            at += 1;
+        } else {
+            (valid, at) = digits(at);
+        }
+        if valid && bytes.get(at) == Some(&b'.') {
+            (valid, at) = digits(at + 1);
+        }
+        if valid && matches!(bytes.get(at), Some(b'e' | b'E')) {
+            at += 1 + usize::from(matches!(bytes.get(at + 1), Some(b'+' | b'-')));
+            (valid, at) = digits(at);
+        }
+        if !valid || bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80) {
+            let rest = &self.text[start..];
+            let end = rest.find([' ', ',', '}', ']', ':', '\n', '\t']).unwrap_or(rest.len());
+            return Err(self.error(format!("Token \"{}\" is invalid.", &rest[..end])));
+        }
+        self.at = at;
+        Ok(self.text[start..at].to_owned())
+    }
+
+    fn string(&mut self) -> Result<String, SqlError> {
+        self.at += 1;
+        let mut out = String::new();
+        loop {
+            let rest = &self.text[self.at..];
+            let plain = rest.bytes().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len());
+            out.push_str(&rest[..plain]);
+            self.at += plain;
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(out);
+                }
+                Some(b'\\') => self.escape(&mut out)?,
+                Some(byte) => {
+                    return Err(self.error(format!("Character with value 0x{byte:02x} must be escaped.")));
+                }
+                None => {
+                    return Err(self.error("The input string ended unexpectedly.".to_owned()));
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self, out: &mut String) -> Result<(), SqlError> {
+        self.at += 1;
+        let Some(character) = self.text[self.at..].chars().next() else {
+            return Err(self.error("The input string ended unexpectedly.".to_owned()));
+        };
+        self.at += character.len_utf8();
+        out.push(match character {
+            '"' | '\\' | '/' => character,
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => self.unicode()?,
+            other => return Err(self.error(format!("Escape sequence \"\\{other}\" is invalid."))),
+        });
+        Ok(())
+    }
+
+    fn hex4(&mut self) -> Result<u32, SqlError> {
+        let code = self.text.get(self.at..self.at + 4).filter(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
+        let code = code.and_then(|h| u32::from_str_radix(h, 16).ok());
+        let code = code
+            .ok_or_else(|| self.error("\"\\u\" must be followed by four hexadecimal digits.".to_owned()))?;
+        self.at += 4;
+        Ok(code)
+    }
+
+    fn unicode(&mut self) -> Result<char, SqlError> {
+        let first = self.hex4()?;
+        let code = match first {
+            0xd800..=0xdbff => {
+                let second = if self.text[self.at..].starts_with("\\u") {
+                    self.at += 2;
+                    self.hex4()?
+                } else {
+                    0
+                };
+                if !(0xdc00..=0xdfff).contains(&second) {
+                    return Err(
+                        self.error("Unicode high surrogate must not follow a high surrogate.".to_owned())
+                    );
+                }
+                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+            }
+            0xdc00..=0xdfff => {
+                return Err(self.error("Unicode low surrogate must follow a high surrogate.".to_owned()));
+            }
+            other => other,
+        };
+        Ok(char::from_u32(code).unwrap_or('\u{fffd}'))
+    }
+}
+
+/// Appends a string in quotes, with escapes where JSON wants them.
+pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in text.as_bytes() {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+/// Members as jsonb keeps them: by length of key and then bytes, the last of equal keys.
+pub(crate) fn ordered_members(members: &[(String, Node)]) -> Vec<&(String, Node)> {
+    let mut ordered: Vec<&(String, Node)> = members.iter().collect();
+    ordered.sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.cmp(&b.0)));
+    // The sort is stable, so the last of equals is the last in the text.
+    let mut kept: Vec<&(String, Node)> = Vec::with_capacity(ordered.len());
+    for member in ordered {
+        match kept.last_mut() {
+            Some(last) if last.0 == member.0 => *last = member,
+            _ => kept.push(member),
+        }
+    }
+    kept
+}
+
+impl Node {
+    /// A value that was not read from a text.
+    pub(crate) fn new(value: Value) -> Node {
+        Node { span: 0..0, value }
+    }
+
+    /// The number, if it is one.
+    pub(crate) fn number(&self) -> Option<Numeric> {
+        if let Value::Number(text) = &self.value { Numeric::parse(text).ok() } else { None }
+    }
+
+    /// Appends the normal form. 22P05 for a string with U+0000, 22003 for a number beyond numeric.
+    pub(crate) fn write_normal(&self, out: &mut Vec<u8>) -> Result<(), SqlError> {
+        match &self.value {
+            Value::Null => out.extend_from_slice(b"null"),
+            Value::Bool(true) => out.extend_from_slice(b"true"),
+            Value::Bool(false) => out.extend_from_slice(b"false"),
+            Value::Number(text) => Numeric::parse(text)?.write_text(out),
+            Value::String(text) => {
+                check_nul(text)?;
+                write_string(text, out);
+            }
+            Value::Array(elements) => {
+                out.push(b'[');
+                for (i, element) in elements.iter().enumerate() {
+                    if i > 0 {
+                        out.extend_from_slice(b", ");
+                    }
+                    element.write_normal(out)?;
+                }
+                out.push(b']');
+            }
+            Value::Object(members) => {
+                out.push(b'{');
+                for (i, (key, value)) in ordered_members(members).into_iter().enumerate() {
+                    if i > 0 {
+                        out.extend_from_slice(b", ");
+                    }
+                    check_nul(key)?;
+                    write_string(key, out);
+                    out.extend_from_slice(b": ");
+                    value.write_normal(out)?;
+                }
+                out.push(b'}');
+            }
+        }
+        Ok(())
+    }
+
+    /// The member of this key (the last of several), if it is an object.
+    pub(crate) fn member(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Object(members) => members.iter().rev().find(|(k, _)| k == key).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// The element of this index (from the end if negative), if it is an array.
+    pub(crate) fn element(&self, index: i64) -> Option<&Node> {
+        let Value::Array(elements) = &self.value else { return None };
+        let index = if index < 0 { index + elements.len() as i64 } else { index };
+        elements.get(usize::try_from(index).ok()?)
+    }
+
+    /// The part that a path of keys and indexes leads to.
+    pub(crate) fn path<'a>(&self, steps: impl Iterator<Item = &'a str>) -> Option<&Node> {
+        let mut node = self;
+        for step in steps {
+            node = match &node.value {
+                Value::Object(_) => node.member(step)?,
+                Value::Array(_) => node.element(step.trim().parse().ok()?)?,
+                _ => return None,
+            };
+        }
+        Some(node)
+    }
+
+    /// `object`, `array`, `string`, `number`, `boolean` or `null`.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        }
+    }
+
+    /// jsonb's `@>`: does this value contain the other?
+    pub(crate) fn contains(&self, other: &Node) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Object(_), Value::Object(wanted)) => wanted
+                .iter()
+                .all(|(key, value)| self.member(key).is_some_and(|mine| mine.contains_within(value))),
+            (Value::Array(mine), Value::Array(wanted)) => {
+                wanted.iter().all(|want| mine.iter().any(|have| have.contains_within(want)))
+            }
+            // At the top an array contains a bare scalar.
+            (Value::Array(mine), _) if !matches!(other.value, Value::Object(_)) => {
+                mine.iter().any(|have| have.contains_within(other))
+            }
+            _ => self.contains_within(other),
+        }
+    }
+
+    fn contains_within(&self, other: &Node) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)) => self.contains(other),
+            (Value::Number(_), Value::Number(_)) => self.number() == other.number(),
+            (Value::String(a), Value::String(b)) => a == b,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            (Value::Null, Value::Null) => true,
+            _ => false,
+        }
+    }
+
+    /// Appends bytes that order as the values do.
+    fn write_key(&self, top: bool, out: &mut Vec<u8>) {
+        match &self.value {
+            Value::Array(elements) => {
+                out.push(0x10);
+                out.extend_from_slice(&(elements.len() as u32).to_be_bytes());
+                if top {
+                    out.push(1);
+                }
+                for element in elements {
+                    element.write_key(false, out);
+                }
+            }
+            Value::Object(members) => {
+                let members = ordered_members(members);
+                out.push(0x11);
+                out.extend_from_slice(&(members.len() as u32).to_be_bytes());
+                for (key, value) in members {
+                    keys::encode_into(out, &Datum::text(key.as_str()), keys::KeyOrder::ASCENDING);
+                    value.write_key(false, out);
+                }
+            }
+            scalar => {
+                // At the top a scalar is an array of one that sorts before the true ones.
+                if top {
+                    out.extend_from_slice(&[0x10, 0, 0, 0, 1, 0]);
+                }
+                let datum = match scalar {
+                    Value::String(text) => Some((1, Datum::text(text.as_str()))),
+                    Value::Number(_) => Some((2, self.number().map_or(Datum::Null, Datum::Numeric))),
+                    Value::Bool(value) => Some((3, Datum::Bool(*value))),
+                    _ => None,
+                };
+                match datum {
+                    None => out.push(0),
+                    Some((class, datum)) => {
+                        out.push(class);
+                        keys::encode_into(out, &datum, keys::KeyOrder::ASCENDING);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_nul(text: &str) -> Result<(), SqlError> {
+    if text.contains('\0') {
+        return Err(SqlError::new(sqlstate::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
+            .with_detail("\\u0000 cannot be converted to text."));
+    }
+    Ok(())
+}
+
+/// Appends bytes that order as jsonb values do. The text is in normal form.
 pub(crate) fn write_key(text: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(text.as_bytes());
+    if let Ok(node) = parse(text) {
+        node.write_key(true, out);
+    }
+}
+
+/// Order of two jsonb values, given their normal texts.
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    let (mut x, mut y) = (Vec::new(), Vec::new());
+    write_key(a, &mut x);
+    write_key(b, &mut y);
+    x.cmp(&y)
+}
+
+/// Equal values hash equally.
+pub(crate) fn hash<H: Hasher>(text: &str, state: &mut H) {
+    let mut key = Vec::new();
+    write_key(text, &mut key);
+    key.hash(state);
 }

@@ -4,23 +4,30 @@
 //! with `DateStyle = ISO`, `IntervalStyle = postgres` and collation `C` (texts compare by their bytes).
 
 mod array;
+mod array_text;
+pub(crate) mod bytea;
 mod context;
+#[allow(unused)]
+pub(crate) mod datetime;
 mod datum;
-mod float;
+pub(crate) mod float;
 mod interval;
+#[allow(unused)]
 pub(crate) mod json;
 mod numeric;
+pub(crate) mod object;
 mod text;
 mod type_id;
 
 mod binary;
 pub mod cast;
 mod compare;
-mod input;
-mod output;
+pub(crate) mod input;
+pub(crate) mod output;
 
 pub use array::{Array, Dimension};
 pub use context::{ByteaOutput, DateOrder, FormatContext, ObjectNames};
+pub use datetime::zone::from_setting as time_zone;
 pub use datum::Datum;
 pub use interval::Interval;
 pub use numeric::Numeric;

@@ -1,25 +1,55 @@
 //! Values to their text form.
 
-use super::{Datum, FormatContext, Type, float};
+use super::{Datum, FormatContext, Type, TypeId, array_text, bytea, datetime, float, object};
 
 impl Datum {
     /// Appends the text form; nothing for NULL.
+    #[inline]
     pub fn to_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
-        let _ = ty;
         match self {
             Datum::Null => {}
-            Datum::Bool(value) => out.push(if *value { b't' } else { b'f' }),
-            Datum::Int2(value) => write_integer(i64::from(*value), out),
             Datum::Int4(value) => write_integer(i64::from(*value), out),
             Datum::Int8(value) => write_integer(*value, out),
-            Datum::Oid(value) => write_integer(i64::from(*value), out),
-            Datum::Float4(value) => float::write_f32(*value, context.extra_float_digits, out),
-            Datum::Float8(value) => float::write_f64(*value, context.extra_float_digits, out),
-            Datum::Numeric(value) => value.write_text(out),
             Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => {
                 out.extend_from_slice(text.as_bytes())
             }
-            _ => out.extend_from_slice(format!("{self:?}").as_bytes()),
+            _ => self.other_to_text(ty, context, out),
+        }
+    }
+
+    fn other_to_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
+        match self {
+            Datum::Bool(value) => out.push(if *value { b't' } else { b'f' }),
+            Datum::Int2(value) => write_integer(i64::from(*value), out),
+            Datum::Float4(value) => float::write_f32(*value, context.extra_float_digits, out),
+            Datum::Float8(value) => float::write_f64(*value, context.extra_float_digits, out),
+            Datum::Numeric(value) => value.write_text(out),
+            Datum::Bytea(bytes) => bytea::write(bytes, context.bytea_output, out),
+            Datum::Date(date) => datetime::write_date(*date, out),
+            Datum::Time(time) => datetime::write_time(*time, out),
+            Datum::Timestamp(timestamp) => datetime::write_timestamp(*timestamp, b' ', out),
+            Datum::Timestamptz(timestamp) => {
+                datetime::write_timestamptz(*timestamp, context.time_zone, b' ', out)
+            }
+            Datum::Interval(interval) => datetime::write_interval(*interval, out),
+            Datum::Uuid(bytes) => write_uuid(bytes, out),
+            Datum::Oid(oid) if ty.id == TypeId::Oid => write_integer(i64::from(*oid), out),
+            Datum::Oid(oid) => object::write(ty.id, *oid, context, out),
+            Datum::Array(array) if matches!(ty.id, TypeId::Int2vector | TypeId::Oidvector) => {
+                for (i, element) in array.elements.iter().enumerate() {
+                    if i > 0 {
+                        out.push(b' ');
+                    }
+                    write_integer(element.as_i64().unwrap_or(0), out);
+                }
+            }
+            Datum::Array(array) => array_text::write(array, context, out),
+            Datum::Null
+            | Datum::Int4(_)
+            | Datum::Int8(_)
+            | Datum::Text(_)
+            | Datum::Bpchar(_)
+            | Datum::Jsonb(_) => {}
         }
     }
 
@@ -28,6 +58,17 @@ impl Datum {
         let mut out = Vec::new();
         self.to_text(ty, context, &mut out);
         String::from_utf8(out).unwrap_or_default()
+    }
+}
+
+fn write_uuid(bytes: &[u8; 16], out: &mut Vec<u8>) {
+    for (i, part) in
+        [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].into_iter().enumerate()
+    {
+        if i > 0 {
+            out.push(b'-');
+        }
+        bytea::write_hex(part, out);
     }
 }
 

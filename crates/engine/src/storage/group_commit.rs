@@ -1,0 +1,390 @@
+//! Group commit as a pipeline: committers put records into a pending batch and go on; one log thread writes and flushes batch after batch.
+//!
+//! ```text
+//! committers          pending batch            log thread                 waiters
+//! append 1 ─────────▶ [1]
+//! append 2 ─────────▶ [1 2]
+//!                     [] ◀──── swap buffers ── write [1 2], flush …       1, 2 registered
+//! append 3 ─────────▶ [3]                      …
+//! append 4 ─────────▶ [3 4]                    flushed: durable = 2 ────▶ 1, 2 woken in one sweep
+//!                     [] ◀──── swap buffers ── write [3 4], flush …
+//! ```
+//!
+//! Nobody sleeps per commit: a [`DurableWait`] is a future, ready at once if its csn is durable. The batch grows as long as
+//! the flush before it takes, so a slower disk gets larger batches. In steady state nothing is allocated: two buffers
+//! take turns, and the list of waiters keeps its capacity.
+//!
+//! Failure: the first failed write or flush *poisons* the log. What was durable stays so; every other wait, and every later append,
+//! fails with [`Error::LogPoisoned`]. A failed flush is never retried (nothing is known about the bytes it covered).
+//!
+//! Mutexes: `pending` and `waiters`, never held together. `durable` and `poisoned` are written before the sweep takes `waiters`, and
+//! read again by a waiter that holds `waiters` before it registers; so no wake-up is lost.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use cognate_env::Clock;
+use parking_lot::{Condvar, Mutex};
+
+use super::log_writer::LogWriter;
+use super::record::{BATCH_HEADER, BatchKind, RECORD_HEADER, encode_record};
+use crate::{Csn, Error};
+
+/// A pending batch larger than this makes appends wait for the log thread. Far below the 4 GB a batch header can express.
+const PENDING_BYTES_MAX: usize = 1 << 30;
+
+/// Buffers larger than this are given back after the batch that needed them.
+const KEPT_BUFFER_BYTES: usize = 8 << 20;
+
+/// State shared by committers, waiters and the log thread.
+#[derive(Debug)]
+pub struct GroupCommit {
+    pending: Mutex<Pending>,
+    /// Signals the log thread: records are pending, or the log closes.
+    work: Condvar,
+    /// Signals appends that found the pending batch full.
+    room: Condvar,
+    waiters: Mutex<Waiters>,
+    durable: AtomicU64,
+    last: AtomicU64,
+    poisoned: OnceLock<Error>,
+    counters: Counters,
+}
+
+#[derive(Debug)]
+struct Pending {
+    /// Room for the batch header, then records.
+    buffer: Vec<u8>,
+    first: Csn,
+    count: u32,
+    closing: bool,
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    list: Vec<Waiter>,
+    next_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    csn: Csn,
+    ticket: u64,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    batches: AtomicU64,
+    bytes: AtomicU64,
+    flush_us: AtomicU64,
+    flush_us_max: AtomicU64,
+}
+
+/// What the log thread has done since the log was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Batches written and flushed.
+    pub batches: u64,
+    /// Bytes of these batches.
+    pub bytes: u64,
+    /// Microseconds spent writing and flushing them.
+    pub flush_us: u64,
+    /// The longest of these, in microseconds.
+    pub flush_us_max: u64,
+}
+
+/// What the log thread reports to the owner of the segments.
+pub trait BatchListener: Send {
+    /// A batch up to `last` is durable; `bytes` is its size, `segment` the first csn of a segment that it began.
+    fn written(&mut self, last: Csn, bytes: u64, segment: Option<Csn>);
+}
+
+impl GroupCommit {
+    /// A pipeline that goes on after `last`, which is durable.
+    pub fn new(last: Csn) -> GroupCommit {
+        let buffer = vec![0; BATCH_HEADER];
+        GroupCommit {
+            pending: Mutex::new(Pending { buffer, first: last + 1, count: 0, closing: false }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            waiters: Mutex::default(),
+            durable: AtomicU64::new(last),
+            last: AtomicU64::new(last),
+            poisoned: OnceLock::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Numbers a record and adds it to the pending batch.
+    pub fn append(&self, payload: &[&[u8]], record_bytes_max: u64) -> Result<Csn, Error> {
+        let length: usize = payload.iter().map(|part| part.len()).sum();
+        if length as u64 > record_bytes_max {
+            return Err(Error::TransactionTooLarge { limit: record_bytes_max });
+        }
+        let mut pending = self.pending.lock();
+        while pending.buffer.len() + RECORD_HEADER + length > PENDING_BYTES_MAX
+            && pending.count > 0
+            && self.poisoned.get().is_none()
+        {
+            self.room.wait(&mut pending);
+        }
+        if let Some(error) = self.poisoned.get() {
+            return Err(error.clone());
+        }
+        if pending.closing {
+            return Err(Error::ShuttingDown);
+        }
+        let csn = pending.first + u64::from(pending.count);
+        encode_record(&mut pending.buffer, csn, payload);
+        pending.count += 1;
+        self.last.store(csn, Ordering::Release);
+        drop(pending);
+        self.work.notify_one();
+        Ok(csn)
+    }
+
+    /// The last csn given out.
+    pub fn last(&self) -> Csn {
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// The last csn known to survive a crash.
+    pub fn durable(&self) -> Csn {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// The failure that stopped the log, if any.
+    pub fn poison(&self) -> Option<&Error> {
+        self.poisoned.get()
+    }
+
+    /// Counters since the log was opened.
+    pub fn statistics(&self) -> LogStatistics {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LogStatistics {
+            batches: load(&self.counters.batches),
+            bytes: load(&self.counters.bytes),
+            flush_us: load(&self.counters.flush_us),
+            flush_us_max: load(&self.counters.flush_us_max),
+        }
+    }
+
+    /// A future of `csn`'s durability.
+    pub fn wait_durable(self: &Arc<Self>, csn: Csn) -> DurableWait {
+        match self.outcome(csn) {
+            Some(outcome) => DurableWait { state: State::Known(outcome) },
+            None => DurableWait { state: State::Waiting { log: Arc::clone(self), csn, ticket: 0 } },
+        }
+    }
+
+    /// Asks the log thread to write what is pending, then a close, and to end.
+    pub fn close(&self) {
+        self.pending.lock().closing = true;
+        self.work.notify_one();
+    }
+
+    fn outcome(&self, csn: Csn) -> Option<Result<(), Error>> {
+        if self.durable() >= csn {
+            return Some(Ok(()));
+        }
+        self.poisoned.get().map(|error| Err(error.clone()))
+    }
+
+    /// The log thread: runs until [`GroupCommit::close`] or a failure.
+    pub fn run(
+        &self,
+        mut writer: LogWriter,
+        idle_mark: Option<Duration>,
+        clock: &dyn Clock,
+        listener: &mut dyn BatchListener,
+    ) {
+        let mut batch = vec![0; BATCH_HEADER];
+        let mut woken = Vec::new();
+        let mut mark_due = false;
+        loop {
+            let taken = self.take(&mut batch, idle_mark.filter(|_| mark_due));
+            let start = clock.monotonic();
+            let result = match taken {
+                Taken::Records { first, count } => writer.write(&mut batch, first, count).map(|segment| {
+                    let last = first + u64::from(count) - 1;
+                    listener.written(last, batch.len() as u64, segment);
+                    self.durable.store(last, Ordering::Release);
+                    mark_due = true;
+                }),
+                Taken::Idle { next } => {
+                    mark_due = false;
+                    writer.write_proof(BatchKind::Mark, next)
+                }
+                Taken::Closing { next } => writer.write_proof(BatchKind::Close, next),
+            };
+            if let Err(cause) = result {
+                tracing::error!(%cause, "the log failed and accepts no more commits");
+                let _ = self.poisoned.set(Error::LogPoisoned { cause: Arc::new(cause) });
+                // An append that already holds the mutex has its record in a batch that will never be written; its wait fails.
+                drop(self.pending.lock());
+                self.room.notify_all();
+                self.sweep(&mut woken);
+                return;
+            }
+            match taken {
+                Taken::Records { .. } => {
+                    self.count(batch.len() as u64, clock.monotonic().saturating_sub(start));
+                    self.sweep(&mut woken);
+                }
+                Taken::Idle { .. } => {}
+                Taken::Closing { .. } => return,
+            }
+        }
+    }
+
+    /// Waits for work and swaps the buffers.
+    fn take(&self, batch: &mut Vec<u8>, idle_mark: Option<Duration>) -> Taken {
+        if batch.capacity() > KEPT_BUFFER_BYTES {
+            *batch = Vec::new();
+        }
+        batch.clear();
+        batch.resize(BATCH_HEADER, 0);
+        let mut pending = self.pending.lock();
+        while pending.count == 0 {
+            if pending.closing {
+                return Taken::Closing { next: pending.first };
+            }
+            match idle_mark {
+                None => self.work.wait(&mut pending),
+                Some(idle) => {
+                    let timed_out = self.work.wait_for(&mut pending, idle).timed_out();
+                    if timed_out && pending.count == 0 && !pending.closing {
+                        return Taken::Idle { next: pending.first };
+                    }
+                }
+            }
+        }
+        let (first, count) = (pending.first, pending.count);
+        mem::swap(&mut pending.buffer, batch);
+        pending.first += u64::from(count);
+        pending.count = 0;
+        drop(pending);
+        self.room.notify_all();
+        Taken::Records { first, count }
+    }
+
+    /// Wakes everybody whose question is answered.
+    fn sweep(&self, woken: &mut Vec<Waker>) {
+        let durable = self.durable();
+        let poisoned = self.poisoned.get().is_some();
+        let mut waiters = self.waiters.lock();
+        let answered = waiters.list.extract_if(.., |waiter| poisoned || waiter.csn <= durable);
+        woken.extend(answered.map(|waiter| waiter.waker));
+        drop(waiters);
+        woken.drain(..).for_each(Waker::wake);
+    }
+
+    fn count(&self, bytes: u64, took: Duration) {
+        let us = took.as_micros() as u64;
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.flush_us.fetch_add(us, Ordering::Relaxed);
+        self.counters.flush_us_max.fetch_max(us, Ordering::Relaxed);
+    }
+}
+
+enum Taken {
+    Records { first: Csn, count: u32 },
+    Idle { next: Csn },
+    Closing { next: Csn },
+}
+
+/// Resolves once a commit is durable, or with [`Error::LogPoisoned`] if it never will be. Dropping it changes nothing about the commit.
+#[derive(Debug)]
+pub struct DurableWait {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Known(Result<(), Error>),
+    /// `ticket` is 0 until the waiter is in the list.
+    Waiting {
+        log: Arc<GroupCommit>,
+        csn: Csn,
+        ticket: u64,
+    },
+}
+
+impl DurableWait {
+    /// A wait that is over.
+    pub fn ready() -> DurableWait {
+        DurableWait { state: State::Known(Ok(())) }
+    }
+
+    /// Blocks the calling thread until the answer is known. For synchronous callers; never inside an async task.
+    pub fn wait(mut self) -> Result<(), Error> {
+        thread_local! {
+            static WAKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        }
+        let waker = WAKER.with(Waker::clone);
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match Pin::new(&mut self).poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+}
+
+impl Future for DurableWait {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.state {
+            State::Known(outcome) => Poll::Ready(outcome.clone()),
+            State::Waiting { log, csn, ticket } => {
+                if let Some(outcome) = log.outcome(*csn) {
+                    return Poll::Ready(outcome);
+                }
+                let mut waiters = log.waiters.lock();
+                // Again under the mutex: a sweep that came between did not see this waiter.
+                if let Some(outcome) = log.outcome(*csn) {
+                    return Poll::Ready(outcome);
+                }
+                waiters.register(*csn, ticket, context.waker());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Waiters {
+    fn register(&mut self, csn: Csn, ticket: &mut u64, waker: &Waker) {
+        if *ticket != 0
+            && let Some(known) = self.list.iter_mut().find(|waiter| waiter.ticket == *ticket)
+        {
+            known.waker.clone_from(waker);
+            return;
+        }
+        self.next_ticket += 1;
+        *ticket = self.next_ticket;
+        self.list.push(Waiter { csn, ticket: *ticket, waker: waker.clone() });
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}

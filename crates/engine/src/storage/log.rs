@@ -1,0 +1,336 @@
+//! The log: every commit's record, in commit order, durable before the commit is acknowledged.
+//!
+//! Opening it is recovery: the segments are verified from the one that holds the first record after the watermark; records are replayed; a torn tail is
+//! cut; anything else that is wrong refuses with file and offset. Then the log thread starts ([`super::group_commit`]).
+//!
+//! Mutexes: `segments` is a leaf, taken by the log thread after a flush and by truncation; no I/O happens under it.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use cognate_env::{Clock, Disk, File, OpenMode, RealClock, RealRng, Rng};
+use parking_lot::Mutex;
+
+use super::group_commit::{BatchListener, DurableWait, GroupCommit, LogStatistics};
+use super::log_writer::{LogWriter, Resume, SegmentShape};
+use super::record::RECORD_HEADER;
+use super::segment::{ScanEnd, SegmentReader, parse_segment_name, segment_name};
+use crate::{Csn, Error};
+
+/// Distance of the samples by which [`Log::size_after`] estimates, in bytes of log.
+const SAMPLE_BYTES: u64 = 128 << 10;
+
+/// How a log is kept.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// Size at which a segment is full.
+    pub segment_bytes: u64,
+    /// Bytes by which a segment file grows at once.
+    pub grow_bytes: u64,
+    /// Largest payload of one record, at most 1 GB.
+    pub record_bytes_max: u64,
+    /// After this long without a commit, a mark is written behind the last batch, so that later damage to it cannot pass for a torn write.
+    pub idle_mark: Option<Duration>,
+    /// Source of the segments' salts.
+    pub rng: Arc<dyn Rng>,
+    /// Measures flushes.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            segment_bytes: 64 << 20,
+            grow_bytes: 1 << 20,
+            record_bytes_max: 1 << 30,
+            idle_mark: Some(Duration::from_millis(100)),
+            rng: Arc::new(RealRng),
+            clock: Arc::new(RealClock::default()),
+        }
+    }
+}
+
+/// Receives each record of a recovery: csn and payload.
+pub type Replay<'a> = dyn FnMut(Csn, &[u8]) -> Result<(), Error> + 'a;
+
+/// The log of one database. Dropping it closes it.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<GroupCommit>,
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    record_bytes_max: u64,
+    segments: Arc<Mutex<Segments>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Which segments there are, and how the log's size grew with the csn.
+#[derive(Debug, Default)]
+struct Segments {
+    /// First csn of each segment, ascending; the last is active.
+    firsts: VecDeque<Csn>,
+    /// (csn, bytes of log up to and with it), ascending, about one per [`SAMPLE_BYTES`].
+    samples: VecDeque<(Csn, u64)>,
+    bytes: u64,
+}
+
+impl Segments {
+    fn grown(&mut self, last: Csn, bytes: u64) {
+        self.bytes += bytes;
+        if self.samples.back().is_none_or(|&(_, sampled)| self.bytes - sampled >= SAMPLE_BYTES) {
+            self.samples.push_back((last, self.bytes));
+        }
+    }
+}
+
+struct Listener(Arc<Mutex<Segments>>);
+
+impl BatchListener for Listener {
+    fn written(&mut self, last: Csn, bytes: u64, segment: Option<Csn>) {
+        let mut segments = self.0.lock();
+        segments.firsts.extend(segment);
+        segments.grown(last, bytes);
+    }
+}
+
+impl Log {
+    /// Opens the log in `folder`, creating it if there is none, and calls `replay(csn, payload)` for each record after `after`, in order.
+    ///
+    /// A torn tail is cut. [`Error::Corrupt`] names file and offset of any other damage, of a missing segment, and of a log that ends before `after`.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        after: Csn,
+        options: LogOptions,
+        replay: &mut Replay<'_>,
+    ) -> Result<Log, Error> {
+        disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
+        let mut segments = Segments::default();
+        let recovered = Recovery { disk: &disk, folder, after }.run(&mut segments, replay)?;
+        let shape = SegmentShape { segment_bytes: options.segment_bytes, grow_bytes: options.grow_bytes };
+        let rng = Arc::clone(&options.rng);
+        let (writer, last) = match recovered {
+            Some((resume, next)) => {
+                (LogWriter::resume(Arc::clone(&disk), folder, shape, rng, resume)?, next - 1)
+            }
+            None => {
+                segments.firsts.push_back(after + 1);
+                (LogWriter::create(Arc::clone(&disk), folder, shape, rng, after + 1, 0)?, after)
+            }
+        };
+        let shared = Arc::new(GroupCommit::new(last));
+        let segments = Arc::new(Mutex::new(segments));
+        let thread = {
+            let (shared, mut listener) = (Arc::clone(&shared), Listener(Arc::clone(&segments)));
+            let (idle_mark, clock) = (options.idle_mark, Arc::clone(&options.clock));
+            std::thread::Builder::new()
+                .name("log".into())
+                .spawn(move || shared.run(writer, idle_mark, clock.as_ref(), &mut listener))
+                .map_err(|cause| Error::io("starting the thread of", folder, cause))?
+        };
+        Ok(Log {
+            shared,
+            disk,
+            folder: folder.to_path_buf(),
+            record_bytes_max: options.record_bytes_max.min(1 << 30),
+            segments,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Gives the record the next csn and queues it; the parts form one payload. Cheap: one copy into the pending batch.
+    ///
+    /// [`Error::LogPoisoned`] after a failed flush, [`Error::TransactionTooLarge`] beyond the record limit, [`Error::ShuttingDown`] after a close.
+    pub fn append(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
+        self.shared.append(payload, self.record_bytes_max)
+    }
+
+    /// The last csn given out; 0 if none ever was.
+    pub fn last(&self) -> Csn {
+        self.shared.last()
+    }
+
+    /// The last csn that is known to survive a crash.
+    pub fn durable(&self) -> Csn {
+        self.shared.durable()
+    }
+
+    /// A future that resolves when `csn` is durable, or with [`Error::LogPoisoned`]. Ready at once, without allocation, if it is already.
+    pub fn wait_durable(&self, csn: Csn) -> DurableWait {
+        self.shared.wait_durable(csn)
+    }
+
+    /// The failure that stopped the log, if any.
+    pub fn poisoned(&self) -> Option<Error> {
+        self.shared.poison().cloned()
+    }
+
+    /// Counters since the log was opened.
+    pub fn statistics(&self) -> LogStatistics {
+        self.shared.statistics()
+    }
+
+    /// Removes the segments that hold only records up to `csn`. The active segment stays.
+    pub fn remove_before(&self, csn: Csn) -> Result<(), Error> {
+        let mut removed = false;
+        loop {
+            let first = {
+                let mut segments = self.segments.lock();
+                match segments.firsts.get(1) {
+                    Some(&second) if second <= csn.saturating_add(1) => segments.firsts.pop_front(),
+                    _ => None,
+                }
+            };
+            let Some(first) = first else { break };
+            let path = self.folder.join(segment_name(first));
+            self.disk.remove(&path).map_err(|cause| Error::io("removing", &path, cause))?;
+            removed = true;
+        }
+        let mut segments = self.segments.lock();
+        while segments.samples.get(1).is_some_and(|&(sampled, _)| sampled <= csn) {
+            segments.samples.pop_front();
+        }
+        drop(segments);
+        if removed {
+            self.disk.sync_dir(&self.folder).map_err(|cause| Error::io("flushing", &self.folder, cause))?;
+        }
+        Ok(())
+    }
+
+    /// About how many bytes of log a recovery from watermark `csn` would replay.
+    pub fn size_after(&self, csn: Csn) -> u64 {
+        if csn >= self.durable() {
+            return 0;
+        }
+        let segments = self.segments.lock();
+        let known = segments.samples.partition_point(|&(sampled, _)| sampled <= csn);
+        let before = known.checked_sub(1).map_or(0, |index| segments.samples[index].1);
+        segments.bytes - before
+    }
+
+    /// Writes and flushes what is pending and a close marker, and ends the log thread. Later appends fail.
+    pub fn close(&self) -> Result<(), Error> {
+        self.shared.close();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            return Err(Error::InvalidArgument("the log thread panicked".into()));
+        }
+        self.poisoned().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::debug!(%error, "the log was closed after a failure");
+        }
+    }
+}
+
+/// Reads the segments of a folder at start.
+struct Recovery<'a> {
+    disk: &'a Arc<dyn Disk>,
+    folder: &'a Path,
+    after: Csn,
+}
+
+impl Recovery<'_> {
+    /// Returns where to go on and the next csn; `None` if there is no log yet.
+    fn run(&self, segments: &mut Segments, replay: &mut Replay<'_>) -> Result<Option<(Resume, Csn)>, Error> {
+        let firsts = self.segment_names()?;
+        let mut chain = None;
+        for (index, &first) in firsts.iter().enumerate() {
+            let (file, path) = self.open(first)?;
+            let Some(mut reader) = SegmentReader::open(Arc::clone(&file), &path, first)? else {
+                return Err(Error::corrupt(&path, 0, "the log segment's header is missing"));
+            };
+            if chain.is_some_and(|chain| chain != reader.header().chain) {
+                return Err(Error::corrupt(&path, 12, "the log segment does not continue the one before"));
+            }
+            let next_segment = firsts.get(index + 1).copied();
+            let end = reader.scan(next_segment, &mut |_, csn, payload| {
+                segments.grown(csn, (RECORD_HEADER + payload.len()) as u64);
+                if csn > self.after { replay(csn, payload) } else { Ok(()) }
+            })?;
+            segments.firsts.push_back(first);
+            chain = Some(end.chain);
+            if next_segment.is_none() {
+                let next = end.next;
+                return Ok(Some((self.settle(reader, file, path, &end)?, next)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// First csns of the segments to read, ascending and without a gap at the watermark. Removes segments wholly before the watermark
+    /// and one whose creation was interrupted.
+    fn segment_names(&self) -> Result<Vec<Csn>, Error> {
+        let names = self.disk.list(self.folder);
+        let names = names.map_err(|cause| Error::io("listing", self.folder, cause))?;
+        let mut firsts: Vec<Csn> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
+        firsts.sort_unstable();
+        while let Some(&last) = firsts.last() {
+            let (file, path) = self.open(last)?;
+            if SegmentReader::open(file, &path, last)?.is_some() {
+                break;
+            }
+            self.remove(&path)?;
+            firsts.pop();
+        }
+        let next = self.after + 1;
+        let needed = firsts.partition_point(|&first| first <= next);
+        for first in firsts.drain(..needed.saturating_sub(1)) {
+            self.remove(&self.folder.join(segment_name(first)))?;
+        }
+        let found = firsts.first().copied();
+        if found.map_or(self.after > 0, |first| first > next) {
+            let path = self.folder.join(segment_name(next));
+            let what = match found {
+                Some(first) => format!("the log segment of records {next} to {} is missing", first - 1),
+                None => format!("the log segment of record {} and after is missing", self.after),
+            };
+            return Err(Error::corrupt(&path, 0, what));
+        }
+        Ok(firsts)
+    }
+
+    /// Cuts what a torn batch left, and makes sure that the last batch is on the medium and not only in the cache of
+    /// an operating system whose flush failed.
+    fn settle(
+        &self,
+        mut reader: SegmentReader,
+        file: Arc<dyn File>,
+        path: PathBuf,
+        end: &ScanEnd,
+    ) -> Result<Resume, Error> {
+        if end.next <= self.after {
+            let what = format!("the log ends with record {}, before {}", end.next - 1, self.after);
+            return Err(Error::corrupt(&path, end.position, what));
+        }
+        if end.remains {
+            tracing::info!(file = %path.display(), offset = end.position, "cut a torn batch");
+            file.set_len(end.position).map_err(|cause| Error::io("cutting", &path, cause))?;
+        }
+        if let Some(last) = end.last_batch {
+            let batch = reader.bytes(last, (end.position - last) as usize)?;
+            file.write_all_at(batch, last).map_err(|cause| Error::io("writing", &path, cause))?;
+        }
+        file.sync_data().map_err(|cause| Error::io("flushing", &path, cause))?;
+        let header = *reader.header();
+        Ok(Resume { file, path, header, chain: end.chain, position: end.position })
+    }
+
+    fn open(&self, first: Csn) -> Result<(Arc<dyn File>, PathBuf), Error> {
+        let path = self.folder.join(segment_name(first));
+        let file = self.disk.open(&path, OpenMode::ReadWrite);
+        Ok((file.map_err(|cause| Error::io("opening", &path, cause))?, path))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), Error> {
+        self.disk.remove(path).map_err(|cause| Error::io("removing", path, cause))
+    }
+}

@@ -1,0 +1,156 @@
+//! The writing end of the log: the active segment, its growth and its rotation. One owner, no locks; the log thread drives it.
+//!
+//! A segment grows by whole chunks of zeros written behind the batch that needs room, so that most flushes find their bytes inside
+//! the file and need not write its metadata. A new segment's header, and the folder, are flushed before its first batch.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cognate_env::{Disk, File, OpenMode, Rng};
+
+use super::record::{BATCH_HEADER, BatchKind, seal_batch};
+use super::segment::{SEGMENT_HEADER, SegmentHeader, encode_header, segment_name};
+use crate::{Csn, Error};
+
+/// Shape of the segments.
+#[derive(Debug, Clone, Copy)]
+pub struct SegmentShape {
+    /// A batch that would end beyond this many bytes goes to a new segment.
+    pub segment_bytes: u64,
+    /// Zeros written at once when a segment grows.
+    pub grow_bytes: u64,
+}
+
+/// Appends batches to segment files.
+#[derive(Debug)]
+pub struct LogWriter {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    shape: SegmentShape,
+    rng: Arc<dyn Rng>,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    salt: u64,
+    chain: u32,
+    position: u64,
+    length: u64,
+    zeros: Vec<u8>,
+}
+
+/// Where recovery left the active segment.
+#[derive(Debug)]
+pub struct Resume {
+    /// The segment's file.
+    pub file: Arc<dyn File>,
+    /// Its path.
+    pub path: PathBuf,
+    /// Its header.
+    pub header: SegmentHeader,
+    /// CRC field of the last valid header.
+    pub chain: u32,
+    /// Where the next batch goes.
+    pub position: u64,
+}
+
+impl LogWriter {
+    /// Continues a recovered segment.
+    pub fn resume(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        shape: SegmentShape,
+        rng: Arc<dyn Rng>,
+        at: Resume,
+    ) -> Result<LogWriter, Error> {
+        let length = at.file.len().map_err(|cause| Error::io("reading", &at.path, cause))?;
+        Ok(LogWriter {
+            disk,
+            folder: folder.to_path_buf(),
+            shape,
+            rng,
+            file: at.file,
+            path: at.path,
+            salt: at.header.salt,
+            chain: at.chain,
+            position: at.position,
+            length,
+            zeros: Vec::new(),
+        })
+    }
+
+    /// Begins a log, or goes on after a segment that `chain` ends, with a new segment for `first`.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        shape: SegmentShape,
+        rng: Arc<dyn Rng>,
+        first: Csn,
+        chain: u32,
+    ) -> Result<LogWriter, Error> {
+        let (file, path, header) = create_segment(disk.as_ref(), folder, first, chain, rng.next_u64())?;
+        let position = SEGMENT_HEADER as u64;
+        let resume = Resume { file, path, chain: header.crc, header, position };
+        LogWriter::resume(disk, folder, shape, rng, resume)
+    }
+
+    /// Seals, writes and flushes one batch of records. `batch` begins with room for its header.
+    /// Returns the first csn of a new segment if one was begun. After an error the log must not be written any more.
+    pub fn write(&mut self, batch: &mut Vec<u8>, first: Csn, count: u32) -> Result<Option<Csn>, Error> {
+        let end = self.position + batch.len().next_multiple_of(BATCH_HEADER) as u64;
+        let rotate = end > self.shape.segment_bytes && self.position > SEGMENT_HEADER as u64;
+        if rotate {
+            self.rotate(first)?;
+        }
+        self.put(batch, BatchKind::Records, first, count)?;
+        Ok(rotate.then_some(first))
+    }
+
+    /// Writes and flushes a mark or a close, which prove that everything before `next` was durable.
+    pub fn write_proof(&mut self, kind: BatchKind, next: Csn) -> Result<(), Error> {
+        self.put(&mut vec![0; BATCH_HEADER], kind, next, 0)
+    }
+
+    fn put(&mut self, batch: &mut Vec<u8>, kind: BatchKind, first: Csn, count: u32) -> Result<(), Error> {
+        let chain = seal_batch(batch, kind, first, count, self.chain, self.salt);
+        let fail = |cause| Error::io("writing", &self.path, cause);
+        self.file.write_all_at(batch, self.position).map_err(fail)?;
+        let end = self.position + batch.len() as u64;
+        if end > self.length {
+            let target = (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end);
+            self.zeros.resize((target - end) as usize, 0);
+            self.file.write_all_at(&self.zeros, end).map_err(fail)?;
+            self.length = target;
+        }
+        self.file.sync_data().map_err(|cause| Error::io("flushing", &self.path, cause))?;
+        self.position = end;
+        self.chain = chain;
+        Ok(())
+    }
+
+    fn rotate(&mut self, first: Csn) -> Result<(), Error> {
+        let salt = self.rng.next_u64();
+        let (file, path, header) = create_segment(self.disk.as_ref(), &self.folder, first, self.chain, salt)?;
+        (self.file, self.path) = (file, path);
+        (self.salt, self.chain) = (header.salt, header.crc);
+        (self.position, self.length) = (SEGMENT_HEADER as u64, SEGMENT_HEADER as u64);
+        Ok(())
+    }
+}
+
+type Created = (Arc<dyn File>, PathBuf, SegmentHeader);
+
+fn create_segment(
+    disk: &dyn Disk,
+    folder: &Path,
+    first: Csn,
+    chain: u32,
+    salt: u64,
+) -> Result<Created, Error> {
+    let path = folder.join(segment_name(first));
+    let (bytes, header) = encode_header(first, chain, salt);
+    let fail = |cause| Error::io("creating", &path, cause);
+    let file = disk.open(&path, OpenMode::CreateNew).map_err(fail)?;
+    file.write_all_at(&bytes, 0).map_err(fail)?;
+    file.sync_data().map_err(fail)?;
+    disk.sync_dir(folder).map_err(|cause| Error::io("flushing", folder, cause))?;
+    Ok((file, path, header))
+}

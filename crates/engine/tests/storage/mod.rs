@@ -1,0 +1,3 @@
+//! Tests of the log and the base store.
+
+mod log;

@@ -1,0 +1,184 @@
+//! Dates, times and intervals as text: ISO, and intervals in PostgreSQL's own style.
+
+use chrono_tz::Tz;
+
+use super::calendar::{Clock, civil_from_days, clock, split};
+use super::{DATE_INFINITY, DATE_NEG_INFINITY, SECOND, TIMESTAMP_INFINITY, TIMESTAMP_NEG_INFINITY, zone};
+use crate::types::Interval;
+use crate::types::output::write_integer;
+
+fn two_digits(value: i64, out: &mut Vec<u8>) {
+    out.push(b'0' + (value / 10 % 10) as u8);
+    out.push(b'0' + (value % 10) as u8);
+}
+
+/// Year, month and day; the year of the era it is in.
+fn write_day(days: i64, out: &mut Vec<u8>) -> bool {
+    let civil = civil_from_days(days);
+    let before_christ = civil.year <= 0;
+    let year = if before_christ { 1 - i64::from(civil.year) } else { i64::from(civil.year) };
+    if year < 1000 {
+        out.extend_from_slice(
+            &b"000"[if year < 10 {
+                0
+            } else if year < 100 {
+                1
+            } else {
+                2
+            }..],
+        );
+    }
+    write_integer(year, out);
+    out.push(b'-');
+    two_digits(i64::from(civil.month), out);
+    out.push(b'-');
+    two_digits(i64::from(civil.day), out);
+    before_christ
+}
+
+fn write_clock(time: Clock, out: &mut Vec<u8>) {
+    if time.hour < 100 {
+        two_digits(time.hour, out);
+    } else {
+        write_integer(time.hour, out);
+    }
+    out.push(b':');
+    two_digits(time.minute, out);
+    out.push(b':');
+    two_digits(time.second, out);
+    write_fraction(time.micros, out);
+}
+
+/// `.5` for half a second; nothing for none.
+fn write_fraction(micros: i64, out: &mut Vec<u8>) {
+    if micros == 0 {
+        return;
+    }
+    out.push(b'.');
+    let mut rest = micros;
+    let mut unit = SECOND / 10;
+    while rest > 0 {
+        out.push(b'0' + (rest / unit) as u8);
+        rest %= unit;
+        unit /= 10;
+    }
+}
+
+/// Appends a date.
+pub(crate) fn write_date(date: i32, out: &mut Vec<u8>) {
+    match date {
+        DATE_INFINITY => out.extend_from_slice(b"infinity"),
+        DATE_NEG_INFINITY => out.extend_from_slice(b"-infinity"),
+        days => {
+            if write_day(i64::from(days), out) {
+                out.extend_from_slice(b" BC");
+            }
+        }
+    }
+}
+
+/// Appends a time of day.
+pub(crate) fn write_time(time: i64, out: &mut Vec<u8>) {
+    write_clock(clock(time), out);
+}
+
+fn write_special(timestamp: i64, out: &mut Vec<u8>) -> bool {
+    match timestamp {
+        TIMESTAMP_INFINITY => out.extend_from_slice(b"infinity"),
+        TIMESTAMP_NEG_INFINITY => out.extend_from_slice(b"-infinity"),
+        _ => return false,
+    }
+    true
+}
+
+/// Appends a timestamp, with this between day and time.
+fn write_local(timestamp: i64, separator: u8, out: &mut Vec<u8>) -> bool {
+    let (days, micros) = split(timestamp);
+    let before_christ = write_day(days, out);
+    out.push(separator);
+    write_clock(clock(micros), out);
+    before_christ
+}
+
+/// Appends a timestamp; `separator` is a blank, or `T` in JSON.
+pub(crate) fn write_timestamp(timestamp: i64, separator: u8, out: &mut Vec<u8>) {
+    if !write_special(timestamp, out) && write_local(timestamp, separator, out) {
+        out.extend_from_slice(b" BC");
+    }
+}
+
+/// Appends a moment as the local time of a zone with its offset. In JSON the separator is `T` and the offset has minutes always.
+pub(crate) fn write_timestamptz(timestamp: i64, zone: Tz, separator: u8, out: &mut Vec<u8>) {
+    if write_special(timestamp, out) {
+        return;
+    }
+    let offset = zone::offset_at(zone, timestamp);
+    let before_christ = write_local(timestamp + i64::from(offset) * SECOND, separator, out);
+    write_offset(offset, separator == b'T', out);
+    if before_christ {
+        out.extend_from_slice(b" BC");
+    }
+}
+
+/// Appends `+02`, `-03:30`, `+00:19:32`.
+pub(crate) fn write_offset(offset: i32, minutes_always: bool, out: &mut Vec<u8>) {
+    out.push(if offset < 0 { b'-' } else { b'+' });
+    let seconds = i64::from(offset.unsigned_abs());
+    two_digits(seconds / 3600, out);
+    if seconds % 3600 != 0 || minutes_always {
+        out.push(b':');
+        two_digits(seconds / 60 % 60, out);
+    }
+    if seconds % 60 != 0 {
+        out.push(b':');
+        two_digits(seconds % 60, out);
+    }
+}
+
+/// Appends an interval: `1 year 2 mons -3 days +04:05:06`.
+pub(crate) fn write_interval(interval: Interval, out: &mut Vec<u8>) {
+    let mut empty = true;
+    let mut previous_negative = false;
+    let parts = [(interval.months / 12, "year"), (interval.months % 12, "mon"), (interval.days, "day")];
+    for (value, unit) in parts {
+        if value == 0 {
+            continue;
+        }
+        if !empty {
+            out.push(b' ');
+        }
+        if previous_negative && value > 0 {
+            out.push(b'+');
+        }
+        write_integer(i64::from(value), out);
+        out.push(b' ');
+        out.extend_from_slice(unit.as_bytes());
+        if value != 1 {
+            out.push(b's');
+        }
+        previous_negative = value < 0;
+        empty = false;
+    }
+    if !empty && interval.micros == 0 {
+        return;
+    }
+    if !empty {
+        out.push(b' ');
+    }
+    if interval.micros < 0 {
+        out.push(b'-');
+    } else if previous_negative {
+        out.push(b'+');
+    }
+    let micros = interval.micros.unsigned_abs();
+    let second = SECOND as u64;
+    write_clock(
+        Clock {
+            hour: (micros / (3600 * second)) as i64,
+            minute: (micros / (60 * second) % 60) as i64,
+            second: (micros / second % 60) as i64,
+            micros: (micros % second) as i64,
+        },
+        out,
+    );
+}

@@ -1,0 +1,307 @@
+//! Reads intervals: `1 year 2 mons 3 days 04:05:06`, `1-2 3 4:05:06`, `P1Y2M3DT4H5M6S`, `2 weeks ago`.
+
+use super::field::FieldError;
+use super::token::{Kind, Token, tokenize};
+use super::words::Unit;
+use super::{DAY, HOUR, MINUTE, SECOND};
+use crate::error::SqlError;
+use crate::types::Interval;
+
+/// Bits of a modifier's range: which fields `INTERVAL DAY TO SECOND` and the like have.
+pub(crate) mod range {
+    pub(crate) const MONTH: i32 = 1 << 1;
+    pub(crate) const YEAR: i32 = 1 << 2;
+    pub(crate) const DAY: i32 = 1 << 3;
+    pub(crate) const HOUR: i32 = 1 << 10;
+    pub(crate) const MINUTE: i32 = 1 << 11;
+    pub(crate) const SECOND: i32 = 1 << 12;
+    pub(crate) const FULL: i32 = 0x7fff;
+}
+
+/// The range of fields of an interval type's modifier.
+pub(crate) fn range_of(modifier: i32) -> i32 {
+    if modifier < 0 { range::FULL } else { (modifier >> 16) & 0x7fff }
+}
+
+/// Sums of the fields before they are fitted into an interval.
+#[derive(Default)]
+struct Sum {
+    months: i64,
+    days: i64,
+    micros: i128,
+}
+
+impl Sum {
+    /// Adds a number of units; fractions go to the next smaller unit, a month having 30 days.
+    fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Result<(), FieldError> {
+        let micros = |unit: i64| {
+            i128::from(whole) * i128::from(unit) + (fraction * unit as f64).round_ties_even() as i128
+        };
+        match unit {
+            Unit::Microsecond => self.micros += i128::from(whole) + fraction.round_ties_even() as i128,
+            Unit::Millisecond => self.micros += micros(1000),
+            Unit::Second => self.micros += micros(SECOND),
+            Unit::Minute => self.micros += micros(MINUTE),
+            Unit::Hour => self.micros += micros(HOUR),
+            Unit::Day => self.add_days(whole, fraction)?,
+            Unit::Week => {
+                self.add_days(whole.checked_mul(7).ok_or(FieldError::IntervalOverflow)?, fraction * 7.0)?
+            }
+            Unit::Month => {
+                self.months = self.months.checked_add(whole).ok_or(FieldError::IntervalOverflow)?;
+                self.add_days(0, fraction * 30.0)?;
+            }
+            Unit::Year => self.add_years(whole, fraction, 1)?,
+            Unit::Decade => self.add_years(whole, fraction, 10)?,
+            Unit::Century => self.add_years(whole, fraction, 100)?,
+            Unit::Millennium => self.add_years(whole, fraction, 1000)?,
+            _ => return Err(FieldError::Format),
+        }
+        Ok(())
+    }
+
+    fn add_days(&mut self, whole: i64, fraction: f64) -> Result<(), FieldError> {
+        let extra = fraction.trunc();
+        self.days = (self.days.checked_add(whole))
+            .and_then(|d| d.checked_add(extra as i64))
+            .ok_or(FieldError::IntervalOverflow)?;
+        self.micros += ((fraction - extra) * DAY as f64).round_ties_even() as i128;
+        Ok(())
+    }
+
+    fn add_years(&mut self, whole: i64, fraction: f64, years: i64) -> Result<(), FieldError> {
+        let months = whole.checked_mul(12 * years).ok_or(FieldError::IntervalOverflow)?;
+        let extra = (fraction * (12 * years) as f64).round_ties_even() as i64;
+        self.months = (self.months.checked_add(months))
+            .and_then(|m| m.checked_add(extra))
+            .ok_or(FieldError::IntervalOverflow)?;
+        Ok(())
+    }
+
+    fn finish(self, ago: bool) -> Result<Interval, FieldError> {
+        let sign = if ago { -1 } else { 1 };
+        let fit =
+            |value: i64| i32::try_from(value * i64::from(sign)).map_err(|_| FieldError::IntervalOverflow);
+        Ok(Interval {
+            months: fit(self.months)?,
+            days: fit(self.days)?,
+            micros: i64::try_from(self.micros * i128::from(sign))
+                .map_err(|_| FieldError::IntervalOverflow)?,
+        })
+    }
+}
+
+/// Reads an interval whose type has this modifier. 22007, 22008, 22015.
+pub(crate) fn parse_interval(text: &str, modifier: i32) -> Result<Interval, SqlError> {
+    let trimmed = text.trim();
+    let read = if trimmed.starts_with(['P', 'p']) || trimmed.starts_with("-P") {
+        iso(trimmed)
+    } else {
+        words(trimmed, range_of(modifier))
+    };
+    read.map_err(|e| e.report("interval", text))
+}
+
+/// A number taken apart: sign applied to both parts.
+fn split_number(text: &str) -> Result<(i64, f64), FieldError> {
+    let negative = text.starts_with('-');
+    let digits = text.trim_start_matches(['+', '-']);
+    let (whole, fraction) = match digits.find('.') {
+        Some(at) => (&digits[..at], &digits[at..]),
+        None => (digits, ""),
+    };
+    if whole.is_empty() && fraction.len() < 2 {
+        return Err(FieldError::Format);
+    }
+    if !whole.bytes().chain(fraction.bytes().skip(1)).all(|b| b.is_ascii_digit()) {
+        return Err(FieldError::Format);
+    }
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let signed = if negative { format!("-{whole}") } else { whole.to_owned() };
+    let whole: i64 = signed.parse().map_err(|_| FieldError::Overflow)?;
+    if i32::try_from(whole).is_err() && fraction.len() > 1 {
+        return Err(FieldError::Overflow);
+    }
+    let fraction: f64 = if fraction.len() > 1 { format!("0{fraction}").parse().unwrap_or(0.0) } else { 0.0 };
+    Ok((whole, if negative { -fraction } else { fraction }))
+}
+
+/// The unit of a number that has none: the last of the type's fields, or seconds.
+fn default_unit(range: i32) -> Unit {
+    match range {
+        range::YEAR => Unit::Year,
+        r if r == range::MONTH || r == range::YEAR | range::MONTH => Unit::Month,
+        range::DAY => Unit::Day,
+        r if r == range::HOUR || r == range::DAY | range::HOUR => Unit::Hour,
+        r if r & range::MINUTE != 0 && r & range::SECOND == 0 && r != range::FULL => Unit::Minute,
+        _ => Unit::Second,
+    }
+}
+
+fn words(text: &str, range: i32) -> Result<Interval, FieldError> {
+    let mut tokens = tokenize(text)?;
+    let mut sum = Sum::default();
+    let mut ago = false;
+    // Read from the end, so that a number knows the unit after it.
+    let mut unit: Option<Unit> = None;
+    // SQL's standard form: after a time a plain number is days, before that `y-m`.
+    let mut days_next = false;
+    let mut any = false;
+    while let Some(Token { kind, text }) = tokens.pop() {
+        match kind {
+            Kind::Word if text == "ago" && !any && unit.is_none() => ago = true,
+            Kind::Word => {
+                if unit.is_some() {
+                    return Err(FieldError::Format);
+                }
+                unit = Some(Unit::from_word(&text).ok_or(FieldError::Format)?);
+                days_next = false;
+            }
+            Kind::Time => {
+                clock(&text, range, &mut sum)?;
+                days_next = true;
+                any = true;
+            }
+            Kind::Signed if text.contains(':') => {
+                clock(&text, range, &mut sum)?;
+                days_next = true;
+                any = true;
+            }
+            Kind::Date | Kind::Signed if text[1..].contains('-') => {
+                years_and_months(&text, &mut sum)?;
+                any = true;
+                days_next = false;
+            }
+            Kind::Number | Kind::Signed => {
+                let (whole, fraction) = split_number(&text)?;
+                let of = unit.take().unwrap_or(if days_next { Unit::Day } else { default_unit(range) });
+                sum.add(whole, fraction, of)?;
+                days_next = false;
+                any = true;
+            }
+            _ => return Err(FieldError::Format),
+        }
+    }
+    if !any || unit.is_some() {
+        return Err(FieldError::Format);
+    }
+    sum.finish(ago)
+}
+
+fn years_and_months(text: &str, sum: &mut Sum) -> Result<(), FieldError> {
+    let negative = text.starts_with('-');
+    let body = text.trim_start_matches(['+', '-']);
+    let (years, months) = body.split_once('-').ok_or(FieldError::Format)?;
+    let years: i64 = years.parse().map_err(|_| FieldError::Format)?;
+    let months: i64 = months.parse().map_err(|_| FieldError::Format)?;
+    if months >= 12 {
+        return Err(FieldError::IntervalOverflow);
+    }
+    let total =
+        years.checked_mul(12).and_then(|y| y.checked_add(months)).ok_or(FieldError::IntervalOverflow)?;
+    sum.months += if negative { -total } else { total };
+    Ok(())
+}
+
+/// `hh:mm`, `hh:mm:ss.f`, signed; the hours may be many. `mm:ss.f`, and `mm:ss` for MINUTE TO SECOND.
+fn clock(text: &str, range: i32, sum: &mut Sum) -> Result<(), FieldError> {
+    let negative = text.starts_with('-');
+    let body = text.trim_start_matches(['+', '-']);
+    let parts: Vec<&str> = body.split(':').collect();
+    let whole = |text: &str| text.parse::<i64>().map_err(|_| FieldError::Format);
+    let minutes_first = range == range::MINUTE | range::SECOND;
+    let (hours, minutes, seconds) = match parts.as_slice() {
+        [minutes, seconds] if seconds.contains('.') || minutes_first => (0, whole(minutes)?, *seconds),
+        [hours, minutes] => (whole(hours)?, whole(minutes)?, "0"),
+        [hours, minutes, seconds] => (whole(hours)?, whole(minutes)?, *seconds),
+        _ => return Err(FieldError::Format),
+    };
+    let (second, fraction) = split_number(seconds)?;
+    if minutes > 59 || second > 60 {
+        return Err(FieldError::Overflow);
+    }
+    let total = i128::from(hours) * i128::from(HOUR)
+        + i128::from(minutes * MINUTE + second * SECOND)
+        + (fraction * SECOND as f64).round_ties_even() as i128;
+    sum.micros += if negative { -total } else { total };
+    Ok(())
+}
+
+/// `P1Y2M3W4DT5H6M7.8S`, each number perhaps signed; `P0001-02-03T04:05:06`.
+fn iso(text: &str) -> Result<Interval, FieldError> {
+    let body = text.get(1..).filter(|_| !text.starts_with('-')).ok_or(FieldError::Format)?;
+    let mut sum = Sum::default();
+    let (date, time) = match body.find(['T', 't']) {
+        Some(at) => (&body[..at], Some(&body[at + 1..])),
+        None => (body, None),
+    };
+    if date.is_empty() && time.is_none_or(str::is_empty) {
+        return Err(FieldError::Format);
+    }
+    if date.get(1..).is_some_and(|rest| rest.contains('-'))
+        && !date.contains(|c: char| c.is_ascii_alphabetic())
+    {
+        let parts: Vec<&str> = date.splitn(3, '-').collect();
+        for (part, unit) in parts.iter().zip([Unit::Year, Unit::Month, Unit::Day]) {
+            let (whole, fraction) = split_number(part)?;
+            sum.add(whole, fraction, unit)?;
+        }
+    } else {
+        designated(
+            date,
+            &[('Y', Unit::Year), ('M', Unit::Month), ('W', Unit::Week), ('D', Unit::Day)],
+            &mut sum,
+        )?;
+    }
+    match time {
+        Some(time) if time.contains(':') => clock(time, range::FULL, &mut sum)?,
+        Some(time) => {
+            designated(time, &[('H', Unit::Hour), ('M', Unit::Minute), ('S', Unit::Second)], &mut sum)?;
+        }
+        None => {}
+    }
+    sum.finish(false)
+}
+
+fn designated(mut text: &str, units: &[(char, Unit)], sum: &mut Sum) -> Result<(), FieldError> {
+    while !text.is_empty() {
+        let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(FieldError::Format)?;
+        let letter = char::from(text.as_bytes()[at].to_ascii_uppercase());
+        let unit =
+            units.iter().find(|(l, _)| *l == letter).map(|(_, unit)| *unit).ok_or(FieldError::Format)?;
+        let (whole, fraction) = split_number(&text[..at])?;
+        sum.add(whole, fraction, unit)?;
+        text = &text[at + 1..];
+    }
+    Ok(())
+}
+
+/// The interval as a type with this modifier holds it: smaller fields than the range has are cut off.
+pub(crate) fn fit(interval: Interval, modifier: i32) -> Interval {
+    if modifier < 0 {
+        return interval;
+    }
+    let fields = range_of(modifier);
+    let mut fitted = interval;
+    if fields != range::FULL {
+        let time = range::HOUR | range::MINUTE | range::SECOND;
+        if fields & (range::DAY | time) == 0 {
+            fitted.days = 0;
+        }
+        if fields & time == 0 {
+            fitted.micros = 0;
+        } else if fields & (range::MINUTE | range::SECOND) == 0 {
+            fitted.micros = fitted.micros / HOUR * HOUR;
+        } else if fields & range::SECOND == 0 {
+            fitted.micros = fitted.micros / MINUTE * MINUTE;
+        }
+        if fields == range::YEAR {
+            fitted.months = fitted.months / 12 * 12;
+        }
+    }
+    let digits = modifier & 0xffff;
+    if digits != 0xffff {
+        fitted.micros = super::round_micros(fitted.micros, digits as u32);
+    }
+    fitted
+}
