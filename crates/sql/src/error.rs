@@ -357,12 +357,9 @@ impl From<cognate_engine::Error> for SqlError {
             )
             .with_detail(detail)
             .with_hint("The transaction might succeed if retried."),
-            Error::Deadlock { cycle } => {
-                let waits = cycle.iter().zip(cycle.iter().cycle().skip(1)).map(|(waiter, holder)| {
-                    format!("Transaction {waiter} waits for a lock held by transaction {holder}.")
-                });
+            Error::Deadlock { detail, .. } => {
                 SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
-                    .with_detail(waits.collect::<Vec<_>>().join("\n"))
+                    .with_detail(detail)
                     .with_hint("The transaction might succeed if retried.")
             }
             Error::LockNotAvailable => SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, message),

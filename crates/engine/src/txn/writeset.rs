@@ -345,13 +345,14 @@ mod tests {
     #[test]
     fn agrees_with_copies_of_the_whole_map() {
         use proptest::prelude::*;
+        type Model = BTreeMap<u8, Option<Value>>;
         let step = (0u8..12, 0u8..4, 0u8..9);
         let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
         proptest!(config, |(steps in proptest::collection::vec(step, 0..60))| {
             let mut set = WriteSet::new(1 << 20);
-            let mut model = BTreeMap::new();
-            let mut saved: Vec<(Savepoint, BTreeMap<u8, Option<Value>>)> = Vec::new();
-            let mut cursors: Vec<(Option<Arc<TreeWrites>>, u64, BTreeMap<u8, Option<Value>>)> = Vec::new();
+            let mut model = Model::new();
+            let mut saved: Vec<(Savepoint, Model)> = Vec::new();
+            let mut cursors: Vec<(Option<Arc<TreeWrites>>, u64, Model)> = Vec::new();
             for (what, key, content) in steps {
                 match what {
                     0..=5 => {

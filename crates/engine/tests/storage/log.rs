@@ -13,7 +13,9 @@ fn options() -> LogOptions {
     LogOptions { segment_bytes: 8 << 10, grow_bytes: 2 << 10, idle_mark: None, ..LogOptions::default() }
 }
 
-fn open(folder: &Path, after: Csn) -> Result<(Log, Vec<(Csn, Vec<u8>)>), Error> {
+type Records = Vec<(Csn, Vec<u8>)>;
+
+fn open(folder: &Path, after: Csn) -> Result<(Log, Records), Error> {
     let mut found = Vec::new();
     let log = Log::open(Arc::new(RealDisk), folder, after, options(), &mut |csn, payload| {
         found.push((csn, payload.to_vec()));

@@ -4,7 +4,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use cognate_engine::{Access, Error, Isolation, LockMode, LockOutcome, WaitPolicy};
 
-use crate::support::{all, begin, fresh, rows, value, write};
+use super::support::{all, begin, fresh, rows, value, write};
 
 #[test]
 fn a_snapshot_stays_and_read_committed_moves() {

@@ -1,0 +1,4 @@
+//! Tests of transactions through the public face.
+
+mod basics;
+mod support;

@@ -1,4 +1,0 @@
-//! The engine through its public face.
-
-mod basics;
-mod support;
