@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::command::all::{self, AllArgs};
 use crate::command::bookstore::{self, BookstoreArgs};
 use crate::command::crash::{self, CrashArgs};
+use crate::command::log::{self, LogArgs};
 use crate::command::memory::{self, MemoryArgs};
 use crate::command::mixed::{self, MixedArgs};
 use crate::command::pgbench::{self, PgbenchArgs};
@@ -31,6 +32,8 @@ enum Command {
     Pgbench(PgbenchArgs),
     /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing else is.
     Crash(CrashArgs),
+    /// Durable commits through the engine's log against the raw device with the same bytes a batch.
+    Log(LogArgs),
     /// Data four times the memory budget, random reads: the server's resident size against the budget.
     Memory(MemoryArgs),
     /// Point reads with and without a long analytic query beside them: the 99th percentile.
@@ -57,6 +60,7 @@ impl Cli {
             Command::Bookstore(args) => bookstore::run(args).await,
             Command::Pgbench(args) => pgbench::run(args).await,
             Command::Crash(args) => crash::run(args).await,
+            Command::Log(args) => log::run(args).await,
             Command::Memory(args) => memory::run(args).await,
             Command::Mixed(args) => mixed::run(args).await,
             Command::Recovery(args) => recovery::run(args).await,

@@ -3,6 +3,7 @@
 pub mod all;
 pub mod bookstore;
 pub mod crash;
+pub mod log;
 pub mod memory;
 pub mod mixed;
 pub mod pgbench;

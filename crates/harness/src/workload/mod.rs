@@ -2,4 +2,5 @@
 
 pub mod bookstore;
 pub mod keyed;
+pub mod log;
 pub mod pgbench;

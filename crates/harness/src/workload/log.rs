@@ -1,0 +1,160 @@
+//! The engine's log against the raw device.
+//!
+//! Committers keep a fixed number of commits in flight: each appends a record and waits until it is durable. The log
+//! counts its batches and their bytes. Then the raw device writes and flushes as many batches of the average size, one
+//! after the other, into a preallocated file, with nothing in between: no software can commit faster in such batches.
+//! The two take turns, so that a disk whose speed drifts does not favour either.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cognate_engine::storage::{Log, LogOptions};
+use cognate_env::{Disk, File, OpenMode, RealDisk};
+use hdrhistogram::Histogram;
+use tokio::task::LocalSet;
+
+use crate::error::{Error, IoContext, Result};
+use crate::peer;
+
+/// How the log is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct LogPlan {
+    /// Commits in flight.
+    pub in_flight: usize,
+    /// Bytes of each record's payload.
+    pub payload: usize,
+    /// Length of each turn.
+    pub turn: Duration,
+    /// Turns of each.
+    pub turns: u32,
+}
+
+/// What the turns showed.
+#[derive(Clone, Debug)]
+pub struct LogMeasured {
+    /// Commits a second through the log.
+    pub log_per_s: f64,
+    /// Commits a second that the raw device does with the same batches.
+    pub device_per_s: f64,
+    /// Commits in an average batch.
+    pub commits_per_batch: f64,
+    /// Bytes in an average batch.
+    pub bytes_per_batch: f64,
+    /// Microseconds from append to durable.
+    pub latency: Histogram<u64>,
+}
+
+/// Runs the turns in a temporary folder below `directory`.
+pub fn measure(plan: &LogPlan, directory: Option<&Path>) -> Result<LogMeasured> {
+    let folder = peer::fresh_folder(directory)?;
+    let opened =
+        Log::open(Arc::new(RealDisk), &folder.path().join("log"), 0, LogOptions::default(), &mut |_, _| {
+            Ok(())
+        });
+    let log = Arc::new(opened.map_err(|error| engine(&error))?);
+    let raw = RawDevice::create(&folder.path().join("raw"))?;
+    let mut latency =
+        Histogram::new(3).map_err(|error| Error::Usage(format!("making a histogram: {error}")))?;
+    let mut commits = 0;
+    let (mut log_time, mut raw_time) = (Duration::ZERO, Duration::ZERO);
+    let before = log.statistics();
+    let (mut batches, mut bytes) = (before.batches, before.bytes);
+    for _ in 0..plan.turns {
+        let (done, took) = commit_for(&log, plan, &mut latency)?;
+        commits += done;
+        log_time += took;
+        let now = log.statistics();
+        raw_time += raw.write(now.batches - batches, now.bytes - bytes)?;
+        (batches, bytes) = (now.batches, now.bytes);
+    }
+    let flushes = (batches - before.batches).max(1) as f64;
+    log.close().map_err(|error| engine(&error))?;
+    let rate = |time: Duration| commits as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);
+    Ok(LogMeasured {
+        log_per_s: rate(log_time),
+        device_per_s: rate(raw_time),
+        commits_per_batch: commits as f64 / flushes,
+        bytes_per_batch: (bytes - before.bytes) as f64 / flushes,
+        latency,
+    })
+}
+
+fn engine(error: &cognate_engine::Error) -> Error {
+    Error::Server(format!("the log failed: {error}"))
+}
+
+/// Keeps commits in flight for one turn; returns how many were made durable and the time until the last was.
+fn commit_for(log: &Arc<Log>, plan: &LogPlan, latency: &mut Histogram<u64>) -> Result<(u64, Duration)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().doing("starting the committers")?;
+    let collected = Rc::new(RefCell::new(std::mem::replace(latency, Histogram::new_from(latency))));
+    let done = Rc::new(Cell::new(0_u64));
+    let started = Instant::now();
+    let until = started + plan.turn;
+    let result: Result<()> = LocalSet::new().block_on(&runtime, async {
+        let committers: Vec<_> = (0..plan.in_flight)
+            .map(|_| {
+                let (log, collected, done) = (Arc::clone(log), Rc::clone(&collected), Rc::clone(&done));
+                let payload = vec![0x5a_u8; plan.payload];
+                tokio::task::spawn_local(async move {
+                    while Instant::now() < until {
+                        let since = Instant::now();
+                        let csn = log.append(&[&payload]).map_err(|error| engine(&error))?;
+                        log.wait_durable(csn).await.map_err(|error| engine(&error))?;
+                        let _ = collected.borrow_mut().record(since.elapsed().as_micros() as u64);
+                        done.set(done.get() + 1);
+                    }
+                    Ok::<(), Error>(())
+                })
+            })
+            .collect();
+        for committer in committers {
+            committer.await.map_err(|panic| Error::Server(format!("a committer failed: {panic}")))??;
+        }
+        Ok(())
+    });
+    result?;
+    let took = started.elapsed();
+    let _ = latency.add(&*collected.borrow());
+    Ok((done.get(), took))
+}
+
+/// A preallocated, zero-filled file that batches are written to in turn.
+struct RawDevice {
+    file: Arc<dyn File>,
+    at: Cell<u64>,
+}
+
+/// Size of the raw file; writing begins anew at its end.
+const RAW_BYTES: u64 = 256 << 20;
+
+impl RawDevice {
+    fn create(path: &Path) -> Result<RawDevice> {
+        let doing = "preparing the raw file";
+        let file = RealDisk.open(path, OpenMode::CreateNew).doing(doing)?;
+        let zeros = vec![0_u8; 1 << 20];
+        for at in (0..RAW_BYTES).step_by(zeros.len()) {
+            file.write_all_at(&zeros, at).doing(doing)?;
+        }
+        file.sync_data().doing(doing)?;
+        Ok(RawDevice { file, at: Cell::new(0) })
+    }
+
+    /// Writes and flushes so many batches that have so many bytes together; returns the time it took.
+    fn write(&self, batches: u64, bytes: u64) -> Result<Duration> {
+        let size = bytes.div_ceil(batches.max(1));
+        let data = vec![0x5a_u8; size as usize];
+        let started = Instant::now();
+        for _ in 0..batches {
+            if self.at.get() + size > RAW_BYTES {
+                self.at.set(0);
+            }
+            self.file.write_all_at(&data, self.at.get()).doing("writing to the raw file")?;
+            self.file.sync_data().doing("flushing the raw file")?;
+            self.at.set(self.at.get() + size);
+        }
+        Ok(started.elapsed())
+    }
+}
