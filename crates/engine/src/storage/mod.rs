@@ -2,15 +2,31 @@
 //!
 //! ```text
 //! log/   record ─ segment ─ log_writer ─ group_commit ─ log      every commit, in order, flushed in groups
+//! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
+//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base         which of them count, and reading them as one
 //! ```
 //!
 //! Byte maps and assumptions about the disk are in `docs/log-format.md`.
 
+pub mod base;
+pub mod block;
+pub mod cache;
+pub mod cursor;
+pub mod filter;
+pub mod frame;
 pub mod group_commit;
 pub mod log;
 pub mod log_writer;
+pub mod manifest;
+pub mod merge;
+pub mod partition;
 pub mod record;
+pub mod run;
+pub mod run_writer;
+pub mod scan;
 pub mod segment;
 
+pub use base::{Base, BaseOptions, BaseStatistics};
 pub use group_commit::{DurableWait, LogStatistics};
 pub use log::{Log, LogOptions, Replay};
+pub use scan::BaseScan;

@@ -13,9 +13,9 @@ fn options() -> LogOptions {
     LogOptions { segment_bytes: 8 << 10, grow_bytes: 2 << 10, idle_mark: None, ..LogOptions::default() }
 }
 
-type Records = Vec<(Csn, Vec<u8>)>;
+type Found = Vec<(Csn, Vec<u8>)>;
 
-fn open(folder: &Path, after: Csn) -> Result<(Log, Records), Error> {
+fn open(folder: &Path, after: Csn) -> Result<(Log, Found), Error> {
     let mut found = Vec::new();
     let log = Log::open(Arc::new(RealDisk), folder, after, options(), &mut |csn, payload| {
         found.push((csn, payload.to_vec()));
@@ -40,7 +40,7 @@ fn fill(log: &Log, last: Csn) {
     }
 }
 
-fn expected(after: Csn, last: Csn) -> Vec<(Csn, Vec<u8>)> {
+fn expected(after: Csn, last: Csn) -> Found {
     (after + 1..=last).map(|csn| (csn, payload(csn))).collect()
 }
 

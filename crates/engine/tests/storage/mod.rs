@@ -1,3 +1,4 @@
 //! Tests of the log and the base store.
 
+mod base;
 mod log;

@@ -1,0 +1,367 @@
+//! The base store: everything up to the watermark, in immutable sorted runs.
+//!
+//! ```text
+//! apply (checkpoint) ──▶ newest run │ run │ run │ … │ oldest run
+//!                                   └── compact_step: neighbours into one
+//! get, scan: newest first; the first run that knows a key decides
+//! ```
+//!
+//! The runs in force, with watermark and dropped trees, form a [`Version`]: immutable, replaced as a whole after the manifest on disk was. A reader takes the
+//! version it finds and never waits; what it reads stays until it lets go, because a merged run's file is removed when the last holder drops it.
+//!
+//! Worked history: runs `[c, b, a]`; a scan opens and pins them. `compact_step` merges `b` and `a` into `d`, writes a manifest with
+//! `[c, d]`, publishes it, retires `b` and `a`. The scan goes on reading them. A crash before the rename leaves `d` as a leftover; one after it leaves
+//! `b` and `a`; the next start removes what the manifest does not name.
+//!
+//! Mutexes, in this order: `applying` or `merging` (each alone, held for the whole of the work), then `state` (held while a manifest is written). Readers take none.
+//!
+//! Failures: anything that fails before the manifest's rename changes nothing and may be tried again. If the rename or the flush of the folder behind it
+//! fails, nobody knows which manifest is in force; the base then refuses all further changes, keeps every file of both, and goes on reading.
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use cognate_env::Disk;
+use parking_lot::Mutex;
+
+use super::cache::BlockCache;
+use super::filter;
+use super::manifest::{MANIFEST, Manifest};
+use super::merge::{self, Omit};
+use super::run::{Run, RunName, parse_run_file_name};
+use super::run_writer::RunWriter;
+use super::scan::BaseScan;
+use crate::{Csn, Error, Key, TreeId, Value};
+
+/// How a base store is kept.
+#[derive(Debug, Clone)]
+pub struct BaseOptions {
+    /// Bound of the block cache in bytes. Top indexes of the runs (about one entry per megabyte of data) come on top.
+    pub cache_bytes: u64,
+    /// More runs than this are merged even if their sizes differ.
+    pub runs_max: usize,
+    /// Whether opening reads and checks every block. Without it damage is found when it is read.
+    pub verify: bool,
+}
+
+impl Default for BaseOptions {
+    fn default() -> BaseOptions {
+        BaseOptions { cache_bytes: 64 << 20, runs_max: 8, verify: true }
+    }
+}
+
+/// What is in force.
+#[derive(Debug)]
+struct Version {
+    watermark: Csn,
+    /// Newest first.
+    runs: Vec<Arc<Run>>,
+    /// Ascending.
+    dropped: Vec<TreeId>,
+}
+
+/// What the next manifest is made of.
+#[derive(Debug)]
+struct State {
+    manifest: Manifest,
+    /// Why no change is accepted any more.
+    broken: Option<Error>,
+}
+
+/// Sizes and counts of a base store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BaseStatistics {
+    /// Runs in force.
+    pub runs: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Bytes in the block cache.
+    pub cache_bytes: u64,
+    /// Bytes in memory beside the cache.
+    pub index_bytes: u64,
+}
+
+/// The base store of one database.
+#[derive(Debug)]
+pub struct Base {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    options: BaseOptions,
+    cache: Arc<BlockCache>,
+    version: ArcSwap<Version>,
+    applying: Mutex<()>,
+    merging: Mutex<()>,
+    state: Mutex<State>,
+    stop: AtomicBool,
+}
+
+impl Base {
+    /// Opens the base store in `folder`, creating it if there is none, and checks every block of it.
+    ///
+    /// [`Error::Corrupt`] names file and offset of damage, and missing files.
+    pub fn open(disk: Arc<dyn Disk>, folder: &Path, options: BaseOptions) -> Result<Base, Error> {
+        disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
+        let names = disk.list(folder).map_err(|cause| Error::io("listing", folder, cause))?;
+        let manifest = match Manifest::load(disk.as_ref(), folder)? {
+            Some(manifest) => manifest,
+            None => {
+                if let Some(run) = names.iter().find(|name| parse_run_file_name(name).is_some()) {
+                    let what = format!("the manifest is missing, but there is a run {run}");
+                    return Err(Error::corrupt(&folder.join(MANIFEST), 0, what));
+                }
+                let manifest = Manifest { next_run: 1, ..Manifest::default() };
+                manifest.prepare(disk.as_ref(), folder)?;
+                Manifest::switch(disk.as_ref(), folder)?;
+                manifest
+            }
+        };
+        let mut runs = Vec::with_capacity(manifest.runs.len());
+        for &name in manifest.runs.iter().chain(&manifest.staged) {
+            let run = Run::open(&disk, folder, name)?;
+            if options.verify {
+                run.verify()?;
+            }
+            runs.push(Arc::new(run));
+        }
+        runs.truncate(manifest.runs.len());
+        remove_leftovers(disk.as_ref(), folder, &names, &manifest)?;
+        let version = Version { watermark: manifest.watermark, runs, dropped: manifest.dropped.clone() };
+        Ok(Base {
+            disk,
+            folder: folder.to_path_buf(),
+            cache: Arc::new(BlockCache::new(options.cache_bytes)),
+            options,
+            version: ArcSwap::from_pointee(version),
+            applying: Mutex::new(()),
+            merging: Mutex::new(()),
+            state: Mutex::new(State { manifest, broken: None }),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    /// All commits up to this one are in the base store.
+    pub fn watermark(&self) -> Csn {
+        self.version.load().watermark
+    }
+
+    /// The value of a key; `None` if it is absent or deleted. The value is a slice of its cached block and keeps that in memory (about 4 KB).
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+        let version = self.version.load();
+        if version.runs.is_empty() || version.dropped.binary_search(&tree).is_ok() {
+            return Ok(None);
+        }
+        let hash = filter::hash(tree, key);
+        for run in &version.runs {
+            if let Some(found) = run.get(&self.cache, tree, key, hash)? {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The present entries of a tree between two bounds, in key order or in reverse.
+    pub fn scan(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<BaseScan, Error> {
+        let version = self.version.load_full();
+        if version.dropped.binary_search(&tree).is_ok() {
+            return Ok(BaseScan::empty());
+        }
+        BaseScan::new(&version.runs, &self.cache, tree, lower, upper, reverse)
+    }
+
+    /// Writes `changes`, ascending by (tree, key), `None` for deleted, as the newest run, and moves the watermark, in one atomic step; entries of
+    /// `dropped` trees are gone from then on. When it returns, all of it is durable. After an error nothing has changed.
+    ///
+    /// All commits up to `watermark` must be durable in the log already.
+    pub fn apply(
+        &self,
+        watermark: Csn,
+        changes: &mut dyn Iterator<Item = (TreeId, Key, Option<Value>)>,
+        dropped: &[TreeId],
+    ) -> Result<(), Error> {
+        let _applying = self.applying.lock();
+        let version = self.version.load_full();
+        if watermark < version.watermark {
+            let what = format!("watermark {watermark} is before {}", version.watermark);
+            return Err(Error::InvalidArgument(what));
+        }
+        let mut all_dropped = version.dropped.clone();
+        all_dropped.extend_from_slice(dropped);
+        all_dropped.sort_unstable();
+        all_dropped.dedup();
+        let oldest = version.runs.is_empty();
+        let mut changes = changes
+            .filter(|(tree, _, value)| {
+                !(oldest && value.is_none()) && all_dropped.binary_search(tree).is_err()
+            })
+            .peekable();
+        let mut added = None;
+        if changes.peek().is_some() {
+            let mut writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
+            for (tree, key, value) in changes {
+                writer.add(tree, &key, value.as_deref())?;
+            }
+            added = writer.finish()?;
+        }
+        let added = added.map(|name| Run::open(&self.disk, &self.folder, name)).transpose()?.map(Arc::new);
+        self.change(added.as_ref(), |manifest, runs| {
+            manifest.watermark = watermark;
+            manifest.dropped = all_dropped;
+            runs.splice(0..0, added.clone());
+        })
+    }
+
+    /// Merges some neighbouring runs, if their number or sizes call for it; `false` if there is nothing to do. Readers and [`Base::apply`] go on meanwhile.
+    /// [`Error::ShuttingDown`] after [`Base::stop`].
+    pub fn compact_step(&self) -> Result<bool, Error> {
+        let _merging = self.merging.lock();
+        let version = self.version.load_full();
+        let sizes: Vec<u64> = version.runs.iter().map(|run| run.name().length).collect();
+        let dropped: Vec<u64> = version.runs.iter().map(|run| version.dropped_bytes(run)).collect();
+        let Some(window) = merge::choose(&sizes, &dropped, self.options.runs_max.max(2)) else {
+            return Ok(false);
+        };
+        self.merge(&version, window)?;
+        Ok(true)
+    }
+
+    /// Merges all runs into one, leaving out deletions and dropped trees.
+    pub fn compact_all(&self) -> Result<(), Error> {
+        let _merging = self.merging.lock();
+        let version = self.version.load_full();
+        if version.runs.len() > 1 || !version.dropped.is_empty() {
+            self.merge(&version, 0..version.runs.len())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn merge(&self, version: &Version, window: std::ops::Range<usize>) -> Result<(), Error> {
+        let merged = &version.runs[window.clone()];
+        let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
+        let omit = Omit { dropped: &version.dropped, deletions: window.end == version.runs.len() };
+        let name = merge::merge(merged, writer, omit, &self.stop)?;
+        let run = name.map(|name| Run::open(&self.disk, &self.folder, name)).transpose()?.map(Arc::new);
+        self.change(run.as_ref(), |_, runs| {
+            // `apply` may have put newer runs in front meanwhile.
+            if let Some(first) = merged.first()
+                && let Some(start) = runs.iter().position(|run| Arc::ptr_eq(run, first))
+            {
+                runs.splice(start..start + merged.len(), run.clone());
+            }
+        })?;
+        merged.iter().for_each(|run| run.retire());
+        Ok(())
+    }
+
+    /// Makes a running and all later merges end soon, for shutdown.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Changes the bound of the block cache.
+    pub fn resize_cache(&self, bytes: u64) {
+        self.cache.resize(bytes);
+    }
+
+    /// Sizes and counts now.
+    pub fn statistics(&self) -> BaseStatistics {
+        let version = self.version.load();
+        BaseStatistics {
+            runs: version.runs.len() as u64,
+            bytes: version.runs.iter().map(|run| run.name().length).sum(),
+            cache_bytes: self.cache.bytes(),
+            index_bytes: version.runs.iter().map(|run| run.memory_bytes()).sum(),
+        }
+    }
+
+    /// A number for a new run.
+    fn number(&self) -> Result<u64, Error> {
+        let mut state = self.state.lock();
+        if let Some(error) = &state.broken {
+            return Err(error.clone());
+        }
+        state.manifest.next_run += 1;
+        Ok(state.manifest.next_run - 1)
+    }
+
+    /// Writes the manifest that `edit` makes of the present one, and publishes it. `added` is a run that is new in it.
+    fn change(
+        &self,
+        added: Option<&Arc<Run>>,
+        edit: impl FnOnce(&mut Manifest, &mut Vec<Arc<Run>>),
+    ) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let result = self.try_change(&mut state, edit);
+        // Unless the new manifest may be in force, nothing needs the new run's file.
+        if result.is_err() && state.broken.is_none() {
+            added.into_iter().for_each(|run| run.retire());
+        }
+        result
+    }
+
+    fn try_change(
+        &self,
+        state: &mut State,
+        edit: impl FnOnce(&mut Manifest, &mut Vec<Arc<Run>>),
+    ) -> Result<(), Error> {
+        if let Some(error) = &state.broken {
+            return Err(error.clone());
+        }
+        let mut next = state.manifest.clone();
+        let mut runs = self.version.load().runs.clone();
+        edit(&mut next, &mut runs);
+        next.generation += 1;
+        next.runs = runs.iter().map(|run| run.name()).collect::<Vec<RunName>>();
+        next.dropped.retain(|&tree| runs.iter().any(|run| run.has_tree(tree)));
+        next.prepare(self.disk.as_ref(), &self.folder)?;
+        if let Err(error) = Manifest::switch(self.disk.as_ref(), &self.folder) {
+            tracing::error!(%error, "the base store's manifest is in doubt; no more checkpoints");
+            state.broken = Some(error.clone());
+            return Err(error);
+        }
+        let version = Version { watermark: next.watermark, runs, dropped: next.dropped.clone() };
+        state.manifest = next;
+        self.version.store(Arc::new(version));
+        Ok(())
+    }
+}
+
+impl Version {
+    /// Bytes of a run that belong to dropped trees.
+    fn dropped_bytes(&self, run: &Run) -> u64 {
+        let gone = |tree| self.dropped.binary_search(tree).is_ok();
+        run.top()
+            .trees
+            .iter()
+            .filter(|share| gone(&share.tree))
+            .map(|share| share.bytes + share.entries * 8)
+            .sum()
+    }
+}
+
+/// Removes files that a crash left behind.
+fn remove_leftovers(
+    disk: &dyn Disk,
+    folder: &Path,
+    names: &[String],
+    manifest: &Manifest,
+) -> Result<(), Error> {
+    let named = |number| manifest.runs.iter().chain(&manifest.staged).any(|run| run.number == number);
+    for name in names {
+        if parse_run_file_name(name).is_some_and(|number| !named(number)) {
+            let path = folder.join(name);
+            tracing::debug!(file = %path.display(), "remove a run that no manifest names");
+            disk.remove(&path).map_err(|cause| Error::io("removing", &path, cause))?;
+        }
+    }
+    Ok(())
+}

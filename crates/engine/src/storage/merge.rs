@@ -1,0 +1,165 @@
+//! Merging runs into one: a streaming pass over all their entries with bounded memory, past the cache.
+//!
+//! Which runs: runs are ordered newest to oldest, and only neighbours may be merged. Sizes should grow geometrically toward the oldest;
+//! see [`choose`].
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::block::Block;
+use super::frame::FrameKind;
+use super::run::{Frames, Run, RunName};
+use super::run_writer::RunWriter;
+use crate::{Error, TreeId};
+
+/// This many similar neighbours are merged.
+const FAN_IN: usize = 4;
+
+/// Entries between looks at the stop flag.
+const STOP_INTERVAL: u32 = 1024;
+
+/// Which neighbours to merge, newest first; `None` if the runs are in good shape.
+///
+/// 1. A run of which a quarter or more belongs to dropped trees is rewritten alone.
+/// 2. From the newest run on: a window whose next run is not larger than the window so far, four or more runs wide.
+///    A row is thus rewritten about once for each doubling of the store, at most.
+/// 3. If there are more than `runs_max` runs, the newest are merged until there are not.
+pub fn choose(sizes: &[u64], dropped: &[u64], runs_max: usize) -> Option<Range<usize>> {
+    if let Some(index) =
+        (0..sizes.len()).find(|&index| dropped[index] > 0 && dropped[index] >= sizes[index] / 4)
+    {
+        return Some(index..index + 1);
+    }
+    for start in 0..sizes.len() {
+        let mut end = start + 1;
+        let mut sum = sizes[start];
+        while end < sizes.len() && sizes[end] <= sum {
+            sum += sizes[end];
+            end += 1;
+        }
+        if end - start >= FAN_IN {
+            return Some(start..end);
+        }
+    }
+    (sizes.len() > runs_max).then(|| 0..sizes.len() - runs_max + 1)
+}
+
+/// What a merge leaves out.
+#[derive(Debug, Clone, Copy)]
+pub struct Omit<'a> {
+    /// Trees that are dropped, ascending.
+    pub dropped: &'a [TreeId],
+    /// Deletions: nothing older than these runs exists that they would have to hide.
+    pub deletions: bool,
+}
+
+/// Merges `runs`, newest first, into `writer`. `None` if nothing is left. Ends with [`Error::ShuttingDown`] when `stop` is set.
+pub fn merge(
+    runs: &[Arc<Run>],
+    mut writer: RunWriter,
+    omit: Omit<'_>,
+    stop: &AtomicBool,
+) -> Result<Option<RunName>, Error> {
+    let mut streams = Vec::with_capacity(runs.len());
+    for run in runs {
+        let mut stream = Stream { run, frames: run.frames(), block: None, entry: 0 };
+        stream.next_block()?;
+        streams.push(stream);
+    }
+    streams.retain(|stream| stream.block.is_some());
+    let mut countdown = STOP_INTERVAL;
+    while let Some(best) = least(&streams) {
+        countdown -= 1;
+        if countdown == 0 {
+            countdown = STOP_INTERVAL;
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::ShuttingDown);
+            }
+        }
+        // The block is cheap to clone and keeps the key alive while the streams move on.
+        let Some(block) = streams[best].block.clone() else { break };
+        let entry = streams[best].entry;
+        let (tree, key, value) = (block.tree(), block.key(entry), block.value(entry));
+        for index in (best..streams.len()).rev() {
+            if index == best || streams[index].key() == Some((tree, key)) {
+                streams[index].advance()?;
+                if streams[index].block.is_none() {
+                    streams.remove(index);
+                }
+            }
+        }
+        if (value.is_none() && omit.deletions) || omit.dropped.binary_search(&tree).is_ok() {
+            continue;
+        }
+        writer.add(tree, key, value)?;
+    }
+    writer.finish()
+}
+
+fn least(streams: &[Stream<'_>]) -> Option<usize> {
+    let mut best = 0;
+    let mut best_key = streams.first()?.key()?;
+    for (index, stream) in streams.iter().enumerate().skip(1) {
+        let key = stream.key()?;
+        if key < best_key {
+            (best, best_key) = (index, key);
+        }
+    }
+    Some(best)
+}
+
+/// One run's entries in order.
+struct Stream<'a> {
+    run: &'a Run,
+    frames: Frames<'a>,
+    block: Option<Block>,
+    entry: usize,
+}
+
+impl Stream<'_> {
+    fn key(&self) -> Option<(TreeId, &[u8])> {
+        self.block.as_ref().map(|block| (block.tree(), block.key(self.entry)))
+    }
+
+    fn advance(&mut self) -> Result<(), Error> {
+        self.entry += 1;
+        if self.block.as_ref().is_some_and(|block| self.entry < block.count()) {
+            Ok(())
+        } else {
+            self.next_block()
+        }
+    }
+
+    fn next_block(&mut self) -> Result<(), Error> {
+        self.block = None;
+        self.entry = 0;
+        while let Some((kind, body, at)) = self.frames.next_frame()? {
+            if kind == FrameKind::Block {
+                let block = Block::decode(body).map_err(|what| Error::corrupt(self.run.path(), at, what))?;
+                self.block = Some(block);
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_are_chosen_by_size_and_drops() {
+        let none = [0; 12];
+        assert_eq!(choose(&[], &[], 8), None);
+        assert_eq!(choose(&[10, 10, 10], &none, 8), None);
+        assert_eq!(choose(&[10, 10, 10, 10], &none, 8), Some(0..4));
+        assert_eq!(choose(&[10, 10, 10, 10, 1000], &none, 8), Some(0..4));
+        assert_eq!(choose(&[1, 100, 100, 100, 100], &none, 8), Some(1..5));
+        assert_eq!(choose(&[1, 2, 4, 8, 16, 32, 64, 128, 256], &none, 8), Some(0..2));
+        assert_eq!(choose(&[1, 2, 4, 8, 16, 32, 64, 128], &none, 8), None);
+        assert_eq!(choose(&[100, 100], &[0, 30], 8), Some(1..2));
+        assert_eq!(choose(&[100, 100], &[0, 20], 8), None);
+    }
+}

@@ -1,0 +1,357 @@
+//! One immutable sorted run: opening, verifying, point reads. The byte map is in `docs/log-format.md`.
+//!
+//! A point read asks, in this order: the greatest key, the top index (in memory), the partition's filter, the partition's index, the block. Only
+//! partition and block can cost a read from disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use cognate_env::{Disk, File, OpenMode};
+
+use super::block::Block;
+use super::cache::BlockCache;
+use super::filter;
+use super::frame::{self, FRAME_HEADER, FrameKind};
+use super::partition::{FrameAt, IndexTable, Partition};
+use super::record::{u32_at, u64_at};
+use crate::{Error, TreeId, Value};
+
+/// Length of a run's header; the first frame begins here.
+pub const RUN_HEADER: usize = 32;
+
+/// Length of a run's footer, the end of the file.
+pub const RUN_FOOTER: usize = 64;
+
+const HEADER_MAGIC: &[u8; 8] = b"COGNRUN1";
+const FOOTER_MAGIC: &[u8; 8] = b"COGNRUNE";
+const VERSION: u32 = 1;
+
+/// A run as the manifest knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunName {
+    /// Its number, never reused while a manifest knows it.
+    pub number: u64,
+    /// Length of its file in bytes.
+    pub length: u64,
+}
+
+/// How much of a tree a run holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeShare {
+    /// The tree.
+    pub tree: TreeId,
+    /// Entries, deletions included.
+    pub entries: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+}
+
+/// What is kept in memory of a run's last frame.
+#[derive(Debug)]
+pub struct Top {
+    /// Index of the partitions.
+    pub partitions: IndexTable,
+    /// Trees in the run, ascending.
+    pub trees: Vec<TreeShare>,
+    /// Tree of the last entry.
+    pub last_tree: TreeId,
+    /// Key of the last entry.
+    pub last_key: Bytes,
+}
+
+/// An open run. When it is obsolete and the last reader lets go of it, its file is removed.
+#[derive(Debug)]
+pub struct Run {
+    name: RunName,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    disk: Arc<dyn Disk>,
+    top: Top,
+    top_at: FrameAt,
+    obsolete: AtomicBool,
+}
+
+/// A run's file name.
+pub fn run_file_name(number: u64) -> String {
+    format!("{number:016}.run")
+}
+
+/// The number in a run's file name; `None` for other files.
+pub fn parse_run_file_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".run")?;
+    let number = digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    number.then(|| digits.parse().ok())?
+}
+
+/// The header of run `number`.
+pub fn encode_run_header(number: u64) -> [u8; RUN_HEADER] {
+    let mut bytes = [0; RUN_HEADER];
+    bytes[..8].copy_from_slice(HEADER_MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..28]);
+    bytes[28..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// The footer of a run whose top index lies at `top`.
+pub fn encode_run_footer(name: RunName, top: FrameAt) -> [u8; RUN_FOOTER] {
+    let mut bytes = [0; RUN_FOOTER];
+    bytes[..8].copy_from_slice(FOOTER_MAGIC);
+    bytes[8..16].copy_from_slice(&name.number.to_le_bytes());
+    bytes[16..24].copy_from_slice(&top.offset.to_le_bytes());
+    bytes[24..28].copy_from_slice(&top.length.to_le_bytes());
+    bytes[32..40].copy_from_slice(&name.length.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..60]);
+    bytes[60..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+impl Top {
+    /// The body of a top frame.
+    pub fn encode(trees: &[TreeShare], last: (TreeId, &[u8]), partitions: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&(trees.len() as u32).to_le_bytes());
+        for share in trees {
+            out.extend_from_slice(&share.tree.to_le_bytes());
+            out.extend_from_slice(&share.entries.to_le_bytes());
+            out.extend_from_slice(&share.bytes.to_le_bytes());
+        }
+        out.extend_from_slice(&last.0.to_le_bytes());
+        out.extend_from_slice(&(last.1.len() as u32).to_le_bytes());
+        out.extend_from_slice(last.1);
+        out.extend_from_slice(partitions);
+    }
+
+    fn decode(body: &Bytes) -> Result<Top, &'static str> {
+        const SHORT: &str = "top index is too short";
+        let need = |end: usize| if end <= body.len() { Ok(()) } else { Err(SHORT) };
+        need(4)?;
+        let count = u32_at(body, 0) as usize;
+        let after = count.checked_mul(20).and_then(|bytes| bytes.checked_add(4)).ok_or(SHORT)?;
+        need(after.saturating_add(8))?;
+        let trees = body[4..after].chunks_exact(20).map(|share| TreeShare {
+            tree: u32_at(share, 0),
+            entries: u64_at(share, 4),
+            bytes: u64_at(share, 12),
+        });
+        let key = after + 8;
+        let key_end = key + u32_at(body, after + 4) as usize;
+        need(key_end)?;
+        let partitions = IndexTable::decode(Bytes::copy_from_slice(&body[key_end..]))?;
+        if partitions.count() == 0 {
+            return Err("run without entries");
+        }
+        Ok(Top {
+            partitions,
+            trees: trees.collect(),
+            last_tree: u32_at(body, after),
+            last_key: Bytes::copy_from_slice(&body[key..key_end]),
+        })
+    }
+}
+
+impl Run {
+    /// Opens a run that a manifest names, checking header, footer and top index.
+    pub fn open(disk: &Arc<dyn Disk>, folder: &Path, name: RunName) -> Result<Run, Error> {
+        let path = folder.join(run_file_name(name.number));
+        let file = disk.open(&path, OpenMode::Read).map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::NotFound => Error::corrupt(&path, 0, "the file is missing"),
+            _ => Error::io("opening", &path, cause),
+        })?;
+        let length = file.len().map_err(|cause| Error::io("reading", &path, cause))?;
+        if length != name.length || length < (RUN_HEADER + RUN_FOOTER) as u64 {
+            let what = format!("the file has {length} bytes, expected {}", name.length);
+            return Err(Error::corrupt(&path, length.min(name.length), what));
+        }
+        let read = |offset: u64, bytes: &mut [u8]| {
+            file.read_exact_at(bytes, offset).map_err(|cause| Error::io("reading", &path, cause))
+        };
+        let mut header = [0; RUN_HEADER];
+        read(0, &mut header)?;
+        if header != encode_run_header(name.number) {
+            return Err(Error::corrupt(&path, 0, "the run's header is damaged"));
+        }
+        let mut footer = [0; RUN_FOOTER];
+        let footer_at = length - RUN_FOOTER as u64;
+        read(footer_at, &mut footer)?;
+        let top_at = FrameAt { offset: u64_at(&footer, 16), length: u32_at(&footer, 24) };
+        if footer != encode_run_footer(name, top_at)
+            || top_at.offset.saturating_add(FRAME_HEADER as u64 + u64::from(top_at.length)) != footer_at
+        {
+            return Err(Error::corrupt(&path, footer_at, "the run's footer is damaged"));
+        }
+        let body = frame::read(file.as_ref(), &path, name.number, top_at, FrameKind::Top)?;
+        let top = Top::decode(&body).map_err(|what| Error::corrupt(&path, top_at.offset, what))?;
+        let (disk, obsolete) = (Arc::clone(disk), AtomicBool::new(false));
+        Ok(Run { name, path, file, disk, top, top_at, obsolete })
+    }
+
+    /// Number and length.
+    pub fn name(&self) -> RunName {
+        self.name
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The part that is always in memory.
+    pub fn top(&self) -> &Top {
+        &self.top
+    }
+
+    /// Whether the run has entries of the tree.
+    pub fn has_tree(&self, tree: TreeId) -> bool {
+        self.top.trees.binary_search_by_key(&tree, |share| share.tree).is_ok()
+    }
+
+    /// Bytes in memory outside the cache.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.top.partitions.size() + self.top.trees.len() * 24 + self.top.last_key.len() + 256) as u64
+    }
+
+    /// Marks the file for removal as soon as nobody reads it.
+    pub fn retire(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    /// What the run knows of a key: nothing, its deletion (`Some(None)`), or its value. `hash` is the key's.
+    pub fn get(
+        &self,
+        cache: &BlockCache,
+        tree: TreeId,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<Option<Value>>, Error> {
+        let top = &self.top;
+        if (tree, key) > (top.last_tree, &top.last_key) {
+            return Ok(None);
+        }
+        let Some(index) = top.partitions.find(tree, key) else { return Ok(None) };
+        let partition = self.partition(cache, index)?;
+        if !filter::may_contain(&partition.filter, hash) {
+            return Ok(None);
+        }
+        let Some(index) = partition.blocks.find(tree, key) else { return Ok(None) };
+        let block = self.block(cache, partition.blocks.frame(index))?;
+        if block.tree() != tree {
+            return Ok(None);
+        }
+        Ok(block.search(key).ok().map(|index| block.owned_value(index)))
+    }
+
+    /// Partition `index` of the top index.
+    pub fn partition(&self, cache: &BlockCache, index: usize) -> Result<Arc<Partition>, Error> {
+        let at = self.top.partitions.frame(index);
+        if let Some(partition) = cache.partition(self.name.number, at.offset) {
+            return Ok(partition);
+        }
+        let body = self.read(at, FrameKind::Partition)?;
+        let partition =
+            Partition::decode(body).map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
+        let partition = Arc::new(partition);
+        cache.keep_partition(self.name.number, at.offset, Arc::clone(&partition));
+        Ok(partition)
+    }
+
+    /// The data block at `at`, which a partition of this run says.
+    pub fn block(&self, cache: &BlockCache, at: FrameAt) -> Result<Block, Error> {
+        if let Some(block) = cache.block(self.name.number, at.offset) {
+            return Ok(block);
+        }
+        let body = self.read(at, FrameKind::Block)?;
+        let block = Block::decode(body).map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
+        cache.keep_block(self.name.number, at.offset, block.clone());
+        Ok(block)
+    }
+
+    fn read(&self, at: FrameAt, kind: FrameKind) -> Result<Bytes, Error> {
+        if at.offset + u64::from(at.length) > self.name.length {
+            return Err(Error::corrupt(&self.path, at.offset, "an index points behind the end of the file"));
+        }
+        frame::read(self.file.as_ref(), &self.path, self.name.number, at, kind)
+    }
+
+    /// Reads the whole file front to back and checks every frame.
+    pub fn verify(&self) -> Result<(), Error> {
+        let mut frames = self.frames();
+        while let Some((kind, body, at)) = frames.next_frame()? {
+            let shape = match kind {
+                FrameKind::Block => Block::decode(body).map(drop),
+                FrameKind::Partition => Partition::decode(body).map(drop),
+                FrameKind::Top => Err("a second top index"),
+            };
+            shape.map_err(|what| Error::corrupt(&self.path, at, what))?;
+        }
+        Ok(())
+    }
+
+    /// All frames before the top index, front to back, past the cache.
+    pub fn frames(&self) -> Frames<'_> {
+        Frames { run: self, position: RUN_HEADER as u64, window: Vec::new(), start: 0 }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire)
+            && let Err(error) = self.disk.remove(&self.path)
+        {
+            // Harmless: the next start removes files that no manifest names.
+            tracing::debug!(file = %self.path.display(), %error, "could not remove a merged run");
+        }
+    }
+}
+
+/// Reads a run's frames in file order, in large portions.
+#[derive(Debug)]
+pub struct Frames<'a> {
+    run: &'a Run,
+    position: u64,
+    window: Vec<u8>,
+    start: u64,
+}
+
+const WINDOW: u64 = 256 << 10;
+
+impl Frames<'_> {
+    /// The next frame's kind, body and offset; verified.
+    pub fn next_frame(&mut self) -> Result<Option<(FrameKind, Bytes, u64)>, Error> {
+        let (run, position) = (self.run, self.position);
+        if position == run.top_at.offset {
+            return Ok(None);
+        }
+        let room = run.top_at.offset - position;
+        let damaged = |what: &str| Error::corrupt(&run.path, position, what);
+        if room < FRAME_HEADER as u64 {
+            return Err(damaged("blocks do not fill the file"));
+        }
+        let claim = frame::claim(self.bytes(position, FRAME_HEADER)?);
+        let length = claim.map(|(_, length)| FRAME_HEADER + length);
+        let Some(length) = length.filter(|&length| length as u64 <= room) else {
+            return Err(damaged("block header with an impossible kind or length"));
+        };
+        let bytes = self.bytes(position, length)?;
+        let kind = frame::verify(bytes, run.name.number, position)
+            .map_err(|what| Error::corrupt(&run.path, position, what))?;
+        let body = Bytes::copy_from_slice(&bytes[FRAME_HEADER..]);
+        self.position += length as u64;
+        Ok(Some((kind, body, position)))
+    }
+
+    fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {
+        let end = offset + count as u64;
+        if offset < self.start || end > self.start + self.window.len() as u64 {
+            let wanted = WINDOW.max(count as u64).min(self.run.name.length - offset);
+            self.window.resize(wanted as usize, 0);
+            let read = self.run.file.read_exact_at(&mut self.window, offset);
+            read.map_err(|cause| Error::io("reading", &self.run.path, cause))?;
+            self.start = offset;
+        }
+        let begin = (offset - self.start) as usize;
+        Ok(&self.window[begin..begin + count])
+    }
+}
