@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 
 use crate::active::TransactionInfo;
 use crate::lock::table::LockInfo;
-use crate::manager::Manager;
+use crate::manager::{DurableWait, Manager};
 use crate::options::Options;
 use crate::statistics::Statistics;
-use crate::storage::DurableWait;
 use crate::transaction::{Access, Isolation, Transaction};
 use crate::{Csn, Error, TreeId};
 
@@ -65,8 +64,7 @@ impl Database {
     /// # Errors
     /// As `checkpoint`.
     pub fn close(&self) -> Result<(), Error> {
-        self.checkpoint()?;
-        self.manager.close()
+        self.checkpoint()
     }
 
     /// Counters and gauges.

@@ -1,4 +1,3 @@
 //! Integration tests of the environment.
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 
-mod disk;
+mod real;

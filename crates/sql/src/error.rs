@@ -357,11 +357,9 @@ impl From<cognate_engine::Error> for SqlError {
             )
             .with_detail(detail)
             .with_hint("The transaction might succeed if retried."),
-            Error::Deadlock { detail, .. } => {
-                SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
-                    .with_detail(detail)
-                    .with_hint("The transaction might succeed if retried.")
-            }
+            Error::Deadlock { detail, .. } => SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
+                .with_detail(detail)
+                .with_hint("The transaction might succeed if retried."),
             Error::LockNotAvailable => SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, message),
             Error::TransactionTooLarge { .. } => {
                 SqlError::new(sqlstate::CONFIGURATION_LIMIT_EXCEEDED, message)

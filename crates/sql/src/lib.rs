@@ -2,11 +2,15 @@
 
 #[cfg(feature = "analytic")]
 pub mod analytic;
+pub mod bind;
 pub mod catalog;
 pub mod error;
+pub mod expr;
 pub mod function;
 pub mod keys;
+pub mod oltp;
 pub mod parse;
+pub mod plan;
 pub mod row;
 pub mod session;
 pub mod types;

@@ -1,5 +1,4 @@
 //! Tests of transactions through the public face.
 
 mod basics;
-mod reopen;
 mod support;

@@ -21,7 +21,13 @@ pub trait Reader {
     /// The value of a key.
     fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>>;
     /// The entries between two bounds in key order, or from the last to the first. The scan does not borrow the reader.
-    fn scan(&self, tree: u32, lower: Bound<&[u8]>, upper: Bound<&[u8]>, reverse: bool) -> Result<Box<dyn RowScan>>;
+    fn scan(
+        &self,
+        tree: u32,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Box<dyn RowScan>>;
 }
 
 /// An open scan.
@@ -39,7 +45,12 @@ pub trait Interrupt {
 /// Functions that the session implements: sequences, catalog look-ups.
 pub trait ExternalFunctions {
     /// Calls `function` with arguments converted to its types.
-    fn call(&self, function: &'static Function, arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum>;
+    fn call(
+        &self,
+        function: &'static Function,
+        arguments: &[Datum],
+        context: &EvalContext<'_>,
+    ) -> Result<Datum>;
 }
 
 /// What the session lends for one call.
@@ -179,7 +190,8 @@ impl<'a> Env<'a> {
     pub(crate) fn frame(&self, depth: usize) -> Result<&'a [Datum]> {
         let (mut row, mut outer) = (self.row, self.outer);
         for _ in 0..depth {
-            let env = outer.ok_or_else(|| SqlError::internal("an expression refers to a query that is not around it"))?;
+            let env = outer
+                .ok_or_else(|| SqlError::internal("an expression refers to a query that is not around it"))?;
             (row, outer) = (env.row, env.outer);
         }
         Ok(row)

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::{ArrayConstructor, Case, Env, Expr, FunctionCall, InList, Quantified, RowCompare};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::function::operator::{Comparison, ResolvedOperator};
 use crate::function::Body;
+use crate::function::operator::{Comparison, ResolvedOperator};
 use crate::oltp::subquery;
 use crate::types::{Array, Datum, Dimension, Type};
 
@@ -89,7 +89,11 @@ impl Expr {
                 Ok(Datum::Null)
             }
             Expr::NullIf(null_if) => {
-                if null_if.equal.test(env)? { Ok(Datum::Null) } else { null_if.value.eval(env) }
+                if null_if.equal.test(env)? {
+                    Ok(Datum::Null)
+                } else {
+                    null_if.value.eval(env)
+                }
             }
             Expr::Extreme { greatest, operands } => extreme(*greatest, operands, env),
             Expr::InList(list) => in_list(list, env),
@@ -100,7 +104,9 @@ impl Expr {
             Expr::Slice(slice) => evaluate_slice(&slice.0, &slice.1, env),
             Expr::Subquery(query) => subquery::evaluate(query, env),
             Expr::Row(items) => row_text(items, env),
-            Expr::Aggregate(_) => Err(SqlError::internal("an aggregate outside its query")),
+            Expr::Aggregate(_) | Expr::SetResult(_) => {
+                Err(SqlError::internal("an aggregate outside its query"))
+            }
         }
     }
 }
@@ -357,7 +363,5 @@ fn row_text(items: &[(Expr, Type)], env: &Env<'_>) -> Result<Datum> {
         }
     }
     text.push(b')');
-    String::from_utf8(text)
-        .map(Datum::from)
-        .map_err(|_| SqlError::internal("a row's text is not UTF-8"))
+    String::from_utf8(text).map(Datum::from).map_err(|_| SqlError::internal("a row's text is not UTF-8"))
 }

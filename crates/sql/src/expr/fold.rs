@@ -5,7 +5,7 @@ use super::{
 };
 use crate::bind::BindContext;
 use crate::function::{Body, Volatility};
-use crate::types::Datum;
+use crate::types::{Category, Datum, TypeId};
 
 /// Whether this node, given constant children, always gives the same value.
 fn is_foldable(expr: &Expr) -> bool {
@@ -15,16 +15,37 @@ fn is_foldable(expr: &Expr) -> bool {
         | Expr::Parameter(_)
         | Expr::Subquery(_)
         | Expr::Aggregate(_)
+        | Expr::SetResult(_)
         | Expr::Row(_) => false,
         Expr::Function(call) => {
             call.function.function.volatility == Volatility::Immutable
-                && !matches!(call.function.function.body, Body::External | Body::SetReturning | Body::Aggregate(_))
+                && !matches!(
+                    call.function.function.body,
+                    Body::External | Body::SetReturning | Body::Aggregate(_)
+                )
         }
         // Conversions between texts and times depend on the session's time zone and formats.
-        Expr::Cast(cast) => cast.1.is_immutable(),
-        Expr::Operator(call) => call.operator.volatility() == Volatility::Immutable,
+        Expr::Cast(cast) => !depends_on_session(cast.1.from.id, cast.1.to.id),
+        Expr::Operator(call) => {
+            let left = call.operator.left.map_or(call.operator.right.id, |left| left.id);
+            !depends_on_session(left, call.operator.right.id)
+                && !depends_on_session(left, call.operator.result.id)
+        }
         _ => true,
     }
+}
+
+/// Whether converting between two types, or computing with them, depends on the session's settings or the catalog.
+fn depends_on_session(from: TypeId, to: TypeId) -> bool {
+    let base = |ty: TypeId| ty.element().unwrap_or(ty);
+    let (from, to) = (base(from), base(to));
+    let is_time = |ty: TypeId| ty.category() == Category::DateTime;
+    let is_name = |ty: TypeId| ty.is_oid() && ty != TypeId::Oid;
+    if from == to {
+        // Arithmetic on timestamptz goes through local time.
+        return from == TypeId::Timestamptz;
+    }
+    is_name(from) || is_name(to) || is_time(from) || is_time(to)
 }
 
 /// Whether the expression is a constant already.
@@ -69,7 +90,9 @@ fn simplify(expr: Expr) -> Expr {
     let mut kept = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
-            Expr::Constant(Datum::Bool(value)) if value == decisive => return Expr::Constant(Datum::Bool(decisive)),
+            Expr::Constant(Datum::Bool(value)) if value == decisive => {
+                return Expr::Constant(Datum::Bool(decisive));
+            }
             Expr::Constant(Datum::Bool(_)) => {}
             Expr::And(inner) if !decisive => kept.extend(inner),
             Expr::Or(inner) if decisive => kept.extend(inner),

@@ -20,8 +20,8 @@ mod fold;
 mod walk;
 
 pub use env::{
-    Env, Execution, ExternalFunctions, Interrupt, NeverInterrupted, NoExternalFunctions, NoReader, ReadContext, Reader,
-    RowScan, Runtime,
+    Env, Execution, ExternalFunctions, Interrupt, NeverInterrupted, NoExternalFunctions, NoReader,
+    ReadContext, Reader, RowScan, Runtime,
 };
 pub use fold::{fold, is_constant};
 
@@ -131,8 +131,16 @@ pub enum Expr {
     Subquery(Box<Subquery>),
     /// While binding an aggregating query: its n-th aggregate.
     Aggregate(usize),
+    /// While binding: the value of the n-th set-returning call of the select list.
+    SetResult(usize),
     /// ROW(...) or a whole row, as the composite value's text form.
     Row(Vec<(Expr, Type)>),
+}
+
+impl PartialEq for Cast {
+    fn eq(&self, other: &Cast) -> bool {
+        self.from == other.from && self.to == other.to && self.context == other.context
+    }
 }
 
 /// A call of an operator that is no comparison.

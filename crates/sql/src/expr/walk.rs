@@ -10,7 +10,8 @@ macro_rules! children {
             | Expr::Slot(_)
             | Expr::Outer { .. }
             | Expr::Parameter(_)
-            | Expr::Aggregate(_) => {}
+            | Expr::Aggregate(_)
+            | Expr::SetResult(_) => {}
             Expr::Compare(_, operands) => operands.$iter().for_each($visit),
             Expr::Operator(call) => {
                 $visit(children!(@$as_ref call.left));
@@ -113,7 +114,9 @@ impl Expr {
             Expr::Outer { depth, slot } if *depth >= level => visit(*depth - level, *slot),
             Expr::Subquery(subquery) => match &subquery.body {
                 SubqueryBody::Bound(query) => {
-                    query.for_each_expr(&mut |inner, nested| inner.for_each_reference(level + 1 + nested, visit));
+                    query.for_each_expr(&mut |inner, nested| {
+                        inner.for_each_reference(level + 1 + nested, visit)
+                    });
                 }
                 SubqueryBody::Planned { node, .. } => {
                     node.for_each_outer_reference(&mut |depth, slot| {
@@ -130,7 +133,11 @@ impl Expr {
 
     /// Replaces, bottom up, every reference to the frame `level` levels above this expression (0 its own) by what `replace`
     /// gives; an `Outer` reference from a subquery is handed over with its depth. Subqueries must not be planned yet.
-    pub fn replace_references(&mut self, level: usize, replace: &mut dyn FnMut(usize, usize) -> Option<Expr>) {
+    pub fn replace_references(
+        &mut self,
+        level: usize,
+        replace: &mut dyn FnMut(usize, usize) -> Option<Expr>,
+    ) {
         let slot = match self {
             Expr::Slot(slot) if level == 0 => Some(*slot),
             Expr::Outer { depth, slot } if *depth == level => Some(*slot),
@@ -145,8 +152,30 @@ impl Expr {
         if let Expr::Subquery(subquery) = self
             && let SubqueryBody::Bound(query) = &mut subquery.body
         {
-            query.for_each_expr_mut(&mut |inner, nested| inner.replace_references(level + 1 + nested, replace));
+            query.for_each_expr_mut(&mut |inner, nested| {
+                inner.replace_references(level + 1 + nested, replace)
+            });
         }
         self.for_each_child_mut(&mut |child| child.replace_references(level, replace));
+    }
+}
+
+impl Expr {
+    /// Moves the expression `by` query levels further in: every reference that leaves it must go that much further out. `level` is the
+    /// number of levels between the moved expression and this part of it; 0 from outside.
+    pub(crate) fn raise(&mut self, level: usize, by: usize) {
+        match self {
+            Expr::Slot(slot) if level == 0 => *self = Expr::Outer { depth: by, slot: *slot },
+            Expr::Outer { depth, .. } if *depth >= level => *depth += by,
+            Expr::Subquery(subquery) => {
+                if let SubqueryBody::Bound(query) = &mut subquery.body {
+                    query.for_each_expr_mut(&mut |inner, nested| inner.raise(level + 1 + nested, by));
+                }
+            }
+            _ => {}
+        }
+        if !matches!(self, Expr::Outer { .. }) {
+            self.for_each_child_mut(&mut |child| child.raise(level, by));
+        }
     }
 }

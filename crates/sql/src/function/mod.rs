@@ -13,3 +13,8 @@ pub use aggregate::Accumulator;
 pub use context::{EvalContext, NoSession, SessionView};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility};
 pub use resolve::{ResolvedFunction, resolve};
+
+/// Whether a function of this name is an aggregate.
+pub fn is_aggregate(name: &str) -> bool {
+    registry::named(name).any(|function| function.kind() == Kind::Aggregate)
+}

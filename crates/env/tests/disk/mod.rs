@@ -1,4 +1,0 @@
-//! Tests of the disks.
-
-mod real;
-mod sim;

@@ -1,0 +1,224 @@
+//! Function calls.
+
+use sqlparser::ast::{
+    Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments,
+};
+
+use super::scope::{name_span, schema_and_name};
+use super::{Binder, Clause, RowsCall, SetReturning};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, FunctionCall, Typed, fold};
+use crate::function::{self, Kind, ResolvedFunction};
+use crate::types::{Type, TypeId};
+
+/// The plain arguments of a call.
+pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>> {
+    arguments
+        .iter()
+        .map(|argument| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+            FunctionArg::Unnamed(_) => Err(SqlError::syntax("syntax error at or near \"*\"")),
+            FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. } => {
+                Err(SqlError::unsupported("a call with named arguments"))
+            }
+        })
+        .collect()
+}
+
+impl Binder<'_> {
+    pub(crate) fn function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
+        self.bind_function(syntax).map_err(|error| self.at(error, name_span(&syntax.name)))
+    }
+
+    fn bind_function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
+        let (schema, name) = schema_and_name(&syntax.name)?;
+        let list = match &syntax.args {
+            FunctionArguments::None => {
+                let found = self.keyword_function(&name)?;
+                return found.ok_or_else(|| undefined_column(&name));
+            }
+            FunctionArguments::Subquery(query) if name == "array" => return self.array_subquery(query),
+            FunctionArguments::Subquery(query) => {
+                let argument = self.scalar_subquery(query)?;
+                return self.call(schema.as_deref(), &name, vec![argument]);
+            }
+            FunctionArguments::List(list) => list,
+        };
+        if syntax.over.is_some() {
+            return Err(self.lacks("a window function"));
+        }
+        if schema.is_none() {
+            if name == "row" {
+                let items = plain_arguments(&list.args)?;
+                return self.row(items);
+            }
+            if name == "grouping" {
+                return Err(self.lacks("GROUPING"));
+            }
+            if let Some(time) = self.precise_time(&name, list)? {
+                return Ok(time);
+            }
+            if list.duplicate_treatment.is_none() {
+                let arguments = plain_arguments(&list.args).unwrap_or_default();
+                if let Some(form) = self.conditional(&name, &arguments)? {
+                    return Ok(form);
+                }
+            }
+        }
+        let is_plain = list.duplicate_treatment.is_none()
+            && list.clauses.is_empty()
+            && syntax.filter.is_none()
+            && syntax.within_group.is_empty()
+            && !matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+        if is_plain && !function::is_aggregate(&name) {
+            let arguments = plain_arguments(&list.args)?
+                .into_iter()
+                .map(|a| self.expression(a))
+                .collect::<Result<_>>()?;
+            return self.call(schema.as_deref(), &name, arguments);
+        }
+        if !function::is_aggregate(&name) {
+            return Err(not_an_aggregate(&name, syntax, list));
+        }
+        self.aggregate(schema.as_deref(), &name, syntax, list)
+    }
+
+    /// Functions written without parentheses.
+    fn keyword_function(&mut self, name: &str) -> Result<Option<Typed>> {
+        let now = |binder: &mut Self, ty: TypeId| {
+            let now = binder.call(None, "now", vec![])?;
+            binder.cast(now, ty.into())
+        };
+        Ok(Some(match name {
+            "current_timestamp" => self.call(None, "now", vec![])?,
+            "current_date" => now(self, TypeId::Date)?,
+            "localtimestamp" => now(self, TypeId::Timestamp)?,
+            "localtime" => {
+                let local = now(self, TypeId::Timestamp)?;
+                self.cast(local, TypeId::Time.into())?
+            }
+            "current_time" => return Err(SqlError::unsupported("type \"time with time zone\"")),
+            "current_catalog" => self.call(None, "current_database", vec![])?,
+            "current_role" | "user" | "current_user" => self.call(None, "current_user", vec![])?,
+            "session_user" | "current_schema" => self.call(None, name, vec![])?,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// `current_timestamp(3)` and its like.
+    fn precise_time(&mut self, name: &str, list: &FunctionArgumentList) -> Result<Option<Typed>> {
+        let id = match name {
+            "current_timestamp" => TypeId::Timestamptz,
+            "localtimestamp" => TypeId::Timestamp,
+            "localtime" => TypeId::Time,
+            _ => return Ok(None),
+        };
+        let digits = match list.args.as_slice() {
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(digits))] => digits.to_string().parse::<i32>().ok(),
+            _ => None,
+        };
+        let digits = digits.ok_or_else(|| SqlError::syntax(format!("syntax error in {name}")))?;
+        let Some(time) = self.keyword_function(name)? else { return Ok(None) };
+        self.cast(time, Type { id, modifier: digits.clamp(0, 6) }).map(Some)
+    }
+
+    /// Calls a function by name: a scalar one, a set-returning one where that is allowed, or a type's name used as a conversion.
+    pub(crate) fn call(&mut self, schema: Option<&str>, name: &str, arguments: Vec<Typed>) -> Result<Typed> {
+        let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
+        let resolved = match function::resolve(schema, name, &types) {
+            Ok(resolved) => resolved,
+            Err(error) => return self.conversion_call(schema, name, arguments, error),
+        };
+        let arguments = self.convert_arguments(arguments, &resolved)?;
+        match resolved.function.kind() {
+            Kind::Scalar => {
+                let result = resolved.result;
+                let call = Expr::Function(Box::new(FunctionCall { function: resolved, arguments }));
+                Ok(Typed::new(fold(call, self.context), result))
+            }
+            Kind::SetReturning => {
+                let result = resolved.result;
+                let (width, ty) = match super::table::set_columns(&resolved) {
+                    Some(columns) if columns.len() != 1 => (columns.len(), Type::new(TypeId::Record)),
+                    _ => (1, result),
+                };
+                if width != 1 {
+                    return Err(self.lacks(format!("function {name} with several columns outside FROM")));
+                }
+                self.set_returning(RowsCall::Set { function: resolved.function, arguments, width }, ty)
+            }
+            Kind::Aggregate => Err(SqlError::internal("an aggregate called as a scalar function")),
+        }
+    }
+
+    pub(super) fn convert_arguments(
+        &mut self,
+        arguments: Vec<Typed>,
+        resolved: &ResolvedFunction,
+    ) -> Result<Vec<Expr>> {
+        arguments
+            .into_iter()
+            .zip(&resolved.arguments)
+            .map(|(argument, ty)| {
+                let argument = self.convert(argument, *ty)?;
+                // "any" takes what it gets, but something must give an open literal a type.
+                Ok(self.settle(argument)?.expr)
+            })
+            .collect()
+    }
+
+    /// `int4(x)`: a type's name called with one argument converts.
+    fn conversion_call(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        mut arguments: Vec<Typed>,
+        error: SqlError,
+    ) -> Result<Typed> {
+        let ty = TypeId::from_name(name).filter(|_| matches!(schema, None | Some("pg_catalog")));
+        if error.sqlstate == sqlstate::UNDEFINED_FUNCTION
+            && let (Some(ty), 1) = (ty, arguments.len())
+            && let Some(argument) = arguments.pop()
+        {
+            return self.cast(argument, ty.into()).map_err(|_| error);
+        }
+        Err(error)
+    }
+
+    /// A set-returning call in the select list: its results take a place behind the frame's.
+    pub(crate) fn set_returning(&mut self, call: RowsCall, ty: Type) -> Result<Typed> {
+        let clause = self.clause();
+        if !matches!(clause, Clause::Targets | Clause::OrderBy | Clause::GroupBy) || self.levels.is_empty() {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                format!("set-returning functions are not allowed in {}", clause.name()),
+            ));
+        }
+        if call.exprs().iter().any(|expr| expr.any(&mut |inner| matches!(inner, Expr::SetResult(_)))) {
+            return Err(self.lacks("a set-returning function within another"));
+        }
+        let level = self.level()?;
+        level.set_returning.push(SetReturning { call, ty });
+        Ok(Typed::new(Expr::SetResult(level.set_returning.len() - 1), ty))
+    }
+}
+
+fn undefined_column(name: &str) -> SqlError {
+    SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+}
+
+fn not_an_aggregate(name: &str, syntax: &FunctionSyntax, list: &FunctionArgumentList) -> SqlError {
+    let wrong = |message: String| SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message);
+    if !syntax.within_group.is_empty() {
+        wrong(format!("WITHIN GROUP specified, but {name} is not an aggregate function"))
+    } else if list.duplicate_treatment.is_some() {
+        wrong(format!("DISTINCT specified, but {name} is not an aggregate function"))
+    } else if list.clauses.iter().any(|clause| matches!(clause, FunctionArgumentClause::OrderBy(_))) {
+        wrong(format!("ORDER BY specified, but {name} is not an aggregate function"))
+    } else if syntax.filter.is_some() {
+        wrong(format!("FILTER specified, but {name} is not an aggregate function"))
+    } else {
+        wrong(format!("{name}(*) specified, but {name} is not an aggregate function"))
+    }
+}

@@ -1,0 +1,204 @@
+//! Conversions that statements do not spell out: untyped literals, parameters, common types.
+
+use super::Binder;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Typed, fold};
+use crate::types::cast::{self, CastContext};
+use crate::types::{Datum, Type, TypeId};
+
+/// The type that values of these types can all be converted to implicitly, by PostgreSQL's rules for UNION, CASE, VALUES and so on. `Unknown` if
+/// all are. On failure the two types that cannot be matched.
+pub fn common_type(types: &[Type]) -> Result<Type, (Type, Type)> {
+    let mut chosen = types.first().copied().unwrap_or(Type::new(TypeId::Unknown));
+    for &ty in types.iter().skip(1) {
+        if ty.id == TypeId::Unknown || ty.id == chosen.id {
+            continue;
+        }
+        if chosen.id == TypeId::Unknown {
+            chosen = ty;
+        } else if chosen.id.category() != ty.id.category() {
+            return Err((chosen, ty));
+        } else if !chosen.id.is_preferred() && is_implicit(chosen, ty) && !is_implicit(ty, chosen) {
+            chosen = ty;
+        }
+    }
+    // The modifier survives only if all agree on it.
+    let agree = types.iter().all(|ty| ty.id == chosen.id && ty.modifier == chosen.modifier);
+    Ok(if agree { chosen } else { Type::new(chosen.id) })
+}
+
+fn is_implicit(from: Type, to: Type) -> bool {
+    cast::find(Type::new(from.id), Type::new(to.id), CastContext::Implicit).is_some()
+}
+
+/// Whether reading this literal depends on the session: its time zone, the current date, the catalog.
+fn depends_on_session(ty: TypeId, text: &str) -> bool {
+    let text = text.trim();
+    let is_plain = |allowed: &str| {
+        text.bytes().all(|byte| byte.is_ascii_digit() || allowed.as_bytes().contains(&byte))
+            && text.bytes().take_while(u8::is_ascii_digit).count() == 4
+    };
+    match ty {
+        TypeId::Date | TypeId::Timestamp => !is_plain("-: .T") && !text.ends_with("infinity"),
+        TypeId::Timestamptz => {
+            let has_zone = text.ends_with('Z')
+                || text.rfind(':').is_some_and(|colon| text[colon..].contains(['+', '-']))
+                || text.len() > 11 && text[11..].contains(['+', '-']);
+            !(has_zone && is_plain("-: .T+Z"))
+        }
+        TypeId::Time => !text.bytes().all(|byte| byte.is_ascii_digit() || b":.".contains(&byte)),
+        ty if ty.is_oid() => ty != TypeId::Oid,
+        ty => ty.element().is_some_and(|element| {
+            element.category() == crate::types::Category::DateTime || element.is_oid()
+        }),
+    }
+}
+
+impl Binder<'_> {
+    /// Converts to `target` if there is a conversion in this context. Untyped literals are read as the target type (its errors are
+    /// the literal's), open parameters become of the target type.
+    pub(crate) fn coerce(&mut self, typed: Typed, target: Type, how: CastContext) -> Result<Option<Typed>> {
+        if typed.ty == target {
+            return Ok(Some(typed));
+        }
+        if typed.ty.id == TypeId::Unknown {
+            return self.coerce_unknown(typed, target, how).map(Some);
+        }
+        // The polymorphic targets take anything as it is.
+        if target.id.is_pseudo() {
+            return Ok(Some(typed));
+        }
+        let Some(found) = cast::find(typed.ty, target, how) else { return Ok(None) };
+        if found.is_noop() || (target.modifier == -1 && is_same_value(typed.ty.id, target.id)) {
+            return Ok(Some(Typed::new(typed.expr, target)));
+        }
+        let expr = fold(Expr::Cast(Box::new((typed.expr, found))), self.context);
+        Ok(Some(Typed::new(expr, target)))
+    }
+
+    fn coerce_unknown(&mut self, typed: Typed, target: Type, how: CastContext) -> Result<Typed> {
+        if target.id == TypeId::Unknown || (target.id.is_pseudo() && target.id != TypeId::Record) {
+            return Ok(typed);
+        }
+        match typed.expr {
+            Expr::Constant(Datum::Null) => Ok(Typed::new(Expr::NULL, target)),
+            Expr::Constant(Datum::Text(ref text)) => {
+                let value = self.literal(text.as_str(), target, how)?;
+                if depends_on_session(target.id, text.as_str()) {
+                    let found = cast::find(TypeId::Unknown.into(), target, CastContext::Explicit)
+                        .ok_or_else(|| cast::cannot_cast(typed.ty, target))?;
+                    return Ok(Typed::new(Expr::Cast(Box::new((typed.expr, found))), target));
+                }
+                Ok(Typed::new(Expr::Constant(value), target))
+            }
+            Expr::Parameter(number) => {
+                self.settle_parameter(number, target)?;
+                let parameter = Typed::new(Expr::Parameter(number), Type::new(target.id));
+                if target.modifier == -1 {
+                    return Ok(parameter);
+                }
+                let converted = self.coerce(parameter, target, how)?;
+                converted.ok_or_else(|| cast::cannot_cast(Type::new(target.id), target))
+            }
+            // Something else that nothing gave a type: text.
+            expr => {
+                let text = Typed::new(expr, Self::UNSETTLED);
+                let found = cast::find(text.ty, target, CastContext::Explicit)
+                    .ok_or_else(|| cast::cannot_cast(text.ty, target))?;
+                if found.is_noop() {
+                    return Ok(Typed::new(text.expr, target));
+                }
+                Ok(Typed::new(Expr::Cast(Box::new((text.expr, found))), target))
+            }
+        }
+    }
+
+    /// Reads a literal's text as a value of a type.
+    fn literal(&self, text: &str, target: Type, how: CastContext) -> Result<Datum> {
+        let format = self.context.eval.format;
+        let value = Datum::from_text(Type::new(target.id), text, format)?;
+        if target.modifier == -1 {
+            return Ok(value);
+        }
+        cast::apply_modifier(value, target, how == CastContext::Explicit)
+    }
+
+    /// Converts implicitly; 42846 if that cannot be.
+    pub fn convert(&mut self, typed: Typed, target: Type) -> Result<Typed> {
+        let from = typed.ty;
+        self.coerce(typed, target, CastContext::Implicit)?.ok_or_else(|| cast::cannot_cast(from, target))
+    }
+
+    /// CAST and `::`.
+    pub fn cast(&mut self, typed: Typed, target: Type) -> Result<Typed> {
+        let from = typed.ty;
+        self.coerce(typed, target, CastContext::Explicit)?.ok_or_else(|| cast::cannot_cast(from, target))
+    }
+
+    /// Converts a value that is to be stored in a column. 42804 if that cannot be.
+    pub fn assign(&mut self, typed: Typed, target: Type, column: &str) -> Result<Typed> {
+        let from = typed.ty;
+        self.coerce(typed, target, CastContext::Assignment)?.ok_or_else(|| {
+            SqlError::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!(
+                    "column \"{column}\" is of type {} but expression is of type {}",
+                    target.id.sql_name(),
+                    from.id.sql_name()
+                ),
+            )
+            .with_hint("You will need to rewrite or cast the expression.")
+        })
+    }
+
+    /// A condition. 42804 if it is not boolean; `what` is WHERE, AND, JOIN/ON ...
+    pub fn condition(&mut self, typed: Typed, what: &str) -> Result<Expr> {
+        let from = typed.ty;
+        let bool_type = Type::new(TypeId::Bool);
+        match self.coerce(typed, bool_type, CastContext::Implicit)? {
+            Some(typed) => Ok(typed.expr),
+            None => Err(SqlError::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("argument of {what} must be type boolean, not type {}", from.id.sql_name()),
+            )),
+        }
+    }
+
+    /// What nothing gave a type becomes text; an open parameter too.
+    pub fn settle(&mut self, typed: Typed) -> Result<Typed> {
+        if typed.ty.id == TypeId::Unknown {
+            self.coerce_unknown(typed, Self::UNSETTLED, CastContext::Implicit)
+        } else {
+            Ok(typed)
+        }
+    }
+
+    /// Converts all to their common type. 42804 if there is none; `what` is CASE, UNION, VALUES ...
+    pub(crate) fn unify(&mut self, items: Vec<Typed>, what: &str) -> Result<(Vec<Expr>, Type)> {
+        let types: Vec<Type> = items.iter().map(|item| item.ty).collect();
+        let ty = self.common(&types, what)?;
+        let items = items.into_iter().map(|item| Ok(self.convert(item, ty)?.expr)).collect::<Result<_>>()?;
+        Ok((items, ty))
+    }
+
+    /// The common type of these, text if all are open. 42804 if there is none.
+    pub(crate) fn common(&self, types: &[Type], what: &str) -> Result<Type> {
+        match common_type(types) {
+            Ok(ty) if ty.id == TypeId::Unknown => Ok(Self::UNSETTLED),
+            Ok(ty) => Ok(ty),
+            Err((a, b)) => Err(SqlError::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("{what} types {} and {} cannot be matched", a.id.sql_name(), b.id.sql_name()),
+            )),
+        }
+    }
+}
+
+/// Whether values of the two types are represented alike, so that a conversion without a length changes nothing.
+fn is_same_value(from: TypeId, to: TypeId) -> bool {
+    let is_text = |ty| matches!(ty, TypeId::Text | TypeId::Varchar);
+    from == to
+        || (is_text(from) && is_text(to))
+        || (from == TypeId::Name && to == TypeId::Text)
+        || (from.is_oid() && to.is_oid())
+}

@@ -1,0 +1,578 @@
+//! Expressions.
+
+use sqlparser::ast::{
+    AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr as Syntax,
+    Subscript, TrimWhereField, ValueWithSpan,
+};
+use sqlparser::tokenizer::Span;
+
+use super::operator::{operator_name, row_items};
+use super::{Binder, common_type, resolve_type, type_name};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
+use crate::function::operator;
+use crate::types::{Datum, Type, TypeId};
+
+/// Longer IN lists of constants are looked up in a hash table.
+const HASHED_LIST: usize = 16;
+
+/// Stack left before binding goes on on a fresh one, and the size of that.
+const RED_ZONE: usize = 192 * 1024;
+const FRESH_STACK: usize = 4 * 1024 * 1024;
+
+fn boolean(expr: Expr) -> Typed {
+    Typed::new(expr, TypeId::Bool)
+}
+
+fn untyped_text(text: &str) -> Typed {
+    Typed::new(Expr::Constant(Datum::text(text)), TypeId::Unknown)
+}
+
+impl Binder<'_> {
+    /// Binds an expression in the innermost level. Its type may be `Unknown` (an untyped literal or parameter).
+    pub fn expression(&mut self, syntax: &Syntax) -> Result<Typed> {
+        stacker::maybe_grow(RED_ZONE, FRESH_STACK, || self.bind_expression(syntax))
+    }
+
+    /// Binds an expression and gives it a type in any case.
+    pub fn settled_expression(&mut self, syntax: &Syntax) -> Result<Typed> {
+        let typed = self.expression(syntax)?;
+        self.settle(typed)
+    }
+
+    fn bind_expression(&mut self, syntax: &Syntax) -> Result<Typed> {
+        match syntax {
+            Syntax::Identifier(ident) => self.column(std::slice::from_ref(ident)),
+            Syntax::CompoundIdentifier(parts) => self.column(parts),
+            Syntax::Value(value) => self.value(value),
+            Syntax::Nested(inner) => self.expression(inner),
+            Syntax::BinaryOp { .. } => self.binary_chain(syntax),
+            Syntax::UnaryOp { op, expr } => self.unary(op, expr),
+            Syntax::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, .. } => {
+                let ty = resolve_type(data_type)?;
+                self.cast_syntax(expr, ty)
+            }
+            Syntax::TypedString(literal) => self.typed_string(literal),
+            Syntax::Interval(interval) => self.interval(interval),
+            Syntax::IsNull(operand) => self.is_null(operand, false),
+            Syntax::IsNotNull(operand) => self.is_null(operand, true),
+            Syntax::IsTrue(operand) => self.is_truth(operand, Some(true), false, "IS TRUE"),
+            Syntax::IsNotTrue(operand) => self.is_truth(operand, Some(true), true, "IS NOT TRUE"),
+            Syntax::IsFalse(operand) => self.is_truth(operand, Some(false), false, "IS FALSE"),
+            Syntax::IsNotFalse(operand) => self.is_truth(operand, Some(false), true, "IS NOT FALSE"),
+            Syntax::IsUnknown(operand) => self.is_truth(operand, None, false, "IS UNKNOWN"),
+            Syntax::IsNotUnknown(operand) => self.is_truth(operand, None, true, "IS NOT UNKNOWN"),
+            Syntax::IsDistinctFrom(left, right) => self.is_distinct(left, right, false),
+            Syntax::IsNotDistinctFrom(left, right) => self.is_distinct(left, right, true),
+            Syntax::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
+            Syntax::InList { expr, list, negated } => self.in_list(expr, list, *negated),
+            Syntax::InSubquery { expr, subquery, negated } => self.in_subquery(expr, subquery, *negated),
+            Syntax::Exists { subquery, negated } => self.exists(subquery, *negated),
+            Syntax::Subquery(query) => self.scalar_subquery(query),
+            Syntax::AnyOp { left, compare_op, right, .. } => self.quantified(left, compare_op, right, false),
+            Syntax::AllOp { left, compare_op, right } => self.quantified(left, compare_op, right, true),
+            Syntax::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.like(if *negated { "!~~" } else { "~~" }, expr, pattern, escape_char.as_ref())
+            }
+            Syntax::ILike { negated, any: false, expr, pattern, escape_char } => {
+                self.like(if *negated { "!~~*" } else { "~~*" }, expr, pattern, escape_char.as_ref())
+            }
+            Syntax::SimilarTo { negated, expr, pattern, escape_char } => {
+                self.similar(*negated, expr, pattern, escape_char.as_ref())
+            }
+            Syntax::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref())
+            }
+            Syntax::Function(function) => self.function(function),
+            Syntax::Array(array) => self.array(array, None),
+            Syntax::CompoundFieldAccess { root, access_chain } => self.access(root, access_chain),
+            Syntax::Tuple(items) => self.row(items.iter().collect()),
+            Syntax::Collate { expr, .. } => self.expression(expr),
+            _ => self.special_form(syntax),
+        }
+    }
+
+    /// Function calls with a syntax of their own.
+    fn special_form(&mut self, syntax: &Syntax) -> Result<Typed> {
+        match syntax {
+            Syntax::AtTimeZone { timestamp, time_zone } => {
+                self.call_with("timezone", &[time_zone, timestamp])
+            }
+            Syntax::Extract { field, expr, .. } => {
+                let field = untyped_text(&field_name(field));
+                let operand = self.expression(expr)?;
+                self.call(None, "extract", vec![field, operand])
+            }
+            Syntax::Ceil { expr, field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) } => {
+                self.call_with("ceil", &[expr])
+            }
+            Syntax::Floor { expr, field: CeilFloorKind::DateTimeField(DateTimeField::NoDateTime) } => {
+                self.call_with("floor", &[expr])
+            }
+            Syntax::Position { expr, r#in } => self.call_with("position", &[r#in, expr]),
+            Syntax::Substring { expr, substring_from, substring_for, .. } => {
+                match (substring_from.as_deref(), substring_for.as_deref()) {
+                    (Some(from), Some(length)) => self.call_with("substring", &[expr, from, length]),
+                    (Some(from), None) => self.call_with("substring", &[expr, from]),
+                    (None, Some(length)) => {
+                        let operand = self.expression(expr)?;
+                        let one = Typed::new(Expr::Constant(Datum::Int4(1)), TypeId::Int4);
+                        let length = self.expression(length)?;
+                        self.call(None, "substring", vec![operand, one, length])
+                    }
+                    (None, None) => self.call_with("substring", &[expr]),
+                }
+            }
+            Syntax::Trim { trim_where, trim_what, expr, trim_characters } => {
+                let name = match trim_where {
+                    None | Some(TrimWhereField::Both) => "btrim",
+                    Some(TrimWhereField::Leading) => "ltrim",
+                    Some(TrimWhereField::Trailing) => "rtrim",
+                };
+                let mut arguments = vec![expr.as_ref()];
+                arguments.extend(trim_what.as_deref());
+                arguments.extend(trim_characters.iter().flatten());
+                self.call_with(name, &arguments)
+            }
+            Syntax::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let mut arguments = vec![expr.as_ref(), overlay_what.as_ref(), overlay_from.as_ref()];
+                arguments.extend(overlay_for.as_deref());
+                self.call_with("overlay", &arguments)
+            }
+            other => Err(self.lacks(format!("the expression \"{other}\""))),
+        }
+    }
+
+    fn call_with(&mut self, name: &str, arguments: &[&Syntax]) -> Result<Typed> {
+        let arguments = arguments.iter().map(|argument| self.expression(argument)).collect::<Result<_>>()?;
+        self.call(None, name, arguments)
+    }
+
+    fn cast_syntax(&mut self, operand: &Syntax, ty: Type) -> Result<Typed> {
+        // The items of ARRAY[] take the type asked for, also if there are none.
+        if let (Syntax::Array(array), Some(element)) = (strip(operand), ty.element()) {
+            let bound = self.array(array, Some(element))?;
+            return self.cast(bound, ty);
+        }
+        let typed = self.expression(operand)?;
+        self.cast(typed, ty).map_err(|error| self.at(error, literal_span(operand)))
+    }
+
+    fn is_null(&mut self, operand: &Syntax, negated: bool) -> Result<Typed> {
+        let typed = match row_items(operand) {
+            Some(items) => return self.row_is_null(items, negated),
+            None => self.settled_expression(operand)?,
+        };
+        let expr = Expr::IsNull { operand: Box::new(typed.expr), negated };
+        Ok(boolean(fold(expr, self.context)))
+    }
+
+    /// A row IS NULL if all its items are, and IS NOT NULL if none is.
+    fn row_is_null(&mut self, items: Vec<&Syntax>, negated: bool) -> Result<Typed> {
+        let tests = items
+            .into_iter()
+            .map(|item| Ok(Expr::IsNull { operand: Box::new(self.settled_expression(item)?.expr), negated }))
+            .collect::<Result<_>>()?;
+        Ok(boolean(fold(Expr::And(tests), self.context)))
+    }
+
+    fn is_truth(
+        &mut self,
+        operand: &Syntax,
+        value: Option<bool>,
+        negated: bool,
+        what: &str,
+    ) -> Result<Typed> {
+        let typed = self.expression(operand)?;
+        let operand = Box::new(self.condition(typed, what)?);
+        Ok(boolean(fold(Expr::IsTruth { operand, value, negated }, self.context)))
+    }
+
+    fn is_distinct(&mut self, left: &Syntax, right: &Syntax, negated: bool) -> Result<Typed> {
+        if let (Some(lefts), Some(rights)) = (row_items(left), row_items(right)) {
+            if lefts.len() != rights.len() {
+                return Err(SqlError::syntax("unequal number of entries in row expressions"));
+            }
+            let mut tests = vec![];
+            for (left, right) in lefts.into_iter().zip(rights) {
+                tests.push(self.is_distinct(left, right, negated)?.expr);
+            }
+            let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
+            return Ok(boolean(fold(expr, self.context)));
+        }
+        let left = self.expression(left)?;
+        let right = self.expression(right)?;
+        self.distinct_from(left, right, negated)
+    }
+
+    fn between(&mut self, operand: &Syntax, negated: bool, low: &Syntax, high: &Syntax) -> Result<Typed> {
+        let operand = self.expression(operand)?;
+        let low = self.expression(low)?;
+        let high = self.expression(high)?;
+        let (first, second) = if negated { ("<", ">") } else { (">=", "<=") };
+        let low = self.operate(first, operand.clone(), low)?.expr;
+        let high = self.operate(second, operand, high)?.expr;
+        let expr = if negated { Expr::Or(vec![low, high]) } else { Expr::And(vec![low, high]) };
+        Ok(boolean(fold(expr, self.context)))
+    }
+
+    fn in_list(&mut self, operand: &Syntax, list: &[Syntax], negated: bool) -> Result<Typed> {
+        if let Some(items) = row_items(operand) {
+            return self.rows_in_list(items, list, negated);
+        }
+        let operand = self.expression(operand)?;
+        let items = list.iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
+        self.in_values(operand, items, negated)
+    }
+
+    /// `operand IN (items)`.
+    pub(crate) fn in_values(&mut self, operand: Typed, items: Vec<Typed>, negated: bool) -> Result<Typed> {
+        if items.len() == 1 {
+            let item = items.into_iter().next().ok_or_else(|| SqlError::internal("an empty IN list"))?;
+            return self.operate(if negated { "<>" } else { "=" }, operand, item);
+        }
+        let mut types = vec![operand.ty];
+        types.extend(items.iter().map(|item| item.ty));
+        let Ok(ty) = common_type(&types) else {
+            // No common type: each item for itself, if each can be compared.
+            let tests = items
+                .into_iter()
+                .map(|item| Ok(self.operate(if negated { "<>" } else { "=" }, operand.clone(), item)?.expr))
+                .collect::<Result<_>>()?;
+            let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
+            return Ok(boolean(fold(expr, self.context)));
+        };
+        // Integers of all widths compare with one another as they are, so an index on the operand stays usable.
+        let integers = types.iter().all(|ty| ty.id.is_integer() || ty.id == TypeId::Unknown)
+            && operand.ty.id.is_integer();
+        let ty = if ty.id == TypeId::Unknown { Self::UNSETTLED } else { Type::new(ty.id) };
+        self.equality(ty)?;
+        let (operand, items) = if integers {
+            let own = operand.ty;
+            let items = items
+                .into_iter()
+                .map(|item| if item.ty.id == TypeId::Unknown { self.convert(item, own) } else { Ok(item) })
+                .collect::<Result<Vec<_>>>()?;
+            (operand, items)
+        } else {
+            let operand = self.convert(operand, ty)?;
+            (operand, items.into_iter().map(|item| self.convert(item, ty)).collect::<Result<Vec<_>>>()?)
+        };
+        let items = items.into_iter().map(|item| item.expr).collect();
+        Ok(boolean(fold(make_in_list(operand.expr, items, negated), self.context)))
+    }
+
+    fn rows_in_list(&mut self, items: Vec<&Syntax>, list: &[Syntax], negated: bool) -> Result<Typed> {
+        let operands = items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
+        let mut tests = vec![];
+        for row in list {
+            let Some(values) = row_items(row).filter(|values| values.len() == operands.len()) else {
+                return Err(SqlError::syntax("unequal number of entries in row expressions"));
+            };
+            let pairs = operands
+                .iter()
+                .zip(values)
+                .map(|(operand, value)| Ok((operand.clone(), self.expression(value)?)))
+                .collect::<Result<Vec<_>>>()?;
+            tests.push(self.compare_rows(if negated { "<>" } else { "=" }, pairs)?.expr);
+        }
+        let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
+        Ok(boolean(fold(expr, self.context)))
+    }
+
+    /// `operand operator ANY (array or subquery)`.
+    fn quantified(&mut self, left: &Syntax, op: &BinaryOperator, right: &Syntax, all: bool) -> Result<Typed> {
+        let name = operator_name(op)?;
+        if let Syntax::Subquery(query) = strip(right) {
+            return self.quantified_subquery(left, &name, query, all);
+        }
+        let operand = self.expression(left)?;
+        let array = self.expression(right)?;
+        self.over_array(operand, &name, array, all)
+    }
+
+    fn over_array(&mut self, operand: Typed, name: &str, array: Typed, all: bool) -> Result<Typed> {
+        // An untyped array takes its element type from the operand.
+        let array = if array.ty.id == TypeId::Unknown {
+            let element =
+                if operand.ty.id == TypeId::Unknown { Self::UNSETTLED } else { Type::new(operand.ty.id) };
+            self.convert(array, type_name::array(element)?)?
+        } else {
+            array
+        };
+        let Some(element) = array.ty.element() else {
+            return Err(SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                "op ANY/ALL (array) requires array on right side",
+            ));
+        };
+        let operator = operator::resolve(name, Some(operand.ty), Type::new(element.id))?;
+        if operator.result.id != TypeId::Bool {
+            return Err(SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                "op ANY/ALL (array) requires operator to yield boolean",
+            ));
+        }
+        let left_type = operator.left.unwrap_or(operand.ty);
+        let operand = self.convert(operand, left_type)?;
+        let wanted = type_name::array(operator.right)?;
+        let array = self.convert(array, wanted)?;
+        let expr = Expr::Quantified(Box::new(Quantified {
+            operand: operand.expr,
+            array: array.expr,
+            operator,
+            all,
+        }));
+        Ok(boolean(fold(expr, self.context)))
+    }
+
+    fn like(
+        &mut self,
+        name: &str,
+        operand: &Syntax,
+        pattern: &Syntax,
+        escape: Option<&ValueWithSpan>,
+    ) -> Result<Typed> {
+        let operand = self.expression(operand)?;
+        let mut pattern = self.expression(pattern)?;
+        if let Some(escape) = escape {
+            let escape = self.value(escape)?;
+            pattern = self.call(None, "like_escape", vec![pattern, escape])?;
+        }
+        self.operate(name, operand, pattern)
+    }
+
+    fn similar(
+        &mut self,
+        negated: bool,
+        operand: &Syntax,
+        pattern: &Syntax,
+        escape: Option<&ValueWithSpan>,
+    ) -> Result<Typed> {
+        let operand = self.expression(operand)?;
+        let mut arguments = vec![self.expression(pattern)?];
+        if let Some(escape) = escape {
+            arguments.push(self.value(escape)?);
+        }
+        let pattern = self.call(None, "similar_to_escape", arguments)?;
+        self.operate(if negated { "!~" } else { "~" }, operand, pattern)
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&Syntax>,
+        conditions: &[CaseWhen],
+        otherwise: Option<&Syntax>,
+    ) -> Result<Typed> {
+        let operand = operand.map(|operand| self.settled_expression(operand)).transpose()?;
+        let mut tests = vec![];
+        let mut results = vec![];
+        for when in conditions {
+            let condition = self.expression(&when.condition)?;
+            let test = match &operand {
+                Some(operand) => self.operate("=", operand.clone(), condition)?,
+                None => condition,
+            };
+            tests.push(self.condition(test, "CASE/WHEN")?);
+            results.push(self.expression(&when.result)?);
+        }
+        // ELSE counts first for the type.
+        let otherwise = match otherwise {
+            Some(otherwise) => self.expression(otherwise)?,
+            None => Typed::new(Expr::NULL, TypeId::Unknown),
+        };
+        results.insert(0, otherwise);
+        let (mut results, ty) = self.unify(results, "CASE")?;
+        let otherwise = results.remove(0);
+        let case = Case { branches: tests.into_iter().zip(results).collect(), otherwise };
+        Ok(Typed::new(fold_case(case), ty))
+    }
+
+    /// COALESCE, GREATEST, LEAST, NULLIF; none if the name is no such form.
+    pub(crate) fn conditional(&mut self, name: &str, arguments: &[&Syntax]) -> Result<Option<Typed>> {
+        let what = match name {
+            "coalesce" => "COALESCE",
+            "greatest" => "GREATEST",
+            "least" => "LEAST",
+            "nullif" => return self.null_if(arguments).map(Some),
+            _ => return Ok(None),
+        };
+        if arguments.is_empty() {
+            return Err(SqlError::syntax(format!("{what} needs an argument")));
+        }
+        let items = arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;
+        let (operands, ty) = self.unify(items, what)?;
+        let expr = if name == "coalesce" {
+            Expr::Coalesce(operands)
+        } else {
+            self.check_sortable(ty, "a comparison")?;
+            Expr::Extreme { greatest: name == "greatest", operands }
+        };
+        Ok(Some(Typed::new(fold(expr, self.context), ty)))
+    }
+
+    fn null_if(&mut self, arguments: &[&Syntax]) -> Result<Typed> {
+        let [value, other] = arguments else {
+            return Err(SqlError::syntax("NULLIF needs two arguments"));
+        };
+        let value = self.expression(value)?;
+        let other = self.expression(other)?;
+        let equal = self.operate("=", value.clone(), other)?.expr;
+        // The operator may have settled the first operand's type.
+        let value = self.settle(value)?;
+        let expr = Expr::NullIf(Box::new(NullIf { value: value.expr, equal }));
+        Ok(Typed::new(fold(expr, self.context), value.ty))
+    }
+
+    /// ARRAY[...]; `wanted` is the element type a cast around it asks for.
+    pub(crate) fn array(&mut self, array: &Array, wanted: Option<Type>) -> Result<Typed> {
+        if array.elem.is_empty() {
+            let element = wanted.ok_or_else(|| {
+                SqlError::new(sqlstate::INDETERMINATE_DATATYPE, "cannot determine type of empty array")
+                    .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[].")
+            })?;
+            let constructor = ArrayConstructor { element: element.id, items: vec![], nested: false };
+            let expr = fold(Expr::Array(Box::new(constructor)), self.context);
+            return Ok(Typed::new(expr, type_name::array(Type::new(element.id))?));
+        }
+        let items = array
+            .elem
+            .iter()
+            .map(|item| match item {
+                Syntax::Array(inner) => self.array(inner, wanted),
+                item => {
+                    let item = self.expression(item)?;
+                    match wanted {
+                        Some(element) if !item.ty.id.is_array() => self.cast(item, element),
+                        _ => Ok(item),
+                    }
+                }
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let nested = items.iter().any(|item| item.ty.id.is_array());
+        let (items, ty) = self.unify(items, "ARRAY")?;
+        let array_type = type_name::array(ty)?;
+        let element = array_type.element().map_or(ty.id, |element| element.id);
+        let expr = Expr::Array(Box::new(ArrayConstructor { element, items, nested }));
+        Ok(Typed::new(fold(expr, self.context), array_type))
+    }
+
+    /// `array[i]`, `array[i:j]`.
+    fn access(&mut self, root: &Syntax, chain: &[AccessExpr]) -> Result<Typed> {
+        let mut columns = vec![];
+        let mut rest = chain;
+        // `t.a[1]` comes as an access to a field.
+        if let Syntax::Identifier(table) = root {
+            columns.push(table.clone());
+            while let [AccessExpr::Dot(Syntax::Identifier(field)), after @ ..] = rest {
+                columns.push(field.clone());
+                rest = after;
+            }
+        }
+        let typed = if columns.is_empty() { self.settled_expression(root)? } else { self.column(&columns)? };
+        if rest.is_empty() {
+            return Ok(typed);
+        }
+        let Some(element) = typed.ty.element() else {
+            return Err(match rest[0] {
+                AccessExpr::Dot(_) => self.lacks("selecting a field of a composite value"),
+                AccessExpr::Subscript(_) => SqlError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!(
+                        "cannot subscript type {} because it does not support subscripting",
+                        typed.ty.id.sql_name()
+                    ),
+                ),
+            });
+        };
+        if let [AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })] = rest {
+            let bounds = [self.slice_bound(lower_bound.as_ref())?, self.slice_bound(upper_bound.as_ref())?];
+            let expr = Expr::Slice(Box::new((typed.expr, bounds)));
+            return Ok(Typed::new(fold(expr, self.context), typed.ty));
+        }
+        let mut subscripts = vec![];
+        for access in rest {
+            let AccessExpr::Subscript(Subscript::Index { index }) = access else {
+                return Err(self.lacks("array slices of several dimensions"));
+            };
+            let index = self.expression(index)?;
+            subscripts.push(self.convert(index, TypeId::Int4.into())?.expr);
+        }
+        let expr = Expr::Subscript(Box::new((typed.expr, subscripts)));
+        Ok(Typed::new(fold(expr, self.context), element))
+    }
+
+    fn slice_bound(&mut self, bound: Option<&Syntax>) -> Result<Option<Expr>> {
+        let Some(syntax) = bound else { return Ok(None) };
+        let typed = self.expression(syntax)?;
+        Ok(Some(self.convert(typed, TypeId::Int4.into())?.expr))
+    }
+
+    /// A row value where a single value is expected: its text form is all there is.
+    pub(crate) fn row(&mut self, items: Vec<&Syntax>) -> Result<Typed> {
+        let items = items
+            .into_iter()
+            .map(|item| {
+                let typed = self.settled_expression(item)?;
+                Ok((typed.expr, typed.ty))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Typed::new(Expr::Row(items), TypeId::Record))
+    }
+}
+
+/// An IN list; long ones of constants get a hash table.
+pub(crate) fn make_in_list(operand: Expr, items: Vec<Expr>, negated: bool) -> Expr {
+    let mut list = InList { operand, items, negated, constants: None };
+    let is_value = |item: &Expr| matches!(item, Expr::Constant(value) if !value.is_null());
+    if list.items.iter().filter(|item| is_value(item)).count() > HASHED_LIST {
+        let (constants, rest): (Vec<Expr>, Vec<Expr>) = list.items.into_iter().partition(is_value);
+        let constants = constants.into_iter().filter_map(|item| match item {
+            Expr::Constant(value) => Some(value),
+            _ => None,
+        });
+        list.constants = Some(std::sync::Arc::new(constants.collect()));
+        list.items = rest;
+    }
+    Expr::InList(Box::new(list))
+}
+
+/// Drops the branches that constants rule out; an expression in a branch never taken must not fail.
+fn fold_case(mut case: Case) -> Expr {
+    let mut branches = vec![];
+    for (condition, result) in case.branches {
+        match condition {
+            Expr::Constant(Datum::Bool(true)) => {
+                case.otherwise = result;
+                break;
+            }
+            Expr::Constant(_) => {}
+            condition => branches.push((condition, result)),
+        }
+    }
+    if branches.is_empty() {
+        return case.otherwise;
+    }
+    Expr::Case(Box::new(Case { branches, otherwise: case.otherwise }))
+}
+
+/// Without parentheses.
+pub(crate) fn strip(syntax: &Syntax) -> &Syntax {
+    match syntax {
+        Syntax::Nested(inner) => strip(inner),
+        other => other,
+    }
+}
+
+/// The place of a literal, for errors in reading it.
+fn literal_span(syntax: &Syntax) -> Span {
+    match strip(syntax) {
+        Syntax::Value(value) => value.span,
+        Syntax::Identifier(ident) => ident.span,
+        _ => Span::empty(),
+    }
+}
+
+fn field_name(field: &DateTimeField) -> String {
+    field.to_string().trim_matches('\'').trim_matches('"').to_ascii_lowercase()
+}

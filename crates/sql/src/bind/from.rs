@@ -1,0 +1,304 @@
+//! FROM: relations, joins, and the names they bring into sight.
+
+use sqlparser::ast::{
+    Join as JoinSyntax, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins,
+};
+
+use super::scope::{ColumnSource, NamedColumn, NamedTable, Namespace, name_parts, name_span, object_name};
+use super::{Binder, Clause, From, Join, JoinKind, Relation, Source};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Typed};
+use crate::types::Type;
+
+/// A bound item of FROM: how its relations are joined, and its names.
+pub(super) type Item = (From, Namespace);
+
+impl Binder<'_> {
+    /// Binds FROM into the innermost level.
+    pub fn from_clause(&mut self, items: &[TableWithJoins]) -> Result<()> {
+        for item in items {
+            let (tree, names) = self.joined(item, false)?;
+            let level = self.level()?;
+            level.select.from.push(tree);
+            level.namespace.extend(names)?;
+        }
+        Ok(())
+    }
+
+    /// A table with its joins. `nullable`: it is on the side of an outer join that may be missing.
+    fn joined(&mut self, item: &TableWithJoins, nullable: bool) -> Result<Item> {
+        let kinds = item.joins.iter().map(|join| self.join_kind(join)).collect::<Result<Vec<_>>>()?;
+        // A later RIGHT or FULL join makes all to its left nullable.
+        let nullable_left = |from: usize| {
+            nullable || kinds[from..].iter().any(|(kind, right)| *right || *kind == JoinKind::Full)
+        };
+        let mut left = self.factor(&item.relation, nullable_left(0))?;
+        for (i, join) in item.joins.iter().enumerate() {
+            let (kind, right_join) = kinds[i];
+            let nullable_right = nullable_left(i + 1) || (kind != JoinKind::Inner && !right_join);
+            // What is to the left is in sight of LATERAL items.
+            let level = self.level()?;
+            let before = level.namespace.clone();
+            level.namespace.extend(left.1.clone())?;
+            let right = self.factor(&join.relation, nullable_right);
+            self.level()?.namespace = before;
+            left = self.join(kind, right_join, left, right?, constraint(join))?;
+        }
+        Ok(left)
+    }
+
+    /// The kind of a join, and whether it is a RIGHT join.
+    fn join_kind(&mut self, join: &JoinSyntax) -> Result<(JoinKind, bool)> {
+        Ok(match &join.join_operator {
+            JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_) => {
+                (JoinKind::Inner, false)
+            }
+            JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => (JoinKind::Left, false),
+            JoinOperator::Right(_) | JoinOperator::RightOuter(_) => (JoinKind::Left, true),
+            JoinOperator::FullOuter(_) => (JoinKind::Full, false),
+            other => return Err(SqlError::syntax(format!("syntax error: join operator {other:?}"))),
+        })
+    }
+
+    fn join(
+        &mut self,
+        kind: JoinKind,
+        right_join: bool,
+        left: Item,
+        right: Item,
+        constraint: Option<&JoinConstraint>,
+    ) -> Result<Item> {
+        let (left_tree, left_names) = left;
+        let (right_tree, right_names) = right;
+        let (names, on) = match constraint {
+            Some(JoinConstraint::On(condition)) => {
+                let mut names = left_names;
+                names.extend(right_names)?;
+                let on = self.join_condition(&names, condition)?;
+                (names, on)
+            }
+            Some(JoinConstraint::Using(columns)) => {
+                let columns = columns.iter().map(using_name).collect::<Result<Vec<_>>>()?;
+                self.using(kind, right_join, left_names, right_names, &columns)?
+            }
+            Some(JoinConstraint::Natural) => {
+                let columns: Vec<String> = (left_names.star.iter())
+                    .filter(|column| right_names.star.iter().any(|other| other.name == column.name))
+                    .map(|column| column.name.clone())
+                    .collect();
+                self.using(kind, right_join, left_names, right_names, &columns)?
+            }
+            Some(JoinConstraint::None) | None => {
+                let mut names = left_names;
+                names.extend(right_names)?;
+                (names, vec![])
+            }
+        };
+        let (left, right) = if right_join { (right_tree, left_tree) } else { (left_tree, right_tree) };
+        Ok((From::Join(Box::new(Join { kind, left, right, on })), names))
+    }
+
+    /// ON sees the two sides of its join only.
+    fn join_condition(&mut self, names: &Namespace, condition: &sqlparser::ast::Expr) -> Result<Vec<Expr>> {
+        let before = std::mem::replace(&mut self.level()?.namespace, names.clone());
+        let bound = self.in_clause(Clause::JoinOn, |binder| {
+            let typed = binder.expression(condition)?;
+            binder.condition(typed, "JOIN/ON")
+        });
+        self.level()?.namespace = before;
+        let mut conjuncts = vec![];
+        bound?.into_conjuncts(&mut conjuncts);
+        Ok(conjuncts)
+    }
+
+    /// USING and NATURAL: equal columns, listed once.
+    fn using(
+        &mut self,
+        kind: JoinKind,
+        right_join: bool,
+        left: Namespace,
+        right: Namespace,
+        columns: &[String],
+    ) -> Result<(Namespace, Vec<Expr>)> {
+        let mut merged = vec![];
+        let mut on = vec![];
+        for column in columns {
+            let left_source = common_column(&left, column, "left")?;
+            let right_source = common_column(&right, column, "right")?;
+            let level = self.level()?;
+            let left_value = level.resolve(&left_source);
+            let right_value = level.resolve(&right_source);
+            let equal = self.operate("=", left_value.clone(), right_value.clone())?;
+            equal.expr.into_conjuncts(&mut on);
+            let value = self.merged_column(kind, right_join, left_value, right_value)?;
+            merged.push(NamedColumn { name: column.clone(), source: ColumnSource::Expr(value) });
+        }
+        let rest = |names: &Namespace| {
+            names.star.iter().filter(|column| !columns.contains(&column.name)).cloned().collect::<Vec<_>>()
+        };
+        merged.extend(rest(&left));
+        merged.extend(rest(&right));
+        let mut names = left;
+        names.extend(right)?;
+        names.star = merged;
+        Ok((names, on))
+    }
+
+    /// The value of a column merged by USING: the side that cannot be missing, or whichever there is.
+    fn merged_column(
+        &mut self,
+        kind: JoinKind,
+        right_join: bool,
+        left: Typed,
+        right: Typed,
+    ) -> Result<Typed> {
+        let ty = self.common(&[left.ty, right.ty], "JOIN/USING")?;
+        match kind {
+            JoinKind::Full => {
+                let left = self.convert(left, ty)?.expr;
+                let right = self.convert(right, ty)?.expr;
+                Ok(Typed::new(Expr::Coalesce(vec![left, right]), ty))
+            }
+            _ if right_join => self.convert(right, ty),
+            _ => self.convert(left, ty),
+        }
+    }
+
+    /// One item of FROM without joins.
+    fn factor(&mut self, factor: &TableFactor, nullable: bool) -> Result<Item> {
+        match factor {
+            TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
+                self.table(name, alias.as_ref(), nullable)
+            }
+            TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
+                self.function_in_from(name, &args.args, *with_ordinality, alias.as_ref(), nullable)
+            }
+            TableFactor::Function { name, args, with_ordinality, alias, .. } => {
+                self.function_in_from(name, args, *with_ordinality, alias.as_ref(), nullable)
+            }
+            TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
+                self.unnest(array_exprs, *with_ordinality, alias.as_ref(), nullable)
+            }
+            TableFactor::Derived { lateral, subquery, alias, sample: None } => {
+                if alias.is_none() {
+                    return Err(SqlError::syntax("subquery in FROM must have an alias")
+                        .with_hint("For example, FROM (SELECT ...) [AS] foo."));
+                }
+                self.derived(subquery, *lateral, alias.as_ref(), "", nullable)
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                let (tree, names) = self.joined(table_with_joins, nullable)?;
+                match alias {
+                    None => Ok((tree, names)),
+                    Some(alias) => {
+                        let name = object_name(&alias.name);
+                        let columns = rename(names.star, Some(alias), &name)?;
+                        Ok((tree, Namespace::of(NamedTable { schema: None, name, columns })))
+                    }
+                }
+            }
+            other => Err(self.lacks(format!("\"{other}\" in FROM"))),
+        }
+    }
+
+    /// Adds a relation to the innermost level, and gives its columns names.
+    pub(super) fn add_relation(
+        &mut self,
+        new: NewRelation<'_>,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let shown = alias.map_or_else(|| new.name.to_owned(), |alias| object_name(&alias.name));
+        let level = self.level()?;
+        let relation = level.select.relations.len();
+        level.select.relations.push(Relation {
+            alias: shown.clone(),
+            source: new.source,
+            slots: vec![None; new.types.len()],
+            types: new.types,
+            key_slot: None,
+            nullable,
+        });
+        let columns = (new.columns.into_iter())
+            .map(|(name, column)| NamedColumn { name, source: ColumnSource::Relation { relation, column } })
+            .collect();
+        let columns = rename(columns, alias, &shown)?;
+        let schema = if alias.is_some() { None } else { new.schema.map(str::to_owned) };
+        Ok((From::Relation(relation), Namespace::of(NamedTable { schema, name: shown, columns })))
+    }
+}
+
+/// A relation about to join a level.
+pub(super) struct NewRelation<'a> {
+    pub(super) source: Source,
+    pub(super) schema: Option<&'a str>,
+    pub(super) name: &'a str,
+    /// Names and places of the visible columns.
+    pub(super) columns: Vec<(String, usize)>,
+    /// Types of all columns.
+    pub(super) types: Vec<Type>,
+}
+
+fn constraint(join: &JoinSyntax) -> Option<&JoinConstraint> {
+    match &join.join_operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+fn using_name(name: &ObjectName) -> Result<String> {
+    match name_parts(name)?.as_slice() {
+        [(column, _)] => Ok(column.clone()),
+        _ => Err(SqlError::syntax(format!("syntax error at or near \"{name}\""))),
+    }
+}
+
+fn common_column(names: &Namespace, column: &str, side: &str) -> Result<ColumnSource> {
+    let mut matches = names.star.iter().filter(|known| known.name == column);
+    match (matches.next(), matches.next()) {
+        (Some(found), None) => Ok(found.source.clone()),
+        (None, _) => Err(SqlError::new(
+            sqlstate::UNDEFINED_COLUMN,
+            format!("column \"{column}\" specified in USING clause does not exist in {side} table"),
+        )),
+        _ => Err(SqlError::new(
+            sqlstate::AMBIGUOUS_COLUMN,
+            format!("common column name \"{column}\" appears more than once in {side} table"),
+        )),
+    }
+}
+
+/// The columns with the alias's column names in place of the first ones.
+pub(super) fn rename(
+    mut columns: Vec<NamedColumn>,
+    alias: Option<&TableAlias>,
+    table: &str,
+) -> Result<Vec<NamedColumn>> {
+    let names = alias.map_or(&[][..], |alias| &alias.columns);
+    if names.len() > columns.len() {
+        return Err(SqlError::new(
+            sqlstate::INVALID_COLUMN_REFERENCE,
+            format!(
+                "table \"{table}\" has {} columns available but {} columns specified",
+                columns.len(),
+                names.len()
+            ),
+        ));
+    }
+    for (column, name) in columns.iter_mut().zip(names) {
+        column.name = object_name(&name.name);
+    }
+    Ok(columns)
+}
+
+/// 42P01, at the name.
+pub(super) fn undefined_table(binder: &Binder<'_>, name: &ObjectName, shown: &str) -> SqlError {
+    let error = SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"));
+    binder.at(error, name_span(name))
+}

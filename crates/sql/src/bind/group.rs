@@ -1,0 +1,258 @@
+//! GROUP BY, and moving an aggregating SELECT's expressions onto its group's frame.
+//!
+//! Targets, HAVING and set-returning calls are bound over the input's frame first. Then every part of them that equals a group key
+//! becomes that key's place, every aggregate its own; a column that is left over is an error, unless its table's primary key is
+//! among the keys: then it is the same throughout a group and becomes a key too.
+//!
+//! ```text
+//! SELECT a + 1, count(*) FROM t GROUP BY a     input frame [a]; group frame [a, count(*)]
+//!   a + 1     Slot(0) + 1      ->  Slot(0) + 1
+//!   count(*)  Aggregate(0)     ->  Slot(1)
+//! ```
+
+use sqlparser::ast::{Expr as Syntax, GroupByExpr};
+
+use super::expression::strip;
+use super::order::{ordinal, target_at, target_named};
+use super::scope::object_name;
+use super::{Binder, Group, Level, Select, SlotPart, Source};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, SubqueryBody, Typed};
+
+impl Binder<'_> {
+    /// The keys of GROUP BY; none if there is no such clause.
+    pub(super) fn group_by(
+        &mut self,
+        syntax: &GroupByExpr,
+        targets: &mut [(String, Typed)],
+        visible: usize,
+    ) -> Result<Option<Vec<Expr>>> {
+        let GroupByExpr::Expressions(items, modifiers) = syntax else {
+            return Err(SqlError::syntax("syntax error at or near \"ALL\""));
+        };
+        if !modifiers.is_empty() {
+            return Err(self.lacks("GROUP BY with modifiers"));
+        }
+        if items.is_empty() {
+            return Ok(None);
+        }
+        let mut keys = vec![];
+        for item in items {
+            self.group_item(item, targets, visible, &mut keys)?;
+        }
+        Ok(Some(keys))
+    }
+
+    fn group_item(
+        &mut self,
+        item: &Syntax,
+        targets: &mut [(String, Typed)],
+        visible: usize,
+        keys: &mut Vec<Expr>,
+    ) -> Result<()> {
+        let item = strip(item);
+        match item {
+            Syntax::GroupingSets(_) | Syntax::Cube(_) | Syntax::Rollup(_) => {
+                return Err(self.lacks("GROUPING SETS, CUBE and ROLLUP"));
+            }
+            Syntax::Tuple(items) => {
+                return items.iter().try_for_each(|item| self.group_item(item, targets, visible, keys));
+            }
+            _ => {}
+        }
+        if let Some(position) = ordinal(item, "GROUP BY")? {
+            let place = target_at(position, visible, "GROUP BY")?;
+            return self.group_target(&mut targets[place].1, keys);
+        }
+        // A name means an input column first, an output column else.
+        if let Syntax::Identifier(ident) = item {
+            let name = object_name(ident);
+            let is_input = self.level()?.namespace.star.iter().any(|column| column.name == name);
+            if !is_input && let Some(place) = target_named(&name, targets, visible, "GROUP BY")? {
+                return self.group_target(&mut targets[place].1, keys);
+            }
+        }
+        let mut typed = self.settled_expression(item)?;
+        self.group_target(&mut typed, keys)
+    }
+
+    fn group_target(&mut self, typed: &mut Typed, keys: &mut Vec<Expr>) -> Result<()> {
+        let settled = self.settle(typed.clone())?;
+        *typed = settled;
+        self.check_sortable(typed.ty, "equality")?;
+        if typed.expr.any(&mut |expr| matches!(expr, Expr::Aggregate(_))) {
+            return Err(SqlError::new(
+                sqlstate::GROUPING_ERROR,
+                "aggregate functions are not allowed in GROUP BY",
+            ));
+        }
+        if typed.expr.any(&mut |expr| matches!(expr, Expr::SetResult(_))) {
+            return Err(self.lacks("GROUP BY over a set-returning function"));
+        }
+        if !keys.contains(&typed.expr) {
+            keys.push(typed.expr.clone());
+        }
+        Ok(())
+    }
+
+    /// Puts a bound level together: groups it if it aggregates, and gives set-returning results their places.
+    pub(super) fn finish_select(
+        &mut self,
+        level: Level,
+        keys: Option<Vec<Expr>>,
+        having: Option<Expr>,
+    ) -> Result<Select> {
+        let Level { mut select, aggregates, set_returning, .. } = level;
+        select.set_returning = set_returning;
+        if keys.is_some() || having.is_some() || !aggregates.is_empty() {
+            let mut conjuncts = vec![];
+            if let Some(having) = having {
+                having.into_conjuncts(&mut conjuncts);
+            }
+            let mut group = Group { keys: keys.unwrap_or_default(), aggregates, having: conjuncts };
+            regroup(&mut select, &mut group)?;
+            select.group = Some(group);
+        }
+        let base = match &select.group {
+            Some(group) => group.keys.len() + group.aggregates.len(),
+            None => select.slots.len(),
+        };
+        for target in &mut select.targets {
+            place_set_results(&mut target.expr, base);
+        }
+        Ok(select)
+    }
+}
+
+/// The expressions of a SELECT that are evaluated over the group's frame.
+fn over_group<'a>(select: &'a mut Select, having: &'a mut Vec<Expr>) -> Vec<&'a mut Expr> {
+    let mut exprs: Vec<&mut Expr> = select.targets.iter_mut().map(|target| &mut target.expr).collect();
+    exprs.extend(having);
+    for set in &mut select.set_returning {
+        exprs.extend(set.call.exprs_mut());
+    }
+    exprs
+}
+
+/// Moves the expressions over the group's frame.
+fn regroup(select: &mut Select, group: &mut Group) -> Result<()> {
+    // First the columns that depend on the keys become keys, since the places of the aggregates follow the keys.
+    let mut loose = vec![];
+    for expr in over_group(select, &mut group.having) {
+        collect_loose(expr, 0, &group.keys, &mut loose);
+    }
+    for (slot, within_subquery) in loose {
+        let key = Expr::Slot(slot);
+        if group.keys.contains(&key) {
+            continue;
+        }
+        if !depends_on_keys(select, slot, &group.keys) {
+            return Err(ungrouped(select, slot, within_subquery));
+        }
+        group.keys.push(key);
+    }
+    let keys = std::mem::take(&mut group.keys);
+    for expr in over_group(select, &mut group.having) {
+        move_to_group(expr, 0, &keys);
+    }
+    group.keys = keys;
+    Ok(())
+}
+
+/// An expression of the input's frame as it appears `level` levels further in.
+fn key_at_level(key: &Expr, level: usize) -> Expr {
+    let mut key = key.clone();
+    if level > 0 {
+        key.raise(0, level);
+    }
+    key
+}
+
+/// Collects the input's columns that are neither keys nor within aggregates; `level` is how many levels in `expr` is.
+fn collect_loose(expr: &Expr, level: usize, keys: &[Expr], loose: &mut Vec<(usize, bool)>) {
+    if keys.iter().any(|key| key_at_level(key, level) == *expr) {
+        return;
+    }
+    match expr {
+        Expr::Slot(slot) if level == 0 => loose.push((*slot, false)),
+        Expr::Outer { depth, slot } if *depth == level => loose.push((*slot, true)),
+        Expr::Subquery(subquery) => {
+            if let SubqueryBody::Bound(query) = &subquery.body {
+                query.for_each_expr(&mut |inner, nested| {
+                    collect_loose(inner, level + 1 + nested, keys, loose)
+                });
+            }
+        }
+        _ => {}
+    }
+    expr.for_each_child(&mut |child| collect_loose(child, level, keys, loose));
+}
+
+/// Replaces keys and aggregates by their places in the group's frame.
+fn move_to_group(expr: &mut Expr, level: usize, keys: &[Expr]) {
+    if let Some(place) = keys.iter().position(|key| key_at_level(key, level) == *expr) {
+        *expr = if level == 0 { Expr::Slot(place) } else { Expr::Outer { depth: level, slot: place } };
+        return;
+    }
+    match expr {
+        Expr::Aggregate(place) if level == 0 => {
+            *expr = Expr::Slot(keys.len() + *place);
+            return;
+        }
+        Expr::Subquery(subquery) => {
+            if let SubqueryBody::Bound(query) = &mut subquery.body {
+                query.for_each_expr_mut(&mut |inner, nested| move_to_group(inner, level + 1 + nested, keys));
+            }
+        }
+        _ => {}
+    }
+    expr.for_each_child_mut(&mut |child| move_to_group(child, level, keys));
+}
+
+/// Whether a column is the same for all rows of a group because its table's primary key is.
+fn depends_on_keys(select: &Select, slot: usize, keys: &[Expr]) -> bool {
+    let Some(origin) = select.slots.get(slot) else { return false };
+    let relation = &select.relations[origin.relation];
+    let Source::Table(table) = &relation.source else { return false };
+    let Some(primary) = table.primary_key() else { return false };
+    primary
+        .columns
+        .iter()
+        .all(|column| relation.slots[column.column].is_some_and(|slot| keys.contains(&Expr::Slot(slot))))
+}
+
+fn ungrouped(select: &Select, slot: usize, within_subquery: bool) -> SqlError {
+    let name = match select.slots.get(slot) {
+        Some(origin) => {
+            let relation = &select.relations[origin.relation];
+            match (&relation.source, origin.part) {
+                (Source::Table(table), SlotPart::Column(place)) => {
+                    format!("{}.{}", relation.alias, table.columns[place].name)
+                }
+                (Source::Query(query), SlotPart::Column(place)) => {
+                    format!("{}.{}", relation.alias, query.columns[place].name)
+                }
+                (Source::Virtual(table), SlotPart::Column(place)) => {
+                    format!("{}.{}", relation.alias, table.columns()[place].0)
+                }
+                _ => relation.alias.clone(),
+            }
+        }
+        None => "?".to_owned(),
+    };
+    let message = if within_subquery {
+        format!("subquery uses ungrouped column \"{name}\" from outer query")
+    } else {
+        format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function")
+    };
+    SqlError::new(sqlstate::GROUPING_ERROR, message)
+}
+
+/// Gives results of set-returning calls their places behind the frame.
+fn place_set_results(expr: &mut Expr, base: usize) {
+    if let Expr::SetResult(place) = expr {
+        *expr = Expr::Slot(base + *place);
+        return;
+    }
+    expr.for_each_child_mut(&mut |child| place_set_results(child, base));
+}

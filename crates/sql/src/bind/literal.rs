@@ -1,0 +1,109 @@
+//! Literals.
+
+use sqlparser::ast::{DateTimeField, Expr as Syntax, Interval, TypedString, Value, ValueWithSpan};
+
+use super::{Binder, resolve_type};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Typed};
+use crate::types::{Datum, Numeric, Type, TypeId};
+
+/// An untyped literal.
+fn untyped(text: &str) -> Typed {
+    Typed::new(Expr::Constant(Datum::text(text)), TypeId::Unknown)
+}
+
+impl Binder<'_> {
+    /// A literal or parameter.
+    pub(crate) fn value(&mut self, value: &ValueWithSpan) -> Result<Typed> {
+        let bound = match &value.value {
+            Value::Number(digits, _) => number(digits),
+            Value::SingleQuotedString(text)
+            | Value::EscapedStringLiteral(text)
+            | Value::UnicodeStringLiteral(text) => Ok(untyped(text)),
+            Value::DollarQuotedString(text) => Ok(untyped(&text.value)),
+            Value::NationalStringLiteral(text) => self.cast(untyped(text), TypeId::Bpchar.into()),
+            Value::Boolean(value) => Ok(Typed::new(Expr::Constant(Datum::Bool(*value)), TypeId::Bool)),
+            Value::Null => Ok(Typed::new(Expr::NULL, TypeId::Unknown)),
+            Value::Placeholder(name) => self.placeholder(name),
+            Value::HexStringLiteral(_) | Value::SingleQuotedByteStringLiteral(_) => {
+                Err(SqlError::unsupported("type \"bit\""))
+            }
+            other => Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+        };
+        bound.map_err(|error| self.at(error, value.span))
+    }
+
+    fn placeholder(&mut self, name: &str) -> Result<Typed> {
+        let number = name.strip_prefix('$').and_then(|digits| digits.parse::<usize>().ok());
+        match number {
+            Some(number @ 1..=65535) => {
+                let ty = self.parameter(number - 1).unwrap_or(TypeId::Unknown.into());
+                Ok(Typed::new(Expr::Parameter(number - 1), ty))
+            }
+            _ => Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, format!("there is no parameter {name}"))),
+        }
+    }
+
+    /// `- literal`: the sign belongs to the number, so that the smallest integers are integers.
+    pub(crate) fn negative_number(&mut self, operand: &Syntax) -> Option<Result<Typed>> {
+        match operand {
+            Syntax::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => {
+                Some(number(&format!("-{digits}")))
+            }
+            _ => None,
+        }
+    }
+
+    /// `type 'text'`.
+    pub(crate) fn typed_string(&mut self, literal: &TypedString) -> Result<Typed> {
+        let ty = resolve_type(&literal.data_type)?;
+        let Typed { expr, .. } = self.value(&literal.value)?;
+        self.cast(Typed::new(expr, TypeId::Unknown), ty).map_err(|error| self.at(error, literal.value.span))
+    }
+
+    /// `INTERVAL 'text' [fields]`.
+    pub(crate) fn interval(&mut self, interval: &Interval) -> Result<Typed> {
+        let Syntax::Value(value) = interval.value.as_ref() else {
+            return Err(SqlError::syntax("syntax error: INTERVAL needs a string literal"));
+        };
+        let text = match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text.clone(),
+            Value::DollarQuotedString(text) => text.value.clone(),
+            other => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+        };
+        let modifier = interval
+            .fractional_seconds_precision
+            .or(interval.leading_precision)
+            .map_or(-1, |digits| (0x7fff << 16) | digits.min(6) as i32);
+        let text = match (&interval.leading_field, &interval.last_field) {
+            (Some(field), None) => with_unit(&text, field),
+            // `'1:30' HOUR TO MINUTE` reads as hours and minutes by itself, `'1:30' MINUTE TO SECOND` does not.
+            (Some(DateTimeField::Minute), Some(DateTimeField::Second)) if text.matches(':').count() == 1 => {
+                format!("0:{text}")
+            }
+            _ => text,
+        };
+        let ty = Type { id: TypeId::Interval, modifier };
+        self.cast(untyped(&text), ty).map_err(|error| self.at(error, value.span))
+    }
+}
+
+/// An interval literal that is a bare number means that many units.
+fn with_unit(text: &str, field: &DateTimeField) -> String {
+    let trimmed = text.trim();
+    let is_number = trimmed.parse::<f64>().is_ok() && !trimmed.ends_with(|c: char| c.is_ascii_alphabetic());
+    if is_number { format!("{trimmed} {}", field.to_string().to_ascii_lowercase()) } else { text.to_owned() }
+}
+
+/// A number: int4, int8 or numeric, the first that holds it.
+fn number(digits: &str) -> Result<Typed> {
+    let digits = digits.replace('_', "");
+    if let Ok(value) = digits.parse::<i32>() {
+        return Ok(Typed::new(Expr::Constant(Datum::Int4(value)), TypeId::Int4));
+    }
+    if let Ok(value) = digits.parse::<i64>() {
+        return Ok(Typed::new(Expr::Constant(Datum::Int8(value)), TypeId::Int8));
+    }
+    let value = Numeric::parse(&digits)?;
+    Ok(Typed::new(Expr::Constant(Datum::Numeric(value)), TypeId::Numeric))
+}

@@ -1,0 +1,320 @@
+//! The binder: from syntax trees to bound queries and expressions, by PostgreSQL's rules.
+//!
+//! It resolves names, operators and functions, settles the types of untyped literals and parameters from where they stand, inserts
+//! conversions, folds constants, merges simple derived tables and views into the query around them, and says in PostgreSQL's
+//! words what is wrong. What the row executor cannot do (window functions, grouping sets) ends in an error that
+//! [`Binder::unsupported`] tells from a wrong statement, so that the session can try the analytic executor.
+//!
+//! One [`Binder`] binds one statement. Its state is a stack of query levels (see [`expr`](crate::expr) for frames), the types
+//! of the parameters as far as they are known, and the common table expressions in sight.
+//!
+//! Parameters: `$n` without a declared type is of type `Unknown` until something converts it; the first conversion
+//! settles its type for the statement. One that nothing settles is 42P18.
+
+mod aggregate;
+mod call;
+mod coerce;
+mod expression;
+mod from;
+mod group;
+mod literal;
+mod naming;
+mod operator;
+mod order;
+mod query;
+mod scope;
+mod select;
+mod set_operation;
+mod subquery;
+mod table;
+mod target;
+mod type_name;
+mod virtual_table;
+mod with;
+
+pub use coerce::common_type;
+pub use query::*;
+pub use scope::{name_parts, object_name};
+pub use type_name::resolve_type;
+pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
+
+use std::sync::Arc;
+
+use sqlparser::tokenizer::Span;
+
+use crate::catalog::{Catalog, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::EvalContext;
+use crate::parse::character_position;
+use crate::types::{Type, TypeId};
+use scope::Namespace;
+
+/// How many rows tables have, roughly.
+pub trait RowCounts {
+    /// An estimate of the number of rows of the table with this oid; none if there is no idea.
+    fn rows(&self, table: u32) -> Option<u64>;
+}
+
+/// No idea about any table.
+pub struct NoRowCounts;
+
+impl RowCounts for NoRowCounts {
+    fn rows(&self, _: u32) -> Option<u64> {
+        None
+    }
+}
+
+/// What binding depends on.
+#[derive(Clone, Copy)]
+pub struct BindContext<'a> {
+    /// The catalog names are looked up in.
+    pub catalog: &'a Arc<Catalog>,
+    /// Schemas searched for unqualified names, without the implicit `pg_catalog`.
+    pub search_path: &'a [String],
+    /// Settings that literals depend on.
+    pub eval: EvalContext<'a>,
+    /// Computed tables.
+    pub virtual_tables: &'a dyn VirtualTables,
+    /// Estimates for the planner.
+    pub row_counts: &'a dyn RowCounts,
+    /// The text the statement came in, for positions; may be empty.
+    pub source: &'a str,
+}
+
+/// Binds one statement.
+pub struct Binder<'a> {
+    /// What binding depends on.
+    pub context: &'a BindContext<'a>,
+    /// Search path in force: that of a view while its query is bound.
+    search_path: Vec<String>,
+    parameters: Vec<Option<Type>>,
+    levels: Vec<Level>,
+    /// Levels before this one are out of sight (around a view).
+    barrier: usize,
+    ctes: Vec<with::CteInSight>,
+    cte_count: usize,
+    tables: Vec<Arc<Table>>,
+    unsupported: Option<String>,
+    view_depth: usize,
+    /// No positions while text other than the statement's is bound.
+    positions: bool,
+}
+
+/// One query level while it is bound.
+#[derive(Default)]
+pub(crate) struct Level {
+    pub(crate) select: Select,
+    pub(crate) namespace: Namespace,
+    pub(crate) aggregates: Vec<AggregateCall>,
+    pub(crate) clause: Clause,
+    pub(crate) set_returning: Vec<SetReturning>,
+}
+
+/// Where in a statement an expression stands: what is allowed in it, and how messages name the place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clause {
+    /// The select list (or RETURNING).
+    #[default]
+    Targets,
+    /// WHERE.
+    Where,
+    /// JOIN ... ON.
+    JoinOn,
+    /// A function in FROM.
+    FromFunction,
+    /// GROUP BY.
+    GroupBy,
+    /// HAVING.
+    Having,
+    /// ORDER BY.
+    OrderBy,
+    /// Within an aggregate's arguments.
+    Aggregate,
+    /// FILTER.
+    Filter,
+    /// LIMIT and OFFSET.
+    Limit,
+    /// VALUES.
+    Values,
+    /// SET of UPDATE.
+    Update,
+    /// CHECK.
+    Check,
+    /// DEFAULT.
+    Default,
+    /// Anything else with neither aggregates nor sets.
+    Other(&'static str),
+}
+
+impl Clause {
+    /// Its name in messages.
+    fn name(self) -> &'static str {
+        match self {
+            Clause::Targets => "SELECT",
+            Clause::Where => "WHERE",
+            Clause::JoinOn => "JOIN conditions",
+            Clause::FromFunction => "functions in FROM",
+            Clause::GroupBy => "GROUP BY",
+            Clause::Having => "HAVING",
+            Clause::OrderBy => "ORDER BY",
+            Clause::Aggregate => "aggregate function calls",
+            Clause::Filter => "FILTER",
+            Clause::Limit => "LIMIT",
+            Clause::Values => "VALUES",
+            Clause::Update => "UPDATE",
+            Clause::Check => "check constraints",
+            Clause::Default => "DEFAULT expressions",
+            Clause::Other(name) => name,
+        }
+    }
+}
+
+impl<'a> Binder<'a> {
+    /// A binder for one statement with these declared parameter types (none: to be inferred).
+    pub fn new(context: &'a BindContext<'a>, parameters: &[Option<Type>]) -> Binder<'a> {
+        Binder {
+            context,
+            search_path: context.search_path.to_vec(),
+            parameters: parameters.to_vec(),
+            levels: vec![],
+            barrier: 0,
+            ctes: vec![],
+            cte_count: 0,
+            tables: vec![],
+            unsupported: None,
+            view_depth: 0,
+            positions: true,
+        }
+    }
+
+    /// The types of all parameters, once everything is bound. 42P18 if one is still open.
+    pub fn parameter_types(&self) -> Result<Vec<Type>> {
+        let open = |n| {
+            let message = format!("could not determine data type of parameter ${}", n + 1);
+            SqlError::new(sqlstate::INDETERMINATE_DATATYPE, message)
+        };
+        self.parameters.iter().enumerate().map(|(n, ty)| ty.ok_or_else(|| open(n))).collect()
+    }
+
+    /// The stored tables the statement reads, those in subqueries and views too, each once.
+    pub fn tables(&self) -> &[Arc<Table>] {
+        &self.tables
+    }
+
+    /// Number of common table expressions so far.
+    pub(crate) fn cte_count(&self) -> usize {
+        self.cte_count
+    }
+
+    /// If binding failed because the row executor lacks a feature: which. The statement may be correct.
+    pub fn unsupported(&self) -> Option<&str> {
+        self.unsupported.as_deref()
+    }
+
+    /// An error that names what the row executor lacks; remembered for [`unsupported`](Binder::unsupported).
+    pub(crate) fn lacks(&mut self, feature: impl Into<String>) -> SqlError {
+        let feature = feature.into();
+        let error = SqlError::unsupported(&feature);
+        self.unsupported.get_or_insert(feature);
+        error
+    }
+
+    /// The error with the position of a syntax tree node.
+    pub(crate) fn at(&self, error: SqlError, span: Span) -> SqlError {
+        if !self.positions {
+            return error;
+        }
+        match character_position(self.context.source, span.start) {
+            Some(position) => error.at(position),
+            None => error,
+        }
+    }
+
+    pub(crate) fn note_table(&mut self, table: &Arc<Table>) {
+        if !self.tables.iter().any(|known| Arc::ptr_eq(known, table)) {
+            self.tables.push(table.clone());
+        }
+    }
+
+    /// The innermost level.
+    pub(crate) fn level(&mut self) -> Result<&mut Level> {
+        self.levels.last_mut().ok_or_else(|| SqlError::internal("no query level is open"))
+    }
+
+    pub(crate) fn push_level(&mut self) {
+        self.levels.push(Level::default());
+    }
+
+    pub(crate) fn pop_level(&mut self) -> Result<Level> {
+        self.levels.pop().ok_or_else(|| SqlError::internal("no query level is open"))
+    }
+
+    /// Runs `bind` with the open level's clause set: what is allowed in expressions and how messages name the place.
+    pub fn in_clause<T>(&mut self, clause: Clause, bind: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = std::mem::replace(&mut self.level()?.clause, clause);
+        let result = bind(self);
+        self.level()?.clause = before;
+        result
+    }
+
+    /// The clause being bound; `Targets` outside any level.
+    pub(crate) fn clause(&self) -> Clause {
+        self.levels.last().map_or(Clause::Targets, |level| level.clause)
+    }
+
+    /// Type of a parameter, from 0; none if it is still open.
+    pub(crate) fn parameter(&mut self, number: usize) -> Option<Type> {
+        if self.parameters.len() <= number {
+            self.parameters.resize(number + 1, None);
+        }
+        self.parameters[number]
+    }
+
+    /// Settles a parameter's type. 42P08 if it has another one.
+    pub(crate) fn settle_parameter(&mut self, number: usize, ty: Type) -> Result<()> {
+        // A parameter has no modifier: it is applied to its value where it is needed.
+        let ty = Type::new(ty.id);
+        match self.parameter(number) {
+            None => self.parameters[number] = Some(ty),
+            Some(known) if known.id == ty.id => {}
+            Some(known) => {
+                return Err(SqlError::new(
+                    sqlstate::AMBIGUOUS_PARAMETER,
+                    format!("inconsistent types deduced for parameter ${}", number + 1),
+                )
+                .with_detail(format!("{} versus {}", known.id.sql_name(), ty.id.sql_name())));
+            }
+        }
+        Ok(())
+    }
+
+    /// The type of results that nothing settled: text.
+    pub(crate) const UNSETTLED: Type = Type::new(TypeId::Text);
+}
+
+impl Level {
+    /// The place in the frame of a relation's column.
+    pub(crate) fn slot(&mut self, relation: usize, column: usize) -> usize {
+        let select = &mut self.select;
+        if let Some(slot) = select.relations[relation].slots[column] {
+            return slot;
+        }
+        let slot = select.slots.len();
+        let ty = select.relations[relation].types[column];
+        select.slots.push(Slot { relation, part: SlotPart::Column(column), ty });
+        select.relations[relation].slots[column] = Some(slot);
+        slot
+    }
+
+    /// The place in the frame of a relation's row key.
+    pub(crate) fn key_slot(&mut self, relation: usize) -> usize {
+        let select = &mut self.select;
+        if let Some(slot) = select.relations[relation].key_slot {
+            return slot;
+        }
+        let slot = select.slots.len();
+        select.slots.push(Slot { relation, part: SlotPart::Key, ty: TypeId::Bytea.into() });
+        select.relations[relation].key_slot = Some(slot);
+        slot
+    }
+}

@@ -1,0 +1,82 @@
+//! The names of output columns without alias.
+
+use sqlparser::ast::{Expr as Syntax, Query, SelectItem, SetExpr, TrimWhereField};
+
+use super::expression::strip;
+use super::{name_parts, object_name, resolve_type};
+
+/// The name PostgreSQL gives to an expression: a column's or function's, a type's for a conversion of something nameless, else `?column?`.
+pub(super) fn figure_name(syntax: &Syntax) -> String {
+    name_of(syntax).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+}
+
+/// A name, and whether it is a strong one, which a conversion around it does not replace.
+fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
+    let strong = |name: &str| Some((name.to_owned(), true));
+    let weak = |name: &str| Some((name.to_owned(), false));
+    match syntax {
+        Syntax::Identifier(ident) => Some((object_name(ident), true)),
+        Syntax::CompoundIdentifier(parts) => parts.last().map(|ident| (object_name(ident), true)),
+        Syntax::Function(function) => {
+            let name = name_parts(&function.name).ok()?.pop()?.0;
+            Some((if name == "current_catalog" || name == "user" { name.clone() } else { name }, true))
+        }
+        Syntax::Nested(inner) => name_of(inner),
+        Syntax::Collate { expr, .. } => name_of(expr),
+        Syntax::Cast { expr, data_type, .. } => match name_of(expr) {
+            Some((name, true)) => Some((name, true)),
+            weaker => resolve_type(data_type)
+                .ok()
+                .map(|ty| {
+                    // Array types are named after their elements.
+                    (ty.element().map_or(ty.id, |element| element.id).internal_name().to_owned(), false)
+                })
+                .or(weaker),
+        },
+        Syntax::TypedString(literal) => {
+            resolve_type(&literal.data_type).ok().map(|ty| (ty.id.internal_name().to_owned(), false))
+        }
+        Syntax::Interval(_) => weak("interval"),
+        Syntax::Value(value) if matches!(value.value, sqlparser::ast::Value::Boolean(_)) => weak("bool"),
+        Syntax::Case { else_result, .. } => match else_result.as_deref().and_then(name_of) {
+            Some((name, true)) => Some((name, true)),
+            _ => weak("case"),
+        },
+        Syntax::Array(_) => strong("array"),
+        Syntax::Exists { negated: false, .. } => strong("exists"),
+        Syntax::Subquery(query) => subquery_name(query),
+        Syntax::CompoundFieldAccess { root, .. } => name_of(strip(root)),
+        Syntax::Extract { .. } => strong("extract"),
+        Syntax::Substring { .. } => strong("substring"),
+        Syntax::Position { .. } => strong("position"),
+        Syntax::Overlay { .. } => strong("overlay"),
+        Syntax::AtTimeZone { .. } => strong("timezone"),
+        Syntax::Ceil { .. } => strong("ceil"),
+        Syntax::Floor { .. } => strong("floor"),
+        Syntax::Trim { trim_where, .. } => strong(match trim_where {
+            None | Some(TrimWhereField::Both) => "btrim",
+            Some(TrimWhereField::Leading) => "ltrim",
+            Some(TrimWhereField::Trailing) => "rtrim",
+        }),
+        Syntax::Tuple(_) => strong("row"),
+        _ => None,
+    }
+}
+
+/// A subquery is named after its only column.
+fn subquery_name(query: &Query) -> Option<(String, bool)> {
+    let mut body = query.body.as_ref();
+    while let SetExpr::SetOperation { left, .. } = body {
+        body = left;
+    }
+    match body {
+        SetExpr::Select(select) => match select.projection.first()? {
+            SelectItem::UnnamedExpr(expr) => name_of(expr),
+            SelectItem::ExprWithAlias { alias, .. } => Some((object_name(alias), true)),
+            _ => None,
+        },
+        SetExpr::Query(query) => subquery_name(query),
+        SetExpr::Values(_) => Some(("column1".to_owned(), true)),
+        _ => None,
+    }
+}

@@ -1,0 +1,248 @@
+//! Operators.
+
+use sqlparser::ast::{BinaryOperator, Expr as Syntax, UnaryOperator};
+
+use super::Binder;
+use crate::error::{Result, SqlError};
+use crate::expr::{Expr, OperatorCall, RowCompare, Typed, fold};
+use crate::function::operator::{self, Comparison, OperatorBody, ResolvedOperator};
+use crate::types::{Type, TypeId};
+
+/// PostgreSQL's name of an infix operator that is no AND or OR.
+pub(crate) fn operator_name(op: &BinaryOperator) -> Result<String> {
+    use BinaryOperator as B;
+    Ok(match op {
+        B::PGLikeMatch => "~~".to_owned(),
+        B::PGILikeMatch => "~~*".to_owned(),
+        B::PGNotLikeMatch => "!~~".to_owned(),
+        B::PGNotILikeMatch => "!~~*".to_owned(),
+        B::NotEq => "<>".to_owned(),
+        B::BitwiseXor | B::PGExp => "^".to_owned(),
+        B::PGBitwiseXor => "#".to_owned(),
+        B::PGCustomBinaryOperator(parts) => match parts.last() {
+            Some(name) => name.clone(),
+            None => return Err(SqlError::syntax("syntax error: OPERATOR() without an operator")),
+        },
+        B::Custom(name) => name.clone(),
+        other => other.to_string(),
+    })
+}
+
+impl Binder<'_> {
+    /// Applies the operator of this name. 42883 if there is none for the operands' types.
+    pub(crate) fn operate(&mut self, name: &str, left: Typed, right: Typed) -> Result<Typed> {
+        let operator = operator::resolve(name, Some(left.ty), right.ty)?;
+        self.apply(operator, left, right)
+    }
+
+    /// Applies an operator found before.
+    pub(crate) fn apply(&mut self, operator: ResolvedOperator, left: Typed, right: Typed) -> Result<Typed> {
+        let result = operator.result;
+        let left_type = operator.left.unwrap_or(left.ty);
+        let left = self.convert(left, left_type)?;
+        let right = self.convert(right, operator.right)?;
+        let expr = match operator.body {
+            OperatorBody::Compare(comparison) => Expr::compare(comparison, left.expr, right.expr),
+            _ => Expr::Operator(Box::new(OperatorCall { operator, left: left.expr, right: right.expr })),
+        };
+        Ok(Typed::new(fold(expr, self.context), result))
+    }
+
+    /// A prefix operator.
+    pub(crate) fn prefix(&mut self, name: &str, operand: Typed) -> Result<Typed> {
+        let operator = operator::resolve(name, None, operand.ty)?;
+        let result = operator.result;
+        let right = self.convert(operand, operator.right)?;
+        let call = OperatorCall { operator, left: Expr::NULL, right: right.expr };
+        Ok(Typed::new(fold(Expr::Operator(Box::new(call)), self.context), result))
+    }
+
+    pub(crate) fn unary(&mut self, op: &UnaryOperator, operand: &Syntax) -> Result<Typed> {
+        let name = match op {
+            UnaryOperator::Not => {
+                let typed = self.expression(operand)?;
+                let operand = self.condition(typed, "NOT")?;
+                return Ok(Typed::new(fold(Expr::Not(Box::new(operand)), self.context), TypeId::Bool));
+            }
+            UnaryOperator::Minus => {
+                if let Some(number) = self.negative_number(operand) {
+                    return number;
+                }
+                "-".to_owned()
+            }
+            other => other.to_string(),
+        };
+        let operand = self.expression(operand)?;
+        self.prefix(&name, operand)
+    }
+
+    /// A chain of infix operators, which leans to the left and may be very long: walked without recursion.
+    pub(crate) fn binary_chain(&mut self, syntax: &Syntax) -> Result<Typed> {
+        let mut rest = vec![];
+        let mut first = syntax;
+        while let Syntax::BinaryOp { left, op, right } = first {
+            rest.push((op, right.as_ref()));
+            first = left;
+        }
+        // Where the chain begins the left operand is still syntax: row values are not expressions.
+        let Some((op, right)) = rest.pop() else { return self.expression(first) };
+        let mut left = match op {
+            BinaryOperator::And | BinaryOperator::Or => {
+                let first = self.expression(first)?;
+                self.logical(first, op, right, &mut rest)?
+            }
+            _ => self.binary(first, op, right)?,
+        };
+        while let Some((op, right)) = rest.pop() {
+            left = match op {
+                BinaryOperator::And | BinaryOperator::Or => self.logical(left, op, right, &mut rest)?,
+                _ => {
+                    let right = self.expression(right)?;
+                    self.operate(&operator_name(op)?, left, right)?
+                }
+            };
+        }
+        Ok(left)
+    }
+
+    /// `left AND right AND ...`: takes all that follows with the same operator, so that long chains stay flat.
+    fn logical<'s>(
+        &mut self,
+        left: Typed,
+        op: &BinaryOperator,
+        right: &'s Syntax,
+        rest: &mut Vec<(&'s BinaryOperator, &'s Syntax)>,
+    ) -> Result<Typed> {
+        let what = if *op == BinaryOperator::And { "AND" } else { "OR" };
+        let mut parts = vec![self.condition(left, what)?];
+        let mut next = Some(right);
+        while let Some(syntax) = next {
+            let typed = self.expression(syntax)?;
+            parts.push(self.condition(typed, what)?);
+            next = if rest.last().is_some_and(|(following, _)| *following == op) {
+                rest.pop().map(|(_, syntax)| syntax)
+            } else {
+                None
+            };
+        }
+        let expr = if what == "AND" { Expr::And(parts) } else { Expr::Or(parts) };
+        Ok(Typed::new(fold(expr, self.context), TypeId::Bool))
+    }
+
+    fn binary(&mut self, left: &Syntax, op: &BinaryOperator, right: &Syntax) -> Result<Typed> {
+        if let Some(result) = self.row_operation(left, op, right)? {
+            return Ok(result);
+        }
+        let left = self.expression(left)?;
+        let right = self.expression(right)?;
+        self.operate(&operator_name(op)?, left, right)
+    }
+
+    /// Operations on row values; none if neither side is one.
+    fn row_operation(&mut self, left: &Syntax, op: &BinaryOperator, right: &Syntax) -> Result<Option<Typed>> {
+        let Some(lefts) = row_items(left) else { return Ok(None) };
+        let name = operator_name(op)?;
+        if let Syntax::Subquery(query) = right {
+            return self.row_against_subquery(lefts, &name, query).map(Some);
+        }
+        let Some(rights) = row_items(right) else { return Ok(None) };
+        if lefts.len() != rights.len() {
+            return Err(SqlError::syntax("unequal number of entries in row expressions"));
+        }
+        let pairs = lefts
+            .iter()
+            .zip(rights)
+            .map(|(left, right)| Ok((self.expression(left)?, self.expression(right)?)))
+            .collect::<Result<Vec<_>>>()?;
+        self.compare_rows(&name, pairs).map(Some)
+    }
+
+    /// Compares rows of values.
+    pub(crate) fn compare_rows(&mut self, name: &str, pairs: Vec<(Typed, Typed)>) -> Result<Typed> {
+        if pairs.is_empty() {
+            return Err(SqlError::syntax("cannot compare rows of zero length"));
+        }
+        let comparison = match name {
+            "=" | "<>" => {
+                let mut tests = vec![];
+                for (left, right) in pairs {
+                    tests.push(self.operate(name, left, right)?.expr);
+                }
+                let expr = if name == "=" { Expr::And(tests) } else { Expr::Or(tests) };
+                return Ok(Typed::new(fold(expr, self.context), TypeId::Bool));
+            }
+            "<" => Comparison::Less,
+            "<=" => Comparison::LessOrEqual,
+            ">" => Comparison::Greater,
+            ">=" => Comparison::GreaterOrEqual,
+            _ => {
+                return Err(SqlError::new(
+                    crate::error::sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("could not determine interpretation of row comparison operator {name}"),
+                )
+                .with_hint("Row comparison operators must be associated with btree operator families."));
+            }
+        };
+        let pairs = pairs
+            .into_iter()
+            .map(|(left, right)| self.comparable(left, right))
+            .collect::<Result<Vec<_>>>()?;
+        let expr = Expr::RowCompare(Box::new(RowCompare { comparison, pairs }));
+        Ok(Typed::new(expr, TypeId::Bool))
+    }
+
+    /// IS [NOT] DISTINCT FROM.
+    pub(crate) fn distinct_from(&mut self, left: Typed, right: Typed, negated: bool) -> Result<Typed> {
+        let (left, right) = self.comparable(left, right)?;
+        let expr = Expr::IsDistinct { operands: Box::new([left, right]), negated };
+        Ok(Typed::new(fold(expr, self.context), TypeId::Bool))
+    }
+
+    /// Converts two operands so that `=` compares them. 42883 if it cannot.
+    pub(crate) fn comparable(&mut self, left: Typed, right: Typed) -> Result<(Expr, Expr)> {
+        let operator = operator::resolve("=", Some(left.ty), right.ty)?;
+        let left_type = operator.left.unwrap_or(left.ty);
+        Ok((self.convert(left, left_type)?.expr, self.convert(right, operator.right)?.expr))
+    }
+
+    /// The equality of two values of one type, which grouping, DISTINCT and sorting need. 42883 if the type has none.
+    pub(crate) fn equality(&self, ty: Type) -> Result<ResolvedOperator> {
+        operator::resolve("=", Some(ty), ty)
+    }
+
+    /// 42883 if values of the type cannot be sorted or grouped (json).
+    pub(crate) fn check_sortable(&self, ty: Type, what: &str) -> Result<()> {
+        let comparable = match ty.id {
+            TypeId::Json | TypeId::Record => false,
+            id => id.element() != Some(TypeId::Json),
+        };
+        if comparable {
+            return Ok(());
+        }
+        let operator = if what == "equality" { "an equality" } else { "an ordering" };
+        Err(SqlError::new(
+            crate::error::sqlstate::UNDEFINED_FUNCTION,
+            format!("could not identify {operator} operator for type {}", ty.id.sql_name()),
+        ))
+    }
+}
+
+/// The items of a row value, if it is one: `(a, b)`, `ROW(a, b)`.
+pub(crate) fn row_items(syntax: &Syntax) -> Option<Vec<&Syntax>> {
+    use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
+    match syntax {
+        Syntax::Tuple(items) => Some(items.iter().collect()),
+        Syntax::Nested(inner) => row_items(inner),
+        Syntax::Function(function) if function.name.to_string().eq_ignore_ascii_case("row") => {
+            let FunctionArguments::List(list) = &function.args else { return None };
+            list.args
+                .iter()
+                .map(|argument| match argument {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+                    _ => None,
+                })
+                .collect()
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,278 @@
+//! Names: what is in sight, and what a column reference means.
+//!
+//! Each level has a [`Namespace`]: the columns an unqualified name can mean, in the order `*` lists them (USING has merged some), and
+//! the tables a qualified name can mean. A name is looked for from the innermost level outwards; the first level that knows it decides.
+
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use sqlparser::tokenizer::Span;
+
+use super::{Binder, Level};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Typed};
+use crate::types::TypeId;
+
+/// What is in sight at one level.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Namespace {
+    /// Columns for unqualified names and `*`.
+    pub(crate) star: Vec<NamedColumn>,
+    /// Tables for qualified names.
+    pub(crate) tables: Vec<NamedTable>,
+}
+
+/// A column and what it means.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedColumn {
+    pub(crate) name: String,
+    pub(crate) source: ColumnSource,
+}
+
+/// What a column's name stands for, over its level's frame.
+#[derive(Clone, Debug)]
+pub(crate) enum ColumnSource {
+    /// A column of a relation.
+    Relation {
+        /// Which relation.
+        relation: usize,
+        /// Which column.
+        column: usize,
+    },
+    /// An expression: an output of a merged derived table, or a column merged by USING.
+    Expr(Typed),
+}
+
+/// A table's name and columns.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedTable {
+    /// Its schema, unless an alias hides it.
+    pub(crate) schema: Option<String>,
+    pub(crate) name: String,
+    pub(crate) columns: Vec<NamedColumn>,
+}
+
+impl Namespace {
+    /// A namespace of one table.
+    pub(crate) fn of(table: NamedTable) -> Namespace {
+        Namespace { star: table.columns.clone(), tables: vec![table] }
+    }
+
+    /// Puts another namespace beside this one. 42712 if a table name is in both.
+    pub(crate) fn extend(&mut self, other: Namespace) -> Result<()> {
+        for table in &other.tables {
+            let clashes = |known: &NamedTable| {
+                known.name == table.name
+                    && (known.schema == table.schema || known.schema.is_none() || table.schema.is_none())
+            };
+            if !table.name.is_empty() && self.tables.iter().any(clashes) {
+                return Err(SqlError::new(
+                    sqlstate::DUPLICATE_ALIAS,
+                    format!("table name \"{}\" specified more than once", table.name),
+                ));
+            }
+        }
+        self.star.extend(other.star);
+        self.tables.extend(other.tables);
+        Ok(())
+    }
+}
+
+/// An identifier as it is looked up: folded to lower case unless quoted.
+pub fn object_name(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { fold_case(&ident.value) }
+}
+
+/// Lower case of ASCII letters, as PostgreSQL folds names.
+fn fold_case(name: &str) -> String {
+    name.to_ascii_lowercase()
+}
+
+/// The parts of a possibly qualified name, folded, and whether each was quoted. A leading database name is accepted and dropped where there
+/// are three parts.
+pub fn name_parts(name: &ObjectName) -> Result<Vec<(String, bool)>> {
+    name.0
+        .iter()
+        .map(|part| match part {
+            ObjectNamePart::Identifier(ident) => Ok((object_name(ident), ident.quote_style.is_some())),
+            ObjectNamePart::Function(_) => Err(SqlError::syntax("a name is expected, not a function call")),
+        })
+        .collect()
+}
+
+/// Schema and name of a possibly qualified name.
+pub(crate) fn schema_and_name(name: &ObjectName) -> Result<(Option<String>, String)> {
+    let mut parts = name_parts(name)?;
+    let Some((last, _)) = parts.pop() else { return Err(SqlError::syntax("a name is expected")) };
+    match parts.len() {
+        0 => Ok((None, last)),
+        1 | 2 => Ok((parts.pop().map(|(schema, _)| schema), last)),
+        _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
+    }
+}
+
+/// The place of a name in the text.
+pub(crate) fn name_span(name: &ObjectName) -> Span {
+    match name.0.first() {
+        Some(ObjectNamePart::Identifier(ident)) => ident.span,
+        _ => Span::empty(),
+    }
+}
+
+impl Level {
+    /// What a column means, over this level's frame.
+    pub(crate) fn resolve(&mut self, source: &ColumnSource) -> Typed {
+        match source {
+            ColumnSource::Expr(typed) => typed.clone(),
+            ColumnSource::Relation { relation, column } => {
+                let slot = self.slot(*relation, *column);
+                Typed::new(Expr::Slot(slot), self.select.slots[slot].ty)
+            }
+        }
+    }
+}
+
+impl Binder<'_> {
+    /// A column reference of one or more parts.
+    pub(crate) fn column(&mut self, parts: &[Ident]) -> Result<Typed> {
+        let names: Vec<String> = parts.iter().map(object_name).collect();
+        let span = parts.first().map_or(Span::empty(), |part| part.span);
+        let found = match names.as_slice() {
+            [column] => self.unqualified(column),
+            [table, column] => self.qualified(None, table, column),
+            [schema, table, column] => self.qualified(Some(schema), table, column),
+            [_, schema, table, column] => self.qualified(Some(schema), table, column),
+            _ => Err(SqlError::syntax(format!(
+                "improper qualified name (too many dotted names): {}",
+                names.join(".")
+            ))),
+        };
+        found.map_err(|error| self.at(error, span))
+    }
+
+    /// An expression of the level at place `index`, as the innermost level sees it.
+    fn at_level(&mut self, index: usize, source: &ColumnSource) -> Typed {
+        let depth = self.levels.len() - 1 - index;
+        let mut typed = self.levels[index].resolve(source);
+        if depth > 0 {
+            typed.expr.raise(0, depth);
+        }
+        typed
+    }
+
+    fn unqualified(&mut self, name: &str) -> Result<Typed> {
+        for index in (self.barrier..self.levels.len()).rev() {
+            let mut matches = self.levels[index].namespace.star.iter().filter(|column| column.name == name);
+            if let Some(first) = matches.next() {
+                if matches.next().is_some() {
+                    return Err(SqlError::new(
+                        sqlstate::AMBIGUOUS_COLUMN,
+                        format!("column reference \"{name}\" is ambiguous"),
+                    ));
+                }
+                let source = first.source.clone();
+                return Ok(self.at_level(index, &source));
+            }
+        }
+        // A table's name alone is its whole row.
+        for index in (self.barrier..self.levels.len()).rev() {
+            let table = self.levels[index].namespace.tables.iter().find(|table| table.name == name);
+            if let Some(table) = table.cloned() {
+                return Ok(self.whole_row(index, &table));
+            }
+        }
+        Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))
+    }
+
+    fn whole_row(&mut self, index: usize, table: &NamedTable) -> Typed {
+        // The row of a function with one column is that column.
+        if let [only] = table.columns.as_slice()
+            && only.name == table.name
+        {
+            return self.at_level(index, &only.source);
+        }
+        let columns = table.columns.iter().map(|column| {
+            let typed = self.at_level(index, &column.source);
+            (typed.expr, typed.ty)
+        });
+        Typed::new(Expr::Row(columns.collect()), TypeId::Record)
+    }
+
+    /// The innermost table of this name in sight: its level and itself.
+    fn table_in_sight(&self, schema: Option<&str>, name: &str) -> Result<Option<(usize, &NamedTable)>> {
+        for index in (self.barrier..self.levels.len()).rev() {
+            let mut matches = self.levels[index].namespace.tables.iter().filter(|table| {
+                table.name == name && (schema.is_none() || table.schema.as_deref() == schema)
+            });
+            if let Some(first) = matches.next() {
+                if matches.next().is_some() {
+                    return Err(SqlError::new(
+                        sqlstate::DUPLICATE_ALIAS,
+                        format!("table reference \"{name}\" is ambiguous"),
+                    ));
+                }
+                return Ok(Some((index, first)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn missing_table(&self, name: &str) -> SqlError {
+        let hidden =
+            self.levels.iter().any(|level| level.select.relations.iter().any(|known| known.alias == name));
+        let (message, hint) = if hidden {
+            (
+                format!("invalid reference to FROM-clause entry for table \"{name}\""),
+                Some(format!(
+                    "There is an entry for table \"{name}\", but it cannot be referenced from this part of the query."
+                )),
+            )
+        } else {
+            (format!("missing FROM-clause entry for table \"{name}\""), None)
+        };
+        let error = SqlError::new(sqlstate::UNDEFINED_TABLE, message);
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+
+    fn qualified(&mut self, schema: Option<&str>, table: &str, column: &str) -> Result<Typed> {
+        let Some((index, found)) = self.table_in_sight(schema, table)? else {
+            return Err(self.missing_table(table));
+        };
+        let mut matches = found.columns.iter().filter(|known| known.name == column);
+        let Some(first) = matches.next() else {
+            return Err(SqlError::new(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column {table}.{column} does not exist"),
+            ));
+        };
+        if matches.next().is_some() {
+            return Err(SqlError::new(
+                sqlstate::AMBIGUOUS_COLUMN,
+                format!("column reference \"{column}\" is ambiguous"),
+            ));
+        }
+        let source = first.source.clone();
+        Ok(self.at_level(index, &source))
+    }
+
+    /// The columns `*` stands for. 42601 if there are no tables.
+    pub(crate) fn star(&mut self) -> Result<Vec<(String, Typed)>> {
+        let level = self.level()?;
+        if level.namespace.tables.is_empty() {
+            return Err(SqlError::syntax("SELECT * with no tables specified is not valid"));
+        }
+        let columns = level.namespace.star.clone();
+        Ok(columns.into_iter().map(|column| (column.name, level.resolve(&column.source))).collect())
+    }
+
+    /// The columns `table.*` stands for.
+    pub(crate) fn table_star(&mut self, name: &ObjectName) -> Result<Vec<(String, Typed)>> {
+        let (schema, table) = schema_and_name(name)?;
+        let Some((index, found)) = self.table_in_sight(schema.as_deref(), &table)? else {
+            return Err(self.at(self.missing_table(&table), name_span(name)));
+        };
+        let columns = found.columns.clone();
+        Ok(columns.into_iter().map(|column| (column.name, self.at_level(index, &column.source))).collect())
+    }
+}

@@ -1,0 +1,524 @@
+//! Queries: SELECT, VALUES, parentheses, LIMIT, row locks.
+
+use sqlparser::ast::{
+    self, Distinct as DistinctSyntax, Expr as Syntax, LimitClause, LockClause, LockType, NonBlock, OrderBy,
+    OrderByExpr, OrderByKind, Query as QuerySyntax, Select as SelectSyntax, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
+};
+
+use super::naming::figure_name;
+use super::scope::{NamedColumn, name_parts, object_name};
+use super::{Binder, Body, Clause, Distinct, From, LockWait, Query, RowLock, Select, SlotPart, Source};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Typed};
+use crate::session::OutputColumn;
+use crate::types::{Type, TypeId};
+
+/// The sort expressions of an ORDER BY.
+pub(super) fn order_items(order: Option<&OrderBy>) -> Result<&[OrderByExpr]> {
+    match order.map(|order| &order.kind) {
+        None => Ok(&[]),
+        Some(OrderByKind::Expressions(items)) => Ok(items),
+        Some(OrderByKind::All(_)) => Err(SqlError::syntax("syntax error at or near \"ALL\"")),
+    }
+}
+
+impl Binder<'_> {
+    /// Binds a query. Its untyped columns become text unless `keep_unknown`.
+    pub fn query(&mut self, syntax: &QuerySyntax, keep_unknown: bool) -> Result<Query> {
+        stacker::maybe_grow(256 * 1024, 4 * 1024 * 1024, || match &syntax.with {
+            Some(with) => self.with_ctes(with, |binder| binder.query_without_with(syntax, keep_unknown)),
+            None => self.query_without_with(syntax, keep_unknown),
+        })
+    }
+
+    fn query_without_with(&mut self, syntax: &QuerySyntax, keep_unknown: bool) -> Result<Query> {
+        if syntax.for_clause.is_some()
+            || syntax.settings.is_some()
+            || syntax.format_clause.is_some()
+            || !syntax.pipe_operators.is_empty()
+        {
+            return Err(SqlError::syntax("syntax error: a clause of another dialect"));
+        }
+        let order = order_items(syntax.order_by.as_ref())?;
+        let mut query = match syntax.body.as_ref() {
+            SetExpr::Select(select) => self.select(select, order, &syntax.locks, keep_unknown)?,
+            body => {
+                if !syntax.locks.is_empty() && !matches!(body, SetExpr::Query(_)) {
+                    let what =
+                        if matches!(body, SetExpr::Values(_)) { "VALUES" } else { "UNION/INTERSECT/EXCEPT" };
+                    return Err(lock_not_allowed(&syntax.locks[0], &format!("with {what}")));
+                }
+                let mut query = self.set_expr(body, keep_unknown)?;
+                if let (SetExpr::Query(_), Some(lock)) = (body, syntax.locks.first()) {
+                    return Err(self.lacks(format!("{lock} outside parentheses")));
+                }
+                if (!order.is_empty() || syntax.limit_clause.is_some() || syntax.fetch.is_some())
+                    && (!query.order.is_empty() || query.limit.is_some() || query.offset.is_some())
+                {
+                    query = wrap(query);
+                }
+                self.order_of_outputs(&mut query, order)?;
+                query
+            }
+        };
+        let (limit, offset) = self.limits(syntax)?;
+        if limit.is_some() {
+            query.limit = limit;
+        }
+        if offset.is_some() {
+            query.offset = offset;
+        }
+        Ok(query)
+    }
+
+    /// The body of a query.
+    pub(super) fn set_expr(&mut self, body: &SetExpr, keep_unknown: bool) -> Result<Query> {
+        match body {
+            SetExpr::Select(select) => self.select(select, &[], &[], keep_unknown),
+            SetExpr::Query(query) => self.query(query, keep_unknown),
+            SetExpr::SetOperation { op, set_quantifier, left, right } => {
+                self.set_operation(*op, *set_quantifier, left, right, keep_unknown)
+            }
+            SetExpr::Values(values) => {
+                let rows: Vec<&Vec<Syntax>> = values.rows.iter().map(|row| &row.content).collect();
+                self.values(&rows, keep_unknown)
+            }
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
+                Err(self.lacks("a data-modifying statement within a query"))
+            }
+            SetExpr::Table(_) => Err(SqlError::syntax("syntax error at or near \"TABLE\"")),
+        }
+    }
+
+    fn values(&mut self, rows: &[&Vec<Syntax>], keep_unknown: bool) -> Result<Query> {
+        let width = rows.first().map_or(0, |row| row.len());
+        if rows.iter().any(|row| row.len() != width) {
+            return Err(SqlError::syntax("VALUES lists must all be the same length"));
+        }
+        self.push_level();
+        let bound = self.in_clause(Clause::Values, |binder| {
+            rows.iter()
+                .map(|row| row.iter().map(|item| binder.expression(item)).collect::<Result<Vec<_>>>())
+                .collect::<Result<Vec<_>>>()
+        });
+        self.pop_level()?;
+        let mut bound = bound?;
+        let mut columns = vec![];
+        for i in 0..width {
+            let types: Vec<Type> = bound.iter().map(|row| row[i].ty).collect();
+            let all_unknown = types.iter().all(|ty| ty.id == TypeId::Unknown);
+            let ty = if all_unknown && keep_unknown {
+                TypeId::Unknown.into()
+            } else {
+                self.common(&types, "VALUES")?
+            };
+            for row in &mut bound {
+                let item = std::mem::replace(&mut row[i], Typed::new(Expr::NULL, ty));
+                row[i] = self.convert(item, ty)?;
+            }
+            columns.push(output_column(format!("column{}", i + 1), ty));
+        }
+        let rows = bound.into_iter().map(|row| row.into_iter().map(|item| item.expr).collect()).collect();
+        Ok(Query::of(Body::Values(rows), columns))
+    }
+
+    fn select(
+        &mut self,
+        syntax: &SelectSyntax,
+        order: &[OrderByExpr],
+        locks: &[LockClause],
+        keep_unknown: bool,
+    ) -> Result<Query> {
+        if syntax.into.is_some() {
+            return Err(SqlError::unsupported("SELECT INTO"));
+        }
+        if !syntax.named_window.is_empty() {
+            return Err(self.lacks("a WINDOW clause"));
+        }
+        check_dialect(syntax)?;
+        self.push_level();
+        let bound = self.select_in_level(syntax, order, locks, keep_unknown);
+        if bound.is_err() {
+            self.pop_level()?;
+        }
+        bound
+    }
+
+    fn select_in_level(
+        &mut self,
+        syntax: &SelectSyntax,
+        order: &[OrderByExpr],
+        locks: &[LockClause],
+        keep_unknown: bool,
+    ) -> Result<Query> {
+        self.from_clause(&syntax.from)?;
+        if let Some(condition) = &syntax.selection {
+            self.where_clause(condition)?;
+        }
+        let mut targets = self.expand_targets(&syntax.projection, vec![])?;
+        let visible = targets.len();
+        let having = match &syntax.having {
+            Some(having) => Some(self.in_clause(Clause::Having, |binder| {
+                let typed = binder.expression(having)?;
+                binder.condition(typed, "HAVING")
+            })?),
+            None => None,
+        };
+        let keys = self.in_clause(Clause::OrderBy, |binder| binder.order_by(order, &mut targets, visible))?;
+        let group = self
+            .in_clause(Clause::GroupBy, |binder| binder.group_by(&syntax.group_by, &mut targets, visible))?;
+        let distinct = match &syntax.distinct {
+            None | Some(DistinctSyntax::All) => Distinct::No,
+            Some(DistinctSyntax::Distinct) => {
+                if targets.len() > visible {
+                    return Err(SqlError::new(
+                        sqlstate::INVALID_COLUMN_REFERENCE,
+                        "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                    ));
+                }
+                Distinct::All
+            }
+            Some(DistinctSyntax::On(items)) => self.distinct_on(items, &mut targets, visible, &keys)?,
+        };
+        let mut settled = vec![];
+        for (place, (name, typed)) in targets.into_iter().enumerate() {
+            let sorted =
+                place >= visible || keys.iter().any(|key| key.column == place) || distinct != Distinct::No;
+            let typed = if keep_unknown && !sorted { typed } else { self.settle(typed)? };
+            if distinct == Distinct::All {
+                self.check_sortable(typed.ty, "equality")?;
+            }
+            settled.push((name, typed));
+        }
+        let locks = self.row_locks(locks, syntax, &distinct, having.is_some() || group.is_some())?;
+        let mut level = self.pop_level()?;
+        let columns =
+            (settled[..visible].iter()).map(|(name, typed)| origin(&level.select, name, typed)).collect();
+        level.select.targets = settled.into_iter().map(|(_, typed)| typed).collect();
+        level.select.visible = visible;
+        level.select.distinct = distinct;
+        level.select.locks = locks;
+        let select = self.finish_select(level, group, having)?;
+        let mut query = Query::of(Body::Select(Box::new(select)), columns);
+        query.order = keys;
+        Ok(query)
+    }
+
+    /// WHERE.
+    pub fn where_clause(&mut self, condition: &Syntax) -> Result<()> {
+        let condition = self.in_clause(Clause::Where, |binder| {
+            let typed = binder.expression(condition)?;
+            binder.condition(typed, "WHERE")
+        })?;
+        let mut conjuncts = vec![];
+        condition.into_conjuncts(&mut conjuncts);
+        self.level()?.select.filter.extend(conjuncts);
+        Ok(())
+    }
+
+    /// The select list: names and expressions, `*` replaced by what it stands for. `hidden` are columns in sight that `*` does not list.
+    pub(super) fn expand_targets(
+        &mut self,
+        items: &[SelectItem],
+        hidden: Vec<NamedColumn>,
+    ) -> Result<Vec<(String, Typed)>> {
+        let level = self.level()?;
+        let listed = level.namespace.star.len();
+        level.namespace.star.extend(hidden);
+        let bound = self.in_clause(Clause::Targets, |binder| {
+            let mut targets = vec![];
+            for item in items {
+                binder.target(item, listed, &mut targets)?;
+            }
+            Ok(targets)
+        });
+        self.level()?.namespace.star.truncate(listed);
+        bound
+    }
+
+    fn target(&mut self, item: &SelectItem, listed: usize, targets: &mut Vec<(String, Typed)>) -> Result<()> {
+        match item {
+            SelectItem::UnnamedExpr(expr) => targets.push((figure_name(expr), self.expression(expr)?)),
+            SelectItem::ExprWithAlias { expr, alias } => {
+                targets.push((object_name(alias), self.expression(expr)?))
+            }
+            SelectItem::Wildcard(options) => {
+                check_wildcard(options)?;
+                let mut columns = self.star()?;
+                columns.truncate(listed);
+                targets.extend(columns);
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                check_wildcard(options)?;
+                targets.extend(self.table_star(name)?);
+            }
+            other => return Err(self.lacks(format!("\"{other}\" in a select list"))),
+        }
+        if targets.len() > 1664 {
+            return Err(SqlError::new(
+                sqlstate::TOO_MANY_COLUMNS,
+                "target lists can have at most 1664 entries",
+            ));
+        }
+        Ok(())
+    }
+
+    /// RETURNING: names and typed expressions over the open level.
+    pub fn returning(&mut self, items: &[SelectItem]) -> Result<(Vec<OutputColumn>, Vec<Expr>)> {
+        let targets = self.in_clause(Clause::Other("RETURNING"), |binder| {
+            let mut targets = vec![];
+            let listed = binder.level()?.namespace.star.len();
+            for item in items {
+                binder.target(item, listed, &mut targets)?;
+            }
+            Ok(targets)
+        })?;
+        let mut columns = vec![];
+        let mut exprs = vec![];
+        for (name, typed) in targets {
+            let typed = self.settle(typed)?;
+            columns.push(origin(&self.level()?.select, &name, &typed));
+            exprs.push(typed.expr);
+        }
+        Ok((columns, exprs))
+    }
+
+    /// LIMIT, OFFSET and FETCH FIRST.
+    fn limits(&mut self, syntax: &QuerySyntax) -> Result<(Option<Expr>, Option<Expr>)> {
+        let (mut limit, offset) = match &syntax.limit_clause {
+            None => (None, None),
+            Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+            }
+            Some(_) => {
+                return Err(SqlError::syntax("LIMIT #,# syntax is not supported")
+                    .with_hint("Use separate LIMIT and OFFSET clauses."));
+            }
+        };
+        let one = Syntax::value(ast::Value::Number("1".to_owned(), false));
+        if let Some(fetch) = &syntax.fetch {
+            if fetch.with_ties || fetch.percent {
+                return Err(self.lacks("FETCH FIRST ... WITH TIES or PERCENT"));
+            }
+            limit = Some(fetch.quantity.as_ref().unwrap_or(&one));
+        }
+        let mut bind = |syntax: Option<&Syntax>, what: &str| match syntax {
+            Some(syntax) => self.limit(syntax, what).map(Some),
+            None => Ok(None),
+        };
+        Ok((bind(limit, "LIMIT")?, bind(offset, "OFFSET")?))
+    }
+
+    fn limit(&mut self, syntax: &Syntax, what: &str) -> Result<Expr> {
+        self.push_level();
+        let bound = self.in_clause(Clause::Limit, |binder| {
+            let typed = binder.expression(syntax)?;
+            let from = typed.ty;
+            let converted =
+                binder.coerce(typed, TypeId::Int8.into(), crate::types::cast::CastContext::Assignment)?;
+            converted.ok_or_else(|| {
+                SqlError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("argument of {what} must be type bigint, not type {}", from.id.sql_name()),
+                )
+            })
+        });
+        self.pop_level()?;
+        Ok(bound?.expr)
+    }
+
+    /// FOR UPDATE and FOR SHARE.
+    fn row_locks(
+        &mut self,
+        clauses: &[LockClause],
+        syntax: &SelectSyntax,
+        distinct: &Distinct,
+        grouped: bool,
+    ) -> Result<Vec<RowLock>> {
+        let Some(first) = clauses.first() else { return Ok(vec![]) };
+        let level = self.level()?;
+        let reason = if *distinct != Distinct::No {
+            Some("with DISTINCT clause")
+        } else if grouped
+            && !matches!(&syntax.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty())
+        {
+            Some("with GROUP BY clause")
+        } else if syntax.having.is_some() {
+            Some("with HAVING clause")
+        } else if !level.aggregates.is_empty() {
+            Some("with aggregate functions")
+        } else if !level.set_returning.is_empty() {
+            Some("with set-returning functions in the target list")
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            return Err(lock_not_allowed(first, reason));
+        }
+        let mut locks: Vec<RowLock> = vec![];
+        for clause in clauses {
+            let exclusive = clause.lock_type == LockType::Update;
+            let wait = match clause.nonblock {
+                None => LockWait::Block,
+                Some(NonBlock::Nowait) => LockWait::NoWait,
+                Some(NonBlock::SkipLocked) => LockWait::SkipLocked,
+            };
+            for relation in self.locked_relations(clause)? {
+                match locks.iter_mut().find(|lock| lock.relation == relation) {
+                    // Locked twice: the stronger lock, the more impatient wait.
+                    Some(lock) => {
+                        lock.exclusive |= exclusive;
+                        if lock.wait == LockWait::Block || wait == LockWait::NoWait {
+                            lock.wait = wait;
+                        }
+                    }
+                    None => locks.push(RowLock { relation, exclusive, wait }),
+                }
+                self.level()?.key_slot(relation);
+            }
+        }
+        Ok(locks)
+    }
+
+    /// The stored tables a lock clause means.
+    fn locked_relations(&mut self, clause: &LockClause) -> Result<Vec<usize>> {
+        let only = match &clause.of {
+            Some(name) => Some(name_parts(name)?.pop().map(|(name, _)| name).unwrap_or_default()),
+            None => None,
+        };
+        let level = self.level()?;
+        let named = |alias: &str| only.as_deref().is_none_or(|only| only == alias);
+        let mut found = vec![];
+        let mut unsupported = false;
+        for (place, relation) in level.select.relations.iter().enumerate() {
+            if !named(&relation.alias) {
+                continue;
+            }
+            match &relation.source {
+                Source::Table(_) if relation.nullable => {
+                    return Err(SqlError::new(
+                        sqlstate::FEATURE_NOT_SUPPORTED,
+                        format!(
+                            "{} cannot be applied to the nullable side of an outer join",
+                            lock_name(clause)
+                        ),
+                    ));
+                }
+                Source::Table(_) => found.push(place),
+                Source::Query(_) => unsupported = true,
+                _ if only.is_some() => {
+                    return Err(SqlError::new(
+                        sqlstate::FEATURE_NOT_SUPPORTED,
+                        format!("{} cannot be applied to a function", lock_name(clause)),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        // A merged derived table has no relation of its own name: then its tables are meant.
+        let merged =
+            only.as_ref().is_some_and(|only| level.namespace.tables.iter().any(|table| table.name == *only));
+        if unsupported {
+            return Err(self.lacks(format!("{} of a derived table", lock_name(clause))));
+        }
+        match only {
+            Some(only) if found.is_empty() => {
+                if merged {
+                    return Err(self.lacks(format!("{} of a derived table", lock_name(clause))));
+                }
+                Err(SqlError::new(
+                    sqlstate::UNDEFINED_TABLE,
+                    format!("relation \"{only}\" in {} clause not found in FROM clause", lock_name(clause)),
+                ))
+            }
+            _ => Ok(found),
+        }
+    }
+}
+
+fn lock_name(clause: &LockClause) -> &'static str {
+    match clause.lock_type {
+        LockType::Update => "FOR UPDATE",
+        LockType::Share => "FOR SHARE",
+    }
+}
+
+fn lock_not_allowed(clause: &LockClause, reason: &str) -> SqlError {
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{} is not allowed {reason}", lock_name(clause)))
+}
+
+/// `SELECT * FROM (query)`.
+pub(super) fn wrap(query: Query) -> Query {
+    let columns = query.columns.clone();
+    let types: Vec<Type> = columns.iter().map(|column| column.ty).collect();
+    let slots: Vec<super::Slot> = (types.iter().enumerate())
+        .map(|(i, ty)| super::Slot { relation: 0, part: SlotPart::Column(i), ty: *ty })
+        .collect();
+    let select = Select {
+        relations: vec![super::Relation {
+            alias: String::new(),
+            slots: (0..types.len()).map(Some).collect(),
+            types: types.clone(),
+            source: Source::Query(Box::new(query)),
+            key_slot: None,
+            nullable: false,
+        }],
+        slots,
+        from: vec![From::Relation(0)],
+        visible: types.len(),
+        targets: types.into_iter().enumerate().map(|(i, ty)| Typed::new(Expr::Slot(i), ty)).collect(),
+        ..Select::default()
+    };
+    Query::of(Body::Select(Box::new(select)), columns)
+}
+
+/// An output column that comes from no table.
+pub(super) fn output_column(name: String, ty: Type) -> OutputColumn {
+    OutputColumn { name, ty, table_oid: 0, attribute_number: 0 }
+}
+
+/// An output column, with the table column it is, if it is one.
+fn origin(select: &Select, name: &str, typed: &Typed) -> OutputColumn {
+    let mut column = output_column(name.to_owned(), typed.ty);
+    if let Expr::Slot(slot) = typed.expr
+        && let Some(slot) = select.slots.get(slot)
+        && let SlotPart::Column(place) = slot.part
+    {
+        let relation = &select.relations[slot.relation];
+        let oid = match &relation.source {
+            Source::Table(table) => table.oid,
+            Source::Virtual(table) => table.oid(),
+            _ => return column,
+        };
+        column.table_oid = oid;
+        column.attribute_number = i16::try_from(place + 1).unwrap_or(0);
+    }
+    column
+}
+
+fn check_wildcard(options: &WildcardAdditionalOptions) -> Result<()> {
+    let plain = options.opt_ilike.is_none()
+        && options.opt_exclude.is_none()
+        && options.opt_except.is_none()
+        && options.opt_replace.is_none()
+        && options.opt_rename.is_none()
+        && options.opt_alias.is_none();
+    if plain { Ok(()) } else { Err(SqlError::syntax(format!("syntax error at or near \"{options}\""))) }
+}
+
+/// Clauses of other dialects that the parser lets pass.
+fn check_dialect(syntax: &SelectSyntax) -> Result<()> {
+    let foreign = syntax.top.is_some()
+        || syntax.exclude.is_some()
+        || !syntax.lateral_views.is_empty()
+        || syntax.prewhere.is_some()
+        || !syntax.connect_by.is_empty()
+        || !syntax.cluster_by.is_empty()
+        || !syntax.distribute_by.is_empty()
+        || !syntax.sort_by.is_empty()
+        || syntax.qualify.is_some()
+        || syntax.value_table_mode.is_some()
+        || syntax.select_modifiers.as_ref().is_some_and(|modifiers| modifiers.is_any_set());
+    if foreign { Err(SqlError::syntax("syntax error: a clause of another dialect")) } else { Ok(()) }
+}

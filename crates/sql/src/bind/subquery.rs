@@ -1,0 +1,128 @@
+//! Subqueries within expressions.
+
+use sqlparser::ast::{Expr as Syntax, Query as QuerySyntax};
+
+use super::operator::row_items;
+use super::{Binder, Query};
+use crate::error::{Result, SqlError};
+use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
+use crate::function::operator::{self, Comparison};
+use crate::types::{Type, TypeId};
+
+fn subquery(kind: SubqueryKind, query: Query) -> Expr {
+    Expr::Subquery(Box::new(Subquery { kind, body: SubqueryBody::Bound(Box::new(query)) }))
+}
+
+impl Binder<'_> {
+    /// A query used as a value.
+    pub(crate) fn scalar_subquery(&mut self, syntax: &QuerySyntax) -> Result<Typed> {
+        let query = self.query(syntax, false)?;
+        let ty = single_column(&query)?;
+        Ok(Typed::new(subquery(SubqueryKind::Scalar, query), ty))
+    }
+
+    pub(crate) fn exists(&mut self, syntax: &QuerySyntax, negated: bool) -> Result<Typed> {
+        let query = self.query(syntax, false)?;
+        let exists = subquery(SubqueryKind::Exists, query);
+        let expr = if negated { Expr::Not(Box::new(exists)) } else { exists };
+        Ok(Typed::new(expr, TypeId::Bool))
+    }
+
+    pub(crate) fn array_subquery(&mut self, syntax: &QuerySyntax) -> Result<Typed> {
+        let query = self.query(syntax, false)?;
+        let element = single_column(&query)?;
+        let ty = super::type_name::array(Type::new(element.id))?;
+        Ok(Typed::new(subquery(SubqueryKind::Array(element.id), query), ty))
+    }
+
+    pub(crate) fn in_subquery(
+        &mut self,
+        operand: &Syntax,
+        syntax: &QuerySyntax,
+        negated: bool,
+    ) -> Result<Typed> {
+        let any = self.quantified_subquery(operand, "=", syntax, false)?;
+        let expr = if negated { Expr::Not(Box::new(any.expr)) } else { any.expr };
+        Ok(Typed::new(expr, TypeId::Bool))
+    }
+
+    /// `operand operator ANY (subquery)` or ALL.
+    pub(crate) fn quantified_subquery(
+        &mut self,
+        operand: &Syntax,
+        name: &str,
+        syntax: &QuerySyntax,
+        all: bool,
+    ) -> Result<Typed> {
+        let operands = match row_items(operand) {
+            Some(items) => items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?,
+            None => vec![self.expression(operand)?],
+        };
+        if operands.len() > 1 && !matches!(name, "=" | "<>") {
+            return Err(self.lacks("an ordering comparison of a row with ANY or ALL of a subquery"));
+        }
+        let query = self.query(syntax, false)?;
+        check_width(operands.len(), query.columns.len())?;
+        // A row differs from another if one pair does: <> ALL is NOT (= ANY), <> ANY is NOT (= ALL).
+        let (name, all, negated) =
+            if operands.len() > 1 && name == "<>" { ("=", !all, true) } else { (name, all, false) };
+        let mut operators = vec![];
+        let mut converted = vec![];
+        let mut wanted = vec![];
+        for (operand, column) in operands.into_iter().zip(&query.columns) {
+            let operator = operator::resolve(name, Some(operand.ty), column.ty)?;
+            let left = operator.left.unwrap_or(operand.ty);
+            converted.push(self.convert(operand, left)?.expr);
+            wanted.push(operator.right);
+            operators.push(operator);
+        }
+        let hashable = !all
+            && operators.iter().all(|operator| {
+                operator.comparison() == Some(Comparison::Equal)
+                    && operator.left.is_some_and(|left| {
+                        left.id == operator.right.id
+                            || (left.id.is_integer() && operator.right.id.is_integer())
+                    })
+            });
+        let query = self.convert_columns(query, &wanted)?;
+        let any = subquery(SubqueryKind::Any { operands: converted, operators, hashable, all }, query);
+        let expr = if negated { Expr::Not(Box::new(any)) } else { any };
+        Ok(Typed::new(expr, TypeId::Bool))
+    }
+
+    /// `(a, b) = (SELECT ...)`: compares with the only row.
+    pub(crate) fn row_against_subquery(
+        &mut self,
+        items: Vec<&Syntax>,
+        name: &str,
+        syntax: &QuerySyntax,
+    ) -> Result<Typed> {
+        let operands = items.into_iter().map(|item| self.expression(item)).collect::<Result<Vec<_>>>()?;
+        let columns = self.row_subquery(syntax, operands.len())?;
+        self.compare_rows(name, operands.into_iter().zip(columns).collect())
+    }
+
+    /// The columns of a subquery's only row, as values.
+    pub fn row_subquery(&mut self, syntax: &QuerySyntax, width: usize) -> Result<Vec<Typed>> {
+        let query = self.query(syntax, false)?;
+        check_width(width, query.columns.len())?;
+        let types: Vec<Type> = query.columns.iter().map(|column| column.ty).collect();
+        let column = |(i, ty)| Typed::new(subquery(SubqueryKind::Column(i), query.clone()), ty);
+        Ok(types.into_iter().enumerate().map(column).collect())
+    }
+}
+
+fn single_column(query: &Query) -> Result<Type> {
+    match query.columns.as_slice() {
+        [column] => Ok(column.ty),
+        _ => Err(SqlError::syntax("subquery must return only one column")),
+    }
+}
+
+fn check_width(operands: usize, columns: usize) -> Result<()> {
+    match columns.cmp(&operands) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Less => Err(SqlError::syntax("subquery has too few columns")),
+        std::cmp::Ordering::Greater => Err(SqlError::syntax("subquery has too many columns")),
+    }
+}

@@ -1,0 +1,421 @@
+//! What FROM can name: stored tables, views, computed tables, common table expressions, functions, derived tables.
+
+use sqlparser::ast::{
+    self, Expr as Syntax, FunctionArg, GroupByExpr, ObjectName, Query as QuerySyntax, SetExpr, TableAlias,
+};
+
+use super::call::plain_arguments;
+use super::from::{Item, NewRelation, undefined_table};
+use super::scope::{
+    ColumnSource, NamedColumn, NamedTable, Namespace, name_span, object_name, schema_and_name,
+};
+use super::{Binder, Clause, From, Join, JoinKind, Query, RowsCall, Source, TableFunction};
+use crate::catalog::{Relation as CatalogRelation, View};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::Expr;
+use crate::function::{self, Kind, ResolvedFunction};
+use crate::parse;
+use crate::types::{Type, TypeId};
+
+/// Views may refer to views this deep.
+const MAX_VIEW_DEPTH: usize = 100;
+
+/// Names and types of the columns of a set-returning function's rows, for those with columns of their own; else it is one column
+/// with the function's name.
+pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static str, Type)>> {
+    let text = Type::new(TypeId::Text);
+    Some(match resolved.function.name {
+        "json_each" => vec![("key", text), ("value", TypeId::Json.into())],
+        "jsonb_each" => vec![("key", text), ("value", TypeId::Jsonb.into())],
+        "json_each_text" | "jsonb_each_text" => vec![("key", text), ("value", text)],
+        "pg_get_keywords" => vec![
+            ("word", text),
+            ("catcode", TypeId::InternalChar.into()),
+            ("barelabel", TypeId::Bool.into()),
+            ("catdesc", text),
+            ("baredesc", text),
+        ],
+        _ => return None,
+    })
+}
+
+impl Binder<'_> {
+    pub(super) fn table(
+        &mut self,
+        name: &ObjectName,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let (schema, table) = schema_and_name(name)?;
+        if schema.is_none()
+            && let Some(cte) = self.cte_in_sight(&table)
+        {
+            return self.cte(cte, alias, nullable);
+        }
+        if let Some(found) = self.context.virtual_tables.find(schema.as_deref(), &table) {
+            let types: Vec<Type> = found.columns().iter().map(|(_, ty)| *ty).collect();
+            let columns =
+                found.columns().iter().enumerate().map(|(i, (name, _))| ((*name).to_owned(), i)).collect();
+            let schema = found.schema().to_owned();
+            let source = Source::Virtual(found);
+            let new = NewRelation { source, schema: Some(&schema), name: &table, columns, types };
+            return self.add_relation(new, alias, nullable);
+        }
+        let catalog = self.context.catalog;
+        let Some(relation) = catalog.find(&self.search_path, schema.as_deref(), &table) else {
+            if let Some(schema) = &schema
+                && catalog.schema(schema).is_none()
+            {
+                let error = SqlError::new(
+                    sqlstate::UNDEFINED_TABLE,
+                    format!("relation \"{schema}.{table}\" does not exist"),
+                );
+                return Err(self.at(error, name_span(name)));
+            }
+            let shown = schema.map_or(table.clone(), |schema| format!("{schema}.{table}"));
+            return Err(undefined_table(self, name, &shown));
+        };
+        match relation {
+            CatalogRelation::Table(table) => self.stored_table(&table.clone(), alias, nullable),
+            CatalogRelation::View(view) => self.view(&view.clone(), alias, nullable),
+            CatalogRelation::Sequence(_) => Err(self.lacks("reading a sequence as a table")),
+            CatalogRelation::Index(..) => {
+                Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{table}\" is an index")))
+            }
+        }
+    }
+
+    /// A stored table.
+    pub(super) fn stored_table(
+        &mut self,
+        table: &std::sync::Arc<crate::catalog::Table>,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        self.note_table(table);
+        let types = table.columns.iter().map(|column| column.ty).collect();
+        let columns = table.visible_columns().map(|(place, column)| (column.name.clone(), place)).collect();
+        let source = Source::Table(table.clone());
+        let new = NewRelation { source, schema: Some(&table.schema_name), name: &table.name, columns, types };
+        self.add_relation(new, alias, nullable)
+    }
+
+    /// A view: its query in place of its name, bound in the surroundings of its definition.
+    fn view(&mut self, view: &View, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
+        if self.view_depth >= MAX_VIEW_DEPTH {
+            return Err(SqlError::new(
+                sqlstate::STATEMENT_TOO_COMPLEX,
+                "views refer to one another too deeply",
+            ));
+        }
+        let statement = parse::parse_single(&view.query)?;
+        let query = match statement.as_ref().map(|statement| &statement.command) {
+            Some(parse::Command::Sql(sql)) => match sql.as_ref() {
+                ast::Statement::Query(query) => query,
+                _ => return Err(SqlError::internal(format!("view \"{}\" is no query", view.name))),
+            },
+            _ => return Err(SqlError::internal(format!("view \"{}\" is no query", view.name))),
+        };
+        let search_path = std::mem::replace(&mut self.search_path, view.search_path.clone());
+        let barrier = std::mem::replace(&mut self.barrier, self.levels.len());
+        let ctes = std::mem::take(&mut self.ctes);
+        let positions = std::mem::replace(&mut self.positions, false);
+        self.view_depth += 1;
+        let bound = self.derived(query, false, None, &view.name, nullable);
+        self.view_depth -= 1;
+        self.positions = positions;
+        self.ctes = ctes;
+        self.barrier = barrier;
+        self.search_path = search_path;
+        let (tree, mut names) = bound?;
+        let Some(mut table) = names.tables.pop() else {
+            return Err(SqlError::internal("a view without columns"));
+        };
+        for (column, defined) in table.columns.iter_mut().zip(&view.columns) {
+            column.name.clone_from(&defined.name);
+        }
+        let name = alias.map_or_else(|| view.name.clone(), |alias| object_name(&alias.name));
+        let columns = super::from::rename(table.columns, alias, &name)?;
+        let schema = if alias.is_some() { None } else { Some(view.schema_name.clone()) };
+        Ok((tree, Namespace::of(NamedTable { schema, name, columns })))
+    }
+
+    /// A derived table: merged into this level if it is simple enough, else a query of its own.
+    pub(super) fn derived(
+        &mut self,
+        query: &QuerySyntax,
+        lateral: bool,
+        alias: Option<&TableAlias>,
+        name: &str,
+        nullable: bool,
+    ) -> Result<Item> {
+        // What stands beside it in FROM is in sight only if it is LATERAL.
+        let level = self.level()?;
+        let before = if lateral { level.namespace.clone() } else { std::mem::take(&mut level.namespace) };
+        let bound = match simple_select(query) {
+            Some(select) if !nullable => match self.merge(select, alias, name) {
+                Ok(Some(item)) => Ok(item),
+                Ok(None) => self.separate(query, alias, name, nullable),
+                Err(error) => Err(error),
+            },
+            _ => self.separate(query, alias, name, nullable),
+        };
+        self.level()?.namespace = before;
+        bound
+    }
+
+    /// Binds a derived table as a query one level in.
+    fn separate(
+        &mut self,
+        query: &QuerySyntax,
+        alias: Option<&TableAlias>,
+        name: &str,
+        nullable: bool,
+    ) -> Result<Item> {
+        let query = self.query(query, false)?;
+        self.query_relation(query, alias, name, nullable)
+    }
+
+    /// A bound query as a relation.
+    pub(super) fn query_relation(
+        &mut self,
+        query: Query,
+        alias: Option<&TableAlias>,
+        name: &str,
+        nullable: bool,
+    ) -> Result<Item> {
+        let types = query.columns.iter().map(|column| column.ty).collect();
+        let columns = query.columns.iter().enumerate().map(|(i, column)| (column.name.clone(), i)).collect();
+        let source = Source::Query(Box::new(query));
+        self.add_relation(NewRelation { source, schema: None, name, columns, types }, alias, nullable)
+    }
+
+    /// Merges a simple SELECT into the current level: its relations join this level's, its conditions hold here, its outputs are expressions.
+    /// None if it turns out not to be simple: volatile, aggregating or set-returning outputs. Then nothing has changed.
+    fn merge(
+        &mut self,
+        select: &ast::Select,
+        alias: Option<&TableAlias>,
+        name: &str,
+    ) -> Result<Option<Item>> {
+        let level = self.level()?;
+        let relations = level.select.relations.len();
+        let slots = level.select.slots.len();
+        let filters = level.select.filter.len();
+        let (aggregates, sets) = (level.aggregates.len(), level.set_returning.len());
+        let from = std::mem::take(&mut level.select.from);
+        let namespace = level.namespace.clone();
+        let clause = std::mem::replace(&mut level.clause, Clause::Targets);
+        let references = self.cte_references();
+        let outputs = self.merged_outputs(select);
+        let level = self.level()?;
+        level.clause = clause;
+        level.namespace = namespace;
+        let merged = std::mem::replace(&mut level.select.from, from);
+        let outputs = outputs?;
+        let simple = level.aggregates.len() == aggregates
+            && level.set_returning.len() == sets
+            && !outputs.iter().any(|column| match &column.source {
+                ColumnSource::Expr(typed) => {
+                    typed.expr.is_volatile() || typed.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
+                }
+                ColumnSource::Relation { .. } => false,
+            });
+        if !simple {
+            level.undo_to(relations, slots, filters, aggregates, sets);
+            self.set_cte_references(references);
+            return Ok(None);
+        }
+        let shown = alias.map_or_else(|| name.to_owned(), |alias| object_name(&alias.name));
+        let columns = super::from::rename(outputs, alias, &shown)?;
+        let tree = merged
+            .into_iter()
+            .reduce(|left, right| {
+                From::Join(Box::new(Join { kind: JoinKind::Inner, left, right, on: vec![] }))
+            })
+            .unwrap_or(From::Unit);
+        Ok(Some((tree, Namespace::of(NamedTable { schema: None, name: shown, columns }))))
+    }
+
+    fn merged_outputs(&mut self, select: &ast::Select) -> Result<Vec<NamedColumn>> {
+        let lateral = self.level()?.namespace.clone();
+        self.level()?.namespace = Namespace::default();
+        // LATERAL: the items to the left stay in sight of the inner FROM's own LATERAL items and of its expressions, its own names first.
+        let bound = self.from_clause(&select.from);
+        let level = self.level()?;
+        for table in lateral.tables {
+            if !level.namespace.tables.iter().any(|known| known.name == table.name) {
+                level.namespace.tables.push(table);
+            }
+        }
+        let own = level.namespace.star.len();
+        for column in lateral.star {
+            if !level.namespace.star[..own].iter().any(|known| known.name == column.name) {
+                level.namespace.star.push(column);
+            }
+        }
+        bound?;
+        if let Some(condition) = &select.selection {
+            self.where_clause(condition)?;
+        }
+        // `*` lists the inner FROM only.
+        let extra = self.level()?.namespace.star.split_off(own);
+        let stars_only = self.expand_targets(&select.projection, extra)?;
+        stars_only
+            .into_iter()
+            .map(|(name, typed)| {
+                let typed = self.settle(typed)?;
+                Ok(NamedColumn { name, source: ColumnSource::Expr(typed) })
+            })
+            .collect()
+    }
+
+    /// A function in FROM.
+    pub(super) fn function_in_from(
+        &mut self,
+        name: &ObjectName,
+        arguments: &[FunctionArg],
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let (schema, function) = schema_and_name(name)?;
+        let arguments = plain_arguments(arguments)?;
+        if function == "unnest" && arguments.len() > 1 {
+            return self.unnest_of(&arguments, ordinality, alias, nullable);
+        }
+        let bound = self.in_clause(Clause::FromFunction, |binder| {
+            arguments.into_iter().map(|argument| binder.expression(argument)).collect::<Result<Vec<_>>>()
+        })?;
+        let types: Vec<Type> = bound.iter().map(|argument| argument.ty).collect();
+        let resolved = function::resolve(schema.as_deref(), &function, &types)
+            .map_err(|error| self.at(error, name_span(name)))?;
+        let (call, columns) = match resolved.function.kind() {
+            Kind::SetReturning => {
+                let columns = match set_columns(&resolved) {
+                    Some(columns) => {
+                        columns.into_iter().map(|(column, ty)| (column.to_owned(), ty)).collect::<Vec<_>>()
+                    }
+                    None => vec![(self.single_column_name(&function, alias), resolved.result)],
+                };
+                let arguments = self.convert_arguments(bound, &resolved)?;
+                (RowsCall::Set { function: resolved.function, arguments, width: columns.len() }, columns)
+            }
+            Kind::Scalar => {
+                let typed = self.call(schema.as_deref(), &function, bound)?;
+                let column = (self.single_column_name(&function, alias), typed.ty);
+                (RowsCall::Scalar(typed.expr), vec![column])
+            }
+            Kind::Aggregate => {
+                return Err(SqlError::new(
+                    sqlstate::GROUPING_ERROR,
+                    "aggregate functions are not allowed in functions in FROM",
+                ));
+            }
+        };
+        self.function_relation(call, columns, ordinality, &function, alias, nullable)
+    }
+
+    /// A function's only column is named after the alias, else after the function.
+    fn single_column_name(&self, function: &str, alias: Option<&TableAlias>) -> String {
+        alias.map_or_else(|| function.to_owned(), |alias| object_name(&alias.name))
+    }
+
+    pub(super) fn unnest(
+        &mut self,
+        arrays: &[Syntax],
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        self.unnest_of(&arrays.iter().collect::<Vec<_>>(), ordinality, alias, nullable)
+    }
+
+    fn unnest_of(
+        &mut self,
+        arrays: &[&Syntax],
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        let bound = self.in_clause(Clause::FromFunction, |binder| {
+            arrays.iter().map(|array| binder.expression(array)).collect::<Result<Vec<_>>>()
+        })?;
+        let mut columns = vec![];
+        let mut exprs = vec![];
+        let single = bound.len() == 1;
+        for array in bound {
+            let Some(element) = array.ty.element() else {
+                // Lets function resolution word the error.
+                function::resolve(None, "unnest", &[array.ty])?;
+                return Err(SqlError::internal("unnest of no array"));
+            };
+            let name = if single { self.single_column_name("unnest", alias) } else { "unnest".to_owned() };
+            columns.push((name, element));
+            exprs.push(array.expr);
+        }
+        self.function_relation(RowsCall::Unnest(exprs), columns, ordinality, "unnest", alias, nullable)
+    }
+
+    fn function_relation(
+        &mut self,
+        call: RowsCall,
+        mut columns: Vec<(String, Type)>,
+        ordinality: bool,
+        name: &str,
+        alias: Option<&TableAlias>,
+        nullable: bool,
+    ) -> Result<Item> {
+        if ordinality {
+            columns.push(("ordinality".to_owned(), TypeId::Int8.into()));
+        }
+        if alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some())) {
+            return Err(self.lacks("a column definition list in FROM"));
+        }
+        let types = columns.iter().map(|(_, ty)| *ty).collect();
+        let columns = columns.into_iter().enumerate().map(|(i, (name, _))| (name, i)).collect();
+        let source = Source::Function(TableFunction { call, ordinality });
+        self.add_relation(NewRelation { source, schema: None, name, columns, types }, alias, nullable)
+    }
+}
+
+impl super::Level {
+    /// Forgets everything bound after these marks.
+    fn undo_to(&mut self, relations: usize, slots: usize, filters: usize, aggregates: usize, sets: usize) {
+        self.select.relations.truncate(relations);
+        self.select.slots.truncate(slots);
+        self.select.filter.truncate(filters);
+        self.aggregates.truncate(aggregates);
+        self.set_returning.truncate(sets);
+        for relation in &mut self.select.relations {
+            for slot in relation.slots.iter_mut().chain([&mut relation.key_slot]) {
+                if slot.is_some_and(|slot| slot >= slots) {
+                    *slot = None;
+                }
+            }
+        }
+    }
+}
+
+/// The SELECT of a query that may be merged into the one around it, judged by its clauses.
+fn simple_select(query: &QuerySyntax) -> Option<&ast::Select> {
+    let plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty()
+        && query.pipe_operators.is_empty();
+    let SetExpr::Select(select) = query.body.as_ref() else { return None };
+    let ungrouped = match &select.group_by {
+        GroupByExpr::Expressions(keys, modifiers) => keys.is_empty() && modifiers.is_empty(),
+        GroupByExpr::All(_) => false,
+    };
+    (plain
+        && ungrouped
+        && select.distinct.is_none()
+        && select.having.is_none()
+        && select.into.is_none()
+        && select.named_window.is_empty()
+        && select.qualify.is_none())
+    .then_some(select)
+}

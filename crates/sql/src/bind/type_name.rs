@@ -1,0 +1,218 @@
+//! Type names as written to types.
+
+use sqlparser::ast::{
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, IntervalFields, ObjectName, TimezoneInfo,
+};
+
+use super::scope::name_parts;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::types::{Type, TypeId};
+
+/// The type a syntax tree names. 42704 if there is none, 0A000 for those of PostgreSQL that are not implemented.
+pub fn resolve_type(data_type: &DataType) -> Result<Type> {
+    use DataType as D;
+    Ok(match data_type {
+        D::Character(length) | D::Char(length) => bpchar(length.as_ref())?,
+        D::CharacterVarying(length) | D::CharVarying(length) | D::Varchar(length) => {
+            varchar(length.as_ref())?
+        }
+        D::Uuid => TypeId::Uuid.into(),
+        D::Numeric(info) | D::Decimal(info) | D::Dec(info) => numeric(info)?,
+        D::Float(info) => float(info)?,
+        D::Int2(None) | D::SmallInt(None) => TypeId::Int2.into(),
+        D::Int(None) | D::Integer(None) | D::Int4(None) => TypeId::Int4.into(),
+        D::BigInt(None) | D::Int8(None) => TypeId::Int8.into(),
+        D::Real | D::Float4 => TypeId::Float4.into(),
+        D::Float8 | D::DoublePrecision => TypeId::Float8.into(),
+        D::Bool | D::Boolean => TypeId::Bool.into(),
+        D::Date => TypeId::Date.into(),
+        D::Time(precision, zone) => match zone {
+            TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => fractional(TypeId::Time, *precision)?,
+            _ => return Err(SqlError::unsupported("type \"time with time zone\"")),
+        },
+        D::Timestamp(precision, zone) => match zone {
+            TimezoneInfo::None | TimezoneInfo::WithoutTimeZone => fractional(TypeId::Timestamp, *precision)?,
+            _ => fractional(TypeId::Timestamptz, *precision)?,
+        },
+        D::Interval { fields, precision } => interval(fields.as_ref(), *precision)?,
+        D::JSON => TypeId::Json.into(),
+        D::JSONB => TypeId::Jsonb.into(),
+        D::Regclass => TypeId::Regclass.into(),
+        D::Text => TypeId::Text.into(),
+        D::Bytea => TypeId::Bytea.into(),
+        D::Array(
+            ArrayElemTypeDef::SquareBracket(element, _)
+            | ArrayElemTypeDef::AngleBracket(element)
+            | ArrayElemTypeDef::Parenthesis(element),
+        ) => array(resolve_type(element)?)?,
+        D::Custom(name, modifiers) => custom(name, modifiers)?,
+        other => return Err(unknown_type(&other.to_string())),
+    })
+}
+
+fn unknown_type(name: &str) -> SqlError {
+    let unsupported = [
+        "bit",
+        "bit varying",
+        "varbit",
+        "money",
+        "xml",
+        "point",
+        "line",
+        "lseg",
+        "box",
+        "path",
+        "polygon",
+        "circle",
+        "inet",
+        "cidr",
+        "macaddr",
+        "macaddr8",
+        "tsvector",
+        "tsquery",
+        "int4range",
+        "int8range",
+        "numrange",
+        "tsrange",
+        "tstzrange",
+        "daterange",
+        "timetz",
+        "xid",
+        "cid",
+        "tid",
+        "pg_lsn",
+        "jsonpath",
+    ];
+    let lower = name.to_ascii_lowercase();
+    let base = lower.split('(').next().unwrap_or(&lower).trim();
+    if unsupported.contains(&base) {
+        return SqlError::unsupported(format!("type \"{base}\""));
+    }
+    SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{lower}\" does not exist"))
+}
+
+/// The array type over `element` (of arrays too: they have any number of dimensions).
+pub(crate) fn array(element: Type) -> Result<Type> {
+    if element.id.is_array() {
+        return Ok(element);
+    }
+    let id = element.id.array().ok_or_else(|| {
+        SqlError::new(
+            sqlstate::UNDEFINED_OBJECT,
+            format!("could not find array type for data type {}", element.id.sql_name()),
+        )
+    })?;
+    Ok(Type { id, modifier: element.modifier })
+}
+
+fn length(length: &CharacterLength, name: &str) -> Result<u32> {
+    let CharacterLength::IntegerLength { length, .. } = length else {
+        return Err(SqlError::syntax("syntax error at or near \"MAX\""));
+    };
+    character_length(*length, name)
+}
+
+fn character_length(length: u64, name: &str) -> Result<u32> {
+    let invalid = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
+    if length < 1 {
+        return Err(invalid(format!("length for type {name} must be at least 1")));
+    }
+    if length > 10_485_760 {
+        return Err(invalid(format!("length for type {name} cannot exceed 10485760")));
+    }
+    Ok(length as u32)
+}
+
+fn bpchar(size: Option<&CharacterLength>) -> Result<Type> {
+    size.map_or(Ok(Type::bpchar(1)), |size| length(size, "char").map(Type::bpchar))
+}
+
+fn varchar(size: Option<&CharacterLength>) -> Result<Type> {
+    size.map_or(Ok(TypeId::Varchar.into()), |size| length(size, "varchar").map(Type::varchar))
+}
+
+fn numeric(info: &ExactNumberInfo) -> Result<Type> {
+    match info {
+        ExactNumberInfo::None => Ok(TypeId::Numeric.into()),
+        ExactNumberInfo::Precision(precision) => numeric_with(*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => numeric_with(*precision, *scale),
+    }
+}
+
+fn numeric_with(precision: u64, scale: i64) -> Result<Type> {
+    let invalid = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
+    if !(1..=1000).contains(&precision) {
+        return Err(invalid(format!("NUMERIC precision {precision} must be between 1 and 1000")));
+    }
+    if !(-1000..=1000).contains(&scale) {
+        return Err(invalid(format!("NUMERIC scale {scale} must be between -1000 and 1000")));
+    }
+    Ok(Type::numeric(precision as u16, scale as i16))
+}
+
+fn float(info: &ExactNumberInfo) -> Result<Type> {
+    match info {
+        ExactNumberInfo::None => Ok(TypeId::Float8.into()),
+        ExactNumberInfo::Precision(1..=24) => Ok(TypeId::Float4.into()),
+        ExactNumberInfo::Precision(25..=53) => Ok(TypeId::Float8.into()),
+        ExactNumberInfo::Precision(0) => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            "precision for type float must be at least 1 bit",
+        )),
+        _ => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            "precision for type float must be less than 54 bits",
+        )),
+    }
+}
+
+/// A time type with a number of fractional digits; more than six are six, as in PostgreSQL.
+fn fractional(id: TypeId, precision: Option<u64>) -> Result<Type> {
+    let modifier = precision.map_or(-1, |digits| digits.min(6) as i32);
+    Ok(Type { id, modifier })
+}
+
+fn interval(fields: Option<&IntervalFields>, precision: Option<u64>) -> Result<Type> {
+    if fields.is_some() {
+        return Err(SqlError::unsupported("interval with fields as a type"));
+    }
+    let modifier = precision.map_or(-1, |digits| (0x7fff << 16) | digits.min(6) as i32);
+    Ok(Type { id: TypeId::Interval, modifier })
+}
+
+fn custom(name: &ObjectName, modifiers: &[String]) -> Result<Type> {
+    let parts = name_parts(name)?;
+    let (base, quoted) = match parts.as_slice() {
+        [base] => base,
+        [(schema, _), base] if schema == "pg_catalog" => base,
+        _ => return Err(unknown_type(&name.to_string())),
+    };
+    // "char" in quotes is another type than char.
+    let id = if base == "char" && (*quoted || parts.len() == 2) {
+        Some(TypeId::InternalChar)
+    } else {
+        TypeId::from_name(base)
+    };
+    let Some(id) = id.filter(|id| *id != TypeId::Any) else { return Err(unknown_type(base)) };
+    let numbers = modifiers
+        .iter()
+        .map(|text| {
+            text.trim()
+                .parse::<i64>()
+                .map_err(|_| SqlError::syntax("type modifiers must be simple constants"))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    match (id, numbers.as_slice()) {
+        (_, []) => Ok(id.into()),
+        (TypeId::Varchar, [length]) => {
+            Ok(Type::varchar(character_length((*length).max(0) as u64, "varchar")?))
+        }
+        (TypeId::Bpchar, [length]) => Ok(Type::bpchar(character_length((*length).max(0) as u64, "char")?)),
+        (TypeId::Numeric, [precision]) => numeric_with((*precision).max(0) as u64, 0),
+        (TypeId::Numeric, [precision, scale]) => numeric_with((*precision).max(0) as u64, *scale),
+        (TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz, [digits]) => {
+            fractional(id, Some((*digits).max(0) as u64))
+        }
+        _ => Err(SqlError::syntax(format!("type modifier is not allowed for type \"{base}\""))),
+    }
+}

@@ -1,0 +1,9 @@
+//! The row executor.
+
+pub mod subquery;
+
+pub use subquery::SubqueryResult;
+
+/// A common table expression's rows.
+#[derive(Debug)]
+pub struct CteState;
