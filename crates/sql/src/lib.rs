@@ -10,6 +10,7 @@ pub mod function;
 pub mod keys;
 pub mod oltp;
 pub mod parse;
+pub mod pg_catalog;
 pub mod plan;
 pub mod row;
 pub mod session;

@@ -1,8 +1,11 @@
 //! What functions may know of the session that calls them.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
+use crate::catalog::Catalog;
 use crate::error::{SqlError, sqlstate};
+use crate::pg_catalog::{NoServer, ServerView};
 use crate::types::FormatContext;
 
 /// The session as functions see it. Every method is cheap and does not block.
@@ -33,6 +36,14 @@ pub trait SessionView: Send + Sync {
     fn random_bytes(&self) -> [u8; 16];
     /// Version text for `version()`.
     fn version(&self) -> String;
+    /// The catalog that the running statement sees; none where there is no session.
+    fn catalog(&self) -> Option<Arc<Catalog>> {
+        None
+    }
+    /// What is known of the server beyond this session.
+    fn server(&self) -> &dyn ServerView {
+        &NoServer
+    }
 }
 
 /// A view for where there is no session: constants at planning, tests.

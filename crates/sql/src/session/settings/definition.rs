@@ -92,7 +92,7 @@ impl Unit {
     }
 
     /// How many of this unit one of `suffix` is.
-    pub(super) fn factor(self, suffix: &str) -> Option<f64> {
+    pub(crate) fn factor(self, suffix: &str) -> Option<f64> {
         self.suffixes().iter().find(|(name, _)| *name == suffix).map(|(_, size)| size / self.base())
     }
 

@@ -13,7 +13,7 @@ mod value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use definition::{Access, Definition, Kind, all as definitions};
+pub use definition::{Access, Definition, Kind, Unit, all as definitions};
 pub use effective::Effective;
 
 use crate::error::{Result, SqlError, sqlstate};

@@ -1,0 +1,213 @@
+//! What goes on and how it is set: `pg_stat_activity`, `pg_locks`, `pg_settings`, `pg_timezone_names`.
+
+use chrono::{DateTime, Offset, TimeZone, Utc};
+use chrono_tz::{OffsetComponents, OffsetName, TZ_VARIANTS, Tz};
+
+use super::role::DATABASE_OID;
+use super::value::{NULL, array};
+use super::{LockRow, SessionRow, Source, SystemTable};
+use crate::catalog::OWNER_OID;
+use crate::session::settings::{Access, Definition, Kind, Unit, definitions};
+use crate::types::{Datum, Interval, TypeId};
+
+pub(super) const TABLES: &[&SystemTable] =
+    &[&PG_STAT_ACTIVITY, &PG_LOCKS, &PG_SETTINGS, &PG_TIMEZONE_NAMES, &PG_TIMEZONE_ABBREVS];
+
+fn sessions(source: &Source<'_>) -> Vec<SessionRow> {
+    let known = source.server.sessions();
+    if !known.is_empty() {
+        return known;
+    }
+    // At least the session that asks is there.
+    let session = source.eval.session;
+    vec![SessionRow {
+        process_id: session.process_id(),
+        user: session.user(),
+        application_name: session.setting("application_name").unwrap_or_default(),
+        state: "active",
+        transaction_started: Some(source.eval.transaction_time),
+        statement_started: Some(source.eval.statement_time),
+        state_changed: Some(source.eval.statement_time),
+        ..SessionRow::default()
+    }]
+}
+
+fn time(microseconds: Option<i64>) -> Datum {
+    microseconds.map_or(NULL, Datum::Timestamptz)
+}
+
+system_table! {
+    static PG_STAT_ACTIVITY = 12222 view "pg_catalog"."pg_stat_activity",
+    |source| sessions(source).into_iter().map(|s| (source.database(), s)) => |(database, session)|,
+    datid: Oid = DATABASE_OID,
+    datname: Name = database,
+    pid: Int4 = session.process_id,
+    leader_pid: Int4 = NULL,
+    usesysid: Oid = OWNER_OID,
+    usename: Name = session.user,
+    application_name: Text = session.application_name,
+    client_addr: Text = session.client.as_ref().map(|(address, _)| address.clone()),
+    client_hostname: Text = NULL,
+    client_port: Int4 = session.client.map(|(_, port)| port),
+    backend_start: Timestamptz = time((session.started != 0).then_some(session.started)),
+    xact_start: Timestamptz = time(session.transaction_started),
+    query_start: Timestamptz = time(session.statement_started),
+    state_change: Timestamptz = time(session.state_changed),
+    wait_event_type: Text = match session.state {
+        _ if session.waiting => Some("Lock"),
+        "active" => None,
+        _ => Some("Client"),
+    },
+    wait_event: Text = match session.state {
+        _ if session.waiting => Some("tuple"),
+        "active" => None,
+        _ => Some("ClientRead"),
+    },
+    state: Text = session.state,
+    backend_xid: Text = session.transaction.map(|id| id.to_string()),
+    backend_xmin: Text = NULL,
+    query_id: Int8 = NULL,
+    query: Text = session.query,
+    backend_type: Text = "client backend",
+}
+
+fn locks(source: &Source<'_>) -> Vec<LockRow> {
+    source.server.locks()
+}
+
+system_table! {
+    static PG_LOCKS = 12073 view "pg_catalog"."pg_locks",
+    |source| locks(source) => |lock|,
+    locktype: Text = if lock.row { "tuple" } else { "relation" },
+    database: Oid = DATABASE_OID,
+    relation: Oid = lock.relation,
+    page: Int4 = NULL,
+    tuple: Int2 = NULL,
+    virtualxid: Text = NULL,
+    transactionid: Text = NULL,
+    classid: Oid = NULL,
+    objid: Oid = NULL,
+    objsubid: Int2 = NULL,
+    virtualtransaction: Text = lock.transaction.to_string(),
+    pid: Int4 = lock.process_id,
+    mode: Text = lock.mode,
+    granted: Bool = lock.granted,
+    fastpath: Bool = false,
+    waitstart: Timestamptz = NULL,
+}
+
+fn unit(unit: Unit) -> Option<&'static str> {
+    match unit {
+        Unit::None => None,
+        Unit::Milliseconds => Some("ms"),
+        Unit::Seconds => Some("s"),
+        Unit::Bytes => Some("B"),
+        Unit::Kilobytes => Some("kB"),
+        Unit::Blocks => Some("8kB"),
+        Unit::Megabytes => Some("MB"),
+    }
+}
+
+/// `vartype`, `unit`, `min_val`, `max_val`, `enumvals`.
+type Range = (&'static str, Option<&'static str>, Option<String>, Option<String>, &'static [&'static str]);
+
+fn range(kind: Kind) -> Range {
+    match kind {
+        Kind::Bool => ("bool", None, None, None, &[]),
+        Kind::Integer { minimum, maximum, unit: given } => {
+            ("integer", unit(given), Some(minimum.to_string()), Some(maximum.to_string()), &[])
+        }
+        Kind::Real { minimum, maximum } => {
+            ("real", None, Some(minimum.to_string()), Some(maximum.to_string()), &[])
+        }
+        Kind::Enum(words) => ("enum", None, None, None, words),
+        _ => ("string", None, None, None, &[]),
+    }
+}
+
+/// Settings are kept in their base unit, which is also what this view shows.
+fn in_base_unit(definition: &Definition, shown: String) -> String {
+    let Kind::Integer { unit, .. } = definition.kind else { return shown };
+    let end = shown.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(shown.len());
+    let (number, suffix) = shown.split_at(end);
+    match (number.trim().parse::<f64>(), unit.factor(suffix)) {
+        (Ok(number), Some(factor)) if !suffix.is_empty() => format!("{:.0}", number * factor),
+        _ => shown,
+    }
+}
+
+fn settings(source: &Source<'_>) -> Vec<(&'static Definition, String)> {
+    let mut all: Vec<(&'static Definition, String)> = definitions()
+        .iter()
+        .filter(|definition| definition.access != Access::Hidden)
+        .map(|definition| {
+            let shown = source.eval.session.setting(definition.name);
+            (definition, in_base_unit(definition, shown.unwrap_or_else(|| definition.default.to_owned())))
+        })
+        .collect();
+    all.sort_by_key(|(definition, _)| definition.name.to_ascii_lowercase());
+    all
+}
+
+system_table! {
+    static PG_SETTINGS = 12104 view "pg_catalog"."pg_settings",
+    |source| settings(source).into_iter().map(|(d, value)| (d, value, range(d.kind))) => |(definition, value, range)|,
+    name: Text = definition.name,
+    setting: Text = value.clone(),
+    unit: Text = range.1,
+    category: Text = "Client Connection Defaults",
+    short_desc: Text = "",
+    extra_desc: Text = NULL,
+    context: Text = match definition.access {
+        Access::Internal => "internal",
+        Access::Start => "postmaster",
+        Access::User | Access::Hidden => "user",
+    },
+    vartype: Text = range.0,
+    source: Text = if value == definition.default { "default" } else { "session" },
+    min_val: Text = range.2,
+    max_val: Text = range.3,
+    enumvals: TextArray = (!range.4.is_empty()).then(|| array(TypeId::Text, range.4.iter().copied())),
+    boot_val: Text = definition.default,
+    reset_val: Text = definition.default,
+    sourcefile: Text = NULL,
+    sourceline: Int4 = NULL,
+    pending_restart: Bool = false,
+}
+
+/// Microseconds from 1970 to 2000.
+const EPOCH: i64 = 946_684_800_000_000;
+
+fn interval(seconds: i32) -> Datum {
+    Datum::Interval(Interval { months: 0, days: 0, micros: i64::from(seconds) * 1_000_000 })
+}
+
+/// Abbreviation, offset and whether it is summer time, now.
+fn zones(source: &Source<'_>) -> Vec<(Tz, String, Datum, bool)> {
+    let now = source.eval.transaction_time.saturating_add(EPOCH);
+    let now: DateTime<Utc> = DateTime::from_timestamp_micros(now).unwrap_or_default();
+    let zones = TZ_VARIANTS.iter().map(|zone| {
+        let offset = zone.offset_from_utc_datetime(&now.naive_utc());
+        let abbreviation = offset.abbreviation().unwrap_or("").to_owned();
+        let summer = !offset.dst_offset().is_zero();
+        (*zone, abbreviation, interval(offset.fix().local_minus_utc()), summer)
+    });
+    zones.collect()
+}
+
+system_table! {
+    static PG_TIMEZONE_NAMES = 12126 view "pg_catalog"."pg_timezone_names",
+    |source| zones(source) => |(zone, abbreviation, offset, summer)|,
+    name: Text = zone.name(),
+    abbrev: Text = abbreviation,
+    utc_offset: Interval = offset,
+    is_dst: Bool = summer,
+}
+
+system_table! {
+    static PG_TIMEZONE_ABBREVS = 12122 view "pg_catalog"."pg_timezone_abbrevs",
+    |_source| [("UTC", 0), ("GMT", 0), ("Z", 0)] => |(name, offset)|,
+    abbrev: Text = name,
+    utc_offset: Interval = interval(offset),
+    is_dst: Bool = false,
+}

@@ -1,0 +1,140 @@
+//! Definitions as SQL text: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef` print.
+
+use super::Source;
+use super::deparse::{self, Style};
+use super::names::{qualified, quote_identifier};
+use crate::catalog::{Check, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Table, View};
+
+/// A list of columns by their places, without parentheses.
+pub(super) fn column_list(table: &Table, places: impl IntoIterator<Item = usize>) -> String {
+    let names = places.into_iter().map(|place| {
+        table.columns.get(place).map_or_else(|| "???".to_owned(), |column| quote_identifier(&column.name))
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// `CREATE INDEX`. `table_name` is the table's name if it is not to be qualified.
+pub(super) fn index(table: &Table, index: &Index, table_name: Option<String>) -> String {
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    let table_name = table_name.unwrap_or_else(|| qualified(&table.schema_name, &table.name));
+    let columns: Vec<String> = index.columns.iter().map(|column| index_column(table, *column)).collect();
+    format!(
+        "CREATE {unique}INDEX {} ON {table_name} USING btree ({})",
+        quote_identifier(&index.name),
+        columns.join(", ")
+    )
+}
+
+fn index_column(table: &Table, column: IndexColumn) -> String {
+    let order = match (column.descending, column.nulls_first) {
+        (false, false) => "",
+        (false, true) => " NULLS FIRST",
+        (true, true) => " DESC",
+        (true, false) => " DESC NULLS LAST",
+    };
+    format!("{}{order}", column_list(table, [column.column]))
+}
+
+/// The query of a view.
+pub(super) fn view(view: &View) -> String {
+    format!(" {};", view.query.trim().trim_end_matches(';').trim_end())
+}
+
+/// A constraint with its table.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Constraint<'a> {
+    /// PRIMARY KEY or UNIQUE.
+    Key(&'a Index),
+    /// CHECK.
+    Check(&'a Check),
+    /// FOREIGN KEY.
+    Foreign(&'a ForeignKey),
+}
+
+impl Constraint<'_> {
+    pub(super) fn oid(&self) -> Oid {
+        match self {
+            Constraint::Key(index) => index.constraint.unwrap_or(0),
+            Constraint::Check(check) => check.oid,
+            Constraint::Foreign(key) => key.oid,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Constraint::Key(index) => &index.name,
+            Constraint::Check(check) => &check.name,
+            Constraint::Foreign(key) => &key.name,
+        }
+    }
+
+    /// `pg_constraint.contype`.
+    pub(super) fn letter(&self) -> char {
+        match self {
+            Constraint::Key(index) if index.primary => 'p',
+            Constraint::Key(_) => 'u',
+            Constraint::Check(_) => 'c',
+            Constraint::Foreign(_) => 'f',
+        }
+    }
+
+    /// Places of the columns it is about.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        match self {
+            Constraint::Key(index) => index.columns.iter().map(|column| column.column).collect(),
+            Constraint::Check(check) => check.columns.clone(),
+            Constraint::Foreign(key) => key.columns.clone(),
+        }
+    }
+
+    /// DEFERRABLE, INITIALLY DEFERRED.
+    pub(super) fn deferral(&self) -> (bool, bool) {
+        match self {
+            Constraint::Foreign(key) => (key.deferrable, key.initially_deferred),
+            _ => (false, false),
+        }
+    }
+
+    /// As it stands in CREATE TABLE after its name.
+    pub(super) fn definition(&self, source: &Source<'_>, table: &Table, style: Style) -> String {
+        match self {
+            Constraint::Key(index) => {
+                let word = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+                format!("{word} ({})", column_list(table, self.columns()))
+            }
+            Constraint::Check(check) => {
+                let expression = deparse::check(source, table, &check.expression, style);
+                // An expression that spans lines begins on its own, as PostgreSQL prints CASE.
+                format!("CHECK ({expression})")
+            }
+            Constraint::Foreign(key) => foreign_key(source, table, key),
+        }
+    }
+}
+
+/// The constraints of a table.
+pub(super) fn constraints(table: &Table) -> impl Iterator<Item = Constraint<'_>> {
+    let keys = table.indexes.iter().filter(|index| index.constraint.is_some()).map(Constraint::Key);
+    let checks = table.checks.iter().map(Constraint::Check);
+    keys.chain(checks).chain(table.foreign_keys.iter().map(Constraint::Foreign))
+}
+
+fn foreign_key(source: &Source<'_>, table: &Table, key: &ForeignKey) -> String {
+    let mut text = format!("FOREIGN KEY ({}) REFERENCES ", column_list(table, key.columns.iter().copied()));
+    if let Some(referenced) = source.catalog.table_by_oid(key.referenced_table) {
+        text.push_str(&source.display(key.referenced_table).unwrap_or_default());
+        text.push_str(&format!("({})", column_list(referenced, key.referenced_columns.iter().copied())));
+    }
+    for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if action != ReferentialAction::NoAction {
+            text.push_str(&format!(" ON {event} {}", action.sql()));
+        }
+    }
+    if key.deferrable {
+        text.push_str(" DEFERRABLE");
+    }
+    if key.initially_deferred {
+        text.push_str(" INITIALLY DEFERRED");
+    }
+    text
+}

@@ -1,0 +1,464 @@
+//! Tables of what does not exist here. Clients join them, so they are there, with PostgreSQL's columns and no rows.
+
+use super::SystemTable;
+
+pub(super) const TABLES: &[&SystemTable] = &[
+    &DOMAIN_CONSTRAINTS,
+    &DOMAINS,
+    &ELEMENT_TYPES,
+    &PARAMETERS,
+    &ROUTINES,
+    &TRIGGERS,
+    &USER_DEFINED_TYPES,
+    &PG_AGGREGATE,
+    &PG_AMOP,
+    &PG_AMPROC,
+    &PG_AUTH_MEMBERS,
+    &PG_AVAILABLE_EXTENSIONS,
+    &PG_CAST,
+    &PG_CONVERSION,
+    &PG_CURSORS,
+    &PG_DB_ROLE_SETTING,
+    &PG_DEFAULT_ACL,
+    &PG_ENUM,
+    &PG_EVENT_TRIGGER,
+    &PG_EXTENSION,
+    &PG_FOREIGN_DATA_WRAPPER,
+    &PG_FOREIGN_SERVER,
+    &PG_FOREIGN_TABLE,
+    &PG_INHERITS,
+    &PG_INIT_PRIVS,
+    &PG_LARGEOBJECT_METADATA,
+    &PG_MATVIEWS,
+    &PG_PARAMETER_ACL,
+    &PG_PARTITIONED_TABLE,
+    &PG_POLICIES,
+    &PG_POLICY,
+    &PG_PREPARED_STATEMENTS,
+    &PG_PREPARED_XACTS,
+    &PG_PUBLICATION,
+    &PG_PUBLICATION_NAMESPACE,
+    &PG_PUBLICATION_REL,
+    &PG_PUBLICATION_TABLES,
+    &PG_RANGE,
+    &PG_REPLICATION_SLOTS,
+    &PG_REWRITE,
+    &PG_RULES,
+    &PG_SECLABEL,
+    &PG_SECLABELS,
+    &PG_SHDEPEND,
+    &PG_SHSECLABEL,
+    &PG_STAT_GSSAPI,
+    &PG_STAT_PROGRESS_VACUUM,
+    &PG_STAT_REPLICATION,
+    &PG_STAT_SSL,
+    &PG_STATISTIC_EXT,
+    &PG_STATS,
+    &PG_SUBSCRIPTION,
+    &PG_TRANSFORM,
+    &PG_TRIGGER,
+    &PG_TS_CONFIG,
+    &PG_TS_DICT,
+    &PG_TS_PARSER,
+    &PG_TS_TEMPLATE,
+    &PG_USER_MAPPING,
+    &PG_USER_MAPPINGS,
+];
+
+empty_table! {
+    DOMAIN_CONSTRAINTS = 13310 view "information_schema"."domain_constraints",
+    constraint_catalog: Name, constraint_schema: Name, constraint_name: Name, domain_catalog: Name,
+    domain_schema: Name, domain_name: Name, is_deferrable: Varchar, initially_deferred: Varchar,
+}
+
+empty_table! {
+    DOMAINS = 13320 view "information_schema"."domains",
+    domain_catalog: Name, domain_schema: Name, domain_name: Name, data_type: Varchar,
+    character_maximum_length: Int4, character_octet_length: Int4, character_set_catalog: Name,
+    character_set_schema: Name, character_set_name: Name, collation_catalog: Name, collation_schema: Name,
+    collation_name: Name, numeric_precision: Int4, numeric_precision_radix: Int4, numeric_scale: Int4,
+    datetime_precision: Int4, interval_type: Varchar, interval_precision: Int4, domain_default: Varchar,
+    udt_catalog: Name, udt_schema: Name, udt_name: Name, scope_catalog: Name, scope_schema: Name,
+    scope_name: Name, maximum_cardinality: Int4, dtd_identifier: Name,
+}
+
+empty_table! {
+    ELEMENT_TYPES = 13493 view "information_schema"."element_types",
+    object_catalog: Name, object_schema: Name, object_name: Name, object_type: Varchar,
+    collection_type_identifier: Name, data_type: Varchar, character_maximum_length: Int4,
+    character_octet_length: Int4, character_set_catalog: Name, character_set_schema: Name,
+    character_set_name: Name, collation_catalog: Name, collation_schema: Name, collation_name: Name,
+    numeric_precision: Int4, numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4,
+    interval_type: Varchar, interval_precision: Int4, domain_default: Varchar, udt_catalog: Name,
+    udt_schema: Name, udt_name: Name, scope_catalog: Name, scope_schema: Name, scope_name: Name,
+    maximum_cardinality: Int4, dtd_identifier: Name,
+}
+
+empty_table! {
+    PARAMETERS = 13334 view "information_schema"."parameters",
+    specific_catalog: Name, specific_schema: Name, specific_name: Name, ordinal_position: Int4,
+    parameter_mode: Varchar, is_result: Varchar, as_locator: Varchar, parameter_name: Name,
+    data_type: Varchar, character_maximum_length: Int4, character_octet_length: Int4,
+    character_set_catalog: Name, character_set_schema: Name, character_set_name: Name,
+    collation_catalog: Name, collation_schema: Name, collation_name: Name, numeric_precision: Int4,
+    numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4, interval_type: Varchar,
+    interval_precision: Int4, udt_catalog: Name, udt_schema: Name, udt_name: Name, scope_catalog: Name,
+    scope_schema: Name, scope_name: Name, maximum_cardinality: Int4, dtd_identifier: Name,
+    parameter_default: Varchar,
+}
+
+empty_table! {
+    ROUTINES = 13377 view "information_schema"."routines",
+    specific_catalog: Name, specific_schema: Name, specific_name: Name, routine_catalog: Name,
+    routine_schema: Name, routine_name: Name, routine_type: Varchar, module_catalog: Name,
+    module_schema: Name, module_name: Name, udt_catalog: Name, udt_schema: Name, udt_name: Name,
+    data_type: Varchar, character_maximum_length: Int4, character_octet_length: Int4,
+    character_set_catalog: Name, character_set_schema: Name, character_set_name: Name,
+    collation_catalog: Name, collation_schema: Name, collation_name: Name, numeric_precision: Int4,
+    numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4, interval_type: Varchar,
+    interval_precision: Int4, type_udt_catalog: Name, type_udt_schema: Name, type_udt_name: Name,
+    scope_catalog: Name, scope_schema: Name, scope_name: Name, maximum_cardinality: Int4,
+    dtd_identifier: Name, routine_body: Varchar, routine_definition: Varchar, external_name: Varchar,
+    external_language: Varchar, parameter_style: Varchar, is_deterministic: Varchar, sql_data_access: Varchar,
+    is_null_call: Varchar, sql_path: Varchar, schema_level_routine: Varchar, max_dynamic_result_sets: Int4,
+    is_user_defined_cast: Varchar, is_implicitly_invocable: Varchar, security_type: Varchar,
+    to_sql_specific_catalog: Name, to_sql_specific_schema: Name, to_sql_specific_name: Name,
+    as_locator: Varchar, created: Timestamptz, last_altered: Timestamptz, new_savepoint_level: Varchar,
+    is_udt_dependent: Varchar, result_cast_from_data_type: Varchar, result_cast_as_locator: Varchar,
+    result_cast_char_max_length: Int4, result_cast_char_octet_length: Int4,
+    result_cast_char_set_catalog: Name, result_cast_char_set_schema: Name, result_cast_char_set_name: Name,
+    result_cast_collation_catalog: Name, result_cast_collation_schema: Name, result_cast_collation_name: Name,
+    result_cast_numeric_precision: Int4, result_cast_numeric_precision_radix: Int4,
+    result_cast_numeric_scale: Int4, result_cast_datetime_precision: Int4, result_cast_interval_type: Varchar,
+    result_cast_interval_precision: Int4, result_cast_type_udt_catalog: Name,
+    result_cast_type_udt_schema: Name, result_cast_type_udt_name: Name, result_cast_scope_catalog: Name,
+    result_cast_scope_schema: Name, result_cast_scope_name: Name, result_cast_maximum_cardinality: Int4,
+    result_cast_dtd_identifier: Name,
+}
+
+empty_table! {
+    TRIGGERS = 13440 view "information_schema"."triggers",
+    trigger_catalog: Name, trigger_schema: Name, trigger_name: Name, event_manipulation: Varchar,
+    event_object_catalog: Name, event_object_schema: Name, event_object_table: Name, action_order: Int4,
+    action_condition: Varchar, action_statement: Varchar, action_orientation: Varchar, action_timing: Varchar,
+    action_reference_old_table: Name, action_reference_new_table: Name, action_reference_old_row: Name,
+    action_reference_new_row: Name, created: Timestamptz,
+}
+
+empty_table! {
+    USER_DEFINED_TYPES = 13463 view "information_schema"."user_defined_types",
+    user_defined_type_catalog: Name, user_defined_type_schema: Name, user_defined_type_name: Name,
+    user_defined_type_category: Varchar, is_instantiable: Varchar, is_final: Varchar, ordering_form: Varchar,
+    ordering_category: Varchar, ordering_routine_catalog: Name, ordering_routine_schema: Name,
+    ordering_routine_name: Name, reference_type: Varchar, data_type: Varchar, character_maximum_length: Int4,
+    character_octet_length: Int4, character_set_catalog: Name, character_set_schema: Name,
+    character_set_name: Name, collation_catalog: Name, collation_schema: Name, collation_name: Name,
+    numeric_precision: Int4, numeric_precision_radix: Int4, numeric_scale: Int4, datetime_precision: Int4,
+    interval_type: Varchar, interval_precision: Int4, source_dtd_identifier: Name, ref_dtd_identifier: Name,
+}
+
+empty_table! {
+    PG_AGGREGATE = 2600 table "pg_catalog"."pg_aggregate",
+    aggfnoid: Regproc, aggkind: InternalChar, aggnumdirectargs: Int2, aggtransfn: Regproc,
+    aggfinalfn: Regproc, aggcombinefn: Regproc, aggserialfn: Regproc, aggdeserialfn: Regproc,
+    aggmtransfn: Regproc, aggminvtransfn: Regproc, aggmfinalfn: Regproc, aggfinalextra: Bool,
+    aggmfinalextra: Bool, aggfinalmodify: InternalChar, aggmfinalmodify: InternalChar, aggsortop: Oid,
+    aggtranstype: Oid, aggtransspace: Int4, aggmtranstype: Oid, aggmtransspace: Int4, agginitval: Text,
+    aggminitval: Text,
+}
+
+empty_table! {
+    PG_AMOP = 2602 table "pg_catalog"."pg_amop",
+    oid: Oid, amopfamily: Oid, amoplefttype: Oid, amoprighttype: Oid, amopstrategy: Int2,
+    amoppurpose: InternalChar, amopopr: Oid, amopmethod: Oid, amopsortfamily: Oid,
+}
+
+empty_table! {
+    PG_AMPROC = 2603 table "pg_catalog"."pg_amproc",
+    oid: Oid, amprocfamily: Oid, amproclefttype: Oid, amprocrighttype: Oid, amprocnum: Int2, amproc: Regproc,
+}
+
+empty_table! {
+    PG_AUTH_MEMBERS = 1261 table "pg_catalog"."pg_auth_members",
+    roleid: Oid, member: Oid, grantor: Oid, admin_option: Bool,
+}
+
+empty_table! {
+    PG_AVAILABLE_EXTENSIONS = 12081 view "pg_catalog"."pg_available_extensions",
+    name: Name, default_version: Text, installed_version: Text, comment: Text,
+}
+
+empty_table! {
+    PG_CAST = 2605 table "pg_catalog"."pg_cast",
+    oid: Oid, castsource: Oid, casttarget: Oid, castfunc: Oid, castcontext: InternalChar,
+    castmethod: InternalChar,
+}
+
+empty_table! {
+    PG_CONVERSION = 2607 table "pg_catalog"."pg_conversion",
+    oid: Oid, conname: Name, connamespace: Oid, conowner: Oid, conforencoding: Int4, contoencoding: Int4,
+    conproc: Regproc, condefault: Bool,
+}
+
+empty_table! {
+    PG_CURSORS = 12077 view "pg_catalog"."pg_cursors",
+    name: Text, statement: Text, is_holdable: Bool, is_binary: Bool, is_scrollable: Bool,
+    creation_time: Timestamptz,
+}
+
+empty_table! {
+    PG_DB_ROLE_SETTING = 2964 table "pg_catalog"."pg_db_role_setting",
+    setdatabase: Oid, setrole: Oid, setconfig: TextArray,
+}
+
+empty_table! {
+    PG_DEFAULT_ACL = 826 table "pg_catalog"."pg_default_acl",
+    oid: Oid, defaclrole: Oid, defaclnamespace: Oid, defaclobjtype: InternalChar, defaclacl: TextArray,
+}
+
+empty_table! {
+    PG_ENUM = 3501 table "pg_catalog"."pg_enum",
+    oid: Oid, enumtypid: Oid, enumsortorder: Float4, enumlabel: Name,
+}
+
+empty_table! {
+    PG_EVENT_TRIGGER = 3466 table "pg_catalog"."pg_event_trigger",
+    oid: Oid, evtname: Name, evtevent: Name, evtowner: Oid, evtfoid: Oid, evtenabled: InternalChar,
+    evttags: TextArray,
+}
+
+empty_table! {
+    PG_EXTENSION = 3079 table "pg_catalog"."pg_extension",
+    oid: Oid, extname: Name, extowner: Oid, extnamespace: Oid, extrelocatable: Bool, extversion: Text,
+    extconfig: OidArray, extcondition: TextArray,
+}
+
+empty_table! {
+    PG_FOREIGN_DATA_WRAPPER = 2328 table "pg_catalog"."pg_foreign_data_wrapper",
+    oid: Oid, fdwname: Name, fdwowner: Oid, fdwhandler: Oid, fdwvalidator: Oid, fdwacl: TextArray,
+    fdwoptions: TextArray,
+}
+
+empty_table! {
+    PG_FOREIGN_SERVER = 1417 table "pg_catalog"."pg_foreign_server",
+    oid: Oid, srvname: Name, srvowner: Oid, srvfdw: Oid, srvtype: Text, srvversion: Text, srvacl: TextArray,
+    srvoptions: TextArray,
+}
+
+empty_table! {
+    PG_FOREIGN_TABLE = 3118 table "pg_catalog"."pg_foreign_table",
+    ftrelid: Oid, ftserver: Oid, ftoptions: TextArray,
+}
+
+empty_table! {
+    PG_INHERITS = 2611 table "pg_catalog"."pg_inherits",
+    inhrelid: Oid, inhparent: Oid, inhseqno: Int4, inhdetachpending: Bool,
+}
+
+empty_table! {
+    PG_INIT_PRIVS = 3394 table "pg_catalog"."pg_init_privs",
+    objoid: Oid, classoid: Oid, objsubid: Int4, privtype: InternalChar, initprivs: TextArray,
+}
+
+empty_table! {
+    PG_LARGEOBJECT_METADATA = 2995 table "pg_catalog"."pg_largeobject_metadata",
+    oid: Oid, lomowner: Oid, lomacl: TextArray,
+}
+
+empty_table! {
+    PG_MATVIEWS = 12038 view "pg_catalog"."pg_matviews",
+    schemaname: Name, matviewname: Name, matviewowner: Name, tablespace: Name, hasindexes: Bool,
+    ispopulated: Bool, definition: Text,
+}
+
+empty_table! {
+    PG_PARAMETER_ACL = 6243 table "pg_catalog"."pg_parameter_acl",
+    oid: Oid, parname: Text, paracl: TextArray,
+}
+
+empty_table! {
+    PG_PARTITIONED_TABLE = 3350 table "pg_catalog"."pg_partitioned_table",
+    partrelid: Oid, partstrat: InternalChar, partnatts: Int2, partdefid: Oid, partattrs: Int2vector,
+    partclass: Oidvector, partcollation: Oidvector, partexprs: Text,
+}
+
+empty_table! {
+    PG_POLICIES = 12018 view "pg_catalog"."pg_policies",
+    schemaname: Name, tablename: Name, policyname: Name, permissive: Text, roles: NameArray, cmd: Text,
+    qual: Text, with_check: Text,
+}
+
+empty_table! {
+    PG_POLICY = 3256 table "pg_catalog"."pg_policy",
+    oid: Oid, polname: Name, polrelid: Oid, polcmd: InternalChar, polpermissive: Bool, polroles: OidArray,
+    polqual: Text, polwithcheck: Text,
+}
+
+empty_table! {
+    PG_PREPARED_STATEMENTS = 12095 view "pg_catalog"."pg_prepared_statements",
+    name: Text, statement: Text, prepare_time: Timestamptz, parameter_types: RegtypeArray, from_sql: Bool,
+    generic_plans: Int8, custom_plans: Int8,
+}
+
+empty_table! {
+    PG_PREPARED_XACTS = 12090 view "pg_catalog"."pg_prepared_xacts",
+    transaction: Oid, gid: Text, prepared: Timestamptz, owner: Name, database: Name,
+}
+
+empty_table! {
+    PG_PUBLICATION = 6104 table "pg_catalog"."pg_publication",
+    oid: Oid, pubname: Name, pubowner: Oid, puballtables: Bool, pubinsert: Bool, pubupdate: Bool,
+    pubdelete: Bool, pubtruncate: Bool, pubviaroot: Bool,
+}
+
+empty_table! {
+    PG_PUBLICATION_NAMESPACE = 6237 table "pg_catalog"."pg_publication_namespace",
+    oid: Oid, pnpubid: Oid, pnnspid: Oid,
+}
+
+empty_table! {
+    PG_PUBLICATION_REL = 6106 table "pg_catalog"."pg_publication_rel",
+    oid: Oid, prpubid: Oid, prrelid: Oid, prqual: Text, prattrs: Int2vector,
+}
+
+empty_table! {
+    PG_PUBLICATION_TABLES = 12068 view "pg_catalog"."pg_publication_tables",
+    pubname: Name, schemaname: Name, tablename: Name, attnames: NameArray, rowfilter: Text,
+}
+
+empty_table! {
+    PG_RANGE = 3541 table "pg_catalog"."pg_range",
+    rngtypid: Oid, rngsubtype: Oid, rngmultitypid: Oid, rngcollation: Oid, rngsubopc: Oid,
+    rngcanonical: Regproc, rngsubdiff: Regproc,
+}
+
+empty_table! {
+    PG_REPLICATION_SLOTS = 12257 view "pg_catalog"."pg_replication_slots",
+    slot_name: Name, plugin: Name, slot_type: Text, datoid: Oid, database: Name, temporary: Bool,
+    active: Bool, active_pid: Int4, xmin: Oid, catalog_xmin: Oid, restart_lsn: Text,
+    confirmed_flush_lsn: Text, wal_status: Text, safe_wal_size: Int8, two_phase: Bool,
+}
+
+empty_table! {
+    PG_REWRITE = 2618 table "pg_catalog"."pg_rewrite",
+    oid: Oid, rulename: Name, ev_class: Oid, ev_type: InternalChar, ev_enabled: InternalChar,
+    is_instead: Bool, ev_qual: Text, ev_action: Text,
+}
+
+empty_table! {
+    PG_RULES = 12023 view "pg_catalog"."pg_rules",
+    schemaname: Name, tablename: Name, rulename: Name, definition: Text,
+}
+
+empty_table! {
+    PG_SECLABEL = 3596 table "pg_catalog"."pg_seclabel",
+    objoid: Oid, classoid: Oid, objsubid: Int4, provider: Text, label: Text,
+}
+
+empty_table! {
+    PG_SECLABELS = 12099 view "pg_catalog"."pg_seclabels",
+    objoid: Oid, classoid: Oid, objsubid: Int4, objtype: Text, objnamespace: Oid, objname: Text,
+    provider: Text, label: Text,
+}
+
+empty_table! {
+    PG_SHDEPEND = 1214 table "pg_catalog"."pg_shdepend",
+    dbid: Oid, classid: Oid, objid: Oid, objsubid: Int4, refclassid: Oid, refobjid: Oid,
+    deptype: InternalChar,
+}
+
+empty_table! {
+    PG_SHSECLABEL = 3592 table "pg_catalog"."pg_shseclabel",
+    objoid: Oid, classoid: Oid, provider: Text, label: Text,
+}
+
+empty_table! {
+    PG_STAT_GSSAPI = 12253 view "pg_catalog"."pg_stat_gssapi",
+    pid: Int4, gss_authenticated: Bool, principal: Text, encrypted: Bool,
+}
+
+empty_table! {
+    PG_STAT_PROGRESS_VACUUM = 12302 view "pg_catalog"."pg_stat_progress_vacuum",
+    pid: Int4, datid: Oid, datname: Name, relid: Oid, phase: Text, heap_blks_total: Int8,
+    heap_blks_scanned: Int8, heap_blks_vacuumed: Int8, index_vacuum_count: Int8, max_dead_tuples: Int8,
+    num_dead_tuples: Int8,
+}
+
+empty_table! {
+    PG_STAT_REPLICATION = 12227 view "pg_catalog"."pg_stat_replication",
+    pid: Int4, usesysid: Oid, usename: Name, application_name: Text, client_addr: Text, client_hostname: Text,
+    client_port: Int4, backend_start: Timestamptz, backend_xmin: Oid, state: Text, sent_lsn: Text,
+    write_lsn: Text, flush_lsn: Text, replay_lsn: Text, write_lag: Interval, flush_lag: Interval,
+    replay_lag: Interval, sync_priority: Int4, sync_state: Text, reply_time: Timestamptz,
+}
+
+empty_table! {
+    PG_STAT_SSL = 12249 view "pg_catalog"."pg_stat_ssl",
+    pid: Int4, ssl: Bool, version: Text, cipher: Text, bits: Int4, client_dn: Text, client_serial: Numeric,
+    issuer_dn: Text,
+}
+
+empty_table! {
+    PG_STATISTIC_EXT = 3381 table "pg_catalog"."pg_statistic_ext",
+    oid: Oid, stxrelid: Oid, stxname: Name, stxnamespace: Oid, stxowner: Oid, stxstattarget: Int4,
+    stxkeys: Int2vector, stxkind: InternalCharArray, stxexprs: Text,
+}
+
+empty_table! {
+    PG_STATS = 12053 view "pg_catalog"."pg_stats",
+    schemaname: Name, tablename: Name, attname: Name, inherited: Bool, null_frac: Float4, avg_width: Int4,
+    n_distinct: Float4, most_common_vals: TextArray, most_common_freqs: Float4Array,
+    histogram_bounds: TextArray, correlation: Float4, most_common_elems: TextArray,
+    most_common_elem_freqs: Float4Array, elem_count_histogram: Float4Array,
+}
+
+empty_table! {
+    PG_SUBSCRIPTION = 6100 table "pg_catalog"."pg_subscription",
+    oid: Oid, subdbid: Oid, subskiplsn: Text, subname: Name, subowner: Oid, subenabled: Bool, subbinary: Bool,
+    substream: Bool, subtwophasestate: InternalChar, subdisableonerr: Bool, subconninfo: Text,
+    subslotname: Name, subsynccommit: Text, subpublications: TextArray,
+}
+
+empty_table! {
+    PG_TRANSFORM = 3576 table "pg_catalog"."pg_transform",
+    oid: Oid, trftype: Oid, trflang: Oid, trffromsql: Regproc, trftosql: Regproc,
+}
+
+empty_table! {
+    PG_TRIGGER = 2620 table "pg_catalog"."pg_trigger",
+    oid: Oid, tgrelid: Oid, tgparentid: Oid, tgname: Name, tgfoid: Oid, tgtype: Int2, tgenabled: InternalChar,
+    tgisinternal: Bool, tgconstrrelid: Oid, tgconstrindid: Oid, tgconstraint: Oid, tgdeferrable: Bool,
+    tginitdeferred: Bool, tgnargs: Int2, tgattr: Int2vector, tgargs: Bytea, tgqual: Text, tgoldtable: Name,
+    tgnewtable: Name,
+}
+
+empty_table! {
+    PG_TS_CONFIG = 3602 table "pg_catalog"."pg_ts_config",
+    oid: Oid, cfgname: Name, cfgnamespace: Oid, cfgowner: Oid, cfgparser: Oid,
+}
+
+empty_table! {
+    PG_TS_DICT = 3600 table "pg_catalog"."pg_ts_dict",
+    oid: Oid, dictname: Name, dictnamespace: Oid, dictowner: Oid, dicttemplate: Oid, dictinitoption: Text,
+}
+
+empty_table! {
+    PG_TS_PARSER = 3601 table "pg_catalog"."pg_ts_parser",
+    oid: Oid, prsname: Name, prsnamespace: Oid, prsstart: Regproc, prstoken: Regproc, prsend: Regproc,
+    prsheadline: Regproc, prslextype: Regproc,
+}
+
+empty_table! {
+    PG_TS_TEMPLATE = 3764 table "pg_catalog"."pg_ts_template",
+    oid: Oid, tmplname: Name, tmplnamespace: Oid, tmplinit: Regproc, tmpllexize: Regproc,
+}
+
+empty_table! {
+    PG_USER_MAPPING = 1418 table "pg_catalog"."pg_user_mapping",
+    oid: Oid, umuser: Oid, umserver: Oid, umoptions: TextArray,
+}
+
+empty_table! {
+    PG_USER_MAPPINGS = 12327 view "pg_catalog"."pg_user_mappings",
+    umid: Oid, srvid: Oid, srvname: Name, umuser: Oid, usename: Name, umoptions: TextArray,
+}

@@ -1,0 +1,137 @@
+//! `pg_get_*def`, `pg_get_expr`: definitions as SQL text; and the comments.
+
+use super::super::constraint;
+use super::super::definition;
+use super::super::deparse::{self, Style};
+use super::super::names::{AnyRelation, qualified, split};
+use super::super::{Source, table_by_oid};
+use super::{null, oid, over_catalog, plain, text, truth};
+use crate::catalog::{Relation, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::Function;
+use crate::types::Datum;
+use crate::types::TypeId::{Bool, Int4, Name, Oid, Text};
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    over_catalog!(1716, "pg_get_expr", &[Text, Oid], Text, expression),
+    over_catalog!(2509, "pg_get_expr", &[Text, Oid, Bool], Text, expression),
+    over_catalog!(1643, "pg_get_indexdef", &[Oid], Text, index),
+    over_catalog!(2507, "pg_get_indexdef", &[Oid, Int4, Bool], Text, index),
+    over_catalog!(1387, "pg_get_constraintdef", &[Oid], Text, constraint),
+    over_catalog!(2508, "pg_get_constraintdef", &[Oid, Bool], Text, constraint),
+    over_catalog!(1641, "pg_get_viewdef", &[Oid], Text, view),
+    over_catalog!(2506, "pg_get_viewdef", &[Oid, Bool], Text, view),
+    over_catalog!(3159, "pg_get_viewdef", &[Oid, Int4], Text, view),
+    over_catalog!(1640, "pg_get_viewdef", &[Text], Text, view),
+    over_catalog!(2505, "pg_get_viewdef", &[Text, Bool], Text, view),
+    over_catalog!(1665, "pg_get_serial_sequence", &[Text, Text], Text, serial_sequence),
+    over_catalog!(1215, "obj_description", &[Oid, Name], Text, object_comment),
+    over_catalog!(1348, "obj_description", &[Oid], Text, object_comment),
+    over_catalog!(1216, "col_description", &[Oid, Int4], Text, column_comment),
+    plain(1993, "shobj_description", &[Oid, Name], Text, null),
+    plain(1573, "pg_get_ruledef", &[Oid], Text, null),
+    plain(2504, "pg_get_ruledef", &[Oid, Bool], Text, null),
+    plain(1662, "pg_get_triggerdef", &[Oid], Text, null),
+    plain(2730, "pg_get_triggerdef", &[Oid, Bool], Text, null),
+    plain(2098, "pg_get_functiondef", &[Oid], Text, null),
+    plain(6197, "pg_get_function_sqlbody", &[Oid], Text, null),
+    plain(3352, "pg_get_partkeydef", &[Oid], Text, null),
+    plain(3415, "pg_get_statisticsobjdef", &[Oid], Text, null),
+    plain(6174, "pg_get_statisticsobjdef_columns", &[Oid], Text, null),
+    plain(3408, "pg_get_partition_constraintdef", &[Oid], Text, null),
+];
+
+/// The stored form is the text already, so only the pretty form has to be made from it.
+fn expression(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let stored = text(arguments, 0);
+    if !truth(arguments, 2) {
+        return Ok(arguments[0].clone());
+    }
+    let table = source.catalog.table_by_oid(oid(arguments, 1));
+    Ok(match table {
+        Some(table) => deparse::expression(source, table, stored, Style::Pretty).into(),
+        None => arguments[0].clone(),
+    })
+}
+
+fn index(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let Some(Relation::Index(table, oid)) = source.catalog.relation_by_oid(oid(arguments, 0)) else {
+        return Ok(Datum::Null);
+    };
+    let Some(index) = table.index(*oid) else { return Ok(Datum::Null) };
+    let column = arguments.get(1).and_then(Datum::as_i64).unwrap_or(0);
+    if column == 0 {
+        let bare = truth(arguments, 2).then(|| source.display(table.oid)).flatten();
+        return Ok(definition::index(table, index, bare).into());
+    }
+    let key = usize::try_from(column - 1).ok().and_then(|place| index.columns.get(place));
+    Ok(key.map(|key| definition::column_list(table, [key.column])).unwrap_or_default().into())
+}
+
+fn constraint(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let style = if truth(arguments, 1) { Style::Pretty } else { Style::Plain };
+    let found = constraint::by_oid(source, oid(arguments, 0));
+    Ok(found.map(|(table, constraint)| constraint.definition(source, table, style)).into())
+}
+
+fn view(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let relation = match arguments[0].as_str() {
+        Some(name) => find(source, name)?,
+        None => match AnyRelation::by_oid(source.catalog, oid(arguments, 0)) {
+            Some(relation) => relation,
+            None => return Ok(Datum::Null),
+        },
+    };
+    Ok(match relation {
+        AnyRelation::Stored(Relation::View(view)) => definition::view(view).into(),
+        _ => Datum::Null,
+    })
+}
+
+/// A relation by its name. 42P01.
+pub(super) fn find<'a>(source: &Source<'a>, name: &str) -> Result<AnyRelation<'a>> {
+    AnyRelation::find(source.catalog, &source.search_path(), name).ok_or_else(|| {
+        let shown = split(name).map_or_else(|| name.to_owned(), |parts| parts.join("."));
+        SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
+    })
+}
+
+fn serial_sequence(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let relation = find(source, text(arguments, 0))?;
+    let AnyRelation::Stored(Relation::Table(table)) = relation else { return Ok(Datum::Null) };
+    let column = place(table, text(arguments, 1))?;
+    let owned = source.catalog.sequences().find(|sequence| sequence.owner == Some((table.oid, column)));
+    Ok(owned.map(|sequence| qualified(&sequence.schema_name, &sequence.name)).into())
+}
+
+/// The place of a column. 42703.
+fn place(table: &Table, name: &str) -> Result<usize> {
+    table.column_place(name).ok_or_else(|| {
+        SqlError::new(
+            sqlstate::UNDEFINED_COLUMN,
+            format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+        )
+    })
+}
+
+fn object_comment(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let oid = oid(arguments, 0);
+    let class = arguments.get(1).map(|_| text(arguments, 1));
+    let comment = constraint::comments(source.catalog).into_iter().find(|comment| {
+        let (object, comment_class, column) = comment.object;
+        let fits =
+            class.is_none_or(|class| table_by_oid(comment_class).is_some_and(|table| table.name == class));
+        object == oid && column == 0 && fits
+    });
+    Ok(comment.map(|comment| comment.text).into())
+}
+
+fn column_comment(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let place = usize::try_from(super::integer(arguments, 1) - 1).ok();
+    let column = match source.catalog.relation_by_oid(oid(arguments, 0)) {
+        Some(Relation::Table(table)) => place.and_then(|place| table.columns.get(place)),
+        Some(Relation::View(view)) => place.and_then(|place| view.columns.get(place)),
+        _ => None,
+    };
+    Ok(column.filter(|column| !column.dropped).and_then(|column| column.comment.clone()).into())
+}

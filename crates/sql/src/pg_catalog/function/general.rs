@@ -1,0 +1,141 @@
+//! Facts about the server and its state, and what does not apply here.
+
+use std::sync::Arc;
+
+use super::super::Source;
+use super::{called_on_null, integer, null, oid, over_catalog, plain, text};
+use crate::catalog::{Relation, Sequence};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::{EvalContext, Function, Volatility};
+use crate::types::Datum;
+use crate::types::TypeId::{Bool, Float8, Int2, Int4, Int8, Name, Oid, Regclass, Text, Timestamptz};
+
+const fn volatile(mut function: Function) -> Function {
+    function.volatility = Volatility::Volatile;
+    function
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    plain(1597, "pg_encoding_to_char", &[Int4], Name, encoding_to_char),
+    plain(1264, "pg_char_to_encoding", &[Name], Int4, char_to_encoding),
+    plain(1039, "getdatabaseencoding", &[], Name, encoding),
+    plain(810, "pg_client_encoding", &[], Name, encoding),
+    volatile(plain(3810, "pg_is_in_recovery", &[], Bool, no)),
+    volatile(plain(3073, "pg_is_wal_replay_paused", &[], Bool, no)),
+    over_catalog!(2560, "pg_postmaster_start_time", &[], Timestamptz, started),
+    over_catalog!(2034, "pg_conf_load_time", &[], Timestamptz, started),
+    plain(3778, "pg_tablespace_location", &[Oid], Text, nothing),
+    plain(2854, "pg_my_temp_schema", &[], Oid, zero_oid),
+    plain(2855, "pg_is_other_temp_schema", &[Oid], Bool, no),
+    plain(3163, "pg_trigger_depth", &[], Int4, zero),
+    plain(3298, "row_security_active", &[Oid], Bool, no),
+    plain(3299, "row_security_active", &[Text], Bool, no),
+    over_catalog!(6121, "pg_relation_is_publishable", &[Regclass], Bool, is_publishable),
+    over_catalog!(3842, "pg_relation_is_updatable", &[Regclass, Bool], Int4, is_updatable),
+    over_catalog!(3843, "pg_column_is_updatable", &[Regclass, Int2, Bool], Bool, column_is_updatable),
+    plain(3424, "pg_partition_root", &[Regclass], Regclass, null),
+    plain(3448, "pg_collation_actual_version", &[Oid], Text, null),
+    plain(6249, "pg_database_collation_actual_version", &[Oid], Text, null),
+    volatile(over_catalog!(4032, "pg_sequence_last_value", &[Regclass], Int8, last_value)),
+    volatile(plain(3296, "pg_notification_queue_usage", &[], Float8, zero_float)),
+    called_on_null(plain(2196, "inet_client_addr", &[], Text, null)),
+    called_on_null(plain(2197, "inet_client_port", &[], Int4, null)),
+    called_on_null(plain(2198, "inet_server_addr", &[], Text, null)),
+    called_on_null(plain(2199, "inet_server_port", &[], Int4, null)),
+    plain(1928, "pg_stat_get_numscans", &[Oid], Int8, null),
+    plain(1929, "pg_stat_get_tuples_returned", &[Oid], Int8, null),
+    plain(1930, "pg_stat_get_tuples_fetched", &[Oid], Int8, null),
+    plain(1931, "pg_stat_get_tuples_inserted", &[Oid], Int8, null),
+    plain(1932, "pg_stat_get_tuples_updated", &[Oid], Int8, null),
+    plain(1933, "pg_stat_get_tuples_deleted", &[Oid], Int8, null),
+    plain(2878, "pg_stat_get_live_tuples", &[Oid], Int8, null),
+    plain(2879, "pg_stat_get_dead_tuples", &[Oid], Int8, null),
+    plain(2781, "pg_stat_get_last_vacuum_time", &[Oid], Timestamptz, null),
+    plain(2782, "pg_stat_get_last_autovacuum_time", &[Oid], Timestamptz, null),
+    plain(2783, "pg_stat_get_last_analyze_time", &[Oid], Timestamptz, null),
+    plain(2784, "pg_stat_get_last_autoanalyze_time", &[Oid], Timestamptz, null),
+    over_catalog!(1941, "pg_stat_get_db_numbackends", &[Oid], Int4, sessions),
+];
+
+fn encoding_to_char(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    Ok(match integer(arguments, 0) {
+        0 => "SQL_ASCII",
+        6 => "UTF8",
+        _ => "",
+    }
+    .into())
+}
+
+fn char_to_encoding(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    let name: String = text(arguments, 0).chars().filter(char::is_ascii_alphanumeric).collect();
+    Ok(Datum::Int4(match name.to_ascii_lowercase().as_str() {
+        "utf8" | "unicode" => 6,
+        "sqlascii" => 0,
+        _ => -1,
+    }))
+}
+
+fn encoding(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    Ok("UTF8".into())
+}
+
+fn no(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    Ok(Datum::Bool(false))
+}
+
+fn nothing(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    Ok("".into())
+}
+
+fn zero(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    Ok(Datum::Int4(0))
+}
+
+fn zero_oid(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    Ok(Datum::Oid(0))
+}
+
+fn zero_float(_: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
+    Ok(Datum::Float8(0.0))
+}
+
+fn started(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(Datum::Timestamptz(source.server.started()))
+}
+
+fn is_publishable(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let table = source.catalog.table_by_oid(oid(arguments, 0));
+    Ok(Datum::Bool(table.is_some_and(|table| !table.temporary)))
+}
+
+/// The bits of UPDATE, INSERT and DELETE for a table; views here take none of them.
+fn is_updatable(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let table = source.catalog.table_by_oid(oid(arguments, 0));
+    Ok(Datum::Int4(if table.is_some() { (1 << 2) | (1 << 3) | (1 << 4) } else { 0 }))
+}
+
+fn column_is_updatable(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(Datum::Bool(source.catalog.table_by_oid(oid(arguments, 0)).is_some()))
+}
+
+fn sequence<'a>(source: &Source<'a>, oid: u32) -> Result<&'a Arc<Sequence>> {
+    match source.catalog.relation_by_oid(oid) {
+        Some(Relation::Sequence(sequence)) => Ok(sequence),
+        Some(other) => {
+            let message = format!("\"{}\" is not a sequence", other.name());
+            Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message))
+        }
+        None => {
+            let message = format!("could not open relation with OID {oid}");
+            Err(SqlError::new(sqlstate::UNDEFINED_TABLE, message))
+        }
+    }
+}
+
+fn last_value(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(source.server.last_value(sequence(source, oid(arguments, 0))?).into())
+}
+
+fn sessions(_: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    Ok(Datum::Int4(i32::try_from(source.server.sessions().len()).unwrap_or(i32::MAX)))
+}

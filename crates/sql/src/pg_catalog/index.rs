@@ -1,0 +1,139 @@
+//! Indexes and what they are made of: `pg_index`, `pg_am`, `pg_opclass`, `pg_opfamily`.
+
+use super::SystemTable;
+use super::relation::{BTREE, indexes};
+use super::type_facts::facts;
+use super::value::{NULL, attribute_number, vector};
+use crate::catalog::{Index, OWNER_OID, Oid, PG_CATALOG_OID, Table};
+use crate::types::{Datum, Type, TypeId};
+
+pub(super) const TABLES: &[&SystemTable] = &[&PG_INDEX, &PG_AM, &PG_OPCLASS, &PG_OPFAMILY];
+
+/// Something of each column's type.
+fn of_types(table: &Table, index: &Index, value: fn(Type) -> Oid) -> Datum {
+    let types =
+        index.columns.iter().map(|key| table.columns.get(key.column).map_or(0, |column| value(column.ty)));
+    vector(TypeId::Oid, types)
+}
+
+system_table! {
+    static PG_INDEX = 2610 table "pg_catalog"."pg_index",
+    |source| indexes(source.catalog) => |(table, index)|,
+    indexrelid: Oid = index.oid,
+    indrelid: Oid = table.oid,
+    indnatts: Int2 = attribute_number(index.columns.len() - 1),
+    indnkeyatts: Int2 = attribute_number(index.columns.len() - 1),
+    indisunique: Bool = index.unique,
+    indnullsnotdistinct: Bool = false,
+    indisprimary: Bool = index.primary,
+    indisexclusion: Bool = false,
+    indimmediate: Bool = true,
+    indisclustered: Bool = false,
+    indisvalid: Bool = true,
+    indcheckxmin: Bool = false,
+    indisready: Bool = true,
+    indislive: Bool = true,
+    indisreplident: Bool = false,
+    indkey: Int2vector = vector(TypeId::Int2, index.columns.iter().map(|key| attribute_number(key.column))),
+    indcollation: Oidvector = of_types(table, index, |ty| facts(ty.id).collation),
+    indclass: Oidvector = of_types(table, index, |ty| operator_class(ty.id)),
+    indoption: Int2vector = vector(
+        TypeId::Int2,
+        index.columns.iter().map(|key| i16::from(key.descending) + 2 * i16::from(key.nulls_first)),
+    ),
+    indexprs: Text = NULL,
+    indpred: Text = NULL,
+}
+
+system_table! {
+    static PG_AM = 2601 table "pg_catalog"."pg_am",
+    |_source| [(2, "heap", 3, 't'), (BTREE, "btree", 330, 'i')] => |(oid, name, handler, kind)|,
+    oid: Oid = oid,
+    amname: Name = name,
+    amhandler: Regproc = handler,
+    amtype: InternalChar = kind,
+}
+
+/// Operator class, name, family, type: the default ones of btree, and those that types share.
+const CLASSES: &[(Oid, &str, Oid, TypeId, bool)] = &[
+    (1978, "int4_ops", 1976, TypeId::Int4, true),
+    (1979, "int2_ops", 1976, TypeId::Int2, true),
+    (1981, "oid_ops", 1989, TypeId::Oid, true),
+    (3122, "date_ops", 434, TypeId::Date, true),
+    (3123, "float8_ops", 1970, TypeId::Float8, true),
+    (3124, "int8_ops", 1976, TypeId::Int8, true),
+    (3125, "numeric_ops", 1988, TypeId::Numeric, true),
+    (3126, "text_ops", 1994, TypeId::Text, true),
+    (3127, "timestamptz_ops", 434, TypeId::Timestamptz, true),
+    (3128, "timestamp_ops", 434, TypeId::Timestamp, true),
+    (10000, "array_ops", 397, TypeId::AnyArray, true),
+    (10003, "bool_ops", 424, TypeId::Bool, true),
+    (10004, "bpchar_ops", 426, TypeId::Bpchar, true),
+    (10006, "bytea_ops", 428, TypeId::Bytea, true),
+    (10007, "char_ops", 429, TypeId::InternalChar, true),
+    (10012, "float4_ops", 1970, TypeId::Float4, true),
+    (10022, "interval_ops", 1982, TypeId::Interval, true),
+    (10028, "name_ops", 1994, TypeId::Name, true),
+    (10032, "oidvector_ops", 1991, TypeId::Oidvector, true),
+    (10036, "record_ops", 2994, TypeId::Record, true),
+    (10038, "time_ops", 1996, TypeId::Time, true),
+    (10044, "varchar_ops", 1994, TypeId::Text, false),
+    (10065, "uuid_ops", 2968, TypeId::Uuid, true),
+    (10088, "jsonb_ops", 4033, TypeId::Jsonb, true),
+];
+
+/// Operator families by oid.
+const FAMILIES: &[(Oid, &str)] = &[
+    (397, "array_ops"),
+    (424, "bool_ops"),
+    (426, "bpchar_ops"),
+    (428, "bytea_ops"),
+    (429, "char_ops"),
+    (434, "datetime_ops"),
+    (1970, "float_ops"),
+    (1976, "integer_ops"),
+    (1982, "interval_ops"),
+    (1988, "numeric_ops"),
+    (1989, "oid_ops"),
+    (1991, "oidvector_ops"),
+    (1994, "text_ops"),
+    (1996, "time_ops"),
+    (2968, "uuid_ops"),
+    (2994, "record_ops"),
+    (4033, "jsonb_ops"),
+];
+
+/// The btree operator class of a type.
+fn operator_class(id: TypeId) -> Oid {
+    let id = match id {
+        TypeId::Varchar => TypeId::Text,
+        _ if id.is_array() => TypeId::AnyArray,
+        _ if id.is_oid() => TypeId::Oid,
+        _ => id,
+    };
+    CLASSES.iter().find(|class| class.3 == id).map_or(0, |class| class.0)
+}
+
+system_table! {
+    static PG_OPCLASS = 2616 table "pg_catalog"."pg_opclass",
+    |_source| CLASSES => |&(oid, name, family, ty, default)|,
+    oid: Oid = oid,
+    opcmethod: Oid = BTREE,
+    opcname: Name = name,
+    opcnamespace: Oid = PG_CATALOG_OID,
+    opcowner: Oid = OWNER_OID,
+    opcfamily: Oid = family,
+    opcintype: Oid = ty.oid(),
+    opcdefault: Bool = default,
+    opckeytype: Oid = 0,
+}
+
+system_table! {
+    static PG_OPFAMILY = 2753 table "pg_catalog"."pg_opfamily",
+    |_source| FAMILIES => |&(oid, name)|,
+    oid: Oid = oid,
+    opfmethod: Oid = BTREE,
+    opfname: Name = name,
+    opfnamespace: Oid = PG_CATALOG_OID,
+    opfowner: Oid = OWNER_OID,
+}

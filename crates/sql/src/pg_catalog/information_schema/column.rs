@@ -1,0 +1,175 @@
+//! `columns`.
+
+use std::sync::Arc;
+
+use super::super::deparse::{self, Style};
+use super::super::relation::default_of;
+use super::super::type_facts::facts;
+use super::super::value::NULL;
+use super::super::{Source, all};
+use super::yes;
+use crate::catalog::{Column, Identity, Sequence, Table};
+use crate::types::{Type, TypeId};
+
+/// A row of `columns`.
+struct Row<'a> {
+    schema: String,
+    table: String,
+    name: String,
+    place: usize,
+    ty: Type,
+    not_null: bool,
+    default: Option<String>,
+    identity: Option<(Identity, Option<&'a Arc<Sequence>>)>,
+    updatable: bool,
+}
+
+impl<'a> Row<'a> {
+    fn new(schema: &str, table: &str, name: &str, place: usize, ty: Type) -> Row<'a> {
+        Row {
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+            name: name.to_owned(),
+            place,
+            ty,
+            not_null: false,
+            default: None,
+            identity: None,
+            updatable: false,
+        }
+    }
+
+    fn of_column(source: &Source<'a>, table: &Table, place: usize, column: &Column) -> Row<'a> {
+        let default = default_of(column);
+        let sequence = column.sequence.and_then(|oid| source.catalog.sequence_by_oid(oid));
+        Row {
+            not_null: column.not_null,
+            default: default.map(|text| deparse::default(source, table, place, text, Style::Plain)),
+            identity: column.identity.map(|identity| (identity, sequence)),
+            updatable: true,
+            ..Row::new(&table.schema_name, &table.name, &column.name, place, column.ty)
+        }
+    }
+
+    /// The standard's name of the type.
+    fn type_name(&self) -> &'static str {
+        if self.ty.id.is_array() { "ARRAY" } else { self.ty.id.sql_name() }
+    }
+
+    fn is_text(&self) -> bool {
+        matches!(self.ty.id, TypeId::Text | TypeId::Varchar | TypeId::Bpchar)
+    }
+
+    fn character_length(&self) -> Option<i32> {
+        self.ty.character_limit().and_then(|limit| i32::try_from(limit).ok())
+    }
+
+    fn octet_length(&self) -> Option<i32> {
+        let longest = self.character_length().map_or(1 << 30, |length| length.saturating_mul(4));
+        self.is_text().then_some(longest)
+    }
+
+    /// Precision, its radix, scale.
+    fn numeric(&self) -> (Option<i32>, Option<i32>, Option<i32>) {
+        match self.ty.id {
+            TypeId::Int2 => (Some(16), Some(2), Some(0)),
+            TypeId::Int4 => (Some(32), Some(2), Some(0)),
+            TypeId::Int8 => (Some(64), Some(2), Some(0)),
+            TypeId::Float4 => (Some(24), Some(2), None),
+            TypeId::Float8 => (Some(53), Some(2), None),
+            TypeId::Numeric => {
+                let declared = self.ty.precision_and_scale();
+                (declared.map(|(precision, _)| precision), Some(10), declared.map(|(_, scale)| scale))
+            }
+            _ => (None, None, None),
+        }
+    }
+
+    fn datetime_precision(&self) -> Option<i32> {
+        match self.ty.id {
+            TypeId::Date => Some(0),
+            TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz | TypeId::Interval => {
+                Some(self.ty.fractional_digits().and_then(|digits| i32::try_from(digits).ok()).unwrap_or(6))
+            }
+            _ => None,
+        }
+    }
+
+    /// The collation, unless it is the default one.
+    fn collation(&self) -> Option<&'static str> {
+        (facts(self.ty.id).collation == 950).then_some("C")
+    }
+
+    fn sequence(&self) -> Option<&'a Arc<Sequence>> {
+        self.identity.and_then(|(_, sequence)| sequence)
+    }
+}
+
+fn rows<'a>(source: &Source<'a>) -> Vec<Row<'a>> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables() {
+        let columns = table.visible_columns();
+        rows.extend(columns.map(|(place, column)| Row::of_column(source, table, place, column)));
+    }
+    for view in source.catalog.views() {
+        let columns = view.columns.iter().enumerate();
+        rows.extend(columns.map(|(place, c)| Row::new(&view.schema_name, &view.name, &c.name, place, c.ty)));
+    }
+    for table in all() {
+        let columns = table.columns.iter().enumerate();
+        rows.extend(columns.map(|(place, (name, ty))| Row::new(table.schema, table.name, name, place, *ty)));
+    }
+    rows
+}
+
+system_table! {
+    pub(super) static COLUMNS = 13295 view "information_schema"."columns",
+    |source| rows(source).into_iter().map(|row| (source.database(), row)) => |(database, row)|,
+    table_catalog: Name = database.clone(),
+    table_schema: Name = row.schema.clone(),
+    table_name: Name = row.table.clone(),
+    column_name: Name = row.name.clone(),
+    ordinal_position: Int4 = i32::try_from(row.place + 1).ok(),
+    column_default: Varchar = row.default.clone(),
+    is_nullable: Varchar = yes(!row.not_null),
+    data_type: Varchar = row.type_name(),
+    character_maximum_length: Int4 = row.character_length(),
+    character_octet_length: Int4 = row.octet_length(),
+    numeric_precision: Int4 = row.numeric().0,
+    numeric_precision_radix: Int4 = row.numeric().1,
+    numeric_scale: Int4 = row.numeric().2,
+    datetime_precision: Int4 = row.datetime_precision(),
+    interval_type: Varchar = NULL,
+    interval_precision: Int4 = NULL,
+    character_set_catalog: Name = NULL,
+    character_set_schema: Name = NULL,
+    character_set_name: Name = NULL,
+    collation_catalog: Name = row.collation().map(|_| database.clone()),
+    collation_schema: Name = row.collation().map(|_| "pg_catalog"),
+    collation_name: Name = row.collation(),
+    domain_catalog: Name = NULL,
+    domain_schema: Name = NULL,
+    domain_name: Name = NULL,
+    udt_catalog: Name = database,
+    udt_schema: Name = "pg_catalog",
+    udt_name: Name = row.ty.id.internal_name(),
+    scope_catalog: Name = NULL,
+    scope_schema: Name = NULL,
+    scope_name: Name = NULL,
+    maximum_cardinality: Int4 = NULL,
+    dtd_identifier: Name = (row.place + 1).to_string(),
+    is_self_referencing: Varchar = yes(false),
+    is_identity: Varchar = yes(row.identity.is_some()),
+    identity_generation: Varchar = row.identity.map(|(identity, _)| match identity {
+        Identity::Always => "ALWAYS",
+        Identity::ByDefault => "BY DEFAULT",
+    }),
+    identity_start: Varchar = row.sequence().map(|sequence| sequence.start.to_string()),
+    identity_increment: Varchar = row.sequence().map(|sequence| sequence.increment.to_string()),
+    identity_maximum: Varchar = row.sequence().map(|sequence| sequence.maximum.to_string()),
+    identity_minimum: Varchar = row.sequence().map(|sequence| sequence.minimum.to_string()),
+    identity_cycle: Varchar = yes(row.sequence().is_some_and(|sequence| sequence.cycle)),
+    is_generated: Varchar = "NEVER",
+    generation_expression: Varchar = NULL,
+    is_updatable: Varchar = yes(row.updatable),
+}

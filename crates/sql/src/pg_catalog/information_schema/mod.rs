@@ -1,0 +1,36 @@
+//! The standard's information schema, over the same catalog as `pg_catalog`.
+//!
+//! Its domains show as the types they are over: `sql_identifier` as name, `character_data` and `yes_or_no` as varchar,
+//! `cardinal_number` as integer.
+
+mod column;
+mod constraint;
+mod relation;
+
+use super::SystemTable;
+
+pub(super) const TABLES: &[&SystemTable] = &[
+    &relation::CATALOG_NAME,
+    &relation::SCHEMATA,
+    &relation::TABLES,
+    &relation::VIEWS,
+    &relation::SEQUENCES,
+    &relation::TABLE_PRIVILEGES,
+    &relation::ROLE_TABLE_GRANTS,
+    &relation::ENABLED_ROLES,
+    &relation::APPLICABLE_ROLES,
+    &relation::COLLATIONS,
+    &relation::CHARACTER_SETS,
+    &column::COLUMNS,
+    &constraint::TABLE_CONSTRAINTS,
+    &constraint::KEY_COLUMN_USAGE,
+    &constraint::CONSTRAINT_COLUMN_USAGE,
+    &constraint::CONSTRAINT_TABLE_USAGE,
+    &constraint::REFERENTIAL_CONSTRAINTS,
+    &constraint::CHECK_CONSTRAINTS,
+];
+
+/// A truth value of the standard.
+fn yes(value: bool) -> &'static str {
+    if value { "YES" } else { "NO" }
+}

@@ -1,0 +1,176 @@
+//! Schemas, tables, views, sequences and what a user may do with them.
+
+use std::sync::Arc;
+
+use super::super::relation::schemas;
+use super::super::value::NULL;
+use super::super::{Source, all, definition};
+use super::yes;
+use crate::catalog::{PUBLIC_OID, View};
+
+system_table! {
+    pub(super) static CATALOG_NAME = 13227 view "information_schema"."information_schema_catalog_name",
+    |source| [source.database()] => |name|,
+    catalog_name: Name = name,
+}
+
+system_table! {
+    pub(super) static SCHEMATA = 13382 view "information_schema"."schemata",
+    |source| schemas(source.catalog).into_iter().map(|schema| (source, schema)) => |(source, (oid, name))|,
+    catalog_name: Name = source.database(),
+    schema_name: Name = name,
+    schema_owner: Name = if oid == PUBLIC_OID { "pg_database_owner".to_owned() } else { source.user() },
+    default_character_set_catalog: Name = NULL,
+    default_character_set_schema: Name = NULL,
+    default_character_set_name: Name = NULL,
+    sql_path: Varchar = NULL,
+}
+
+/// A row of `tables`.
+struct Row {
+    schema: String,
+    name: String,
+    kind: &'static str,
+    insertable: bool,
+}
+
+fn relations(source: &Source<'_>) -> Vec<Row> {
+    let tables = source.catalog.tables().map(|table| Row {
+        schema: table.schema_name.clone(),
+        name: table.name.clone(),
+        kind: if table.temporary { "LOCAL TEMPORARY" } else { "BASE TABLE" },
+        insertable: true,
+    });
+    let views = source.catalog.views().map(|view| Row {
+        schema: view.schema_name.clone(),
+        name: view.name.clone(),
+        kind: "VIEW",
+        insertable: false,
+    });
+    let built_in = all().map(|table| Row {
+        schema: table.schema.to_owned(),
+        name: table.name.to_owned(),
+        kind: if table.view { "VIEW" } else { "BASE TABLE" },
+        insertable: false,
+    });
+    tables.chain(views).chain(built_in).collect()
+}
+
+system_table! {
+    pub(super) static TABLES = 13425 view "information_schema"."tables",
+    |source| relations(source).into_iter().map(|row| (source, row)) => |(source, row)|,
+    table_catalog: Name = source.database(),
+    table_schema: Name = row.schema,
+    table_name: Name = row.name,
+    table_type: Varchar = row.kind,
+    self_referencing_column_name: Name = NULL,
+    reference_generation: Varchar = NULL,
+    user_defined_type_catalog: Name = NULL,
+    user_defined_type_schema: Name = NULL,
+    user_defined_type_name: Name = NULL,
+    is_insertable_into: Varchar = yes(row.insertable),
+    is_typed: Varchar = yes(false),
+    commit_action: Varchar = (row.kind == "LOCAL TEMPORARY").then_some("PRESERVE"),
+}
+
+system_table! {
+    pub(super) static VIEWS = 13483 view "information_schema"."views",
+    |source| source.catalog.views().map(|v: &Arc<View>| (source, v)) => |(source, view)|,
+    table_catalog: Name = source.database(),
+    table_schema: Name = view.schema_name.clone(),
+    table_name: Name = view.name.clone(),
+    view_definition: Varchar = definition::view(view),
+    check_option: Varchar = "NONE",
+    is_updatable: Varchar = yes(false),
+    is_insertable_into: Varchar = yes(false),
+    is_trigger_updatable: Varchar = yes(false),
+    is_trigger_deletable: Varchar = yes(false),
+    is_trigger_insertable_into: Varchar = yes(false),
+}
+
+system_table! {
+    pub(super) static SEQUENCES = 13386 view "information_schema"."sequences",
+    |source| source.catalog.sequences().filter(|s| !s.identity).map(|s| (source, s)) => |(source, sequence)|,
+    sequence_catalog: Name = source.database(),
+    sequence_schema: Name = sequence.schema_name.clone(),
+    sequence_name: Name = sequence.name.clone(),
+    data_type: Varchar = sequence.ty.id.sql_name(),
+    numeric_precision: Int4 = i32::from(sequence.ty.id.length()) * 8,
+    numeric_precision_radix: Int4 = 2,
+    numeric_scale: Int4 = 0,
+    start_value: Varchar = sequence.start.to_string(),
+    minimum_value: Varchar = sequence.minimum.to_string(),
+    maximum_value: Varchar = sequence.maximum.to_string(),
+    increment: Varchar = sequence.increment.to_string(),
+    cycle_option: Varchar = yes(sequence.cycle),
+}
+
+/// What the owner of a table may do with it, in PostgreSQL's order.
+const PRIVILEGES: [&str; 7] = ["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"];
+
+fn privileges(source: &Source<'_>) -> Vec<(String, String, String, &'static str)> {
+    let tables = source.catalog.tables().map(|table| (&table.schema_name, &table.name));
+    let views = source.catalog.views().map(|view| (&view.schema_name, &view.name));
+    let granted = tables.chain(views).flat_map(|(schema, name)| {
+        PRIVILEGES.map(|privilege| (source.user(), schema.clone(), name.clone(), privilege))
+    });
+    granted.collect()
+}
+
+system_table! {
+    pub(super) static TABLE_PRIVILEGES = 13416 view "information_schema"."table_privileges",
+    |source| privileges(source).into_iter().map(|row| (source, row)) => |(source, (user, schema, name, privilege))|,
+    grantor: Name = user.clone(),
+    grantee: Name = user,
+    table_catalog: Name = source.database(),
+    table_schema: Name = schema,
+    table_name: Name = name,
+    privilege_type: Varchar = privilege,
+    is_grantable: Varchar = yes(true),
+    with_hierarchy: Varchar = yes(privilege == "SELECT"),
+}
+
+pub(super) static ROLE_TABLE_GRANTS: super::SystemTable = super::SystemTable {
+    oid: 13421,
+    schema: "information_schema",
+    name: "role_table_grants",
+    view: true,
+    columns: TABLE_PRIVILEGES.columns,
+    rows: TABLE_PRIVILEGES.rows,
+};
+
+system_table! {
+    pub(super) static ENABLED_ROLES = 13325 view "information_schema"."enabled_roles",
+    |source| [source.user(), "pg_database_owner".to_owned()] => |name|,
+    role_name: Name = name,
+}
+
+system_table! {
+    pub(super) static APPLICABLE_ROLES = 13236 view "information_schema"."applicable_roles",
+    |source| [source.user()] => |name|,
+    grantee: Name = name,
+    role_name: Name = "pg_database_owner",
+    is_grantable: Varchar = yes(false),
+}
+
+system_table! {
+    pub(super) static COLLATIONS = 13265 view "information_schema"."collations",
+    |source| ["default", "C", "POSIX"].into_iter().map(|name| (source, name)) => |(source, name)|,
+    collation_catalog: Name = source.database(),
+    collation_schema: Name = "pg_catalog",
+    collation_name: Name = name,
+    pad_attribute: Varchar = "NO PAD",
+}
+
+system_table! {
+    pub(super) static CHARACTER_SETS = 13250 view "information_schema"."character_sets",
+    |source| [source.database()] => |name|,
+    character_set_catalog: Name = NULL,
+    character_set_schema: Name = NULL,
+    character_set_name: Name = "UTF8",
+    character_repertoire: Name = "UCS",
+    form_of_use: Name = "UTF8",
+    default_collate_catalog: Name = name,
+    default_collate_schema: Name = "pg_catalog",
+    default_collate_name: Name = "C",
+}

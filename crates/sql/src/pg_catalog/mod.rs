@@ -1,0 +1,83 @@
+//! The schemas `pg_catalog` and `information_schema`: what clients ask to learn what there is.
+//!
+//! Nothing of them is stored. Each relation here is a [`SystemTable`]: names and types of columns as PostgreSQL 15 has
+//! them, and a function that makes its rows from a [`Source`]: the catalog snapshot, the session and the server. The
+//! catalog [`functions`] read the same source, so what they say agrees with what the
+//! tables say.
+//!
+//! ```text
+//! SELECT relname FROM pg_class WHERE pg_table_is_visible(oid)
+//!   binder    table("pg_catalog", "pg_class")       -> a SystemTable: columns, oid 1259
+//!   executor  (table.rows)(&source)                 -> one Vec<Datum> for each relation, users' and built-in ones
+//!             the function's body                   -> finds the same catalog through the session
+//! ```
+//!
+//! Invariants: a row has one value for each column, of the column's type; oids of built-in objects are PostgreSQL's;
+//! types PostgreSQL has and we do not (`pg_node_tree`, `aclitem`, `xid`, `inet` ...) show as the type that prints alike. A
+//! table of a feature that does not exist here (triggers, policies, publications ...) is there and empty, because
+//! clients join it.
+//!
+//! There is one role, the session's user, and one database, the one the client asked for by whatever name.
+
+#[macro_use]
+mod define;
+
+mod activity;
+mod constraint;
+mod definition;
+mod deparse;
+mod empty;
+mod function;
+mod index;
+mod information_schema;
+mod names;
+mod relation;
+mod role;
+mod source;
+mod type_facts;
+mod types;
+mod value;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub use define::SystemTable;
+pub use function::{functions, is_empty_set};
+pub use names::{CatalogNames, quote_identifier};
+pub use source::{LockRow, NoServer, ServerView, SessionRow, Source};
+
+/// All relations of the two schemas.
+pub fn all() -> impl Iterator<Item = &'static SystemTable> {
+    let groups: [&[&'static SystemTable]; 8] = [
+        relation::TABLES,
+        index::TABLES,
+        constraint::TABLES,
+        types::TABLES,
+        role::TABLES,
+        activity::TABLES,
+        information_schema::TABLES,
+        empty::TABLES,
+    ];
+    groups.into_iter().flatten().copied()
+}
+
+static BY_NAME: LazyLock<HashMap<(&'static str, &'static str), &'static SystemTable>> =
+    LazyLock::new(|| all().map(|table| ((table.schema, table.name), table)).collect());
+
+static BY_OID: LazyLock<HashMap<u32, &'static SystemTable>> =
+    LazyLock::new(|| all().map(|table| (table.oid, table)).collect());
+
+/// The relation of this name in this schema.
+pub fn table(schema: &str, name: &str) -> Option<&'static SystemTable> {
+    // The key's lifetime is that of the argument: the map's keys are static, and so live longer.
+    let by_name: &HashMap<(&str, &str), &'static SystemTable> = &BY_NAME;
+    by_name.get(&(schema, name)).copied()
+}
+
+/// The relation of this oid.
+pub fn table_by_oid(oid: u32) -> Option<&'static SystemTable> {
+    BY_OID.get(&oid).copied()
+}
+
+#[cfg(test)]
+mod tests;

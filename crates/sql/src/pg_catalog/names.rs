@@ -1,0 +1,265 @@
+//! Names: how objects are found by them, which are visible without a schema, and how they print.
+
+use std::sync::Arc;
+
+use super::{SystemTable, role, table, table_by_oid, type_facts};
+use crate::catalog::{Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation};
+use crate::types::ObjectNames;
+
+/// Keywords that cannot stand as a name without quotes everywhere: PostgreSQL's reserved ones, those of column names,
+/// types and functions.
+const KEYWORDS: &str = " \
+    all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create \
+    current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc \
+    distinct do else end except false fetch for foreign from grant group having in initially intersect into lateral \
+    leading limit localtime localtimestamp not null offset on only or order placing primary references returning \
+    select session_user some symmetric table then to trailing true union unique user using variadic when where window \
+    with between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout \
+    int integer interval least national nchar none normalize nullif numeric out overlay position precision real row \
+    setof smallint substring time timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists \
+    xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable authorization binary collation concurrently \
+    cross current_schema freeze full ilike inner is isnull join left like natural notnull outer overlaps right similar \
+    tablesample verbose ";
+
+/// A name as SQL text: quoted if it must be.
+pub fn quote_identifier(name: &str) -> String {
+    let plain = name.bytes().enumerate().all(|(i, byte)| {
+        byte == b'_' || byte.is_ascii_lowercase() || (i > 0 && (byte.is_ascii_digit() || byte == b'$'))
+    });
+    if plain && !name.is_empty() && !KEYWORDS.contains(&format!(" {name} ")) {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Schema and name, both quoted where needed.
+pub(super) fn qualified(schema: &str, name: &str) -> String {
+    format!("{}.{}", quote_identifier(schema), quote_identifier(name))
+}
+
+/// The parts of a dotted name: folded to lower case where not quoted. `None` if it is none.
+pub(super) fn split(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let part;
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let (name, after) = quoted_part(quoted)?;
+            part = name;
+            rest = after.trim_start();
+        } else {
+            let end = rest.find(['.', '"', ' ']).unwrap_or(rest.len());
+            part = rest[..end].to_lowercase();
+            rest = rest[end..].trim_start();
+        }
+        if part.is_empty() {
+            return None;
+        }
+        parts.push(part);
+        if rest.is_empty() {
+            return Some(parts);
+        }
+        rest = rest.strip_prefix('.')?.trim_start();
+    }
+}
+
+/// The name up to the closing quote, and what follows it.
+fn quoted_part(text: &str) -> Option<(String, &str)> {
+    let mut name = String::new();
+    let mut rest = text;
+    loop {
+        let quote = rest.find('"')?;
+        name.push_str(&rest[..quote]);
+        rest = &rest[quote + 1..];
+        match rest.strip_prefix('"') {
+            Some(after) => {
+                name.push('"');
+                rest = after;
+            }
+            None => return Some((name, rest)),
+        }
+    }
+}
+
+/// A relation of either kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnyRelation<'a> {
+    /// A user's.
+    Stored(&'a Relation),
+    /// A built-in one.
+    Virtual(&'static SystemTable),
+}
+
+impl<'a> AnyRelation<'a> {
+    pub(super) fn by_oid(catalog: &'a Catalog, oid: Oid) -> Option<AnyRelation<'a>> {
+        match catalog.relation_by_oid(oid) {
+            Some(relation) => Some(AnyRelation::Stored(relation)),
+            None => table_by_oid(oid).map(AnyRelation::Virtual),
+        }
+    }
+
+    pub(super) fn by_name(catalog: &'a Catalog, schema: &str, name: &str) -> Option<AnyRelation<'a>> {
+        match catalog.relation(schema, name) {
+            Some(relation) => Some(AnyRelation::Stored(relation)),
+            None => table(schema, name).map(AnyRelation::Virtual),
+        }
+    }
+
+    /// By its possibly qualified name as SQL writes it.
+    pub(super) fn find(catalog: &'a Catalog, path: &[String], text: &str) -> Option<AnyRelation<'a>> {
+        match split(text)?.as_slice() {
+            [name] => path.iter().find_map(|schema| AnyRelation::by_name(catalog, schema, name)),
+            [schema, name] | [_, schema, name] => AnyRelation::by_name(catalog, schema, name),
+            _ => None,
+        }
+    }
+
+    pub(super) fn oid(self) -> Oid {
+        match self {
+            AnyRelation::Stored(relation) => relation.oid(),
+            AnyRelation::Virtual(table) => table.oid,
+        }
+    }
+
+    pub(super) fn name(self) -> &'a str {
+        match self {
+            AnyRelation::Stored(relation) => relation.name(),
+            AnyRelation::Virtual(table) => table.name,
+        }
+    }
+
+    pub(super) fn schema(self) -> &'a str {
+        match self {
+            AnyRelation::Stored(relation) => relation.schema_name(),
+            AnyRelation::Virtual(table) => table.schema,
+        }
+    }
+
+    /// Does its bare name lead to it?
+    pub(super) fn is_visible(self, catalog: &Catalog, path: &[String]) -> bool {
+        let first = path.iter().find_map(|schema| AnyRelation::by_name(catalog, schema, self.name()));
+        first.is_some_and(|first| first.oid() == self.oid())
+    }
+
+    /// As `regclass` prints it: with its schema only if its bare name does not lead to it.
+    pub(super) fn display(self, catalog: &Catalog, path: &[String]) -> String {
+        if self.is_visible(catalog, path) {
+            return quote_identifier(self.name());
+        }
+        qualified(self.schema(), self.name())
+    }
+}
+
+/// Oid of a built-in or users' schema.
+pub(super) fn schema_oid(catalog: &Catalog, name: &str) -> Option<Oid> {
+    match name {
+        "pg_catalog" => Some(PG_CATALOG_OID),
+        "information_schema" => Some(INFORMATION_SCHEMA_OID),
+        _ => catalog.schema(name).map(|schema| schema.oid),
+    }
+}
+
+/// Oid of the schema of a virtual table.
+pub(super) fn system_schema_oid(table: &SystemTable) -> Oid {
+    if table.schema == "pg_catalog" { PG_CATALOG_OID } else { INFORMATION_SCHEMA_OID }
+}
+
+/// Finds objects by name, and names by oid, in one catalog under one search path.
+#[derive(Clone, Debug)]
+pub struct CatalogNames {
+    catalog: Arc<Catalog>,
+    search_path: Vec<String>,
+    user: String,
+}
+
+impl CatalogNames {
+    /// `search_path` has the schemas in the order they are searched, `pg_catalog` included; `user` is the one role's
+    /// name.
+    pub fn new(catalog: Arc<Catalog>, search_path: Vec<String>, user: String) -> CatalogNames {
+        CatalogNames { catalog, search_path, user }
+    }
+}
+
+impl ObjectNames for CatalogNames {
+    fn relation_oid(&self, name: &str) -> Option<u32> {
+        AnyRelation::find(&self.catalog, &self.search_path, name).map(AnyRelation::oid)
+    }
+
+    fn relation_name(&self, oid: u32) -> Option<String> {
+        let relation = AnyRelation::by_oid(&self.catalog, oid)?;
+        Some(relation.display(&self.catalog, &self.search_path))
+    }
+
+    fn function_oid(&self, name: &str) -> Option<u32> {
+        let parts = split(name)?;
+        let name = match parts.as_slice() {
+            [name] => name,
+            [schema, name] if schema == "pg_catalog" => name,
+            _ => return None,
+        };
+        type_facts::functions().find(|((_, known), _)| known == name).map(|((oid, _), _)| oid)
+    }
+
+    fn function_name(&self, oid: u32) -> Option<String> {
+        type_facts::functions().find(|((known, _), _)| *known == oid).map(|((_, name), _)| name.to_owned())
+    }
+
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        match split(name)?.as_slice() {
+            [name] => schema_oid(&self.catalog, name),
+            _ => None,
+        }
+    }
+
+    fn schema_name(&self, oid: u32) -> Option<String> {
+        match oid {
+            PG_CATALOG_OID => Some("pg_catalog".to_owned()),
+            INFORMATION_SCHEMA_OID => Some("information_schema".to_owned()),
+            _ => self.catalog.schema_by_oid(oid).map(|schema| quote_identifier(&schema.name)),
+        }
+    }
+
+    fn role_oid(&self, name: &str) -> Option<u32> {
+        match split(name)?.as_slice() {
+            [name] => role::oid(&self.user, name),
+            _ => None,
+        }
+    }
+
+    fn role_name(&self, oid: u32) -> Option<String> {
+        role::name(&self.user, oid).map(|name| quote_identifier(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_where_they_must_be() {
+        for (name, expected) in [
+            ("a", "a"),
+            ("a1$", "a1$"),
+            ("1a", "\"1a\""),
+            ("A", "\"A\""),
+            ("user", "\"user\""),
+            ("a\"b", "\"a\"\"b\""),
+        ] {
+            assert_eq!(quote_identifier(name), expected);
+        }
+        assert_eq!(quote_identifier(""), "\"\"");
+        assert_eq!(quote_identifier("name"), "name");
+    }
+
+    #[test]
+    fn dotted_names_split() {
+        let parts = |text: &str| split(text).map(|parts| parts.join("|"));
+        assert_eq!(parts("A"), Some("a".to_owned()));
+        assert_eq!(parts("public.\"A b\""), Some("public|A b".to_owned()));
+        assert_eq!(parts("\"a\"\"b\" . c"), Some("a\"b|c".to_owned()));
+        assert_eq!(parts("a."), None);
+        assert_eq!(parts("\"a"), None);
+        assert_eq!(parts(""), None);
+        assert_eq!(parts("a b"), None);
+    }
+}

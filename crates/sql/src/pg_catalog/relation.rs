@@ -1,0 +1,469 @@
+//! Relations and their columns: `pg_class`, `pg_attribute`, `pg_attrdef`, `pg_namespace`, sequences, and the views that
+//! list relations of one kind.
+
+use std::sync::Arc;
+
+use super::deparse::Style;
+use super::names::system_schema_oid;
+use super::role::DATABASE_OWNER_OID;
+use super::type_facts::facts;
+use super::value::{NULL, array, attribute_number};
+use super::{SystemTable, all, definition, deparse};
+use crate::catalog::{
+    Catalog, Column, FIRST_USER_OID, INFORMATION_SCHEMA_OID, Identity, Index, OWNER_OID, Oid, PG_CATALOG_OID,
+    PUBLIC_OID, Sequence, Table, View,
+};
+use crate::types::{Datum, Type, TypeId};
+
+pub(super) const TABLES: &[&SystemTable] = &[
+    &PG_CLASS,
+    &PG_ATTRIBUTE,
+    &PG_ATTRDEF,
+    &PG_NAMESPACE,
+    &PG_SEQUENCE,
+    &PG_SEQUENCES,
+    &PG_TABLES,
+    &PG_INDEXES,
+    &PG_VIEWS,
+    &PG_STAT_ALL_TABLES,
+    &PG_STAT_USER_TABLES,
+];
+
+/// `pg_am.oid` of heap, which tables say they have.
+const HEAP: Oid = 2;
+/// `pg_am.oid` of btree, which all indexes have.
+pub(super) const BTREE: Oid = 403;
+
+/// A row of `pg_class`.
+struct Entry {
+    oid: Oid,
+    name: String,
+    schema: Oid,
+    kind: char,
+    method: Oid,
+    tree: u32,
+    columns: usize,
+    checks: usize,
+    indexed: bool,
+    rules: bool,
+    triggers: bool,
+    temporary: bool,
+    options: Vec<String>,
+}
+
+impl Entry {
+    fn new(oid: Oid, name: &str, schema: Oid, kind: char, columns: usize) -> Entry {
+        Entry {
+            oid,
+            name: name.to_owned(),
+            schema,
+            kind,
+            method: 0,
+            tree: 0,
+            columns,
+            checks: 0,
+            indexed: false,
+            rules: false,
+            triggers: false,
+            temporary: false,
+            options: Vec::new(),
+        }
+    }
+
+    fn of_table(table: &Table) -> Entry {
+        Entry {
+            method: HEAP,
+            tree: table.tree,
+            checks: table.checks.len(),
+            indexed: !table.indexes.is_empty(),
+            // PostgreSQL checks foreign keys by triggers on both tables, and psql asks for foreign keys only where it
+            // is told of triggers.
+            triggers: !table.foreign_keys.is_empty() || !table.referenced_by.is_empty(),
+            temporary: table.temporary,
+            options: table.options.clone(),
+            ..Entry::new(table.oid, &table.name, table.schema, 'r', table.columns.len())
+        }
+    }
+
+    fn of_index(table: &Table, index: &Index) -> Entry {
+        Entry {
+            method: BTREE,
+            tree: index.tree,
+            temporary: table.temporary,
+            ..Entry::new(index.oid, &index.name, table.schema, 'i', index.columns.len())
+        }
+    }
+
+    fn of_system(table: &SystemTable) -> Entry {
+        let kind = if table.view { 'v' } else { 'r' };
+        Entry {
+            method: if table.view { 0 } else { HEAP },
+            rules: table.view,
+            ..Entry::new(table.oid, table.name, system_schema_oid(table), kind, table.columns.len())
+        }
+    }
+}
+
+fn entries(catalog: &Catalog) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for table in catalog.tables() {
+        entries.push(Entry::of_table(table));
+        entries.extend(table.indexes.iter().map(|index| Entry::of_index(table, index)));
+    }
+    entries.extend(
+        catalog.sequences().map(|s| Entry::new(s.oid, &s.name, s.schema, 'S', SEQUENCE_COLUMNS.len())),
+    );
+    entries.extend(
+        catalog
+            .views()
+            .map(|v| Entry { rules: true, ..Entry::new(v.oid, &v.name, v.schema, 'v', v.columns.len()) }),
+    );
+    entries.extend(all().map(Entry::of_system));
+    entries
+}
+
+/// The columns of a sequence read as a table.
+const SEQUENCE_COLUMNS: [(&str, TypeId); 3] =
+    [("last_value", TypeId::Int8), ("log_cnt", TypeId::Int8), ("is_called", TypeId::Bool)];
+
+fn count(number: usize) -> i16 {
+    i16::try_from(number).unwrap_or(i16::MAX)
+}
+
+system_table! {
+    static PG_CLASS = 1259 table "pg_catalog"."pg_class",
+    |source| entries(source.catalog) => |entry|,
+    oid: Oid = entry.oid,
+    relname: Name = entry.name,
+    relnamespace: Oid = entry.schema,
+    reltype: Oid = 0,
+    reloftype: Oid = 0,
+    relowner: Oid = OWNER_OID,
+    relam: Oid = entry.method,
+    relfilenode: Oid = entry.tree,
+    reltablespace: Oid = 0,
+    relpages: Int4 = 0,
+    reltuples: Float4 = -1.0_f32,
+    relallvisible: Int4 = 0,
+    reltoastrelid: Oid = 0,
+    relhasindex: Bool = entry.indexed,
+    relisshared: Bool = false,
+    relpersistence: InternalChar = if entry.temporary { 't' } else { 'p' },
+    relkind: InternalChar = entry.kind,
+    relnatts: Int2 = count(entry.columns),
+    relchecks: Int2 = count(entry.checks),
+    relhasrules: Bool = entry.rules,
+    relhastriggers: Bool = entry.triggers,
+    relhassubclass: Bool = false,
+    relrowsecurity: Bool = false,
+    relforcerowsecurity: Bool = false,
+    relispopulated: Bool = true,
+    relreplident: InternalChar = if entry.kind == 'r' && entry.oid >= FIRST_USER_OID { 'd' } else { 'n' },
+    relispartition: Bool = false,
+    relrewrite: Oid = 0,
+    relfrozenxid: Oid = 0,
+    relminmxid: Oid = 0,
+    relacl: TextArray = NULL,
+    reloptions: TextArray = (!entry.options.is_empty()).then(|| array(TypeId::Text, entry.options)),
+    relpartbound: Text = NULL,
+}
+
+/// A row of `pg_attribute`.
+struct Attribute {
+    relation: Oid,
+    name: String,
+    /// None of a dropped column.
+    ty: Option<Type>,
+    number: i16,
+    not_null: bool,
+    default: bool,
+    missing: Datum,
+    identity: Option<Identity>,
+}
+
+impl Attribute {
+    fn new(relation: Oid, name: &str, ty: Type, place: usize) -> Attribute {
+        Attribute {
+            relation,
+            name: name.to_owned(),
+            ty: Some(ty),
+            number: attribute_number(place),
+            not_null: false,
+            default: false,
+            missing: NULL,
+            identity: None,
+        }
+    }
+
+    fn of_column(relation: Oid, place: usize, column: &Column) -> Attribute {
+        let number = attribute_number(place);
+        if column.dropped {
+            let name = format!("........pg.dropped.{number}........");
+            return Attribute { ty: None, ..Attribute::new(relation, &name, column.ty, place) };
+        }
+        Attribute {
+            not_null: column.not_null,
+            default: default_of(column).is_some(),
+            missing: column.missing.clone(),
+            identity: column.identity,
+            ..Attribute::new(relation, &column.name, column.ty, place)
+        }
+    }
+
+    fn missing_array(&self) -> Datum {
+        if self.missing.is_null() || self.ty.is_none_or(|ty| ty.id != TypeId::Text) {
+            return NULL;
+        }
+        array(TypeId::Text, [self.missing.clone()])
+    }
+
+    fn collation(&self) -> Oid {
+        self.ty.map_or(0, |ty| facts(ty.id).collation)
+    }
+}
+
+fn attributes(catalog: &Catalog) -> Vec<Attribute> {
+    let mut attributes = Vec::new();
+    for table in catalog.tables() {
+        let columns = table.columns.iter().enumerate();
+        attributes.extend(columns.map(|(place, column)| Attribute::of_column(table.oid, place, column)));
+        for index in &table.indexes {
+            attributes.extend(index.columns.iter().enumerate().filter_map(|(place, key)| {
+                let column = table.columns.get(key.column)?;
+                Some(Attribute::new(index.oid, &column.name, column.ty, place))
+            }));
+        }
+    }
+    for sequence in catalog.sequences() {
+        attributes.extend(SEQUENCE_COLUMNS.iter().enumerate().map(|(place, (name, id))| Attribute {
+            not_null: true,
+            ..Attribute::new(sequence.oid, name, Type::new(*id), place)
+        }));
+    }
+    for view in catalog.views() {
+        let columns = view.columns.iter().enumerate();
+        attributes
+            .extend(columns.map(|(place, column)| Attribute::new(view.oid, &column.name, column.ty, place)));
+    }
+    for table in all() {
+        let columns = table.columns.iter().enumerate();
+        attributes.extend(columns.map(|(place, (name, ty))| Attribute::new(table.oid, name, *ty, place)));
+    }
+    attributes
+}
+
+system_table! {
+    static PG_ATTRIBUTE = 1249 table "pg_catalog"."pg_attribute",
+    |source| attributes(source.catalog) => |attribute|,
+    attrelid: Oid = attribute.relation,
+    attname: Name = attribute.name.clone(),
+    atttypid: Oid = attribute.ty.map_or(0, |ty| ty.id.oid()),
+    attstattarget: Int4 = if attribute.ty.is_none() { 0 } else { -1 },
+    attlen: Int2 = attribute.ty.map_or(-1, |ty| ty.id.length()),
+    attnum: Int2 = attribute.number,
+    attndims: Int4 = i32::from(attribute.ty.is_some_and(|ty| ty.id.is_array())),
+    attcacheoff: Int4 = -1,
+    atttypmod: Int4 = attribute.ty.map_or(-1, |ty| ty.modifier),
+    attbyval: Bool = attribute.ty.is_some_and(|ty| facts(ty.id).by_value),
+    attalign: InternalChar = attribute.ty.map_or('i', |ty| facts(ty.id).align),
+    attstorage: InternalChar = attribute.ty.map_or('p', |ty| facts(ty.id).storage),
+    attcompression: InternalChar = "",
+    attnotnull: Bool = attribute.not_null,
+    atthasdef: Bool = attribute.default,
+    atthasmissing: Bool = !attribute.missing.is_null(),
+    attidentity: InternalChar = match attribute.identity {
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
+        None => "",
+    },
+    attgenerated: InternalChar = "",
+    attisdropped: Bool = attribute.ty.is_none(),
+    attislocal: Bool = true,
+    attinhcount: Int4 = 0,
+    attcollation: Oid = attribute.collation(),
+    attacl: TextArray = NULL,
+    attoptions: TextArray = NULL,
+    attfdwoptions: TextArray = NULL,
+    attmissingval: TextArray = attribute.missing_array(),
+}
+
+/// The DEFAULT that PostgreSQL would show. An identity column has a sequence instead.
+pub(super) fn default_of(column: &Column) -> Option<&str> {
+    if column.dropped || column.identity.is_some() { None } else { column.default.as_deref() }
+}
+
+/// A column with a default. The default's oid holds within one catalog only: defaults are no objects of their own here.
+pub(super) struct Default<'a> {
+    pub(super) oid: Oid,
+    pub(super) table: &'a Arc<Table>,
+    pub(super) place: usize,
+    pub(super) text: &'a str,
+}
+
+/// All defaults.
+pub(super) fn defaults(catalog: &Catalog) -> impl Iterator<Item = Default<'_>> {
+    /// Far from the oids of users' objects, which are given out from below.
+    const FIRST: Oid = 0xC000_0000;
+    let columns = catalog.tables().flat_map(|table| {
+        let columns = table.columns.iter().enumerate();
+        columns.filter_map(move |(place, column)| Some((table, place, default_of(column)?)))
+    });
+    (FIRST..).zip(columns).map(|(oid, (table, place, text))| Default { oid, table, place, text })
+}
+
+system_table! {
+    static PG_ATTRDEF = 2604 table "pg_catalog"."pg_attrdef",
+    |source| defaults(source.catalog).map(|default| (source, default)) => |(source, default)|,
+    oid: Oid = default.oid,
+    adrelid: Oid = default.table.oid,
+    adnum: Int2 = attribute_number(default.place),
+    adbin: Text = deparse::default(source, default.table, default.place, default.text, Style::Plain),
+}
+
+system_table! {
+    static PG_NAMESPACE = 2615 table "pg_catalog"."pg_namespace",
+    |source| schemas(source.catalog) => |(oid, name)|,
+    oid: Oid = oid,
+    nspname: Name = name,
+    nspowner: Oid = if oid == PUBLIC_OID { DATABASE_OWNER_OID } else { OWNER_OID },
+    nspacl: TextArray = NULL,
+}
+
+/// All schemas by oid, the built-in ones too.
+pub(super) fn schemas(catalog: &Catalog) -> Vec<(Oid, String)> {
+    let mut schemas: Vec<(Oid, String)> = catalog.schemas().map(|s| (s.oid, s.name.clone())).collect();
+    for (oid, name) in [(PG_CATALOG_OID, "pg_catalog"), (INFORMATION_SCHEMA_OID, "information_schema")] {
+        if !schemas.iter().any(|(known, _)| *known == oid) {
+            schemas.push((oid, name.to_owned()));
+        }
+    }
+    schemas.sort();
+    schemas
+}
+
+system_table! {
+    static PG_SEQUENCE = 2224 table "pg_catalog"."pg_sequence",
+    |source| source.catalog.sequences() => |sequence|,
+    seqrelid: Oid = sequence.oid,
+    seqtypid: Oid = sequence.ty.id.oid(),
+    seqstart: Int8 = sequence.start,
+    seqincrement: Int8 = sequence.increment,
+    seqmax: Int8 = sequence.maximum,
+    seqmin: Int8 = sequence.minimum,
+    seqcache: Int8 = sequence.cache,
+    seqcycle: Bool = sequence.cycle,
+}
+
+system_table! {
+    static PG_SEQUENCES = 12048 view "pg_catalog"."pg_sequences",
+    |source| source.catalog.sequences().map(|s: &Arc<Sequence>| (source, s)) => |(source, sequence)|,
+    schemaname: Name = sequence.schema_name.clone(),
+    sequencename: Name = sequence.name.clone(),
+    sequenceowner: Name = source.user(),
+    data_type: Regtype = sequence.ty.id.oid(),
+    start_value: Int8 = sequence.start,
+    min_value: Int8 = sequence.minimum,
+    max_value: Int8 = sequence.maximum,
+    increment_by: Int8 = sequence.increment,
+    cycle: Bool = sequence.cycle,
+    cache_size: Int8 = sequence.cache,
+    last_value: Int8 = source.server.last_value(sequence),
+}
+
+/// A row of `pg_tables`.
+struct TableRow {
+    schema: String,
+    name: String,
+    indexed: bool,
+    triggers: bool,
+}
+
+fn tables(catalog: &Catalog) -> Vec<TableRow> {
+    let stored = catalog.tables().map(|table| TableRow {
+        schema: table.schema_name.clone(),
+        name: table.name.clone(),
+        indexed: !table.indexes.is_empty(),
+        triggers: !table.foreign_keys.is_empty() || !table.referenced_by.is_empty(),
+    });
+    let built_in = all().filter(|table| !table.view).map(|table| TableRow {
+        schema: table.schema.to_owned(),
+        name: table.name.to_owned(),
+        indexed: false,
+        triggers: false,
+    });
+    stored.chain(built_in).collect()
+}
+
+system_table! {
+    static PG_TABLES = 12033 view "pg_catalog"."pg_tables",
+    |source| tables(source.catalog).into_iter().map(|table| (source, table)) => |(source, table)|,
+    schemaname: Name = table.schema,
+    tablename: Name = table.name,
+    tableowner: Name = source.user(),
+    tablespace: Name = NULL,
+    hasindexes: Bool = table.indexed,
+    hasrules: Bool = false,
+    hastriggers: Bool = table.triggers,
+    rowsecurity: Bool = false,
+}
+
+/// All indexes with their tables.
+pub(super) fn indexes(catalog: &Catalog) -> impl Iterator<Item = (&Arc<Table>, &Index)> {
+    catalog.tables().flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+}
+
+system_table! {
+    static PG_INDEXES = 12043 view "pg_catalog"."pg_indexes",
+    |source| indexes(source.catalog) => |(table, index)|,
+    schemaname: Name = table.schema_name.clone(),
+    tablename: Name = table.name.clone(),
+    indexname: Name = index.name.clone(),
+    tablespace: Name = NULL,
+    indexdef: Text = definition::index(table, index, None),
+}
+
+system_table! {
+    static PG_VIEWS = 12028 view "pg_catalog"."pg_views",
+    |source| source.catalog.views().map(|v: &Arc<View>| (source, v)) => |(source, view)|,
+    schemaname: Name = view.schema_name.clone(),
+    viewname: Name = view.name.clone(),
+    viewowner: Name = source.user(),
+    definition: Text = definition::view(view),
+}
+
+system_table! {
+    static PG_STAT_ALL_TABLES = 12142 view "pg_catalog"."pg_stat_all_tables",
+    |source| source.catalog.tables() => |table|,
+    relid: Oid = table.oid,
+    schemaname: Name = table.schema_name.clone(),
+    relname: Name = table.name.clone(),
+    seq_scan: Int8 = NULL,
+    seq_tup_read: Int8 = NULL,
+    idx_scan: Int8 = NULL,
+    idx_tup_fetch: Int8 = NULL,
+    n_tup_ins: Int8 = NULL,
+    n_tup_upd: Int8 = NULL,
+    n_tup_del: Int8 = NULL,
+    n_tup_hot_upd: Int8 = NULL,
+    n_live_tup: Int8 = NULL,
+    n_dead_tup: Int8 = NULL,
+    n_mod_since_analyze: Int8 = NULL,
+    n_ins_since_vacuum: Int8 = NULL,
+    last_vacuum: Timestamptz = NULL,
+    last_autovacuum: Timestamptz = NULL,
+    last_analyze: Timestamptz = NULL,
+    last_autoanalyze: Timestamptz = NULL,
+    vacuum_count: Int8 = NULL,
+    autovacuum_count: Int8 = NULL,
+    analyze_count: Int8 = NULL,
+    autoanalyze_count: Int8 = NULL,
+}
+
+static PG_STAT_USER_TABLES: SystemTable = SystemTable {
+    oid: 12161,
+    schema: "pg_catalog",
+    name: "pg_stat_user_tables",
+    view: true,
+    columns: PG_STAT_ALL_TABLES.columns,
+    rows: PG_STAT_ALL_TABLES.rows,
+};

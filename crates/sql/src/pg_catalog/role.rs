@@ -1,0 +1,190 @@
+//! The one role, the one database, the tablespaces: `pg_roles`, `pg_database` and what belongs to them.
+
+use super::value::NULL;
+use super::{Source, SystemTable};
+use crate::catalog::{OWNER_OID, Oid};
+
+pub(super) const TABLES: &[&SystemTable] = &[
+    &PG_AUTHID,
+    &PG_ROLES,
+    &PG_USER,
+    &PG_SHADOW,
+    &PG_GROUP,
+    &PG_DATABASE,
+    &PG_TABLESPACE,
+    &PG_STAT_DATABASE,
+];
+
+/// The role that owns the schema `public`, as in PostgreSQL: whoever owns the database is its member.
+pub(super) const DATABASE_OWNER_OID: Oid = 6171;
+const DATABASE_OWNER: &str = "pg_database_owner";
+/// Oid of the one database.
+pub(super) const DATABASE_OID: Oid = 5;
+/// Oid of the tablespace all is in.
+const DEFAULT_TABLESPACE_OID: Oid = 1663;
+/// `pg_char_to_encoding('UTF8')`.
+const UTF8: i32 = 6;
+
+/// A row of `pg_authid`.
+struct Role {
+    oid: Oid,
+    name: String,
+    superuser: bool,
+}
+
+fn roles(user: &str) -> [Role; 2] {
+    [
+        Role { oid: OWNER_OID, name: user.to_owned(), superuser: true },
+        Role { oid: DATABASE_OWNER_OID, name: DATABASE_OWNER.to_owned(), superuser: false },
+    ]
+}
+
+/// The role of this name.
+pub(super) fn oid(user: &str, name: &str) -> Option<Oid> {
+    roles(user).into_iter().find(|role| role.name == name).map(|role| role.oid)
+}
+
+/// The name of the role with this oid.
+pub(super) fn name(user: &str, oid: Oid) -> Option<String> {
+    roles(user).into_iter().find(|role| role.oid == oid).map(|role| role.name)
+}
+
+system_table! {
+    static PG_AUTHID = 1260 table "pg_catalog"."pg_authid",
+    |source| roles(&source.user()) => |role|,
+    oid: Oid = role.oid,
+    rolname: Name = role.name,
+    rolsuper: Bool = role.superuser,
+    rolinherit: Bool = true,
+    rolcreaterole: Bool = role.superuser,
+    rolcreatedb: Bool = role.superuser,
+    rolcanlogin: Bool = role.superuser,
+    rolreplication: Bool = role.superuser,
+    rolbypassrls: Bool = role.superuser,
+    rolconnlimit: Int4 = -1,
+    rolpassword: Text = NULL,
+    rolvaliduntil: Timestamptz = NULL,
+}
+
+system_table! {
+    static PG_ROLES = 12000 view "pg_catalog"."pg_roles",
+    |source| roles(&source.user()) => |role|,
+    rolname: Name = role.name,
+    rolsuper: Bool = role.superuser,
+    rolinherit: Bool = true,
+    rolcreaterole: Bool = role.superuser,
+    rolcreatedb: Bool = role.superuser,
+    rolcanlogin: Bool = role.superuser,
+    rolreplication: Bool = role.superuser,
+    rolconnlimit: Int4 = -1,
+    rolpassword: Text = "********",
+    rolvaliduntil: Timestamptz = NULL,
+    rolbypassrls: Bool = role.superuser,
+    rolconfig: TextArray = NULL,
+    oid: Oid = role.oid,
+}
+
+/// The roles that can log in.
+fn users(source: &Source<'_>) -> impl Iterator<Item = Role> {
+    roles(&source.user()).into_iter().filter(|role| role.superuser)
+}
+
+system_table! {
+    static PG_USER = 12014 view "pg_catalog"."pg_user",
+    |source| users(source) => |role|,
+    usename: Name = role.name,
+    usesysid: Oid = role.oid,
+    usecreatedb: Bool = true,
+    usesuper: Bool = true,
+    userepl: Bool = true,
+    usebypassrls: Bool = true,
+    passwd: Text = "********",
+    valuntil: Timestamptz = NULL,
+    useconfig: TextArray = NULL,
+}
+
+system_table! {
+    static PG_SHADOW = 12005 view "pg_catalog"."pg_shadow",
+    |source| users(source) => |role|,
+    usename: Name = role.name,
+    usesysid: Oid = role.oid,
+    usecreatedb: Bool = true,
+    usesuper: Bool = true,
+    userepl: Bool = true,
+    usebypassrls: Bool = true,
+    passwd: Text = NULL,
+    valuntil: Timestamptz = NULL,
+    useconfig: TextArray = NULL,
+}
+
+system_table! {
+    static PG_GROUP = 12010 view "pg_catalog"."pg_group",
+    |source| roles(&source.user()).into_iter().filter(|role| !role.superuser) => |role|,
+    groname: Name = role.name,
+    grosysid: Oid = role.oid,
+    grolist: OidArray = super::value::array::<u32>(crate::types::TypeId::Oid, []),
+}
+
+system_table! {
+    static PG_DATABASE = 1262 table "pg_catalog"."pg_database",
+    |source| [source.database()] => |name|,
+    oid: Oid = DATABASE_OID,
+    datname: Name = name,
+    datdba: Oid = OWNER_OID,
+    encoding: Int4 = UTF8,
+    datlocprovider: InternalChar = 'c',
+    datistemplate: Bool = false,
+    datallowconn: Bool = true,
+    datconnlimit: Int4 = -1,
+    datfrozenxid: Oid = 3,
+    datminmxid: Oid = 1,
+    dattablespace: Oid = DEFAULT_TABLESPACE_OID,
+    datcollate: Text = "C",
+    datctype: Text = "C",
+    daticulocale: Text = NULL,
+    datcollversion: Text = NULL,
+    datacl: TextArray = NULL,
+}
+
+system_table! {
+    static PG_TABLESPACE = 1213 table "pg_catalog"."pg_tablespace",
+    |_source| [(DEFAULT_TABLESPACE_OID, "pg_default"), (1664, "pg_global")] => |(oid, name)|,
+    oid: Oid = oid,
+    spcname: Name = name,
+    spcowner: Oid = OWNER_OID,
+    spcacl: TextArray = NULL,
+    spcoptions: TextArray = NULL,
+}
+
+system_table! {
+    static PG_STAT_DATABASE = 12266 view "pg_catalog"."pg_stat_database",
+    |source| [source.database()] => |name|,
+    datid: Oid = DATABASE_OID,
+    datname: Name = name,
+    numbackends: Int4 = NULL,
+    xact_commit: Int8 = NULL,
+    xact_rollback: Int8 = NULL,
+    blks_read: Int8 = NULL,
+    blks_hit: Int8 = NULL,
+    tup_returned: Int8 = NULL,
+    tup_fetched: Int8 = NULL,
+    tup_inserted: Int8 = NULL,
+    tup_updated: Int8 = NULL,
+    tup_deleted: Int8 = NULL,
+    conflicts: Int8 = NULL,
+    temp_files: Int8 = NULL,
+    temp_bytes: Int8 = NULL,
+    deadlocks: Int8 = NULL,
+    checksum_failures: Int8 = NULL,
+    checksum_last_failure: Timestamptz = NULL,
+    blk_read_time: Float8 = NULL,
+    blk_write_time: Float8 = NULL,
+    session_time: Float8 = NULL,
+    active_time: Float8 = NULL,
+    idle_in_transaction_time: Float8 = NULL,
+    sessions: Int8 = NULL,
+    sessions_abandoned: Int8 = NULL,
+    sessions_fatal: Int8 = NULL,
+    sessions_killed: Int8 = NULL,
+    stats_reset: Timestamptz = NULL,
+}

@@ -1,0 +1,123 @@
+//! What the rows are made from.
+
+use std::sync::Arc;
+
+use super::names::AnyRelation;
+use crate::catalog::{Catalog, Oid, Sequence};
+use crate::function::EvalContext;
+
+/// The catalog, the session and the server, as one statement sees them.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// The catalog the statement was bound with.
+    pub catalog: &'a Arc<Catalog>,
+    /// The session and its settings.
+    pub eval: EvalContext<'a>,
+    /// What is known beyond the session.
+    pub server: &'a dyn ServerView,
+}
+
+/// What is known beyond the session. Every method is cheap and does not block; each has a default for where nothing is
+/// known.
+pub trait ServerView: Send + Sync {
+    /// The connected sessions.
+    fn sessions(&self) -> Vec<SessionRow> {
+        Vec::new()
+    }
+    /// Locks held and waited for.
+    fn locks(&self) -> Vec<LockRow> {
+        Vec::new()
+    }
+    /// Bytes that a tree takes, approximately.
+    fn tree_bytes(&self, tree: u32) -> i64 {
+        let _ = tree;
+        0
+    }
+    /// Bytes that the database takes, approximately.
+    fn database_bytes(&self) -> i64 {
+        0
+    }
+    /// When the server started, microseconds since 2000-01-01 UTC.
+    fn started(&self) -> i64 {
+        0
+    }
+    /// The value a sequence gave last; `None` if it gave none yet.
+    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+        let _ = sequence;
+        None
+    }
+}
+
+/// Nothing is known beyond the session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoServer;
+
+impl ServerView for NoServer {}
+
+/// A connected session. Times are microseconds since 2000-01-01 UTC.
+#[derive(Clone, Debug, Default)]
+pub struct SessionRow {
+    /// `pg_backend_pid()` of it.
+    pub process_id: i32,
+    /// Its user.
+    pub user: String,
+    /// `application_name`.
+    pub application_name: String,
+    /// The client's address and port.
+    pub client: Option<(String, i32)>,
+    /// When it connected.
+    pub started: i64,
+    /// When its transaction began.
+    pub transaction_started: Option<i64>,
+    /// When its statement began.
+    pub statement_started: Option<i64>,
+    /// When `state` changed.
+    pub state_changed: Option<i64>,
+    /// `active`, `idle`, `idle in transaction` or `idle in transaction (aborted)`.
+    pub state: &'static str,
+    /// It waits for a lock.
+    pub waiting: bool,
+    /// The running or last statement's text.
+    pub query: String,
+    /// Id of its transaction.
+    pub transaction: Option<u64>,
+}
+
+/// A lock held or waited for.
+#[derive(Clone, Debug, Default)]
+pub struct LockRow {
+    /// Process id of the session.
+    pub process_id: i32,
+    /// The transaction.
+    pub transaction: u64,
+    /// The relation it is in, if known.
+    pub relation: Option<Oid>,
+    /// It is a row's lock, not the whole relation's.
+    pub row: bool,
+    /// PostgreSQL's name of the mode.
+    pub mode: &'static str,
+    /// Held, not waited for.
+    pub granted: bool,
+}
+
+impl Source<'_> {
+    /// The name of the one role.
+    pub(super) fn user(&self) -> String {
+        self.eval.session.user()
+    }
+
+    /// The schemas searched, `pg_catalog` included.
+    pub(super) fn search_path(&self) -> Vec<String> {
+        self.eval.session.search_path(true)
+    }
+
+    /// A relation as `regclass` prints it.
+    pub(super) fn display(&self, relation: Oid) -> Option<String> {
+        Some(AnyRelation::by_oid(self.catalog, relation)?.display(self.catalog, &self.search_path()))
+    }
+
+    /// The name of the one database.
+    pub(super) fn database(&self) -> String {
+        self.eval.session.database()
+    }
+}
