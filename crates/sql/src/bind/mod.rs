@@ -202,7 +202,7 @@ impl<'a> Binder<'a> {
     }
 
     /// Number of common table expressions so far.
-    pub(crate) fn cte_count(&self) -> usize {
+    pub fn cte_count(&self) -> usize {
         self.cte_count
     }
 

@@ -23,6 +23,7 @@ pub use env::{
     Env, Execution, ExternalFunctions, Interrupt, NeverInterrupted, NoExternalFunctions, NoReader,
     ReadContext, Reader, RowScan, Runtime,
 };
+pub(crate) use eval::quantify;
 pub use fold::{fold, is_constant};
 
 use std::sync::Arc;
