@@ -5,6 +5,7 @@
 //! - a file's creation, renaming or removal survives a crash only after [`Disk::sync_dir`] on its folder returned `Ok`;
 //! - a crash may keep any subset of the 512-byte sectors of unsynced writes, and any prefix of the unsynced changes of
 //!   a folder;
+//! - a write that the end of the process or a full disk interrupts ends with a whole sector;
 //! - after a failed `sync_data` nothing is known about the unsynced bytes, and a second `sync_data` proves nothing.
 
 use std::fmt;

@@ -9,6 +9,7 @@ pub mod disk;
 pub mod priority;
 pub mod real;
 pub mod rng;
+pub mod sim;
 
 pub use clock::Clock;
 pub use disk::{Disk, File, Lock, OpenMode};

@@ -118,6 +118,9 @@ impl Base {
                 manifest
             }
         };
+        // The process before may have ended between renaming the manifest and flushing the folder. Nothing may build on this manifest
+        // (the log's truncation, above all) before it is sure to stay.
+        disk.sync_dir(folder).map_err(|cause| Error::io("flushing", folder, cause))?;
         let mut runs = Vec::with_capacity(manifest.runs.len());
         for &name in manifest.runs.iter().chain(&manifest.staged) {
             let run = Run::open(&disk, folder, name)?;

@@ -295,6 +295,8 @@ impl Recovery<'_> {
             };
             return Err(Error::corrupt(&path, 0, what));
         }
+        // The process before may have ended between creating a segment and flushing the folder; and what was removed here must stay so.
+        self.disk.sync_dir(self.folder).map_err(|cause| Error::io("flushing", self.folder, cause))?;
         Ok(firsts)
     }
 

@@ -12,6 +12,8 @@ use super::record::{BATCH_HEADER, BatchKind, seal_batch};
 use super::segment::{SEGMENT_HEADER, SegmentHeader, encode_header, segment_name};
 use crate::{Csn, Error};
 
+const PAGE: u64 = 4096;
+
 /// Shape of the segments.
 #[derive(Debug, Clone, Copy)]
 pub struct SegmentShape {
@@ -115,7 +117,9 @@ impl LogWriter {
         self.file.write_all_at(batch, self.position).map_err(fail)?;
         let end = self.position + batch.len() as u64;
         if end > self.length {
-            let target = (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end);
+            // Whole pages, so that the file never ends within a sector: a torn batch then loses whole sectors, whatever happens to the length.
+            let target =
+                (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end).next_multiple_of(PAGE);
             self.zeros.resize((target - end) as usize, 0);
             self.file.write_all_at(&self.zeros, end).map_err(fail)?;
             self.length = target;

@@ -1,4 +1,5 @@
 //! Tests of the log and the base store.
 
 mod base;
+mod crash;
 mod log;

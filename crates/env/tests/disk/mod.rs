@@ -1,0 +1,4 @@
+//! Tests of the disks.
+
+mod real;
+mod sim;
