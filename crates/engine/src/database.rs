@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use crate::active::TransactionInfo;
 use crate::lock::table::LockInfo;
-use crate::manager::{DurableWait, Manager};
+use crate::manager::Manager;
 use crate::options::Options;
 use crate::statistics::Statistics;
+use crate::storage::DurableWait;
 use crate::transaction::{Access, Isolation, Transaction};
 use crate::{Csn, Error, TreeId};
 
@@ -64,7 +65,8 @@ impl Database {
     /// # Errors
     /// As `checkpoint`.
     pub fn close(&self) -> Result<(), Error> {
-        self.checkpoint()
+        self.checkpoint()?;
+        self.manager.close()
     }
 
     /// Counters and gauges.

@@ -20,21 +20,26 @@
 //!
 //! Mutex order: commit, then a tree's lock. Lock-table mutexes are never taken with either held.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use cognate_env::Lock;
 use parking_lot::Mutex;
 
 use crate::active::Active;
 use crate::lock::table::{Held, LockTable};
 use crate::memory::Memory;
 use crate::options::Options;
+use crate::payload::Encoder;
+use crate::recovery::Replay;
+use crate::storage::{DurableWait, Log, LogOptions};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::snapshot::{Pin, Snapshots};
 use crate::txn::version::Needs;
-use crate::txn::writeset::WriteSet;
+use crate::txn::writeset::{Changes, WriteSet};
 use crate::view::View;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -49,11 +54,13 @@ pub(crate) struct Manager {
     pub(crate) active: Active,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) counters: Counters,
-    commit: Mutex<Csn>,
+    log: Log,
+    commit: Mutex<()>,
     visible: AtomicU64,
     views: ArcSwap<Vec<Arc<View>>>,
     transactions: Numbers,
     trees: Numbers,
+    _folder: Box<dyn Lock>,
 }
 
 /// Counts since the database was opened.
@@ -64,35 +71,37 @@ pub(crate) struct Counters {
     pub(crate) rollbacks: AtomicU64,
 }
 
-/// Resolves when a commit is durable.
-#[derive(Debug)]
-pub struct DurableWait(());
-
-impl std::future::Future for DurableWait {
-    type Output = Result<(), Error>;
-
-    fn poll(
-        self: std::pin::Pin<&mut Self>,
-        _context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Error>> {
-        std::task::Poll::Ready(Ok(()))
-    }
-}
-
 impl Manager {
+    /// Opens the folder and recovers.
     pub(crate) fn open(options: Options) -> Result<Manager, Error> {
+        let (disk, path) = (Arc::clone(&options.disk), options.path.clone());
+        disk.create_dir_all(&path).map_err(|cause| Error::io("creating", &path, cause))?;
+        let lock = path.join("lock");
+        let folder = disk.lock(&lock).map_err(|cause| match cause.kind() {
+            io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
+            _ => Error::io("locking", &lock, cause),
+        })?;
+        let memory = Memory::new();
+        let mut replay = Replay::new(&memory, 0, FIRST_USER_TREE);
+        let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
+        let log = Log::open(disk, &path.join("log"), 0, log_options, &mut |csn, payload| {
+            replay.record(csn, payload)
+        })?;
+        let (transaction, next_tree) = (replay.transaction, replay.next_tree);
         Ok(Manager {
             options,
-            memory: Memory::new(),
+            memory,
             snapshots: Arc::new(Snapshots::new()),
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
             counters: Counters::default(),
-            commit: Mutex::new(0),
-            visible: AtomicU64::new(0),
+            visible: AtomicU64::new(log.last()),
+            log,
+            commit: Mutex::new(()),
             views: ArcSwap::from_pointee(vec![Arc::new(View::empty())]),
-            transactions: Numbers::new(1),
-            trees: Numbers::new(FIRST_USER_TREE),
+            transactions: Numbers::starting_at(transaction + 1),
+            trees: Numbers::starting_at(next_tree),
+            _folder: folder,
         })
     }
 
@@ -101,14 +110,15 @@ impl Manager {
     }
 
     pub(crate) fn durable(&self) -> Csn {
-        self.visible()
+        self.log.durable()
     }
 
     /// Where a new snapshot of this kind of transaction would be.
     pub(crate) fn mark(&self, access: Access) -> Csn {
         match access {
-            Access::ReadWrite => self.visible(),
-            Access::ReadOnly => self.durable(),
+            Access::ReadWrite if self.log.poisoned().is_none() => self.visible(),
+            // After a failure of the log, what is visible and not durable never will be: readers go on below it.
+            Access::ReadWrite | Access::ReadOnly => self.durable(),
         }
     }
 
@@ -117,11 +127,11 @@ impl Manager {
     }
 
     pub(crate) fn transaction_id(&self) -> TransactionId {
-        self.transactions.next().0
+        self.transactions.take()
     }
 
     pub(crate) fn allocate_tree(&self) -> TreeId {
-        self.trees.next().0 as TreeId
+        self.trees.take() as TreeId
     }
 
     /// The view of the base that belongs to a snapshot. Looked up after memory was read.
@@ -165,7 +175,6 @@ impl Manager {
     pub(crate) fn commit(
         &self,
         id: TransactionId,
-        _access: Access,
         snapshot: Csn,
         writes: &mut WriteSet,
         held: Held,
@@ -175,22 +184,44 @@ impl Manager {
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
             return Ok(Commit { csn: snapshot, durable: self.wait_durable(snapshot) });
         }
-        let csn = {
-            let mut last = self.commit.lock();
-            let csn = *last + 1;
-            *last = csn;
-            for (tree, changes) in writes.take() {
-                self.memory.install(tree, csn, changes, &|| self.needs());
+        let size = writes.bytes();
+        let changes = writes.take();
+        let payload = self.encode(id, writes.dropped(), &changes, size);
+        let appended = {
+            let _order = self.commit.lock();
+            let appended = self.log.append(&[&payload]);
+            if let Ok(csn) = appended {
+                for (tree, changes) in changes {
+                    self.memory.install(tree, csn, changes.into_iter(), &|| self.needs());
+                }
+                for tree in writes.dropped() {
+                    self.memory.drop_tree(*tree, csn);
+                }
+                self.visible.store(csn, Ordering::Release);
             }
-            for tree in writes.dropped() {
-                self.memory.drop_tree(*tree, csn);
-            }
-            self.visible.store(csn, Ordering::Release);
-            csn
+            appended
         };
         self.release(id, held);
+        let csn = appended?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         Ok(Commit { csn, durable: self.wait_durable(csn) })
+    }
+
+    fn encode(
+        &self,
+        id: TransactionId,
+        dropped: &[TreeId],
+        changes: &[(TreeId, Changes)],
+        size: u64,
+    ) -> Vec<u8> {
+        let mut encoder = Encoder::commit(id, self.trees.next(), dropped, changes.len(), size);
+        for (tree, changes) in changes {
+            encoder.tree(*tree, changes.len());
+            for (key, value) in changes.iter() {
+                encoder.entry(key, value);
+            }
+        }
+        encoder.finish()
     }
 
     fn release(&self, id: TransactionId, held: Held) {
@@ -203,7 +234,11 @@ impl Manager {
         self.counters.rollbacks.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn wait_durable(&self, _csn: Csn) -> DurableWait {
-        DurableWait(())
+    pub(crate) fn wait_durable(&self, csn: Csn) -> DurableWait {
+        self.log.wait_durable(csn)
+    }
+
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        self.log.close()
     }
 }

@@ -231,6 +231,24 @@ impl Memory {
         self.account(grown, shrunk);
     }
 
+    /// Installs what commit `csn` of the log wrote in one tree, where nobody can need older versions.
+    pub(crate) fn replay(&self, id: TreeId, csn: Csn, writes: impl Iterator<Item = (Key, Option<Value>)>) {
+        let tree = self.tree_or_new(id);
+        let mut map = tree.map.write();
+        let (mut grown, mut shrunk, mut added) = (0, 0, 0);
+        for (key, value) in writes {
+            let (key_bytes, chain) = (KEY_BYTES + key.len(), Chain::new(Version { csn, value }));
+            grown += key_bytes + chain.bytes();
+            match map.insert(key, chain) {
+                Some(before) => shrunk += key_bytes + before.bytes(),
+                None => added += 1,
+            }
+        }
+        drop(map);
+        self.entries.fetch_add(added, Ordering::Relaxed);
+        self.account(grown, shrunk);
+    }
+
     fn account(&self, grown: usize, shrunk: usize) {
         // Wrapping arithmetic: the sum is right even where the difference is negative.
         self.bytes.fetch_add((grown as u64).wrapping_sub(shrunk as u64), Ordering::Relaxed);

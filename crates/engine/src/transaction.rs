@@ -19,8 +19,9 @@ use crate::active::Running;
 use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
-use crate::manager::{DurableWait, Manager};
+use crate::manager::Manager;
 use crate::scan::Scan;
+use crate::storage::DurableWait;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
@@ -318,7 +319,7 @@ impl Transaction {
     pub fn commit(mut self) -> Result<Commit, Error> {
         let (manager, id) = (Arc::clone(&self.manager), self.id);
         let held = std::mem::take(&mut self.held);
-        let result = manager.commit(id, self.access, self.snapshot.csn(), &mut self.writes, held);
+        let result = manager.commit(id, self.snapshot.csn(), &mut self.writes, held);
         self.end();
         result
     }

@@ -10,6 +10,7 @@ use crate::command::memory::{self, MemoryArgs};
 use crate::command::mixed::{self, MixedArgs};
 use crate::command::pgbench::{self, PgbenchArgs};
 use crate::command::recovery::{self, RecoveryArgs};
+use crate::command::statements::{self, StatementsArgs};
 use crate::error::{Error, Result};
 
 /// Benchmarks of Cognate, side by side with PostgreSQL.
@@ -40,6 +41,8 @@ enum Command {
     Mixed(MixedArgs),
     /// Log written, server killed, server started again: megabytes of log a second.
     Recovery(RecoveryArgs),
+    /// Each statement of the bookstore on its own, for finding the one behind a slow interaction.
+    Statements(StatementsArgs),
     /// Every benchmark with the settings of the project's goals, and the tables of docs/results.md.
     All(AllArgs),
 }
@@ -64,6 +67,7 @@ impl Cli {
             Command::Memory(args) => memory::run(args).await,
             Command::Mixed(args) => mixed::run(args).await,
             Command::Recovery(args) => recovery::run(args).await,
+            Command::Statements(args) => statements::run(args).await,
             Command::All(args) => all::run(args).await,
         }
     }

@@ -22,6 +22,7 @@ fn the_documented_calls_are_understood() {
         "bookstore --mix browsing --items 1000 --browsers 2 --connect postgresql://postgres@127.0.0.1:5433/x",
         "pgbench --scale 10 --seconds 10 --clients 16 --peer postgres --script select-only --script tpcb-like",
         "crash --rounds 20",
+        "statements --peer postgres --only best_sellers,bought_with",
         "log --in-flight 64 --seconds 5",
         "memory --memory 64MB --times 4",
         "mixed --peer postgres",

@@ -1,36 +1,29 @@
-//! Transaction ids: unique numbers that name a transaction in lock waits, views and messages.
+//! Numbers that are handed out once: transaction ids and tree ids.
 //!
-//! An id says nothing about order of commit (that is the commit sequence number's job). Ids are handed out from a
-//! block that recovery knows the end of, so an id is not given out again after a crash.
+//! A transaction id names a transaction in lock waits, views and messages. It says nothing about the order of commits;
+//! that is the commit sequence number's job.
+//!
+//! Every commit's record carries its transaction id and the next tree id; a checkpoint keeps both in the base store.
+//! So no number that anything durable may name is handed out again after a crash.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Hands out numbers from a reserved block.
-///
-/// `limit` is what recovery will continue from; a number at or above it must not be used before a new limit is in
-/// the log.
+/// Hands out numbers, ascending.
 #[derive(Debug)]
-pub(crate) struct Numbers {
-    next: AtomicU64,
-    limit: AtomicU64,
-}
+pub(crate) struct Numbers(AtomicU64);
 
 impl Numbers {
-    pub(crate) fn new(next: u64) -> Numbers {
-        Numbers { next: AtomicU64::new(next), limit: AtomicU64::new(next) }
+    pub(crate) fn starting_at(next: u64) -> Numbers {
+        Numbers(AtomicU64::new(next))
     }
 
-    /// The next number, and whether the block is used up: then the caller logs a new limit before using the number.
-    pub(crate) fn next(&self) -> (u64, bool) {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        (number, number >= self.limit.load(Ordering::Acquire))
+    /// A number that was not handed out before.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn raise_limit(&self, limit: u64) {
-        self.limit.fetch_max(limit, Ordering::AcqRel);
+    /// All numbers below may be in use.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }

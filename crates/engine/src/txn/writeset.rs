@@ -261,7 +261,7 @@ impl WriteSet {
 
     /// Takes the last write of each key out, ascending by (tree, key); writes into dropped trees are left out. Cursors
     /// that are still open keep what they see.
-    pub(crate) fn take(&mut self) -> Vec<(TreeId, impl Iterator<Item = (Key, Option<Value>)> + use<>)> {
+    pub(crate) fn take(&mut self) -> Vec<(TreeId, Changes)> {
         let trees = std::mem::take(&mut self.trees).into_iter();
         let kept = trees.filter(|(tree, _)| !self.dropped.contains(tree));
         let taken = kept.map(|(tree, writes)| {
@@ -269,10 +269,26 @@ impl WriteSet {
                 Ok(writes) => writes.map.into_inner(),
                 Err(shared) => shared.map.lock().clone(),
             };
-            let last = map.into_iter().filter_map(|(key, mut list)| list.pop().map(|last| (key, last.value)));
-            (tree, last)
+            (tree, Changes(map))
         });
-        taken.collect()
+        taken.filter(|(_, changes)| !changes.0.is_empty()).collect()
+    }
+}
+
+/// The last writes of a transaction in one tree, ascending by key.
+pub(crate) struct Changes(BTreeMap<Key, Writes>);
+
+impl Changes {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, Option<&Value>)> {
+        self.0.iter().filter_map(|(key, list)| list.last().map(|last| (key, last.value.as_ref())))
+    }
+
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = (Key, Option<Value>)> {
+        self.0.into_iter().filter_map(|(key, mut list)| list.pop().map(|last| (key, last.value)))
     }
 }
 

@@ -1,4 +1,5 @@
 //! Tests of transactions through the public face.
 
 mod basics;
+mod reopen;
 mod support;

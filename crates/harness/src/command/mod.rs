@@ -8,6 +8,7 @@ pub mod memory;
 pub mod mixed;
 pub mod pgbench;
 pub mod recovery;
+pub mod statements;
 
 use std::path::PathBuf;
 

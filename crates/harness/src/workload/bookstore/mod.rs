@@ -8,6 +8,7 @@
 //! - `mix`: how often each interaction comes in each mix;
 //! - `browser`: an emulated browser's state, and the requests that it draws;
 //! - `interactions`: what each request does in the database;
+//! - `statements`: each statement on its own, for finding slow ones;
 //! - `invariants`: what must hold of the store whatever ran.
 //!
 //! Choices where TPC-W leaves room, or that make checking exact:
@@ -23,6 +24,7 @@ pub mod interactions;
 pub mod invariants;
 pub mod mix;
 pub mod schema;
+pub mod statements;
 
 use std::cell::RefCell;
 
