@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
+
 use crate::active::TransactionInfo;
+use crate::background::Background;
+use crate::durable::DurableWait;
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
 use crate::statistics::Statistics;
-use crate::storage::DurableWait;
 use crate::transaction::{Access, Isolation, Transaction};
 use crate::{Csn, Error, TreeId};
 
@@ -16,6 +19,7 @@ use crate::{Csn, Error, TreeId};
 #[derive(Clone)]
 pub struct Database {
     manager: Arc<Manager>,
+    background: Arc<Mutex<Background>>,
 }
 
 impl Database {
@@ -24,7 +28,9 @@ impl Database {
     /// # Errors
     /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
     pub fn open(options: Options) -> Result<Database, Error> {
-        Ok(Database { manager: Arc::new(Manager::open(options)?) })
+        let manager = Arc::new(Manager::open(options)?);
+        let background = Arc::new(Mutex::new(Background::start(&manager)?));
+        Ok(Database { manager, background })
     }
 
     /// Begins a transaction.
@@ -52,12 +58,13 @@ impl Database {
         self.manager.allocate_tree()
     }
 
-    /// Moves committed versions into the base store and cuts the log. Blocks: run it on a thread of its own.
+    /// Moves what is committed so far into the base store and cuts the log. Blocks: run it on a thread of its own.
     ///
     /// # Errors
-    /// `DiskFull` or `Io`; nothing is lost then.
+    /// `LogPoisoned`, `DiskFull` or `Io`; nothing is lost then.
     pub fn checkpoint(&self) -> Result<(), Error> {
-        Ok(())
+        self.manager.wait_durable(self.manager.visible()).wait()?;
+        self.manager.checkpoint(0)
     }
 
     /// Checkpoints and stops the background threads. Blocks.
@@ -65,8 +72,9 @@ impl Database {
     /// # Errors
     /// As `checkpoint`.
     pub fn close(&self) -> Result<(), Error> {
-        self.checkpoint()?;
-        self.manager.close()
+        let checkpoint = self.checkpoint();
+        self.background.lock().stop();
+        self.manager.close().and(checkpoint)
     }
 
     /// Counters and gauges.

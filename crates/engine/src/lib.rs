@@ -9,16 +9,19 @@
 //! - a *commit sequence number* ([`Csn`]) is at once the ordinal of a commit's record in the log, the number of the
 //!   versions it installs, and a snapshot.
 
-#![allow(dead_code, reason = "the checkpoint will use the rest")]
-
 mod active;
+mod background;
+mod checkpoint;
 mod database;
+mod durable;
 pub mod error;
+mod late;
 mod lock;
 mod manager;
 mod memory;
 mod options;
 mod payload;
+mod pressure;
 mod recovery;
 mod scan;
 mod statistics;
@@ -29,13 +32,13 @@ mod view;
 
 pub use active::TransactionInfo;
 pub use database::Database;
+pub use durable::DurableWait;
 pub use error::Error;
 pub use lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 pub use lock::table::LockInfo;
 pub use options::Options;
 pub use scan::Scan;
 pub use statistics::Statistics;
-pub use storage::DurableWait;
 pub use transaction::{Access, Commit, Isolation, Latest, Transaction};
 pub use txn::writeset::Savepoint;
 

@@ -18,33 +18,34 @@
 //! `durable`. What a transaction without writes saw may not be durable yet, so its commit answers with its snapshot as
 //! the number to wait for.
 //!
-//! Mutex order: commit, then a tree's lock. Lock-table mutexes are never taken with either held.
+//! Mutex order: commit, then a tree's lock, then the snapshot registry's. Lock-table mutexes are never taken with any of
+//! these held.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use cognate_env::Lock;
 use parking_lot::Mutex;
 
 use crate::active::Active;
+use crate::checkpoint::SavedNumbers;
+use crate::durable::DurableWait;
+use crate::late::Late;
 use crate::lock::table::{Held, LockTable};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::payload::Encoder;
-use crate::recovery::Replay;
-use crate::storage::{DurableWait, Log, LogOptions};
+use crate::pressure::{Pressure, RoundWait};
+use crate::recovery::recover;
+use crate::storage::{Base, BaseOptions, Log};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::snapshot::{Pin, Snapshots};
 use crate::txn::version::Needs;
 use crate::txn::writeset::{Changes, WriteSet};
-use crate::view::View;
+use crate::view::Views;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
-
-/// The first tree id that `allocate_tree` answers.
-pub(crate) const FIRST_USER_TREE: u64 = 1000;
 
 /// Everything of one open database.
 pub(crate) struct Manager {
@@ -54,10 +55,16 @@ pub(crate) struct Manager {
     pub(crate) active: Active,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) counters: Counters,
-    log: Log,
+    pub(crate) log: Log,
+    pub(crate) base: Base,
+    pub(crate) views: Views,
+    pub(crate) visible: AtomicU64,
+    pub(crate) pressure: Arc<Pressure>,
+    /// Present if locks are released late.
+    pub(crate) late: Option<Arc<Late>>,
+    /// Held by the checkpoint that runs.
+    pub(crate) checkpointing: Mutex<()>,
     commit: Mutex<()>,
-    visible: AtomicU64,
-    views: ArcSwap<Vec<Arc<View>>>,
     transactions: Numbers,
     trees: Numbers,
     _folder: Box<dyn Lock>,
@@ -69,6 +76,7 @@ pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) empty_commits: AtomicU64,
     pub(crate) rollbacks: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
 }
 
 impl Manager {
@@ -81,27 +89,30 @@ impl Manager {
             io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
             _ => Error::io("locking", &lock, cause),
         })?;
+        let pressure = Arc::new(Pressure::new(options.memory_bytes));
+        let base_options = BaseOptions { cache_bytes: options.memory_bytes / 4, ..BaseOptions::default() };
+        let base = Base::open(Arc::clone(&disk), &path.join("base"), base_options)?;
         let memory = Memory::new();
-        let mut replay = Replay::new(&memory, 0, FIRST_USER_TREE);
-        let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
-        let log = Log::open(disk, &path.join("log"), 0, log_options, &mut |csn, payload| {
-            replay.record(csn, payload)
-        })?;
-        let (transaction, next_tree) = (replay.transaction, replay.next_tree);
+        let (log, numbers) = recover(&options, &memory, &base, pressure.soft())?;
+        let last = log.last();
         Ok(Manager {
-            options,
             memory,
             snapshots: Arc::new(Snapshots::new()),
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
             counters: Counters::default(),
-            visible: AtomicU64::new(log.last()),
+            views: Views::new(&base),
+            visible: AtomicU64::new(last),
+            pressure,
+            late: (!options.early_lock_release).then(|| Arc::new(Late::new(last))),
+            checkpointing: Mutex::new(()),
             log,
+            base,
             commit: Mutex::new(()),
-            views: ArcSwap::from_pointee(vec![Arc::new(View::empty())]),
-            transactions: Numbers::starting_at(transaction + 1),
-            trees: Numbers::starting_at(next_tree),
+            transactions: Numbers::starting_at(numbers.transaction),
+            trees: Numbers::starting_at(numbers.next_tree),
             _folder: folder,
+            options,
         })
     }
 
@@ -134,41 +145,72 @@ impl Manager {
         self.trees.take() as TreeId
     }
 
-    /// The view of the base that belongs to a snapshot. Looked up after memory was read.
-    pub(crate) fn view(&self, snapshot: Csn) -> Arc<View> {
-        let views = self.views.load();
-        let at = views.partition_point(|view| view.watermark() <= snapshot);
-        Arc::clone(&views[at.saturating_sub(1)])
+    /// No snapshot that is taken from now on is below.
+    pub(crate) fn floor(&self) -> Csn {
+        self.durable().min(self.visible())
+    }
+
+    /// The allocators' marks: nothing committed names a number at or above them.
+    pub(crate) fn numbers(&self) -> SavedNumbers {
+        SavedNumbers { transaction: self.transactions.next(), next_tree: self.trees.next() }
     }
 
     #[inline]
     pub(crate) fn get(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Result<Option<Value>, Error> {
         match self.memory.with_tree(tree, |tree| tree.get(key, snapshot)) {
             Some(value) => Ok(value),
-            None => self.view(snapshot).get(tree, key),
+            None => self.views.with(snapshot, |view| view.get(tree, key)),
         }
     }
 
     pub(crate) fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Latest, Error> {
         match self.memory.with_tree(tree, |tree| tree.newest(key)) {
             Some(version) => Ok(Latest { csn: version.csn, value: version.value }),
-            None => {
-                let view = self.view(Csn::MAX);
-                Ok(Latest { csn: view.watermark(), value: view.get(tree, key)? })
-            }
+            None => self
+                .views
+                .with(Csn::MAX, |view| Ok(Latest { csn: view.watermark(), value: view.get(tree, key)? })),
         }
     }
 
-    /// The newest commit that changed the key, as far as memory knows; 0 if only the base may have it, which has
-    /// nothing newer than any snapshot that is or will be taken at the marks.
-    pub(crate) fn newest_csn(&self, tree: TreeId, key: &[u8]) -> Csn {
-        self.memory.with_tree(tree, |tree| tree.newest_csn(key)).unwrap_or(0)
+    /// The commit that changed the key after `snapshot`, if one did.
+    ///
+    /// Memory knows, unless a checkpoint went past the snapshot (`checkpoint` says when). Then the values in the two
+    /// views of the base are compared. A key that was changed and changed back counts as unchanged: whoever
+    /// overwrites it overwrites exactly what its snapshot shows, so no update is lost.
+    pub(crate) fn changed_since(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        snapshot: Csn,
+    ) -> Result<Option<Csn>, Error> {
+        match self.memory.with_tree(tree, |tree| tree.newest_csn(key)) {
+            Some(csn) => Ok(Some(csn).filter(|&csn| csn > snapshot)),
+            None => self.views.with(Csn::MAX, |latest| {
+                if latest.watermark() <= snapshot {
+                    return Ok(None);
+                }
+                let before = self.views.with(snapshot, |view| view.get(tree, key))?;
+                Ok((before != latest.get(tree, key)?).then(|| latest.watermark()))
+            }),
+        }
     }
 
-    fn needs(&self) -> Arc<Needs> {
-        let (active, floor) = self.snapshots.active(|| self.durable());
-        let views = self.views.load().iter().map(|view| view.watermark()).collect();
-        Arc::new(Needs { active, floor, views })
+    /// Who may still read what.
+    pub(crate) fn needs(&self) -> Arc<Needs> {
+        let (active, floor) = self.snapshots.active(|| self.floor());
+        Arc::new(Needs { active, floor, views: self.views.watermarks() })
+    }
+
+    /// Whether recovery would have to replay more log than the options allow.
+    pub(crate) fn log_is_long(&self) -> bool {
+        self.log.size_after(self.base.watermark()) > self.options.checkpoint_log_bytes
+    }
+
+    /// Gives the base store's cache what the versions leave of the budget.
+    pub(crate) fn share_memory(&self) {
+        let budget = self.options.memory_bytes;
+        let cache = (budget / 8 * 7).saturating_sub(self.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
+        self.base.resize_cache(cache);
     }
 
     /// Commits a write set and releases the locks. See the module's prose for the steps.
@@ -184,9 +226,14 @@ impl Manager {
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
             return Ok(Commit { csn: snapshot, durable: self.wait_durable(snapshot) });
         }
+        if let Err(error) = self.pressure.admit(self.memory.bytes()) {
+            self.release(id, held);
+            return Err(error);
+        }
         let size = writes.bytes();
         let changes = writes.take();
         let payload = self.encode(id, writes.dropped(), &changes, size);
+        let mut held = Some(held);
         let appended = {
             let _order = self.commit.lock();
             let appended = self.log.append(&[&payload]);
@@ -197,14 +244,21 @@ impl Manager {
                 for tree in writes.dropped() {
                     self.memory.drop_tree(*tree, csn);
                 }
-                self.visible.store(csn, Ordering::Release);
+                match &self.late {
+                    None => self.visible.store(csn, Ordering::Release),
+                    Some(late) => late.queue(csn, id, held.take().unwrap_or_default()),
+                }
             }
             appended
         };
-        self.release(id, held);
+        if let Some(held) = held {
+            self.release(id, held);
+        }
         let csn = appended?;
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(Commit { csn, durable: self.wait_durable(csn) })
+        self.pressure.hold_back(self.memory.bytes());
+        let room = self.pressure.note(self.memory.bytes());
+        Ok(Commit { csn, durable: self.wait(csn, room) })
     }
 
     fn encode(
@@ -235,7 +289,14 @@ impl Manager {
     }
 
     pub(crate) fn wait_durable(&self, csn: Csn) -> DurableWait {
-        self.log.wait_durable(csn)
+        self.wait(csn, None)
+    }
+
+    fn wait(&self, csn: Csn, room: Option<RoundWait>) -> DurableWait {
+        match &self.late {
+            None => DurableWait::log(self.log.wait_durable(csn), room),
+            Some(late) => DurableWait::late(late.wait(csn), room),
+        }
     }
 
     pub(crate) fn close(&self) -> Result<(), Error> {

@@ -1,34 +1,134 @@
 //! Recovery: the log's commits after the base store's watermark, installed in memory.
 //!
-//! No snapshot exists yet, so each key keeps its last version only.
+//! No snapshot exists yet, so each key keeps its last version only. If the log holds more than memory may, what was
+//! replayed so far moves into the base before the replay goes on, up to a record that is certainly on the medium.
 
-use crate::memory::Memory;
+use std::sync::Arc;
+
+use crate::checkpoint::{ENGINE_TREE, NUMBERS_KEY, SavedNumbers};
+use crate::memory::{Entry, Memory};
+use crate::options::Options;
 use crate::payload::{self, Piece};
+use crate::storage::{Base, Log, LogOptions};
 use crate::{Csn, Error, Key, TreeId, Value};
 
+/// The first tree id that is handed out.
+const FIRST_USER_TREE: u64 = 1000;
+/// Progress is reported after this many bytes of log.
+const REPORT_BYTES: u64 = 64 << 20;
+/// Keys copied at once.
+const SLICE: usize = 256;
+
+/// Opens the log and brings `memory` and `base` up to its end. The answer has the marks from which numbers go on.
+///
+/// # Errors
+/// `Corrupt` naming file and offset, `Io`.
+pub(crate) fn recover(
+    options: &Options,
+    memory: &Memory,
+    base: &Base,
+    memory_limit: u64,
+) -> Result<(Log, SavedNumbers), Error> {
+    let saved = base.get(ENGINE_TREE, NUMBERS_KEY)?.as_deref().and_then(SavedNumbers::decode);
+    let saved = saved.unwrap_or(SavedNumbers { transaction: 1, next_tree: FIRST_USER_TREE });
+    let mut replay = Replay::new(memory, saved.transaction - 1, saved.next_tree);
+    let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
+    let (folder, began) = (options.path.join("log"), options.clock.monotonic());
+    let mut reported = 0;
+    let log = Log::recover(
+        Arc::clone(&options.disk),
+        &folder,
+        base.watermark(),
+        log_options,
+        &mut |csn, settled, payload| {
+            if memory.bytes() > memory_limit && settled + 1 == csn && settled > base.watermark() {
+                tracing::info!(
+                    commit = settled,
+                    "recovery: memory is full, moving what was replayed to the base"
+                );
+                drain(memory, base, settled, replay.numbers())?;
+            }
+            replay.record(csn, payload)?;
+            if replay.bytes >= reported + REPORT_BYTES {
+                reported = replay.bytes;
+                tracing::info!(commits = replay.records, megabytes = reported >> 20, "recovery goes on");
+            }
+            Ok(())
+        },
+    )?;
+    let seconds = options.clock.monotonic().saturating_sub(began).as_secs_f64();
+    if replay.records > 0 {
+        tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
+    }
+    let numbers = replay.numbers();
+    Ok((log, numbers))
+}
+
+/// Moves everything from memory into the base.
+fn drain(memory: &Memory, base: &Base, watermark: Csn, numbers: SavedNumbers) -> Result<(), Error> {
+    let dropped: Vec<TreeId> = memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
+    let trees = memory.ids().into_iter().filter(|tree| dropped.binary_search(tree).is_err());
+    let rows = trees.flat_map(|tree| {
+        Slices { memory, tree, after: None, done: false }
+            .flatten()
+            .map(move |(key, value)| (tree, key, value))
+    });
+    let numbers = (ENGINE_TREE, Key::from_static(NUMBERS_KEY), Some(numbers.encode()));
+    base.apply(watermark, &mut rows.chain([numbers]), &dropped)?;
+    memory.ids().into_iter().for_each(|tree| memory.forget(tree));
+    Ok(())
+}
+
+/// The rows of one tree in slices.
+struct Slices<'a> {
+    memory: &'a Memory,
+    tree: TreeId,
+    after: Option<Key>,
+    done: bool,
+}
+
+impl Iterator for Slices<'_> {
+    type Item = Vec<Entry>;
+
+    fn next(&mut self) -> Option<Vec<Entry>> {
+        if self.done {
+            return None;
+        }
+        let mut slice = Vec::new();
+        let tree = self.memory.tree(self.tree)?;
+        self.after = tree.changes(self.after.as_ref(), Csn::MAX, 0, SLICE, &mut slice);
+        self.done = self.after.is_none();
+        Some(slice)
+    }
+}
+
 /// Receives the records of the log in order.
-pub(crate) struct Replay<'a> {
+struct Replay<'a> {
     memory: &'a Memory,
     /// Changes of one tree, collected to be installed under one lock.
     changes: Vec<(Key, Option<Value>)>,
     /// Greatest transaction id seen.
-    pub(crate) transaction: u64,
+    transaction: u64,
     /// All tree ids below may be in use.
-    pub(crate) next_tree: u64,
-    pub(crate) records: u64,
-    pub(crate) bytes: u64,
+    next_tree: u64,
+    records: u64,
+    bytes: u64,
 }
 
 impl<'a> Replay<'a> {
-    pub(crate) fn new(memory: &'a Memory, transaction: u64, next_tree: u64) -> Replay<'a> {
+    fn new(memory: &'a Memory, transaction: u64, next_tree: u64) -> Replay<'a> {
         Replay { memory, changes: Vec::new(), transaction, next_tree, records: 0, bytes: 0 }
+    }
+
+    fn numbers(&self) -> SavedNumbers {
+        SavedNumbers { transaction: self.transaction + 1, next_tree: self.next_tree }
     }
 
     /// Installs one commit.
     ///
     /// # Errors
     /// `InvalidArgument` if the payload is not a commit of this version.
-    pub(crate) fn record(&mut self, csn: Csn, payload: &[u8]) -> Result<(), Error> {
+    fn record(&mut self, csn: Csn, payload: &[u8]) -> Result<(), Error> {
         let mut tree: Option<TreeId> = None;
         let (memory, changes) = (self.memory, &mut self.changes);
         let (mut transaction, mut next_tree) = (self.transaction, self.next_tree);

@@ -23,9 +23,9 @@ use smallvec::SmallVec;
 
 use crate::manager::Manager;
 use crate::memory::{Entry, Range, Tree, is_empty_range};
+use crate::storage::BaseScan;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::TreeWrites;
-use crate::view::ViewScan;
 use crate::{Csn, Error, Key, TreeId, Value};
 
 /// Rows copied at first; the batch then grows fourfold up to `LAST_BATCH`.
@@ -83,7 +83,7 @@ struct Own {
 /// The base's part: an open scan of one view and its next row.
 struct BasePart {
     watermark: Csn,
-    scan: ViewScan,
+    scan: BaseScan,
     head: Option<(Key, Value)>,
 }
 
@@ -154,7 +154,7 @@ impl Scan {
 
     fn finish(&mut self) {
         self.memory = Batch { exhausted: true, ..Batch::default() };
-        self.base = Some(BasePart { watermark: Csn::MAX, scan: ViewScan::empty(), head: None });
+        self.base = Some(BasePart { watermark: Csn::MAX, scan: BaseScan::empty(), head: None });
         self.own = None;
     }
 
@@ -181,11 +181,18 @@ impl Scan {
                 Some(tree) if !is_empty_range(&range) => tree.batch(range, reverse, snapshot, limit, rows),
                 _ => true,
             });
-            let view = self.manager.view(snapshot);
-            if self.base.as_ref().is_none_or(|base| base.watermark < view.watermark()) {
-                let mut scan = view.scan(self.id, range, reverse)?;
+            let open = self.base.as_ref().map(|base| base.watermark);
+            let id = self.id;
+            let base = self.manager.views.with(snapshot, |view| {
+                if open == Some(view.watermark()) {
+                    return Ok(None);
+                }
+                let mut scan = view.scan(id, range.0, range.1, reverse)?;
                 let head = scan.next()?;
-                self.base = Some(BasePart { watermark: view.watermark(), scan, head });
+                Ok::<_, Error>(Some(BasePart { watermark: view.watermark(), scan, head }))
+            })?;
+            if base.is_some() {
+                self.base = base;
             }
         }
         if let Some(own) = &mut self.own

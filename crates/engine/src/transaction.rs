@@ -16,12 +16,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::active::Running;
+use crate::durable::DurableWait;
 use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
 use crate::manager::Manager;
 use crate::scan::Scan;
-use crate::storage::DurableWait;
+
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
@@ -253,15 +254,15 @@ impl Transaction {
         if self.isolation == Isolation::ReadCommitted {
             return Ok(());
         }
-        match self.manager.newest_csn(tree, key) {
-            csn if csn > self.snapshot.csn() => Err(Error::SerializationFailure {
+        match self.manager.changed_since(tree, key, self.snapshot.csn())? {
+            None => Ok(()),
+            Some(csn) => Err(Error::SerializationFailure {
                 detail: format!(
                     "A row of tree {tree} was changed by commit {csn}, after the snapshot ({}) of transaction {}.",
                     self.snapshot.csn(),
                     self.id
                 ),
             }),
-            _ => Ok(()),
         }
     }
 

@@ -1,40 +1,105 @@
-//! Views of the base store: which immutable state of the base belongs to which snapshot.
+//! Views of the base store: which of its states belongs to which snapshot.
+//!
+//! A checkpoint moves the base to a new watermark. Snapshots below that go on with an earlier view, which the base keeps
+//! readable (its runs never change); so an old reader holds disk space, not memory, and does not hold up checkpoints.
+//! The view of a snapshot is the newest whose watermark is not above it.
+//!
+//! ```text
+//! views      0          500              900
+//! snapshots     [.. 499]   [500 .. 899]      [900 ..
+//! no active snapshot in 500..=899: that view is let go
+//! ```
+//!
+//! The list is replaced as a whole, so that looking up takes no lock.
 
-use crate::memory::Range;
-use crate::{Csn, Error, Key, TreeId, Value};
+use std::sync::Arc;
 
-/// One immutable state of the base store.
-pub(crate) struct View {
-    watermark: Csn,
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::Csn;
+use crate::storage::{Base, BaseView};
+
+/// The views that some snapshot may need, ascending by watermark; never empty.
+pub(crate) struct Views {
+    list: ArcSwap<Vec<BaseView>>,
+    publishing: Mutex<()>,
 }
 
-impl View {
-    pub(crate) fn empty() -> View {
-        View { watermark: 0 }
+impl Views {
+    pub(crate) fn new(base: &Base) -> Views {
+        Views { list: ArcSwap::from_pointee(vec![base.view()]), publishing: Mutex::new(()) }
     }
 
-    pub(crate) fn watermark(&self) -> Csn {
-        self.watermark
+    /// Runs `f` on the view of a snapshot. To be called after memory was looked at, never before.
+    #[inline]
+    pub(crate) fn with<R>(&self, snapshot: Csn, f: impl FnOnce(&BaseView) -> R) -> R {
+        let list = self.list.load();
+        let at = list.partition_point(|view| view.watermark() <= snapshot);
+        f(&list[at.saturating_sub(1)])
     }
 
-    pub(crate) fn get(&self, _tree: TreeId, _key: &[u8]) -> Result<Option<Value>, Error> {
-        Ok(None)
+    /// Watermarks, ascending.
+    pub(crate) fn watermarks(&self) -> Vec<Csn> {
+        self.list.load().iter().map(BaseView::watermark).collect()
     }
 
-    pub(crate) fn scan(&self, _tree: TreeId, _range: Range<'_>, _reverse: bool) -> Result<ViewScan, Error> {
-        Ok(ViewScan::empty())
+    /// Makes the base's present state the view of the newest snapshots. One of the same watermark (after a merge of
+    /// runs) replaces the last.
+    pub(crate) fn publish(&self, base: &Base) {
+        let _publishing = self.publishing.lock();
+        let mut list = Vec::clone(&self.list.load());
+        let view = base.view();
+        if list.last().is_some_and(|last| last.watermark() == view.watermark()) {
+            list.pop();
+        }
+        list.push(view);
+        self.list.store(Arc::new(list));
+    }
+
+    /// Lets go of views that no snapshot needs: neither one of `active` (ascending) nor a newer one.
+    pub(crate) fn prune(&self, active: &[Csn]) {
+        let _publishing = self.publishing.lock();
+        let list = self.list.load();
+        let mut kept = Vec::with_capacity(list.len());
+        for (at, view) in list.iter().enumerate() {
+            let needed = list.get(at + 1).is_none_or(|next| {
+                let first = active.partition_point(|&s| s < view.watermark());
+                active.get(first).is_some_and(|&s| s < next.watermark())
+            });
+            if needed {
+                kept.push(view.clone());
+            }
+        }
+        if kept.len() < list.len() {
+            self.list.store(Arc::new(kept));
+        }
     }
 }
 
-/// A scan of a view.
-pub(crate) struct ViewScan;
+#[cfg(test)]
+mod tests {
+    use cognate_env::RealDisk;
 
-impl ViewScan {
-    pub(crate) fn empty() -> ViewScan {
-        ViewScan
-    }
+    use super::*;
+    use crate::storage::BaseOptions;
 
-    pub(crate) fn next(&mut self) -> Result<Option<(Key, Value)>, Error> {
-        Ok(None)
+    #[test]
+    fn a_snapshot_keeps_its_view_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = Base::open(Arc::new(RealDisk), folder.path(), BaseOptions::default()).unwrap();
+        let views = Views::new(&base);
+        for watermark in [500, 900, 900] {
+            base.apply(watermark, &mut std::iter::empty(), &[]).unwrap();
+            views.publish(&base);
+        }
+        assert_eq!(views.watermarks(), [0, 500, 900]);
+        for (snapshot, watermark) in [(0, 0), (499, 0), (500, 500), (899, 500), (900, 900), (Csn::MAX, 900)] {
+            assert_eq!(views.with(snapshot, BaseView::watermark), watermark);
+        }
+        views.prune(&[0, 499, 950]);
+        assert_eq!(views.watermarks(), [0, 900]);
+        views.prune(&[]);
+        assert_eq!(views.watermarks(), [900]);
     }
 }

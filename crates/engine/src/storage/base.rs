@@ -150,19 +150,14 @@ impl Base {
         self.version.load().watermark
     }
 
+    /// What is in force now, readable unchanged for as long as it is held.
+    pub fn view(&self) -> BaseView {
+        BaseView { version: self.version.load_full(), cache: Arc::clone(&self.cache) }
+    }
+
     /// The value of a key; `None` if it is absent or deleted. The value is a slice of its cached block and keeps that in memory (about 4 KB).
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
-        let version = self.version.load();
-        if version.runs.is_empty() || version.dropped.binary_search(&tree).is_ok() {
-            return Ok(None);
-        }
-        let hash = filter::hash(tree, key);
-        for run in &version.runs {
-            if let Some(found) = run.get(&self.cache, tree, key, hash)? {
-                return Ok(found);
-            }
-        }
-        Ok(None)
+        self.version.load().get(&self.cache, tree, key)
     }
 
     /// The present entries of a tree between two bounds, in key order or in reverse.
@@ -173,11 +168,7 @@ impl Base {
         upper: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<BaseScan, Error> {
-        let version = self.version.load_full();
-        if version.dropped.binary_search(&tree).is_ok() {
-            return Ok(BaseScan::empty());
-        }
-        BaseScan::new(&version.runs, &self.cache, tree, lower, upper, reverse)
+        self.version.load_full().scan(&self.cache, tree, lower, upper, reverse)
     }
 
     /// Writes `changes`, ascending by (tree, key), `None` for deleted, as the newest run, and moves the watermark, in one atomic step; entries of
@@ -338,7 +329,64 @@ impl Base {
     }
 }
 
+/// The base store as it was at one moment. Holding it keeps the files of its runs.
+#[derive(Debug, Clone)]
+pub struct BaseView {
+    version: Arc<Version>,
+    cache: Arc<BlockCache>,
+}
+
+impl BaseView {
+    /// All commits up to this one are in the view, and none after it.
+    pub fn watermark(&self) -> Csn {
+        self.version.watermark
+    }
+
+    /// As [`Base::get`].
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+        self.version.get(&self.cache, tree, key)
+    }
+
+    /// As [`Base::scan`].
+    pub fn scan(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<BaseScan, Error> {
+        self.version.scan(&self.cache, tree, lower, upper, reverse)
+    }
+}
+
 impl Version {
+    fn get(&self, cache: &BlockCache, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+        if self.runs.is_empty() || self.dropped.binary_search(&tree).is_ok() {
+            return Ok(None);
+        }
+        let hash = filter::hash(tree, key);
+        for run in &self.runs {
+            if let Some(found) = run.get(cache, tree, key, hash)? {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    fn scan(
+        &self,
+        cache: &Arc<BlockCache>,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<BaseScan, Error> {
+        if self.dropped.binary_search(&tree).is_ok() {
+            return Ok(BaseScan::empty());
+        }
+        BaseScan::new(&self.runs, cache, tree, lower, upper, reverse)
+    }
+
     /// Bytes of a run that belong to dropped trees.
     fn dropped_bytes(&self, run: &Run) -> u64 {
         let gone = |tree| self.dropped.binary_search(tree).is_ok();

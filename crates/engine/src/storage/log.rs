@@ -56,6 +56,12 @@ impl Default for LogOptions {
 /// Receives each record of a recovery: csn and payload.
 pub type Replay<'a> = dyn FnMut(Csn, &[u8]) -> Result<(), Error> + 'a;
 
+/// Receives each record of a recovery: csn, the last csn that is certainly on the medium, and payload.
+///
+/// A batch proves that the batches before it were flushed; the last one may be in the operating system's cache only,
+/// until opening ends.
+pub type ReplaySettled<'a> = dyn FnMut(Csn, Csn, &[u8]) -> Result<(), Error> + 'a;
+
 /// The log of one database. Dropping it closes it.
 #[derive(Debug)]
 pub struct Log {
@@ -106,6 +112,17 @@ impl Log {
         after: Csn,
         options: LogOptions,
         replay: &mut Replay<'_>,
+    ) -> Result<Log, Error> {
+        Log::recover(disk, folder, after, options, &mut |csn, _, payload| replay(csn, payload))
+    }
+
+    /// As [`Log::open`]; `replay` also learns up to which record it may already checkpoint.
+    pub fn recover(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        after: Csn,
+        options: LogOptions,
+        replay: &mut ReplaySettled<'_>,
     ) -> Result<Log, Error> {
         disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
         let mut segments = Segments::default();
@@ -240,8 +257,13 @@ struct Recovery<'a> {
 
 impl Recovery<'_> {
     /// Returns where to go on and the next csn; `None` if there is no log yet.
-    fn run(&self, segments: &mut Segments, replay: &mut Replay<'_>) -> Result<Option<(Resume, Csn)>, Error> {
+    fn run(
+        &self,
+        segments: &mut Segments,
+        replay: &mut ReplaySettled<'_>,
+    ) -> Result<Option<(Resume, Csn)>, Error> {
         let firsts = self.segment_names()?;
+        let mut settled = self.after;
         let mut chain = None;
         for (index, &first) in firsts.iter().enumerate() {
             let (file, path) = self.open(first)?;
@@ -252,9 +274,13 @@ impl Recovery<'_> {
                 return Err(Error::corrupt(&path, 12, "the log segment does not continue the one before"));
             }
             let next_segment = firsts.get(index + 1).copied();
-            let end = reader.scan(next_segment, &mut |_, csn, payload| {
+            let mut batch = 0;
+            let end = reader.scan(next_segment, &mut |position, csn, payload| {
+                if position != batch {
+                    (batch, settled) = (position, settled.max(csn - 1));
+                }
                 segments.grown(csn, (RECORD_HEADER + payload.len()) as u64);
-                if csn > self.after { replay(csn, payload) } else { Ok(()) }
+                if csn > self.after { replay(csn, settled, payload) } else { Ok(()) }
             })?;
             segments.firsts.push_back(first);
             chain = Some(end.chain);

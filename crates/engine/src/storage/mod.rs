@@ -26,7 +26,7 @@ pub mod run_writer;
 pub mod scan;
 pub mod segment;
 
-pub use base::{Base, BaseOptions, BaseStatistics};
+pub use base::{Base, BaseOptions, BaseStatistics, BaseView};
 pub use group_commit::{DurableWait, LogStatistics};
 pub use log::{Log, LogOptions, Replay};
 pub use scan::BaseScan;

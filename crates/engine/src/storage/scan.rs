@@ -21,7 +21,7 @@ pub struct BaseScan {
 }
 
 impl BaseScan {
-    pub(super) fn empty() -> BaseScan {
+    pub(crate) fn empty() -> BaseScan {
         BaseScan { cursors: Vec::new(), reverse: false, end: Bound::Unbounded }
     }
 

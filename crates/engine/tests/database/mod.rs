@@ -1,5 +1,7 @@
 //! Tests of transactions through the public face.
 
 mod basics;
+mod checkpoint;
+mod model;
 mod reopen;
 mod support;

@@ -1,0 +1,145 @@
+//! The threads behind a database: checkpoints, merging of runs, and late lock release.
+//!
+//! They end when the last handle to the database goes. Merging runs at low priority and only after a checkpoint has
+//! changed something; it can always be interrupted.
+
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use cognate_env::priority::lower_thread_priority;
+use parking_lot::{Condvar, Mutex};
+
+use crate::Error;
+use crate::manager::Manager;
+use crate::pressure::Call;
+
+/// How often the length of the log is looked at, and the caches' share of memory adjusted.
+const TICK: Duration = Duration::from_millis(200);
+/// Pause after a checkpoint that failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The running threads. Dropping it ends them.
+pub(crate) struct Background {
+    manager: Arc<Manager>,
+    merging: Arc<Merging>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Wakes the merging thread.
+#[derive(Default)]
+struct Merging {
+    state: Mutex<MergingState>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct MergingState {
+    due: bool,
+    stop: bool,
+}
+
+impl Background {
+    pub(crate) fn start(manager: &Arc<Manager>) -> Result<Background, Error> {
+        let merging = Arc::new(Merging {
+            state: Mutex::new(MergingState { due: true, stop: false }),
+            ..Merging::default()
+        });
+        let mut background =
+            Background { manager: Arc::clone(manager), merging: Arc::clone(&merging), threads: Vec::new() };
+        let (m, s) = (Arc::clone(manager), Arc::clone(&merging));
+        background.spawn("checkpoint", move || checkpoints(&m, &s))?;
+        let m = Arc::clone(manager);
+        background.spawn("merge", move || merges(&m, &merging))?;
+        if let Some(late) = manager.late.clone() {
+            let m = Arc::clone(manager);
+            background.spawn("release", move || late.run(&m.log, &m.visible, &m.locks))?;
+        }
+        Ok(background)
+    }
+
+    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let thread = Builder::new().name(name.into()).spawn(body);
+        let path = &self.manager.options.path;
+        self.threads.push(thread.map_err(|cause| Error::io("starting a thread for", path, cause))?);
+        Ok(())
+    }
+
+    /// Ends the threads and waits for them.
+    pub(crate) fn stop(&mut self) {
+        self.manager.base.stop();
+        self.manager.pressure.stop();
+        self.merging.state.lock().stop = true;
+        self.merging.work.notify_all();
+        if let Some(late) = &self.manager.late {
+            late.stop();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn checkpoints(manager: &Manager, merging: &Merging) {
+    let mut failed = false;
+    loop {
+        let call = manager.pressure.wait_for_work(TICK);
+        manager.share_memory();
+        let due = match call {
+            Call::Stop => return,
+            Call::Wanted => true,
+            Call::Idle => failed || manager.log_is_long(),
+        };
+        if !due {
+            continue;
+        }
+        let result = manager.checkpoint(manager.pressure.target());
+        if let Err(error) = &result {
+            tracing::error!(%error, "a checkpoint failed");
+        }
+        failed = result.is_err();
+        manager.pressure.end_round(manager.memory.bytes(), result);
+        if failed {
+            // Not in a tight loop: what failed will mostly fail again at once.
+            manager.pressure.pause(PAUSE);
+        } else {
+            merging.state.lock().due = true;
+            merging.work.notify_one();
+        }
+    }
+}
+
+fn merges(manager: &Manager, merging: &Merging) {
+    lower_thread_priority();
+    loop {
+        {
+            let mut state = merging.state.lock();
+            while !state.due && !state.stop {
+                merging.work.wait(&mut state);
+            }
+            if state.stop {
+                return;
+            }
+            state.due = false;
+        }
+        loop {
+            match manager.base.compact_step() {
+                Ok(true) => manager.views.publish(&manager.base),
+                Ok(false) => break,
+                Err(Error::ShuttingDown) => return,
+                Err(error) => {
+                    tracing::error!(%error, "merging runs failed");
+                    break;
+                }
+            }
+        }
+    }
+}

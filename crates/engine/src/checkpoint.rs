@@ -1,0 +1,186 @@
+//! Checkpoints: committed versions move from memory into the base store, and the log is cut.
+//!
+//! # One checkpoint, to watermark `W`
+//!
+//! 1. `W` is chosen and pinned like a reader's snapshot, so that no version visible at `W` is collected meanwhile.
+//!    It is at most the durable mark: the base never has what a crash could take back.
+//! 2. For every key that changed since the last watermark, the version visible at `W` goes into one sorted stream, copied
+//!    from memory in slices under short locks. Commits go on: their versions are above `W` and are not looked at.
+//! 3. `Base::apply` writes the stream and switches to it together with the watermark, in one atomic, durable step.
+//! 4. The new view is published. From here on, readers at or above `W` find the same in either place.
+//! 5. Memory is swept in slices: what nobody needs there any more goes (`txn::version` has the rule).
+//! 6. Dropped trees that no snapshot can see are forgotten, and log segments up to `W` are removed.
+//!
+//! A crash before 3 ends leaves the old base and the whole log; after it, the new base and a log of which recovery skips
+//! what is at or below `W`. There is nothing in between.
+//!
+//! # Which watermark
+//!
+//! First the oldest active snapshot (or the durable mark, if that is lower). After it, every active snapshot's versions
+//! up to there are in the base, so even the oldest reader needs nothing more than the base at exactly its own point. If
+//! memory is still over its share, because that reader is long and much has been written since, a second checkpoint
+//! goes to the durable mark. The long reader continues with the view that the first one left; memory keeps only what the
+//! *other*, short-lived snapshots need. So a long reader costs disk space and one extra pass, not memory.
+//!
+//! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Manager::changed_since`
+//! compares the two views then.
+
+use std::sync::atomic::Ordering;
+
+use crate::manager::Manager;
+use crate::memory::Entry;
+use crate::txn::snapshot::Pin;
+use crate::{Csn, Error, Key, TreeId, Value};
+
+/// Keys looked at under one lock.
+const SLICE: usize = 256;
+
+/// The engine's own tree, after all others.
+pub(crate) const ENGINE_TREE: TreeId = TreeId::MAX;
+/// Its one key: the allocators' marks.
+pub(crate) const NUMBERS_KEY: &[u8] = b"numbers";
+
+/// The allocators' marks as the base store keeps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SavedNumbers {
+    pub(crate) transaction: u64,
+    pub(crate) next_tree: u64,
+}
+
+impl SavedNumbers {
+    pub(crate) fn encode(self) -> Value {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.transaction.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.next_tree.to_be_bytes());
+        Value::copy_from_slice(&bytes)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<SavedNumbers> {
+        let (transaction, next_tree) = bytes.split_first_chunk::<8>()?;
+        let next_tree = next_tree.try_into().ok()?;
+        Some(SavedNumbers {
+            transaction: u64::from_be_bytes(*transaction),
+            next_tree: u64::from_be_bytes(next_tree),
+        })
+    }
+}
+
+/// The changes of a checkpoint in order, copied from memory slice by slice.
+struct Changes<'a> {
+    manager: &'a Manager,
+    watermark: Csn,
+    since: Csn,
+    /// Trees still to do, the next one last.
+    trees: Vec<TreeId>,
+    tree: TreeId,
+    after: Option<Key>,
+    /// The tree is not exhausted.
+    open: bool,
+    slice: std::vec::IntoIter<Entry>,
+    numbers: Option<SavedNumbers>,
+}
+
+impl<'a> Changes<'a> {
+    fn new(manager: &'a Manager, watermark: Csn, since: Csn, dropped: &[TreeId]) -> Changes<'a> {
+        let mut trees = manager.memory.ids();
+        trees.retain(|tree| dropped.binary_search(tree).is_err());
+        trees.reverse();
+        let numbers = Some(manager.numbers());
+        let slice = Vec::new().into_iter();
+        Changes { manager, watermark, since, trees, tree: 0, after: None, open: false, slice, numbers }
+    }
+
+    /// Reads slices until one has something in it. False at the end of all trees.
+    fn refill(&mut self) -> bool {
+        loop {
+            if !self.open {
+                let Some(tree) = self.trees.pop() else { return false };
+                (self.tree, self.after, self.open) = (tree, None, true);
+            }
+            let mut slice = Vec::new();
+            let (after, watermark, since) = (self.after.as_ref(), self.watermark, self.since);
+            let tree = self.manager.memory.tree(self.tree);
+            let next = tree.and_then(|tree| tree.changes(after, watermark, since, SLICE, &mut slice));
+            self.open = next.is_some();
+            self.after = next;
+            if !slice.is_empty() {
+                self.slice = slice.into_iter();
+                return true;
+            }
+        }
+    }
+}
+
+impl Iterator for Changes<'_> {
+    type Item = (TreeId, Key, Option<Value>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((key, value)) = self.slice.next() {
+                return Some((self.tree, key, value));
+            }
+            if !self.refill() {
+                let numbers = self.numbers.take()?;
+                return Some((ENGINE_TREE, Key::from_static(NUMBERS_KEY), Some(numbers.encode())));
+            }
+        }
+    }
+}
+
+impl Manager {
+    /// Moves what is durable into the base, as far as readers let it; further, if memory stays above `target` bytes.
+    ///
+    /// # Errors
+    /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
+    pub(crate) fn checkpoint(&self, target: u64) -> Result<(), Error> {
+        let _one = self.checkpointing.lock();
+        let oldest = self.snapshots.pin_oldest(|| self.floor());
+        self.checkpoint_to(&oldest)?;
+        drop(oldest);
+        if self.memory.bytes() > target {
+            let floor = self.snapshots.pin(|| self.floor());
+            self.checkpoint_to(&floor)?;
+            drop(floor);
+            // What only the pin kept.
+            self.sweep();
+        }
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn checkpoint_to(&self, pin: &Pin) -> Result<(), Error> {
+        let (watermark, since) = (pin.csn(), self.base.watermark());
+        if watermark > since {
+            let dropped: Vec<TreeId> =
+                self.memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
+            let mut changes = Changes::new(self, watermark, since, &dropped);
+            self.base.apply(watermark, &mut changes, &dropped)?;
+            self.views.publish(&self.base);
+            self.log.remove_before(watermark)?;
+        }
+        self.sweep();
+        Ok(())
+    }
+
+    /// Removes from memory what nobody needs there.
+    fn sweep(&self) {
+        let needs = self.needs();
+        for id in self.memory.ids() {
+            let Some(tree) = self.memory.tree(id) else { continue };
+            let mut after = None;
+            loop {
+                after = self.memory.trim(&tree, after.as_ref(), &needs, SLICE);
+                if after.is_none() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+        for (tree, dropped_at) in self.memory.dropped(self.base.watermark()) {
+            if needs.active.first().is_none_or(|&oldest| oldest >= dropped_at) {
+                self.memory.forget(tree);
+            }
+        }
+        self.views.prune(&needs.active);
+    }
+}

@@ -1,0 +1,81 @@
+//! The wait between a commit and its answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::Error;
+use crate::late::LateWait;
+use crate::pressure::RoundWait;
+use crate::storage;
+
+/// Resolves when a commit is durable, or with `LogPoisoned` if it never will be. While memory is full it also waits
+/// for the checkpoint, which slows writers down. Dropping it changes nothing about the commit.
+#[derive(Debug)]
+pub struct DurableWait {
+    step: Step,
+    room: Option<RoundWait>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Log(storage::DurableWait),
+    /// Locks are released late: durable is not enough, the versions must be visible too.
+    Late(LateWait),
+    Done,
+}
+
+impl DurableWait {
+    pub(crate) fn log(wait: storage::DurableWait, room: Option<RoundWait>) -> DurableWait {
+        DurableWait { step: Step::Log(wait), room }
+    }
+
+    pub(crate) fn late(wait: LateWait, room: Option<RoundWait>) -> DurableWait {
+        DurableWait { step: Step::Late(wait), room }
+    }
+
+    /// Blocks the calling thread until the answer is known. For synchronous callers; never inside an async task.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub fn wait(mut self) -> Result<(), Error> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match Pin::new(&mut self).poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+}
+
+impl Future for DurableWait {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut self.step {
+            Step::Log(wait) => Pin::new(wait).poll(context),
+            Step::Late(wait) => Pin::new(wait).poll(context),
+            Step::Done => Poll::Ready(Ok(())),
+        };
+        match outcome {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) => self.step = Step::Done,
+        }
+        match &mut self.room {
+            None => Poll::Ready(Ok(())),
+            Some(room) => Pin::new(room).poll(context).map(Ok),
+        }
+    }
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}

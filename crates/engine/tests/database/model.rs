@@ -1,0 +1,312 @@
+//! Random histories against a reference: every commit keeps a copy of the whole database.
+//!
+//! Several transactions of all levels are open at once and interleave with checkpoints, merges and restarts. Reads,
+//! scans (also cursors that stay open while everything else goes on) and conflict checks must answer as the reference
+//! does.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use cognate_engine::{Access, Database, Error, Isolation, Key, Options, Savepoint, Scan, Transaction, Value};
+use cognate_env::SplitMix;
+
+type FullKey = (u32, Vec<u8>);
+type State = BTreeMap<FullKey, Vec<u8>>;
+type Own = BTreeMap<FullKey, Option<Vec<u8>>>;
+type Rows = std::vec::IntoIter<(Vec<u8>, Vec<u8>)>;
+
+/// The reference: `history[n]` is the database after commit `n`.
+struct Reference {
+    history: Vec<State>,
+    /// Keys written by each commit.
+    written: Vec<Vec<FullKey>>,
+}
+
+struct Open {
+    transaction: Transaction,
+    snapshot: usize,
+    own: Own,
+    savepoints: Vec<(Savepoint, Own)>,
+    /// Open cursors with the rows that they still owe.
+    cursors: Vec<(Scan, Rows)>,
+}
+
+impl Open {
+    fn visible(&self, reference: &Reference) -> State {
+        let mut state = reference.history[self.snapshot].clone();
+        for (key, value) in &self.own {
+            match value {
+                Some(value) => state.insert(key.clone(), value.clone()),
+                None => state.remove(key),
+            };
+        }
+        state
+    }
+}
+
+fn key(random: &mut SplitMix) -> Vec<u8> {
+    // Few keys of different lengths, some a prefix of others.
+    let mut key = vec![b'a' + random.below(6) as u8; 1 + random.below(3) as usize];
+    if random.one_in(3) {
+        key.push(random.below(3) as u8);
+    }
+    key
+}
+
+fn bound(random: &mut SplitMix) -> Bound<Vec<u8>> {
+    match random.below(4) {
+        0 => Bound::Included(key(random)),
+        1 => Bound::Excluded(key(random)),
+        _ => Bound::Unbounded,
+    }
+}
+
+fn inside(key: &[u8], lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
+    let above = match lower {
+        Bound::Included(b) => key >= &b[..],
+        Bound::Excluded(b) => key > &b[..],
+        Bound::Unbounded => true,
+    };
+    above
+        && match upper {
+            Bound::Included(b) => key <= &b[..],
+            Bound::Excluded(b) => key < &b[..],
+            Bound::Unbounded => true,
+        }
+}
+
+struct Run {
+    random: SplitMix,
+    reference: Reference,
+    open: Vec<Open>,
+    database: Option<Database>,
+    folder: tempfile::TempDir,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Some(Database::open(Options::new(folder.path())).unwrap());
+        let reference = Reference { history: vec![State::new()], written: vec![Vec::new()] };
+        Run { random: SplitMix::new(seed), reference, open: Vec::new(), database, folder }
+    }
+
+    fn database(&self) -> &Database {
+        self.database.as_ref().unwrap()
+    }
+
+    fn step(&mut self) {
+        match self.random.below(40) {
+            0..=3 => self.begin(),
+            4..=14 => self.with(Self::write),
+            15..=20 => self.with(Self::read),
+            21..=24 => self.with(Self::scan),
+            25..=28 => self.with(Self::advance_cursor),
+            29..=31 => self.with(Self::savepoints),
+            32..=35 => self.end(),
+            36 | 37 => self.checkpoint(),
+            38 => self.with(|_, _, open| {
+                if open.transaction.isolation() == Isolation::ReadCommitted {
+                    open.transaction.refresh_snapshot();
+                    open.snapshot = open.transaction.snapshot() as usize;
+                }
+            }),
+            _ => {
+                if self.random.one_in(8) {
+                    self.reopen();
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        if self.open.len() == 6 {
+            return;
+        }
+        let level = [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable];
+        let level = level[self.random.below(3) as usize];
+        let access = if self.random.one_in(5) { Access::ReadOnly } else { Access::ReadWrite };
+        let transaction = self.database().begin(level, access);
+        let snapshot = transaction.snapshot() as usize;
+        if access == Access::ReadWrite {
+            assert_eq!(snapshot, self.reference.history.len() - 1);
+        }
+        let (own, savepoints, cursors) = Default::default();
+        self.open.push(Open { transaction, snapshot, own, savepoints, cursors });
+    }
+
+    fn with(&mut self, f: impl FnOnce(&mut SplitMix, &Reference, &mut Open)) {
+        if !self.open.is_empty() {
+            let at = self.random.below(self.open.len() as u64) as usize;
+            f(&mut self.random, &self.reference, &mut self.open[at]);
+        }
+    }
+
+    fn write(random: &mut SplitMix, _: &Reference, open: &mut Open) {
+        for _ in 0..=random.below(4) {
+            let (tree, key) = (1 + random.below(2) as u32, key(random));
+            let value = (!random.one_in(3)).then(|| vec![random.below(256) as u8; random.below(20) as usize]);
+            let result = match &value {
+                Some(value) => open.transaction.put(tree, &key, Value::copy_from_slice(value)),
+                None => open.transaction.delete(tree, &key),
+            };
+            match open.transaction.access() {
+                Access::ReadWrite => {
+                    result.unwrap();
+                    open.own.insert((tree, key), value);
+                }
+                Access::ReadOnly => assert!(matches!(result, Err(Error::ReadOnly))),
+            }
+        }
+    }
+
+    fn read(random: &mut SplitMix, reference: &Reference, open: &mut Open) {
+        let (tree, key) = (1 + random.below(2) as u32, key(random));
+        let full = (tree, key.clone());
+        let got = open.transaction.get(tree, &key).unwrap();
+        assert_eq!(got.as_deref(), open.visible(reference).get(&full).map(|v| &v[..]));
+        let own = open.transaction.own(tree, &key);
+        assert_eq!(own.map(|v| v.map(|v| v.to_vec())), open.own.get(&full).cloned());
+        let newest = reference.history.len() - 1;
+        let latest = open.transaction.get_latest(tree, &key).unwrap();
+        assert_eq!(latest.value.as_deref(), reference.history[newest].get(&full).map(|v| &v[..]));
+        let changed = (open.snapshot + 1..=newest).any(|csn| reference.written[csn].contains(&full));
+        let differs = reference.history[newest].get(&full) != reference.history[open.snapshot].get(&full);
+        let verdict = open.transaction.check_unchanged(tree, &key);
+        if open.transaction.isolation() == Isolation::ReadCommitted || !changed {
+            verdict.unwrap();
+        } else if differs {
+            assert!(matches!(verdict, Err(Error::SerializationFailure { .. })));
+        }
+    }
+
+    fn scan(random: &mut SplitMix, reference: &Reference, open: &mut Open) {
+        let (tree, lower, upper, reverse) =
+            (1 + random.below(2) as u32, bound(random), bound(random), random.one_in(2));
+        let slice = |b: &Bound<Vec<u8>>| b.clone();
+        let (l, u) = (slice(&lower), slice(&upper));
+        let refs = (l.as_ref().map(|b| &b[..]), u.as_ref().map(|b| &b[..]));
+        let scan = open.transaction.scan(tree, refs.0, refs.1, reverse).unwrap();
+        let state = open.visible(reference);
+        let rows = state.into_iter().filter(|((t, k), _)| *t == tree && inside(k, &lower, &upper));
+        let mut rows: Vec<_> = rows.map(|((_, k), v)| (k, v)).collect();
+        if reverse {
+            rows.reverse();
+        }
+        open.cursors.push((scan, rows.into_iter()));
+        if random.one_in(2) {
+            let at = open.cursors.len() - 1;
+            Self::drain(open, at, usize::MAX);
+        }
+    }
+
+    fn drain(open: &mut Open, at: usize, rows: usize) {
+        let (scan, owed) = &mut open.cursors[at];
+        for _ in 0..rows {
+            let got = scan.next().unwrap();
+            let want = owed.next().map(|(k, v)| (Key::from(k), Value::from(v)));
+            assert_eq!(got, want);
+            if want.is_none() {
+                open.cursors.swap_remove(at);
+                return;
+            }
+        }
+    }
+
+    fn advance_cursor(random: &mut SplitMix, _: &Reference, open: &mut Open) {
+        if !open.cursors.is_empty() {
+            let at = random.below(open.cursors.len() as u64) as usize;
+            Self::drain(open, at, 1 + random.below(4) as usize);
+        }
+    }
+
+    fn savepoints(random: &mut SplitMix, _: &Reference, open: &mut Open) {
+        match random.below(3) {
+            0 => open.savepoints.push((open.transaction.savepoint(), open.own.clone())),
+            1 if !open.savepoints.is_empty() => {
+                open.savepoints.truncate(1 + random.below(open.savepoints.len() as u64) as usize);
+                let (point, own) = open.savepoints.last().unwrap();
+                open.transaction.rollback_to(*point);
+                open.own = own.clone();
+                // Cursors may have been opened after the savepoint; such cursors end with it.
+                open.cursors.clear();
+            }
+            _ if !open.savepoints.is_empty() => {
+                let at = random.below(open.savepoints.len() as u64) as usize;
+                open.transaction.release(open.savepoints[at].0);
+                open.savepoints.truncate(at);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.open.len() as u64) as usize;
+        let open = self.open.swap_remove(at);
+        if self.random.one_in(4) {
+            open.transaction.rollback();
+            return;
+        }
+        let commit = open.transaction.commit().unwrap();
+        if open.own.is_empty() {
+            assert_eq!(commit.csn as usize, open.snapshot);
+            return;
+        }
+        assert_eq!(commit.csn as usize, self.reference.history.len());
+        let mut state = self.reference.history.last().unwrap().clone();
+        for (key, value) in &open.own {
+            match value {
+                Some(value) => state.insert(key.clone(), value.clone()),
+                None => state.remove(key),
+            };
+        }
+        self.reference.history.push(state);
+        self.reference.written.push(open.own.into_keys().collect());
+        if self.random.one_in(2) {
+            commit.durable.wait().unwrap();
+        }
+        // A cursor may outlive its transaction.
+        for (mut scan, owed) in open.cursors {
+            let rest: Vec<_> = std::iter::from_fn(|| scan.next().unwrap()).collect();
+            let owed: Vec<_> = owed.map(|(k, v)| (Key::from(k), Value::from(v))).collect();
+            assert_eq!(rest, owed);
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        let visible = self.database().visible();
+        self.database().wait_durable(visible).wait().unwrap();
+        self.database().checkpoint().unwrap();
+    }
+
+    fn reopen(&mut self) {
+        self.open.clear();
+        let visible = self.database().visible();
+        let database = self.database.take().unwrap();
+        match self.random.below(2) {
+            0 => database.close().unwrap(),
+            _ => database.wait_durable(visible).wait().unwrap(),
+        }
+        drop(database);
+        let database = Database::open(Options::new(self.folder.path())).unwrap();
+        assert_eq!((database.visible(), database.durable()), (visible, visible));
+        self.database = Some(database);
+    }
+}
+
+#[test]
+fn random_histories_agree_with_the_reference() {
+    for seed in 1..=20 {
+        let mut run = Run::new(seed);
+        for step in 0..600 {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.step()));
+            if let Err(panic) = result {
+                eprintln!("seed {seed}, step {step}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
