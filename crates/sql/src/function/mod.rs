@@ -4,14 +4,25 @@
 //! taken for what fits.
 
 pub mod aggregate;
+mod array;
 mod context;
+mod convert;
+mod datetime;
+mod json;
+mod math;
 pub mod operator;
+mod pattern;
 mod registry;
 mod resolve;
+mod select;
+mod session;
+pub mod set;
+mod string;
+mod to_char;
 
 pub use aggregate::Accumulator;
 pub use context::{EvalContext, NoSession, SessionView};
-pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility};
+pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub use resolve::{ResolvedFunction, resolve};
 
 /// Whether a function of this name is an aggregate.

@@ -1,8 +1,14 @@
 //! Operators: from a symbol and operand types to what computes it.
 
-use super::EvalContext;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use smallvec::smallvec;
+
+use super::select::{self, Choice, Parameters};
+use super::{EvalContext, Volatility, array, datetime, json, math, pattern, string};
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Datum, Type};
+use crate::types::{Datum, Type, TypeId};
 
 /// The comparisons, which indexes can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +25,8 @@ pub enum Comparison {
 /// What computes an operator.
 #[derive(Clone, Copy)]
 pub enum OperatorBody {
-    /// Compares two values of one type (or of integer types).
+    /// Compares two values of one type, or of two integer types. Keys of different integer types differ: convert the
+    /// value to the column's type first, see [`crate::keys::convert_integer`].
     Compare(Comparison),
     /// Of two values, neither NULL unless the operator is not strict.
     Binary(fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>),
@@ -55,9 +62,15 @@ pub struct ResolvedOperator {
     pub strict: bool,
     /// What computes it.
     pub body: OperatorBody,
+    volatility: Volatility,
 }
 
 impl ResolvedOperator {
+    /// How far the result depends on more than the operands: on the time zone, for times.
+    pub fn volatility(&self) -> Volatility {
+        self.volatility
+    }
+
     /// The comparison it is, if it is one.
     pub fn comparison(&self) -> Option<Comparison> {
         if let OperatorBody::Compare(comparison) = self.body { Some(comparison) } else { None }
@@ -131,19 +144,200 @@ impl Comparison {
     }
 }
 
+/// An operator of the catalog.
+pub(super) struct Operator {
+    name: &'static str,
+    left: Option<TypeId>,
+    right: TypeId,
+    result: TypeId,
+    strict: bool,
+    volatility: Volatility,
+    body: OperatorBody,
+}
+
+impl Operator {
+    pub(super) const fn called_on_null(mut self) -> Operator {
+        self.strict = false;
+        self
+    }
+
+    pub(super) const fn stable(mut self) -> Operator {
+        self.volatility = Volatility::Stable;
+        self
+    }
+}
+
+const fn operator(
+    name: &'static str,
+    left: Option<TypeId>,
+    right: TypeId,
+    result: TypeId,
+    body: OperatorBody,
+) -> Operator {
+    Operator { name, left, right, result, strict: true, volatility: Volatility::Immutable, body }
+}
+
+/// A strict immutable infix operator of values.
+pub(super) const fn infix(
+    name: &'static str,
+    left: TypeId,
+    right: TypeId,
+    result: TypeId,
+    body: fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>,
+) -> Operator {
+    operator(name, Some(left), right, result, OperatorBody::Binary(body))
+}
+
+/// A strict immutable infix operator of values and their types.
+pub(super) const fn infix_typed(
+    name: &'static str,
+    left: TypeId,
+    right: TypeId,
+    result: TypeId,
+    body: fn(&Datum, &Datum, [Type; 2], &EvalContext<'_>) -> Result<Datum, SqlError>,
+) -> Operator {
+    operator(name, Some(left), right, result, OperatorBody::TypedBinary(body))
+}
+
+/// A strict immutable prefix operator.
+pub(super) const fn prefix(
+    name: &'static str,
+    right: TypeId,
+    result: TypeId,
+    body: fn(&Datum, &EvalContext<'_>) -> Result<Datum, SqlError>,
+) -> Operator {
+    operator(name, None, right, result, OperatorBody::Unary(body))
+}
+
+const COMPARISONS: [Comparison; 6] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+];
+
+/// Pairs of types that compare.
+fn comparable() -> Vec<(TypeId, TypeId)> {
+    use TypeId as T;
+    let same = [
+        T::Bool,
+        T::Bytea,
+        T::InternalChar,
+        T::Name,
+        T::Text,
+        T::Bpchar,
+        T::Oid,
+        T::Float4,
+        T::Float8,
+        T::Numeric,
+        T::Date,
+        T::Time,
+        T::Timestamp,
+        T::Timestamptz,
+        T::Interval,
+        T::Uuid,
+        T::Jsonb,
+        T::AnyArray,
+        T::Oidvector,
+    ];
+    let integers = [T::Int2, T::Int4, T::Int8];
+    let mut pairs: Vec<(TypeId, TypeId)> = same.iter().map(|ty| (*ty, *ty)).collect();
+    for left in integers {
+        pairs.extend(integers.iter().map(|right| (left, *right)));
+    }
+    pairs.extend([(T::Float4, T::Float8), (T::Float8, T::Float4)]);
+    pairs
+}
+
+/// All operators by name.
+fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
+    static CATALOG: OnceLock<HashMap<&'static str, Vec<Operator>>> = OnceLock::new();
+    CATALOG.get_or_init(|| {
+        let mut map: HashMap<&'static str, Vec<Operator>> = HashMap::new();
+        for comparison in COMPARISONS {
+            let compared = comparable().into_iter().map(|(left, right)| {
+                operator(
+                    comparison.symbol(),
+                    Some(left),
+                    right,
+                    TypeId::Bool,
+                    OperatorBody::Compare(comparison),
+                )
+            });
+            map.entry(comparison.symbol()).or_default().extend(compared);
+        }
+        let tables = [
+            math::operators(),
+            string::operators(),
+            pattern::operators(),
+            datetime::operators(),
+            json::operators(),
+            array::operators(),
+        ];
+        for operator in tables.into_iter().flatten() {
+            map.entry(operator.name).or_default().push(operator);
+        }
+        map
+    })
+}
+
 /// Finds the operator for its operands; `left` is none for a prefix operator. Untyped literals have type `Unknown`. 42883 if there is none
 /// that fits, 42725 if several do equally.
 pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOperator, SqlError> {
-    Err(undefined(name, left, right))
+    let name = if name == "!=" { "<>" } else { name };
+    let all = catalog().get(name).map_or(&[][..], Vec::as_slice);
+    let mut operators = Vec::new();
+    let mut candidates: Vec<Parameters> = Vec::new();
+    for operator in all.iter().filter(|o| o.left.is_some() == left.is_some()) {
+        operators.push(operator);
+        candidates.push(operator.left.into_iter().chain([operator.right]).collect());
+    }
+    let types: Parameters = left.iter().map(|ty| ty.id).chain([right.id]).collect();
+    // A literal is first supposed to have the other operand's type.
+    let supposed: Parameters = match types.as_slice() {
+        [TypeId::Unknown, right] => smallvec![*right, *right],
+        [left, TypeId::Unknown] => smallvec![*left, *left],
+        _ => types.clone(),
+    };
+    let exact = candidates.iter().position(|c| *c == supposed);
+    match exact.map_or_else(|| select::choose(&candidates, &types), Choice::One) {
+        Choice::One(index) => Ok(resolved(operators[index], &candidates[index], left, right)),
+        Choice::None => Err(failure("operator does not exist", sqlstate::UNDEFINED_FUNCTION, name, left, right).with_hint(
+            if left.is_some() {
+                "No operator matches the given name and argument types. You might need to add explicit type casts."
+            } else {
+                "No operator matches the given name and argument type. You might need to add an explicit type cast."
+            },
+        )),
+        Choice::Ambiguous => {
+            Err(failure("operator is not unique", sqlstate::AMBIGUOUS_FUNCTION, name, left, right)
+                .with_hint("Could not choose a best candidate operator. You might need to add explicit type casts."))
+        }
+    }
 }
 
-fn undefined(name: &str, left: Option<Type>, right: Type) -> SqlError {
+fn resolved(operator: &Operator, parameters: &[TypeId], left: Option<Type>, right: Type) -> ResolvedOperator {
+    let types: Parameters = left.iter().map(|ty| ty.id).chain([right.id]).collect();
+    let generic = select::generic_types(parameters, &types).unwrap_or_default();
+    // An operand that has the type already keeps its modifier.
+    let target = |declared: TypeId, given: Type| {
+        let actual = generic.actual(declared);
+        if actual == given.id { given } else { Type::new(actual) }
+    };
+    ResolvedOperator {
+        name: operator.name,
+        left: operator.left.zip(left).map(|(declared, given)| target(declared, given)),
+        right: target(operator.right, right),
+        result: Type::new(generic.actual(operator.result)),
+        strict: operator.strict,
+        body: operator.body,
+        volatility: operator.volatility,
+    }
+}
+
+fn failure(what: &str, sqlstate: &'static str, name: &str, left: Option<Type>, right: Type) -> SqlError {
     let left = left.map(|ty| format!("{} ", ty.id.sql_name())).unwrap_or_default();
-    SqlError::new(
-        sqlstate::UNDEFINED_FUNCTION,
-        format!("operator does not exist: {left}{name} {}", right.id.sql_name()),
-    )
-    .with_hint(
-        "No operator matches the given name and argument types. You might need to add explicit type casts.",
-    )
+    SqlError::new(sqlstate, format!("{what}: {left}{name} {}", right.id.sql_name()))
 }

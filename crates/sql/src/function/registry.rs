@@ -1,7 +1,10 @@
-//! The table of functions.
+//! The functions there are, by name.
 
-use super::EvalContext;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 use super::aggregate::AccumulatorMaker;
+use super::{EvalContext, aggregate, array, convert, datetime, json, math, pattern, session, string};
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
 
@@ -78,6 +81,52 @@ impl Function {
             _ => Kind::Scalar,
         }
     }
+
+    const fn new(
+        oid: u32,
+        name: &'static str,
+        arguments: &'static [TypeId],
+        result: TypeId,
+        body: Body,
+    ) -> Function {
+        Function {
+            oid,
+            name,
+            arguments,
+            variadic: false,
+            optional: 0,
+            result,
+            strict: true,
+            volatility: Volatility::Immutable,
+            body,
+        }
+    }
+
+    pub(super) const fn called_on_null(mut self) -> Function {
+        self.strict = false;
+        self
+    }
+
+    pub(super) const fn stable(mut self) -> Function {
+        self.volatility = Volatility::Stable;
+        self
+    }
+
+    pub(super) const fn volatile(mut self) -> Function {
+        self.volatility = Volatility::Volatile;
+        self
+    }
+
+    /// So many arguments at the end may be left out.
+    pub(super) const fn with_optional(mut self, count: usize) -> Function {
+        self.optional = count;
+        self
+    }
+
+    pub(super) const fn variadic(mut self) -> Function {
+        self.variadic = true;
+        self
+    }
 }
 
 impl std::fmt::Debug for Function {
@@ -86,8 +135,88 @@ impl std::fmt::Debug for Function {
     }
 }
 
+/// A strict immutable function of values.
+pub(super) const fn plain(
+    oid: u32,
+    name: &'static str,
+    arguments: &'static [TypeId],
+    result: TypeId,
+    body: PlainBody,
+) -> Function {
+    Function::new(oid, name, arguments, result, Body::Plain(body))
+}
+
+/// A strict immutable function of values and their types.
+pub(super) const fn typed(
+    oid: u32,
+    name: &'static str,
+    arguments: &'static [TypeId],
+    result: TypeId,
+    body: TypedBody,
+) -> Function {
+    Function::new(oid, name, arguments, result, Body::Typed(body))
+}
+
+/// An aggregate: never strict, its accumulator sees NULLs.
+pub(super) const fn aggregate(
+    oid: u32,
+    name: &'static str,
+    arguments: &'static [TypeId],
+    result: TypeId,
+    maker: AccumulatorMaker,
+) -> Function {
+    Function::new(oid, name, arguments, result, Body::Aggregate(maker)).called_on_null()
+}
+
+/// A function that gives rows.
+pub(super) const fn set(
+    oid: u32,
+    name: &'static str,
+    arguments: &'static [TypeId],
+    result: TypeId,
+) -> Function {
+    Function::new(oid, name, arguments, result, Body::SetReturning)
+}
+
+/// A function that the session implements.
+pub(super) const fn external(
+    oid: u32,
+    name: &'static str,
+    arguments: &'static [TypeId],
+    result: TypeId,
+) -> Function {
+    Function::new(oid, name, arguments, result, Body::External)
+}
+
+fn tables() -> [&'static [Function]; 10] {
+    [
+        math::FUNCTIONS,
+        string::FUNCTIONS,
+        pattern::FUNCTIONS,
+        convert::FUNCTIONS,
+        datetime::FUNCTIONS,
+        json::FUNCTIONS,
+        array::FUNCTIONS,
+        session::FUNCTIONS,
+        aggregate::FUNCTIONS,
+        session::EXTERNAL,
+    ]
+}
+
+/// Every function.
+pub fn all() -> impl Iterator<Item = &'static Function> {
+    tables().into_iter().flatten()
+}
+
 /// The functions of this name.
-pub(super) fn named(name: &str) -> impl Iterator<Item = &'static Function> {
-    let _ = name;
-    std::iter::empty()
+pub(super) fn named(name: &str) -> &'static [&'static Function] {
+    static BY_NAME: OnceLock<HashMap<&'static str, Vec<&'static Function>>> = OnceLock::new();
+    let by_name = BY_NAME.get_or_init(|| {
+        let mut map: HashMap<&'static str, Vec<&'static Function>> = HashMap::new();
+        for function in all() {
+            map.entry(function.name).or_default().push(function);
+        }
+        map
+    });
+    by_name.get(name).map_or(&[], Vec::as_slice)
 }

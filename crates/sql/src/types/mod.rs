@@ -7,12 +7,10 @@ mod array;
 mod array_text;
 pub(crate) mod bytea;
 mod context;
-#[allow(unused)]
 pub(crate) mod datetime;
 mod datum;
 pub(crate) mod float;
 mod interval;
-#[allow(unused)]
 pub(crate) mod json;
 mod numeric;
 pub(crate) mod object;

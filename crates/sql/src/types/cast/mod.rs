@@ -95,21 +95,37 @@ fn method(from: TypeId, to: TypeId, context: CastContext) -> Option<Method> {
     None
 }
 
-/// Does a value of type `from` serve as one of type `to` as it is, by PostgreSQL's notion of binary coercibility?
-#[allow(unused)]
-pub(crate) fn is_binary_coercible(from: TypeId, to: TypeId) -> bool {
-    from == to
-        || match to {
-            TypeId::AnyElement | TypeId::Any => true,
-            TypeId::AnyArray => from.element().is_some(),
-            TypeId::AnyNonArray => from.element().is_none(),
+impl Cast {
+    /// Does the result depend on nothing but the value, neither on settings nor on the catalog?
+    pub fn is_immutable(&self) -> bool {
+        match &self.method {
+            Method::Same => true,
+            Method::Elements(element) => element.is_immutable(),
             _ => {
-                rules::find(from, to).is_some_and(|rule| rule.binary && rule.context == CastContext::Implicit)
+                let depends = |ty: TypeId| {
+                    matches!(
+                        ty,
+                        TypeId::Date | TypeId::Time | TypeId::Timestamp | TypeId::Timestamptz | TypeId::Bytea
+                    ) || matches!(ty, TypeId::Float4 | TypeId::Float8)
+                        || (ty.is_oid() && ty != TypeId::Oid)
+                        || ty.element().is_some()
+                };
+                match self.method {
+                    Method::ToText => !depends(self.from.id),
+                    Method::FromText => {
+                        !depends(self.to.id)
+                            || matches!(self.to.id, TypeId::Float4 | TypeId::Float8 | TypeId::Bytea)
+                    }
+                    _ => {
+                        self.from.id != TypeId::Timestamptz
+                            && self.to.id != TypeId::Timestamptz
+                            && !(self.to.id.is_oid() && self.from.id.category() == Category::String)
+                    }
+                }
             }
         }
-}
+    }
 
-impl Cast {
     /// Does it change nothing, so that it can be left out?
     pub fn is_noop(&self) -> bool {
         self.fits && matches!(self.method, Method::Same)

@@ -8,19 +8,16 @@ use crate::types::TypeId;
 pub(super) struct Rule {
     /// Where it applies by itself.
     pub(super) context: CastContext,
-    #[allow(unused)]
-    /// The types share one representation.
-    pub(super) binary: bool,
     /// What converts; none if the value is the same.
     pub(super) convert: Option<Convert>,
 }
 
 const fn function(context: CastContext, convert: Convert) -> Option<Rule> {
-    Some(Rule { context, binary: false, convert: Some(convert) })
+    Some(Rule { context, convert: Some(convert) })
 }
 
 const fn binary(context: CastContext) -> Option<Rule> {
-    Some(Rule { context, binary: true, convert: None })
+    Some(Rule { context, convert: None })
 }
 
 /// The rule for a pair of different types.
@@ -33,18 +30,18 @@ pub(super) fn find(from: TypeId, to: TypeId) -> Option<Rule> {
         (T::Bool, T::Bpchar) => function(Assignment, c::bool_to_bpchar),
 
         (T::InternalChar, T::Int4) => function(Explicit, c::char_to_int4),
-        (T::InternalChar, T::Text) => Some(Rule { context: Implicit, binary: false, convert: None }),
-        (T::InternalChar, T::Varchar) => Some(Rule { context: Assignment, binary: false, convert: None }),
+        (T::InternalChar, T::Text) => Some(Rule { context: Implicit, convert: None }),
+        (T::InternalChar, T::Varchar) => Some(Rule { context: Assignment, convert: None }),
         (T::InternalChar, T::Bpchar) => function(Assignment, c::text_to_bpchar),
 
-        (T::Name, T::Text) => Some(Rule { context: Implicit, binary: false, convert: None }),
-        (T::Name, T::Varchar) => Some(Rule { context: Assignment, binary: false, convert: None }),
+        (T::Name, T::Text) => Some(Rule { context: Implicit, convert: None }),
+        (T::Name, T::Varchar) => Some(Rule { context: Assignment, convert: None }),
         (T::Name, T::Bpchar) => function(Assignment, c::text_to_bpchar),
 
         (T::Text | T::Varchar, T::InternalChar) => function(Assignment, c::text_to_char),
         (T::Text | T::Varchar, T::Name) => function(Implicit, c::text_to_name),
         (T::Text | T::Varchar, T::Bpchar) => {
-            Some(Rule { context: Implicit, binary: true, convert: Some(c::text_to_bpchar) })
+            Some(Rule { context: Implicit, convert: Some(c::text_to_bpchar) })
         }
         (T::Text, T::Varchar) | (T::Varchar, T::Text) => binary(Implicit),
         (T::Text | T::Varchar, T::Regclass) => function(Implicit, c::text_to_regclass),
@@ -99,13 +96,9 @@ fn numbers(from: TypeId, to: TypeId) -> Option<Rule> {
 
         (T::Int2 | T::Int8, id) if id.is_oid() => function(Implicit, c::to_oid),
         // One representation in PostgreSQL, two here.
-        (T::Int4, id) if id.is_oid() => {
-            Some(Rule { context: Implicit, binary: true, convert: Some(c::to_oid) })
-        }
+        (T::Int4, id) if id.is_oid() => Some(Rule { context: Implicit, convert: Some(c::to_oid) }),
         (id, T::Int8) if id.is_oid() => function(Assignment, c::to_int8),
-        (id, T::Int4) if id.is_oid() => {
-            Some(Rule { context: Assignment, binary: true, convert: Some(c::oid_to_int4) })
-        }
+        (id, T::Int4) if id.is_oid() => Some(Rule { context: Assignment, convert: Some(c::oid_to_int4) }),
         (T::Oid, id) | (id, T::Oid) if id.is_oid() => binary(Implicit),
         _ => None,
     }

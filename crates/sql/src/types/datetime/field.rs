@@ -53,7 +53,7 @@ impl FieldError {
 
 /// The zone a text names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zone {
+pub(crate) enum Zone {
     /// Seconds east of UTC.
     Offset(i32),
     Named(Tz),
@@ -274,4 +274,17 @@ pub(super) fn offset(text: &str) -> Result<i32, FieldError> {
 /// The zone of a lower-case abbreviation or name.
 pub(super) fn named_zone(word: &str) -> Option<Zone> {
     words::zone_abbreviation(word).map(Zone::Offset).or_else(|| zone::by_name(word).map(Zone::Named))
+}
+
+/// The zone that a text names in SQL: an abbreviation, a name, or an offset. A bare offset counts westwards, as POSIX has it.
+pub(crate) fn zone_of(text: &str) -> Option<Zone> {
+    let word = text.trim().to_ascii_lowercase();
+    if let Some(found) = named_zone(&word) {
+        return Some(found);
+    }
+    let digits = word.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let signed = if digits.starts_with(['+', '-']) { digits.to_owned() } else { format!("+{digits}") };
+    let is_offset =
+        digits.bytes().any(|b| b.is_ascii_digit()) && digits.len() >= word.len().saturating_sub(5);
+    offset(&signed).ok().filter(|_| is_offset).map(|east| Zone::Offset(-east))
 }

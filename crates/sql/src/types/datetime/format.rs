@@ -121,7 +121,7 @@ pub(crate) fn write_timestamptz(timestamp: i64, zone: Tz, separator: u8, out: &m
 }
 
 /// Appends `+02`, `-03:30`, `+00:19:32`.
-pub(crate) fn write_offset(offset: i32, minutes_always: bool, out: &mut Vec<u8>) {
+fn write_offset(offset: i32, minutes_always: bool, out: &mut Vec<u8>) {
     out.push(if offset < 0 { b'-' } else { b'+' });
     let seconds = i64::from(offset.unsigned_abs());
     two_digits(seconds / 3600, out);

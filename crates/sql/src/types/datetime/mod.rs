@@ -12,12 +12,11 @@ mod token;
 mod words;
 pub(crate) mod zone;
 
-pub(crate) use format::{
-    write_date, write_interval, write_offset, write_time, write_timestamp, write_timestamptz,
-};
+pub(crate) use field::{Zone, zone_of as named_zone};
+pub(crate) use format::{write_date, write_interval, write_time, write_timestamp, write_timestamptz};
 pub(crate) use interval_text::parse_interval;
 pub(crate) use parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
-pub(crate) use words::{MONTHS, UNITS, Unit, WEEKDAYS};
+pub(crate) use words::{MONTHS, Unit, WEEKDAYS};
 
 use crate::error::{SqlError, sqlstate};
 

@@ -48,7 +48,7 @@ pub(crate) enum Unit {
 }
 
 /// Every spelling, lower case.
-pub(crate) const UNITS: &[(&str, Unit)] = &[
+const UNITS: &[(&str, Unit)] = &[
     ("us", Unit::Microsecond),
     ("usec", Unit::Microsecond),
     ("usecs", Unit::Microsecond),

@@ -1,0 +1,131 @@
+//! Variances and standard deviations: exact for integers and numerics, by Youngs and Cramer's updating formula for floats.
+
+use super::Accumulator;
+use crate::error::SqlError;
+use crate::function::EvalContext;
+use crate::types::{Datum, Numeric, Type};
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    sample: bool,
+    root: bool,
+}
+
+/// Count, sum and sum of squares.
+struct Exact {
+    count: i64,
+    sum: Numeric,
+    squares: Numeric,
+    wanted: Wanted,
+}
+
+impl Accumulator for Exact {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
+        let value = match &arguments[0] {
+            Datum::Null => return Ok(()),
+            Datum::Numeric(value) => value.clone(),
+            other => Numeric::from(other.as_i64().unwrap_or(0)),
+        };
+        self.count += 1;
+        self.sum = self.sum.add(&value)?;
+        self.squares = self.squares.add(&value.multiply(&value)?)?;
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        let Wanted { sample, root } = self.wanted;
+        if self.count == 0 || (sample && self.count == 1) {
+            return Ok(Datum::Null);
+        }
+        if !self.sum.is_finite() || !self.squares.is_finite() {
+            return Ok(Datum::Numeric(Numeric::NAN));
+        }
+        let count = Numeric::from(self.count);
+        let numerator = count.multiply(&self.squares)?.subtract(&self.sum.multiply(&self.sum)?)?;
+        if numerator.signum() <= 0 {
+            return Ok(Datum::Numeric(Numeric::ZERO));
+        }
+        let divisor = count.multiply(&Numeric::from(if sample { self.count - 1 } else { self.count }))?;
+        let variance = numerator.divide(&divisor)?;
+        Ok(Datum::Numeric(if root { variance.sqrt_to_scale(variance.scale())? } else { variance }))
+    }
+}
+
+fn exact(sample: bool, root: bool) -> Box<dyn Accumulator> {
+    Box::new(Exact { count: 0, sum: Numeric::ZERO, squares: Numeric::ZERO, wanted: Wanted { sample, root } })
+}
+
+pub(super) fn sample_variance(_: &[Type]) -> Box<dyn Accumulator> {
+    exact(true, false)
+}
+
+pub(super) fn population_variance(_: &[Type]) -> Box<dyn Accumulator> {
+    exact(false, false)
+}
+
+pub(super) fn sample_deviation(_: &[Type]) -> Box<dyn Accumulator> {
+    exact(true, true)
+}
+
+pub(super) fn population_deviation(_: &[Type]) -> Box<dyn Accumulator> {
+    exact(false, true)
+}
+
+/// Count, sum, and sum of squared distances from the mean.
+struct Float {
+    count: f64,
+    sum: f64,
+    distances: f64,
+    wanted: Wanted,
+}
+
+impl Accumulator for Float {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
+        let value = match &arguments[0] {
+            Datum::Float4(value) => f64::from(*value),
+            Datum::Float8(value) => *value,
+            _ => return Ok(()),
+        };
+        let before = self.count;
+        self.count += 1.0;
+        self.sum += value;
+        if before > 0.0 {
+            let distance = value * self.count - self.sum;
+            self.distances += distance * distance / (self.count * before);
+        } else if !value.is_finite() {
+            // An infinity or NaN makes the result NaN.
+            self.distances = f64::NAN;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        let Wanted { sample, root } = self.wanted;
+        if self.count == 0.0 || (sample && self.count <= 1.0) {
+            return Ok(Datum::Null);
+        }
+        let variance = self.distances / if sample { self.count - 1.0 } else { self.count };
+        Ok(Datum::Float8(if root { variance.sqrt() } else { variance }))
+    }
+}
+
+fn float(sample: bool, root: bool) -> Box<dyn Accumulator> {
+    Box::new(Float { count: 0.0, sum: 0.0, distances: 0.0, wanted: Wanted { sample, root } })
+}
+
+pub(super) fn float_sample_variance(_: &[Type]) -> Box<dyn Accumulator> {
+    float(true, false)
+}
+
+pub(super) fn float_population_variance(_: &[Type]) -> Box<dyn Accumulator> {
+    float(false, false)
+}
+
+pub(super) fn float_sample_deviation(_: &[Type]) -> Box<dyn Accumulator> {
+    float(true, true)
+}
+
+pub(super) fn float_population_deviation(_: &[Type]) -> Box<dyn Accumulator> {
+    float(false, true)
+}

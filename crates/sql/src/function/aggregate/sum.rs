@@ -1,0 +1,202 @@
+//! Counts, sums and averages.
+
+use super::Accumulator;
+use crate::error::{SqlError, sqlstate};
+use crate::function::EvalContext;
+use crate::types::{Datum, Interval, Numeric, Type, TypeId};
+
+type Added = Result<(), SqlError>;
+type Finished = Result<Datum, SqlError>;
+
+/// `count(*)` and `count(x)`.
+struct Count {
+    rows: i64,
+    skip_nulls: bool,
+}
+
+impl Accumulator for Count {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
+        if !self.skip_nulls || !arguments[0].is_null() {
+            self.rows += 1;
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+        Ok(Datum::Int8(self.rows))
+    }
+}
+
+pub(super) fn count_rows(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(Count { rows: 0, skip_nulls: false })
+}
+
+pub(super) fn count_values(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(Count { rows: 0, skip_nulls: true })
+}
+
+/// Integers of any width: the sum in 128 bits, which no number of rows overflows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IntegerResult {
+    Int8,
+    Numeric,
+    Average,
+}
+
+struct IntegerSum {
+    sum: i128,
+    count: i64,
+    result: IntegerResult,
+}
+
+impl Accumulator for IntegerSum {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
+        if let Some(value) = arguments[0].as_i64() {
+            self.sum += i128::from(value);
+            self.count += 1;
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        match self.result {
+            IntegerResult::Int8 => {
+                i64::try_from(self.sum).map(Datum::Int8).map_err(|_| SqlError::out_of_range("bigint"))
+            }
+            IntegerResult::Numeric => Ok(Datum::Numeric(Numeric::from(self.sum))),
+            IntegerResult::Average => {
+                Numeric::from(self.sum).divide(&Numeric::from(self.count)).map(Datum::Numeric)
+            }
+        }
+    }
+}
+
+fn integers(result: IntegerResult) -> Box<dyn Accumulator> {
+    Box::new(IntegerSum { sum: 0, count: 0, result })
+}
+
+pub(super) fn sum_of_narrow(_: &[Type]) -> Box<dyn Accumulator> {
+    integers(IntegerResult::Int8)
+}
+
+pub(super) fn sum_of_wide(_: &[Type]) -> Box<dyn Accumulator> {
+    integers(IntegerResult::Numeric)
+}
+
+pub(super) fn average_of_integer(_: &[Type]) -> Box<dyn Accumulator> {
+    integers(IntegerResult::Average)
+}
+
+struct NumericSum {
+    sum: Numeric,
+    count: i64,
+    average: bool,
+}
+
+impl Accumulator for NumericSum {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
+        if let Datum::Numeric(value) = &arguments[0] {
+            self.sum = self.sum.add(value)?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        Ok(Datum::Numeric(if self.average {
+            self.sum.divide(&Numeric::from(self.count))?
+        } else {
+            self.sum.clone()
+        }))
+    }
+}
+
+pub(super) fn sum_of_numeric(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(NumericSum { sum: Numeric::ZERO, count: 0, average: false })
+}
+
+pub(super) fn average_of_numeric(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(NumericSum { sum: Numeric::ZERO, count: 0, average: true })
+}
+
+/// Floats, summed in the order they come. The sum of float4 rounds at each step.
+struct FloatSum {
+    sum: f64,
+    count: i64,
+    narrow: bool,
+    average: bool,
+    infinite: bool,
+}
+
+impl Accumulator for FloatSum {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
+        let value = match &arguments[0] {
+            Datum::Float4(value) => f64::from(*value),
+            Datum::Float8(value) => *value,
+            _ => return Ok(()),
+        };
+        self.infinite |= value.is_infinite();
+        self.sum += value;
+        if self.narrow {
+            self.sum = f64::from(self.sum as f32);
+        }
+        self.count += 1;
+        if self.sum.is_infinite() && !self.infinite {
+            return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+        Ok(if self.count == 0 {
+            Datum::Null
+        } else if self.average {
+            Datum::Float8(self.sum / self.count as f64)
+        } else if self.narrow {
+            Datum::Float4(self.sum as f32)
+        } else {
+            Datum::Float8(self.sum)
+        })
+    }
+}
+
+pub(super) fn sum_of_float(types: &[Type]) -> Box<dyn Accumulator> {
+    let narrow = types.first().is_some_and(|ty| ty.id == TypeId::Float4);
+    Box::new(FloatSum { sum: 0.0, count: 0, narrow, average: false, infinite: false })
+}
+
+pub(super) fn average_of_float(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(FloatSum { sum: 0.0, count: 0, narrow: false, average: true, infinite: false })
+}
+
+struct IntervalSum {
+    sum: Interval,
+    count: i64,
+    average: bool,
+}
+
+impl Accumulator for IntervalSum {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
+        if let Datum::Interval(value) = &arguments[0] {
+            self.sum = self.sum.plus(*value)?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        Ok(Datum::Interval(if self.average { self.sum.divided_by(self.count as f64)? } else { self.sum }))
+    }
+}
+
+pub(super) fn sum_of_interval(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(IntervalSum { sum: Interval::default(), count: 0, average: false })
+}
+
+pub(super) fn average_of_interval(_: &[Type]) -> Box<dyn Accumulator> {
+    Box::new(IntervalSum { sum: Interval::default(), count: 0, average: true })
+}

@@ -1,0 +1,328 @@
+//! Arrays: measuring, searching, joining.
+
+use std::sync::Arc;
+
+use super::EvalContext;
+use super::math::unexpected;
+use super::operator::{Operator, infix, infix_typed};
+use super::registry::{Function, plain, set, typed};
+use crate::error::{SqlError, sqlstate};
+use crate::types::TypeId::{
+    AnyArray, AnyElement, Bool, Int4, Int4Array, Int8, Interval, Numeric, Text as T, Timestamp, Timestamptz,
+};
+use crate::types::{Array, Datum, Dimension, Type, TypeId};
+
+type Computed = Result<Datum, SqlError>;
+
+/// The array of a datum.
+pub(super) fn array_of(datum: &Datum) -> Result<&Arc<Array>, SqlError> {
+    if let Datum::Array(array) = datum { Ok(array) } else { Err(unexpected(&[datum])) }
+}
+
+fn int4(value: usize) -> Computed {
+    i32::try_from(value).map(Datum::Int4).map_err(|_| SqlError::out_of_range("integer"))
+}
+
+/// The dimension of this number, from 1.
+fn dimension(arguments: &[Datum]) -> Result<Option<Dimension>, SqlError> {
+    let number = arguments[1].as_i64().unwrap_or(0);
+    let index = usize::try_from(number - 1).ok();
+    Ok(index.and_then(|i| array_of(&arguments[0]).ok()?.dimensions.get(i).copied()))
+}
+
+fn array_length(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    dimension(arguments)?.map_or(Ok(Datum::Null), |d| int4(d.length))
+}
+
+fn array_lower(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(dimension(arguments)?.map_or(Datum::Null, |d| Datum::Int4(d.lower)))
+}
+
+fn array_upper(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(dimension(arguments)?.map_or(Datum::Null, |d| Datum::Int4(d.lower + d.length as i32 - 1)))
+}
+
+fn array_ndims(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let count = array_of(&arguments[0])?.dimensions.len();
+    Ok(if count == 0 { Datum::Null } else { Datum::Int4(count as i32) })
+}
+
+fn array_dims(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let array = array_of(&arguments[0])?;
+    if array.dimensions.is_empty() {
+        return Ok(Datum::Null);
+    }
+    let dims = array
+        .dimensions
+        .iter()
+        .map(|d| format!("[{}:{}]", d.lower, i64::from(d.lower) + d.length as i64 - 1));
+    Ok(dims.collect::<String>().into())
+}
+
+fn cardinality(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    int4(array_of(&arguments[0])?.elements.len())
+}
+
+/// The rows of `generate_subscripts`.
+pub(super) fn subscripts(arguments: &[Datum]) -> Result<Vec<Datum>, SqlError> {
+    let Some(dimension) = dimension(arguments)? else { return Ok(vec![]) };
+    let subscript = |offset: usize| Datum::Int4(dimension.lower + offset as i32);
+    let mut all: Vec<Datum> = (0..dimension.length).map(subscript).collect();
+    if arguments.get(2).and_then(Datum::as_bool) == Some(true) {
+        all.reverse();
+    }
+    Ok(all)
+}
+
+#[cold]
+fn incompatible(detail: String) -> SqlError {
+    SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "cannot concatenate incompatible arrays")
+        .with_detail(detail)
+}
+
+/// Two arrays one after the other; one may be an element of the other's kind.
+fn concatenate(a: &Arc<Array>, b: &Arc<Array>) -> Computed {
+    if a.dimensions.is_empty() {
+        return Ok(Datum::Array(b.clone()));
+    }
+    if b.dimensions.is_empty() {
+        return Ok(Datum::Array(a.clone()));
+    }
+    let lengths = |dimensions: &[Dimension]| dimensions.iter().map(|d| d.length).collect::<Vec<_>>();
+    let (m, n) = (a.dimensions.len(), b.dimensions.len());
+    let mut dimensions;
+    if m == n {
+        if lengths(&a.dimensions[1..]) != lengths(&b.dimensions[1..]) {
+            return Err(incompatible(
+                "Arrays with differing element dimensions are not compatible for concatenation.".to_owned(),
+            ));
+        }
+        dimensions = a.dimensions.clone();
+        dimensions[0].length += b.dimensions[0].length;
+    } else if m + 1 == n || n + 1 == m {
+        let (outer, inner) = if m > n { (a, b) } else { (b, a) };
+        if lengths(&outer.dimensions[1..]) != lengths(&inner.dimensions) {
+            return Err(incompatible(
+                "Arrays with differing dimensions are not compatible for concatenation.".to_owned(),
+            ));
+        }
+        dimensions = outer.dimensions.clone();
+        dimensions[0].length += 1;
+    } else {
+        return Err(incompatible(format!(
+            "Arrays of {m} and {n} dimensions are not compatible for concatenation."
+        )));
+    }
+    let elements = a.elements.iter().chain(&b.elements).cloned().collect();
+    Ok(Datum::Array(Arc::new(Array { element: a.element, dimensions, elements })))
+}
+
+fn array_cat(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    match (&arguments[0], &arguments[1]) {
+        (Datum::Null, other) | (other, Datum::Null) => Ok(other.clone()),
+        (a, b) => concatenate(array_of(a)?, array_of(b)?),
+    }
+}
+
+fn cat_operator(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    match (a, b) {
+        (Datum::Null, other) | (other, Datum::Null) => Ok(other.clone()),
+        (a, b) => concatenate(array_of(a)?, array_of(b)?),
+    }
+}
+
+fn one_dimensional(array: &Array) -> Result<(), SqlError> {
+    if array.dimensions.len() > 1 {
+        return Err(SqlError::new(
+            sqlstate::DATA_EXCEPTION,
+            "argument must be empty or one-dimensional array",
+        ));
+    }
+    Ok(())
+}
+
+/// An array with an element more, at the end or at the start. A NULL array is an empty one.
+fn with_element(array: &Datum, element: &Datum, ty: TypeId, at_end: bool) -> Computed {
+    let mut grown = match array {
+        Datum::Null => Array::new(ty, vec![]),
+        other => Array::clone(array_of(other)?),
+    };
+    one_dimensional(&grown)?;
+    grown.elements.insert(if at_end { grown.elements.len() } else { 0 }, element.clone());
+    let lower = grown.dimensions.first().map_or(1, |d| if at_end { d.lower } else { d.lower - 1 });
+    // Prepending keeps the lower bound at what it was.
+    let lower = if at_end { lower } else { lower + 1 };
+    grown.dimensions = vec![Dimension { length: grown.elements.len(), lower }];
+    Ok(grown.into())
+}
+
+fn array_append(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
+    with_element(&arguments[0], &arguments[1], types[1].id, true)
+}
+
+fn array_prepend(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
+    with_element(&arguments[1], &arguments[0], types[0].id, false)
+}
+
+fn append_operator(a: &Datum, b: &Datum, types: [Type; 2], _: &EvalContext<'_>) -> Computed {
+    with_element(a, b, types[1].id, true)
+}
+
+fn prepend_operator(a: &Datum, b: &Datum, types: [Type; 2], _: &EvalContext<'_>) -> Computed {
+    with_element(b, a, types[0].id, false)
+}
+
+fn array_position(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    if arguments[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let array = array_of(&arguments[0])?;
+    if array.dimensions.len() > 1 {
+        return Err(SqlError::unsupported("searching for elements in multidimensional arrays"));
+    }
+    let lower = array.dimensions.first().map_or(1, |d| d.lower);
+    let start = match arguments.get(2) {
+        None => 0,
+        Some(Datum::Null) => {
+            return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "initial position must not be null"));
+        }
+        Some(start) => usize::try_from(start.as_i64().unwrap_or(0) - i64::from(lower)).unwrap_or(0),
+    };
+    let found = array.elements.iter().skip(start).position(|element| *element == arguments[1]);
+    Ok(found.map_or(Datum::Null, |at| Datum::Int4(lower + (start + at) as i32)))
+}
+
+fn array_positions(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    if arguments[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let array = array_of(&arguments[0])?;
+    one_dimensional(array)?;
+    let lower = array.dimensions.first().map_or(1, |d| d.lower);
+    let found = array.elements.iter().enumerate().filter(|(_, element)| **element == arguments[1]);
+    Ok(Array::new(Int4, found.map(|(at, _)| Datum::Int4(lower + at as i32)).collect()).into())
+}
+
+fn array_remove(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    if arguments[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let array = array_of(&arguments[0])?;
+    if array.dimensions.len() > 1 {
+        return Err(SqlError::unsupported("removing elements from multidimensional arrays"));
+    }
+    let kept = array.elements.iter().filter(|element| **element != arguments[1]).cloned().collect();
+    Ok(Array::new(array.element, kept).into())
+}
+
+fn array_replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    if arguments[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    let mut array = Array::clone(array_of(&arguments[0])?);
+    for element in &mut array.elements {
+        if *element == arguments[1] {
+            *element = arguments[2].clone();
+        }
+    }
+    Ok(array.into())
+}
+
+fn trim_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let array = array_of(&arguments[0])?;
+    one_dimensional(array)?;
+    let (have, drop) = (array.elements.len(), arguments[1].as_i64().unwrap_or(0));
+    let drop = usize::try_from(drop).ok().filter(|d| *d <= have).ok_or_else(|| {
+        SqlError::new(
+            sqlstate::ARRAY_SUBSCRIPT_ERROR,
+            format!("number of elements to trim must be between 0 and {have}"),
+        )
+    })?;
+    Ok(Array::new(array.element, array.elements[..have - drop].to_vec()).into())
+}
+
+fn array_fill(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
+    if arguments[1].is_null() {
+        return Err(SqlError::new(
+            sqlstate::NULL_VALUE_NOT_ALLOWED,
+            "dimension array or low bound array cannot be null",
+        ));
+    }
+    let mut dimensions = Vec::new();
+    for length in &array_of(&arguments[1])?.elements {
+        let length = length.as_i64().and_then(|l| usize::try_from(l).ok());
+        dimensions.push(Dimension {
+            length: length.ok_or_else(|| SqlError::out_of_range("array size"))?,
+            lower: 1,
+        });
+    }
+    let total =
+        dimensions.iter().try_fold(1usize, |n, d| n.checked_mul(d.length)).filter(|n| *n < 10_000_000);
+    let total = total.ok_or_else(|| {
+        SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "array size exceeds the maximum allowed (10000000)")
+    })?;
+    if dimensions.is_empty() || total == 0 {
+        return Ok(Array::new(types[0].id, vec![]).into());
+    }
+    Ok(Array { element: types[0].id, dimensions, elements: vec![arguments[0].clone(); total] }.into())
+}
+
+fn contains_all(whole: &Array, parts: &Array) -> bool {
+    parts.elements.iter().all(|part| !part.is_null() && whole.elements.contains(part))
+}
+
+fn contains(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Bool(contains_all(array_of(a)?, array_of(b)?)))
+}
+
+fn contained(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Bool(contains_all(array_of(b)?, array_of(a)?)))
+}
+
+fn overlaps(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (a, b) = (array_of(a)?, array_of(b)?);
+    Ok(Datum::Bool(a.elements.iter().any(|element| !element.is_null() && b.elements.contains(element))))
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    plain(0, "array_length", &[AnyArray, Int4], Int4, array_length),
+    plain(0, "array_lower", &[AnyArray, Int4], Int4, array_lower),
+    plain(0, "array_upper", &[AnyArray, Int4], Int4, array_upper),
+    plain(0, "array_ndims", &[AnyArray], Int4, array_ndims),
+    plain(0, "array_dims", &[AnyArray], T, array_dims),
+    plain(0, "cardinality", &[AnyArray], Int4, cardinality),
+    plain(0, "array_cat", &[AnyArray, AnyArray], AnyArray, array_cat).called_on_null(),
+    typed(0, "array_append", &[AnyArray, AnyElement], AnyArray, array_append).called_on_null(),
+    typed(0, "array_prepend", &[AnyElement, AnyArray], AnyArray, array_prepend).called_on_null(),
+    plain(0, "array_position", &[AnyArray, AnyElement], Int4, array_position).called_on_null(),
+    plain(0, "array_position", &[AnyArray, AnyElement, Int4], Int4, array_position).called_on_null(),
+    plain(0, "array_positions", &[AnyArray, AnyElement], Int4Array, array_positions).called_on_null(),
+    plain(0, "array_remove", &[AnyArray, AnyElement], AnyArray, array_remove).called_on_null(),
+    plain(0, "array_replace", &[AnyArray, AnyElement, AnyElement], AnyArray, array_replace).called_on_null(),
+    plain(0, "trim_array", &[AnyArray, Int4], AnyArray, trim_array),
+    typed(0, "array_fill", &[AnyElement, Int4Array], AnyArray, array_fill).called_on_null(),
+    set(0, "unnest", &[AnyArray], AnyElement),
+    set(0, "generate_subscripts", &[AnyArray, Int4], Int4),
+    set(0, "generate_subscripts", &[AnyArray, Int4, Bool], Int4),
+    set(0, "string_to_table", &[T, T], T).called_on_null(),
+    set(0, "string_to_table", &[T, T, T], T).called_on_null(),
+    set(0, "generate_series", &[Int4, Int4], Int4),
+    set(0, "generate_series", &[Int4, Int4, Int4], Int4),
+    set(0, "generate_series", &[Int8, Int8], Int8),
+    set(0, "generate_series", &[Int8, Int8, Int8], Int8),
+    set(0, "generate_series", &[Numeric, Numeric], Numeric),
+    set(0, "generate_series", &[Numeric, Numeric, Numeric], Numeric),
+    set(0, "generate_series", &[Timestamp, Timestamp, Interval], Timestamp),
+    set(0, "generate_series", &[Timestamptz, Timestamptz, Interval], Timestamptz).stable(),
+];
+
+pub(super) fn operators() -> Vec<Operator> {
+    vec![
+        infix("||", AnyArray, AnyArray, AnyArray, cat_operator).called_on_null(),
+        infix_typed("||", AnyArray, AnyElement, AnyArray, append_operator).called_on_null(),
+        infix_typed("||", AnyElement, AnyArray, AnyArray, prepend_operator).called_on_null(),
+        infix("@>", AnyArray, AnyArray, Bool, contains),
+        infix("<@", AnyArray, AnyArray, Bool, contained),
+        infix("&&", AnyArray, AnyArray, Bool, overlaps),
+    ]
+}

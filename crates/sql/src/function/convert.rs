@@ -1,0 +1,295 @@
+//! Digests, encodings, and the calls of a type's name that are casts.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::EvalContext;
+use super::math::unexpected;
+use super::registry::{Body, Function, plain, typed};
+use super::string::{from_utf8, str_of};
+use crate::error::{SqlError, sqlstate};
+use crate::types::TypeId::{self, Bytea, Int4, Int8, Text as T};
+use crate::types::cast::{self, CastContext};
+use crate::types::{Datum, Type, bytea};
+
+type Computed = Result<Datum, SqlError>;
+
+fn bytes(datum: &Datum) -> Result<&[u8], SqlError> {
+    match datum {
+        Datum::Bytea(bytes) => Ok(bytes),
+        other => Ok(str_of(other)?.as_bytes()),
+    }
+}
+
+fn hex(digest: &[u8]) -> Datum {
+    let mut out = Vec::new();
+    bytea::write_hex(digest, &mut out);
+    String::from_utf8(out).unwrap_or_default().into()
+}
+
+fn md5(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(hex(&md5_digest(bytes(&arguments[0])?)))
+}
+
+/// RFC 1321.
+fn md5_digest(message: &[u8]) -> [u8; 16] {
+    const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+    let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+    let mut padded = message.to_vec();
+    padded.push(0x80);
+    while padded.len() % 64 != 56 {
+        padded.push(0);
+    }
+    padded.extend_from_slice(&(message.len() as u64).wrapping_mul(8).to_le_bytes());
+    for block in padded.chunks_exact(64) {
+        let mut words = [0u32; 16];
+        for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
+            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        let [mut a, mut b, mut c, mut d] = state;
+        for step in 0..64usize {
+            let (mixed, index) = match step / 16 {
+                0 => ((b & c) | (!b & d), step),
+                1 => ((d & b) | (!d & c), (5 * step + 1) % 16),
+                2 => (b ^ c ^ d, (3 * step + 5) % 16),
+                _ => (c ^ (b | !d), 7 * step % 16),
+            };
+            // The constants are the integer parts of 2^32 times the sine's magnitude.
+            let constant = (((step + 1) as f64).sin().abs() * 4_294_967_296.0) as u32;
+            let sum = a.wrapping_add(mixed).wrapping_add(constant).wrapping_add(words[index]);
+            a = d;
+            d = c;
+            c = b;
+            b = b.wrapping_add(sum.rotate_left(SHIFTS[step / 16][step % 4]));
+        }
+        for (total, part) in state.iter_mut().zip([a, b, c, d]) {
+            *total = total.wrapping_add(part);
+        }
+    }
+    let mut digest = [0u8; 16];
+    for (out, word) in digest.chunks_exact_mut(4).zip(state) {
+        out.copy_from_slice(&word.to_le_bytes());
+    }
+    digest
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Base 64 in lines of 76.
+fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    for (i, chunk) in bytes.chunks(3).enumerate() {
+        if i > 0 && i % 19 == 0 {
+            out.push(b'\n');
+        }
+        let group = chunk.iter().fold(0u32, |n, b| n << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            if place <= chunk.len() {
+                out.push(BASE64[(group >> (18 - 6 * place) & 63) as usize]);
+            } else {
+                out.push(b'=');
+            }
+        }
+    }
+}
+
+fn read_base64(text: &str) -> Result<Vec<u8>, SqlError> {
+    let invalid = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
+    let mut out = Vec::new();
+    let (mut group, mut count, mut padding) = (0u32, 0, 0);
+    for c in text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\n' | '\r')) {
+        let value = if c == '=' {
+            padding += 1;
+            if count < 2 || padding > 2 {
+                return Err(invalid("unexpected \"=\" while decoding base64 sequence".to_owned()));
+            }
+            0
+        } else {
+            let found = BASE64.iter().position(|b| char::from(*b) == c).filter(|_| padding == 0);
+            found.ok_or_else(|| {
+                invalid(format!("invalid symbol \"{c}\" found while decoding base64 sequence"))
+            })?
+        };
+        group = group << 6 | value as u32;
+        count += 1;
+        if count == 4 {
+            out.extend_from_slice(&group.to_be_bytes()[1..4 - padding]);
+            (group, count) = (0, 0);
+        }
+    }
+    if count != 0 {
+        return Err(invalid("invalid base64 end sequence".to_owned())
+            .with_hint("Input data is missing padding, is truncated, or is otherwise corrupted."));
+    }
+    Ok(out)
+}
+
+fn unknown_encoding(name: &str) -> SqlError {
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized encoding: \"{name}\""))
+}
+
+fn encode(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (bytes, name) = (bytes(&arguments[0])?, str_of(&arguments[1])?);
+    let mut out = Vec::new();
+    match name.to_ascii_lowercase().as_str() {
+        "hex" => bytea::write_hex(bytes, &mut out),
+        "base64" => write_base64(bytes, &mut out),
+        // Unlike a bytea's own text, only NULs, high bytes and backslashes are escaped.
+        "escape" => {
+            for &byte in bytes {
+                match byte {
+                    b'\\' => out.extend_from_slice(b"\\\\"),
+                    0 | 0x80.. => {
+                        out.extend_from_slice(&[
+                            b'\\',
+                            b'0' + (byte >> 6),
+                            b'0' + (byte >> 3 & 7),
+                            b'0' + (byte & 7),
+                        ]);
+                    }
+                    _ => out.push(byte),
+                }
+            }
+        }
+        _ => return Err(unknown_encoding(name)),
+    }
+    from_utf8(out)
+}
+
+fn decode(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (text, name) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
+    let bytes = match name.to_ascii_lowercase().as_str() {
+        "hex" => bytea::parse_hex(text)?,
+        "base64" => read_base64(text)?,
+        "escape" => bytea::parse_escaped(text)?,
+        _ => return Err(unknown_encoding(name)),
+    };
+    Ok(Datum::Bytea(bytes.into()))
+}
+
+fn is_utf8(name: &str) -> bool {
+    matches!(name.to_ascii_lowercase().replace('-', "").as_str(), "utf8" | "unicode" | "sql_ascii")
+}
+
+fn convert_from(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let name = str_of(&arguments[1])?;
+    if !is_utf8(name) {
+        return Err(SqlError::unsupported(format!("encoding \"{name}\"")));
+    }
+    from_utf8(bytes(&arguments[0])?.to_vec())
+}
+
+fn convert_to(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let name = str_of(&arguments[1])?;
+    if !is_utf8(name) {
+        return Err(SqlError::unsupported(format!("encoding \"{name}\"")));
+    }
+    Ok(Datum::Bytea(bytes(&arguments[0])?.to_vec().into()))
+}
+
+fn get_byte(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (bytes, index) = (bytes(&arguments[0])?, arguments[1].as_i64().unwrap_or(-1));
+    let byte = usize::try_from(index).ok().and_then(|i| bytes.get(i));
+    byte.map(|b| Datum::Int4(i32::from(*b))).ok_or_else(|| {
+        SqlError::new(
+            sqlstate::ARRAY_SUBSCRIPT_ERROR,
+            format!("index {index} out of valid range, 0..{}", bytes.len() as i64 - 1),
+        )
+    })
+}
+
+/// A hash of a text that spreads well; not the one of PostgreSQL.
+fn hash_text(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let hash = bytes(&arguments[0])?
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    Ok(Datum::Int4((hash ^ hash >> 32) as i32))
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    plain(0, "md5", &[T], T, md5),
+    plain(0, "md5", &[Bytea], T, md5),
+    plain(0, "encode", &[Bytea, T], T, encode),
+    plain(0, "decode", &[T, T], Bytea, decode),
+    plain(0, "convert_from", &[Bytea, TypeId::Name], T, convert_from),
+    plain(0, "convert_to", &[T, TypeId::Name], Bytea, convert_to),
+    plain(0, "get_byte", &[Bytea, Int4], Int4, get_byte),
+    plain(0, "hashtext", &[T], Int4, hash_text),
+    plain(0, "hashint8", &[Int8], Int4, hash_int),
+];
+
+fn hash_int(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let value = arguments[0].as_i64().ok_or_else(|| unexpected(&[&arguments[0]]))?;
+    let hash = (value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Ok(Datum::Int4((hash >> 32) as i32))
+}
+
+/// A cast written as a call: the function's one argument has the source type, its result is the target.
+macro_rules! cast_functions {
+    ($($name:literal $id:ident;)*) => {
+        static CASTS: &[Function] = &[$({
+            fn body(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+                cast::cast(&arguments[0], types[0], Type::new(TypeId::$id), CastContext::Explicit, context)
+            }
+            typed(0, $name, &[TypeId::Any], TypeId::$id, body).stable()
+        }),*];
+    };
+}
+cast_functions! {
+    "bool" Bool;
+    "int2" Int2;
+    "int4" Int4;
+    "int8" Int8;
+    "float4" Float4;
+    "float8" Float8;
+    "numeric" Numeric;
+    "text" Text;
+    "varchar" Varchar;
+    "bpchar" Bpchar;
+    "name" Name;
+    "bytea" Bytea;
+    "date" Date;
+    "time" Time;
+    "timestamp" Timestamp;
+    "timestamptz" Timestamptz;
+    "interval" Interval;
+    "uuid" Uuid;
+    "json" Json;
+    "jsonb" Jsonb;
+    "oid" Oid;
+    "regclass" Regclass;
+    "regtype" Regtype;
+    "regproc" Regproc;
+}
+
+/// The cast to the type of this name, as a function.
+pub(super) fn cast_function(name: &str) -> Option<&'static Function> {
+    static BY_NAME: OnceLock<HashMap<&'static str, &'static Function>> = OnceLock::new();
+    let by_name = BY_NAME.get_or_init(|| CASTS.iter().map(|function| (function.name, function)).collect());
+    let found = by_name.get(name).copied();
+    debug_assert!(found.is_none_or(|f| matches!(f.body, Body::Typed(_))));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests() {
+        assert_eq!(hex(&md5_digest(b"")).as_str(), Some("d41d8cd98f00b204e9800998ecf8427e"));
+        assert_eq!(hex(&md5_digest(b"abc")).as_str(), Some("900150983cd24fb0d6963f7d28e17f72"));
+        let long = "12345678901234567890123456789012345678901234567890123456789012345678901234567890";
+        assert_eq!(hex(&md5_digest(long.as_bytes())).as_str(), Some("57edf4a22be3c955ac49da2e2107b67a"));
+    }
+
+    #[test]
+    fn base64_round_trips() {
+        for length in 0..100u8 {
+            let bytes: Vec<u8> = (0..length).collect();
+            let mut text = Vec::new();
+            write_base64(&bytes, &mut text);
+            let text = String::from_utf8(text).expect("base 64 is ASCII");
+            assert_eq!(read_base64(&text).expect("it reads back"), bytes);
+        }
+    }
+}

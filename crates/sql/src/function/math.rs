@@ -1,0 +1,641 @@
+//! Numbers: arithmetic operators and mathematical functions.
+
+use super::EvalContext;
+use super::operator::{Operator, infix, prefix};
+use super::registry::{Function, plain};
+use crate::error::{SqlError, sqlstate};
+use crate::types::TypeId::{Float4, Float8, Int2, Int4, Int8, Numeric as Num};
+use crate::types::{Datum, Numeric};
+
+type Computed = Result<Datum, SqlError>;
+
+#[cold]
+pub(super) fn unexpected(values: &[&Datum]) -> SqlError {
+    SqlError::internal(format!("a function got unexpected arguments {values:?}"))
+}
+
+#[cold]
+fn overflow() -> SqlError {
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
+}
+
+#[cold]
+fn underflow() -> SqlError {
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
+}
+
+/// Integer arithmetic with the checked operation of the wider type.
+macro_rules! integer_operation {
+    ($name:ident, $checked:ident) => {
+        fn $name(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+            match (a, b) {
+                (Datum::Int4(a), Datum::Int4(b)) => {
+                    a.$checked(*b).map(Datum::Int4).ok_or_else(|| SqlError::out_of_range("integer"))
+                }
+                (Datum::Int2(a), Datum::Int2(b)) => {
+                    a.$checked(*b).map(Datum::Int2).ok_or_else(|| SqlError::out_of_range("smallint"))
+                }
+                (Datum::Int8(_), _) | (_, Datum::Int8(_)) => {
+                    let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) else {
+                        return Err(unexpected(&[a, b]));
+                    };
+                    a.$checked(b).map(Datum::Int8).ok_or_else(|| SqlError::out_of_range("bigint"))
+                }
+                (Datum::Int2(a), Datum::Int4(b)) => i32::from(*a)
+                    .$checked(*b)
+                    .map(Datum::Int4)
+                    .ok_or_else(|| SqlError::out_of_range("integer")),
+                (Datum::Int4(a), Datum::Int2(b)) => a
+                    .$checked(i32::from(*b))
+                    .map(Datum::Int4)
+                    .ok_or_else(|| SqlError::out_of_range("integer")),
+                _ => Err(unexpected(&[a, b])),
+            }
+        }
+    };
+}
+
+integer_operation!(int_add, checked_add);
+integer_operation!(int_subtract, checked_sub);
+integer_operation!(int_multiply, checked_mul);
+integer_operation!(int_divide_unchecked, checked_div);
+integer_operation!(int_remainder_unchecked, checked_rem);
+
+fn int_divide(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
+    if b.as_i64() == Some(0) {
+        return Err(SqlError::division_by_zero());
+    }
+    int_divide_unchecked(a, b, context)
+}
+
+fn int_remainder(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
+    match b.as_i64() {
+        Some(0) => Err(SqlError::division_by_zero()),
+        // The smallest integer modulo -1 is 0, though its quotient overflows.
+        Some(-1) => int_subtract(a, a, context),
+        _ => int_remainder_unchecked(a, b, context),
+    }
+}
+
+fn int_modulo(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    int_remainder(&arguments[0], &arguments[1], context)
+}
+
+fn int_quotient(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    int_divide(&arguments[0], &arguments[1], context)
+}
+
+fn int_negate(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    match a {
+        Datum::Int2(a) => a.checked_neg().map(Datum::Int2).ok_or_else(|| SqlError::out_of_range("smallint")),
+        Datum::Int4(a) => a.checked_neg().map(Datum::Int4).ok_or_else(|| SqlError::out_of_range("integer")),
+        Datum::Int8(a) => a.checked_neg().map(Datum::Int8).ok_or_else(|| SqlError::out_of_range("bigint")),
+        _ => Err(unexpected(&[a])),
+    }
+}
+
+fn int_abs(a: &Datum, context: &EvalContext<'_>) -> Computed {
+    if a.as_i64().is_some_and(|v| v < 0) { int_negate(a, context) } else { Ok(a.clone()) }
+}
+
+fn plus(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(a.clone())
+}
+
+/// Bit operations on integers of one width.
+macro_rules! bit_operation {
+    ($name:ident, $operator:tt) => {
+        fn $name(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+            Ok(match (a, b) {
+                (Datum::Int2(a), Datum::Int2(b)) => Datum::Int2(a $operator b),
+                (Datum::Int4(a), Datum::Int4(b)) => Datum::Int4(a $operator b),
+                (Datum::Int8(a), Datum::Int8(b)) => Datum::Int8(a $operator b),
+                _ => return Err(unexpected(&[a, b])),
+            })
+        }
+    };
+}
+bit_operation!(bit_and, &);
+bit_operation!(bit_or, |);
+bit_operation!(bit_xor, ^);
+
+fn bit_not(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(match a {
+        Datum::Int2(a) => Datum::Int2(!a),
+        Datum::Int4(a) => Datum::Int4(!a),
+        Datum::Int8(a) => Datum::Int8(!a),
+        _ => return Err(unexpected(&[a])),
+    })
+}
+
+fn shift(a: &Datum, b: &Datum, left: bool) -> Computed {
+    let Datum::Int4(by) = b else { return Err(unexpected(&[a, b])) };
+    // The hardware takes the count modulo the width; so does PostgreSQL on the usual machines.
+    let by = *by as u32;
+    Ok(match a {
+        Datum::Int2(a) => {
+            let wide = i32::from(*a);
+            Datum::Int2(if left { wide.wrapping_shl(by) } else { wide.wrapping_shr(by) } as i16)
+        }
+        Datum::Int4(a) => Datum::Int4(if left { a.wrapping_shl(by) } else { a.wrapping_shr(by) }),
+        Datum::Int8(a) => Datum::Int8(if left { a.wrapping_shl(by) } else { a.wrapping_shr(by) }),
+        _ => return Err(unexpected(&[a])),
+    })
+}
+
+fn shift_left(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    shift(a, b, true)
+}
+
+fn shift_right(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    shift(a, b, false)
+}
+
+fn gcd(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (Some(a), Some(b)) = (arguments[0].as_i64(), arguments[1].as_i64()) else {
+        return Err(unexpected(&[&arguments[0]]));
+    };
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    integer_like(&arguments[0], i128::from(a))
+}
+
+fn lcm(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    let (Some(a), Some(b)) = (arguments[0].as_i64(), arguments[1].as_i64()) else {
+        return Err(unexpected(&[&arguments[0]]));
+    };
+    if a == 0 || b == 0 {
+        return integer_like(&arguments[0], 0);
+    }
+    let divisor = gcd(arguments, context)?.as_i64().unwrap_or(1);
+    integer_like(&arguments[0], (i128::from(a) / i128::from(divisor) * i128::from(b)).abs())
+}
+
+/// The value as the integer type of `model`.
+fn integer_like(model: &Datum, value: i128) -> Computed {
+    match model {
+        Datum::Int4(_) => {
+            i32::try_from(value).map(Datum::Int4).map_err(|_| SqlError::out_of_range("integer"))
+        }
+        _ => i64::try_from(value).map(Datum::Int8).map_err(|_| SqlError::out_of_range("bigint")),
+    }
+}
+
+/// The value of a float of either width.
+fn float(datum: &Datum) -> Result<f64, SqlError> {
+    match datum {
+        Datum::Float8(value) => Ok(*value),
+        Datum::Float4(value) => Ok(f64::from(*value)),
+        other => Err(unexpected(&[other])),
+    }
+}
+
+fn is_narrow(a: &Datum, b: &Datum) -> bool {
+    matches!((a, b), (Datum::Float4(_), Datum::Float4(_)))
+}
+
+/// A float result: an infinity or zero that the operands do not explain is an error.
+fn float_result(value: f64, narrow: bool, may_be_infinite: bool, may_be_zero: bool) -> Computed {
+    let narrowed = value as f32;
+    let (infinite, zero) =
+        if narrow { (narrowed.is_infinite(), narrowed == 0.0) } else { (value.is_infinite(), value == 0.0) };
+    if infinite && !may_be_infinite {
+        return Err(overflow());
+    }
+    if zero && !may_be_zero {
+        return Err(underflow());
+    }
+    Ok(if narrow { Datum::Float4(narrowed) } else { Datum::Float8(value) })
+}
+
+fn float_add(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (x, y) = (float(a)?, float(b)?);
+    float_result(x + y, is_narrow(a, b), x.is_infinite() || y.is_infinite(), true)
+}
+
+fn float_subtract(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (x, y) = (float(a)?, float(b)?);
+    float_result(x - y, is_narrow(a, b), x.is_infinite() || y.is_infinite(), true)
+}
+
+fn float_multiply(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (x, y) = (float(a)?, float(b)?);
+    float_result(x * y, is_narrow(a, b), x.is_infinite() || y.is_infinite(), x == 0.0 || y == 0.0)
+}
+
+fn float_divide(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (x, y) = (float(a)?, float(b)?);
+    if y == 0.0 && !x.is_nan() {
+        return Err(SqlError::division_by_zero());
+    }
+    float_result(x / y, is_narrow(a, b), x.is_infinite(), x == 0.0 || y.is_infinite())
+}
+
+fn float_negate(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(match a {
+        Datum::Float4(a) => Datum::Float4(-a),
+        other => Datum::Float8(-float(other)?),
+    })
+}
+
+fn float_abs(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(match a {
+        Datum::Float4(a) => Datum::Float4(a.abs()),
+        other => Datum::Float8(float(other)?.abs()),
+    })
+}
+
+fn invalid_power(what: &str) -> SqlError {
+    SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION, what.to_owned())
+}
+
+fn float_power(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (x, y) = (float(a)?, float(b)?);
+    if x == 0.0 && y < 0.0 {
+        return Err(invalid_power("zero raised to a negative power is undefined"));
+    }
+    if x < 0.0 && y.is_finite() && y.fract() != 0.0 && x.is_finite() {
+        return Err(invalid_power("a negative number raised to a non-integer power yields a complex result"));
+    }
+    let value = x.powf(y);
+    let unlimited = x.is_infinite() || y.is_infinite();
+    float_result(value, false, unlimited, unlimited || x == 0.0)
+}
+
+fn float_square_root(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    let x = float(a)?;
+    if x < 0.0 {
+        return Err(invalid_power("cannot take square root of a negative number"));
+    }
+    Ok(Datum::Float8(x.sqrt()))
+}
+
+fn float_cube_root(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Float8(float(a)?.cbrt()))
+}
+
+/// The numeric of a datum.
+pub(super) fn numeric(datum: &Datum) -> Result<&Numeric, SqlError> {
+    if let Datum::Numeric(value) = datum { Ok(value) } else { Err(unexpected(&[datum])) }
+}
+
+macro_rules! numeric_operation {
+    ($name:ident, $method:ident) => {
+        fn $name(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+            numeric(a)?.$method(numeric(b)?).map(Datum::Numeric)
+        }
+    };
+}
+numeric_operation!(numeric_add, add);
+numeric_operation!(numeric_subtract, subtract);
+numeric_operation!(numeric_multiply, multiply);
+numeric_operation!(numeric_divide, divide);
+numeric_operation!(numeric_remainder, remainder);
+numeric_operation!(numeric_power, power);
+
+fn numeric_negate(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Numeric(numeric(a)?.negate()))
+}
+
+fn numeric_abs(a: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Numeric(numeric(a)?.abs()))
+}
+
+/// A function of one argument that is an operator's body too.
+macro_rules! as_function {
+    ($($name:ident = $unary:ident;)*) => {
+        $(fn $name(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+            $unary(&arguments[0], context)
+        })*
+    };
+}
+as_function! {
+    int_abs_function = int_abs;
+    float_abs_function = float_abs;
+    numeric_abs_function = numeric_abs;
+    square_root = float_square_root;
+    cube_root = float_cube_root;
+}
+
+/// A function of two arguments that is an operator's body too.
+macro_rules! as_binary_function {
+    ($($name:ident = $binary:ident;)*) => {
+        $(fn $name(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+            $binary(&arguments[0], &arguments[1], context)
+        })*
+    };
+}
+as_binary_function! {
+    power_function = float_power;
+    numeric_power_function = numeric_power;
+    numeric_modulo = numeric_remainder;
+}
+
+/// A function of floats that is defined everywhere.
+macro_rules! float_functions {
+    ($($name:ident = $body:expr;)*) => {
+        $(fn $name(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+            let body: fn(f64) -> f64 = $body;
+            Ok(Datum::Float8(body(float(&arguments[0])?)))
+        })*
+    };
+}
+float_functions! {
+    float_round = f64::round_ties_even;
+    float_truncate = f64::trunc;
+    float_ceil = f64::ceil;
+    float_floor = f64::floor;
+    float_sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x.abs() };
+    degrees = f64::to_degrees;
+    radians = f64::to_radians;
+    sine = f64::sin;
+    cosine = f64::cos;
+    tangent = f64::tan;
+    cotangent = |x| 1.0 / x.tan();
+    arc_tangent = f64::atan;
+    hyperbolic_sine = f64::sinh;
+    hyperbolic_cosine = f64::cosh;
+    hyperbolic_tangent = f64::tanh;
+    arc_hyperbolic_sine = f64::asinh;
+}
+
+fn float_exp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let x = float(&arguments[0])?;
+    float_result(x.exp(), false, x.is_infinite(), x.is_infinite())
+}
+
+fn check_logarithm(x: f64) -> Result<f64, SqlError> {
+    let problem = if x == 0.0 {
+        "cannot take logarithm of zero"
+    } else if x < 0.0 {
+        "cannot take logarithm of a negative number"
+    } else {
+        return Ok(x);
+    };
+    Err(SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_LOGARITHM, problem))
+}
+
+fn float_ln(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Float8(check_logarithm(float(&arguments[0])?)?.ln()))
+}
+
+fn float_log10(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Float8(check_logarithm(float(&arguments[0])?)?.log10()))
+}
+
+fn in_domain(inside: bool, value: f64) -> Computed {
+    if inside || value.is_nan() {
+        return Ok(Datum::Float8(value));
+    }
+    Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range"))
+}
+
+fn arc_sine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let x = float(&arguments[0])?;
+    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), if x.abs() <= 1.0 { x.asin() } else { 0.0 })
+}
+
+fn arc_cosine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let x = float(&arguments[0])?;
+    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), if x.abs() <= 1.0 { x.acos() } else { 0.0 })
+}
+
+fn arc_tangent_2(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Float8(float(&arguments[0])?.atan2(float(&arguments[1])?)))
+}
+
+fn pi(_: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Float8(std::f64::consts::PI))
+}
+
+fn numeric_sqrt(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    numeric(&arguments[0])?.sqrt().map(Datum::Numeric)
+}
+
+fn numeric_exp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    numeric(&arguments[0])?.exp().map(Datum::Numeric)
+}
+
+fn numeric_ln(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    numeric(&arguments[0])?.ln().map(Datum::Numeric)
+}
+
+fn numeric_log10(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    numeric(&arguments[0])?.log(&Numeric::from(10i64)).map(Datum::Numeric)
+}
+
+fn numeric_log(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    numeric(&arguments[1])?.log(numeric(&arguments[0])?).map(Datum::Numeric)
+}
+
+fn numeric_sign(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let value = numeric(&arguments[0])?;
+    Ok(Datum::Numeric(if value.is_nan() { Numeric::NAN } else { Numeric::from(value.signum()) }))
+}
+
+fn numeric_ceil(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Numeric(numeric(&arguments[0])?.ceil()))
+}
+
+fn numeric_floor(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Numeric(numeric(&arguments[0])?.floor()))
+}
+
+/// The wanted number of digits, 0 if not given, within what `round` and `trunc` take.
+fn digits(arguments: &[Datum]) -> i32 {
+    arguments.get(1).and_then(Datum::as_i64).map_or(0, |d| d.clamp(-2000, 2000) as i32)
+}
+
+fn numeric_round(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Numeric(numeric(&arguments[0])?.round(digits(arguments))))
+}
+
+fn numeric_truncate(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Numeric(numeric(&arguments[0])?.truncate(digits(arguments))))
+}
+
+fn numeric_quotient(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    numeric(&arguments[0])?.divide_truncating(numeric(&arguments[1])?).map(Datum::Numeric)
+}
+
+fn numeric_scale(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let value = numeric(&arguments[0])?;
+    Ok(if value.is_finite() { Datum::Int4(value.scale() as i32) } else { Datum::Null })
+}
+
+fn numeric_min_scale(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let value = numeric(&arguments[0])?;
+    Ok(if value.is_finite() { Datum::Int4(value.normalized().scale() as i32) } else { Datum::Null })
+}
+
+fn numeric_trim_scale(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Numeric(numeric(&arguments[0])?.normalized()))
+}
+
+fn factorial(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let n = arguments[0].as_i64().ok_or_else(|| unexpected(&[&arguments[0]]))?;
+    if n < 0 {
+        return Err(SqlError::new(
+            sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+            "factorial of a negative number is undefined",
+        ));
+    }
+    if n > 32_177 {
+        return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format"));
+    }
+    let mut product = Numeric::from(1i64);
+    for factor in 2..=n {
+        product = product.multiply(&Numeric::from(factor))?;
+    }
+    Ok(Datum::Numeric(product))
+}
+
+/// The bucket of a histogram with equal buckets between two bounds.
+fn width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let invalid = |what: &str| SqlError::new("2201G", what.to_owned());
+    let count = arguments[3].as_i64().ok_or_else(|| unexpected(&[&arguments[3]]))?;
+    if count <= 0 {
+        return Err(invalid("count must be greater than zero"));
+    }
+    let [operand, low, high] = [numeric(&arguments[0])?, numeric(&arguments[1])?, numeric(&arguments[2])?];
+    if operand.is_nan() || low.is_nan() || high.is_nan() {
+        return Err(invalid("operand, lower bound, and upper bound cannot be NaN"));
+    }
+    if low == high {
+        return Err(invalid("lower bound cannot equal upper bound"));
+    }
+    let ascending = low < high;
+    let bucket = if (ascending && operand < low) || (!ascending && operand > low) {
+        0
+    } else if (ascending && operand >= high) || (!ascending && operand <= high) {
+        count + 1
+    } else {
+        let distance = operand.subtract(low)?.multiply(&Numeric::from(count))?;
+        distance.divide_truncating(&high.subtract(low)?)?.to_i64("integer")? + 1
+    };
+    i32::try_from(bucket).map(Datum::Int4).map_err(|_| SqlError::out_of_range("integer"))
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    plain(0, "abs", &[Int2], Int2, int_abs_function),
+    plain(0, "abs", &[Int4], Int4, int_abs_function),
+    plain(0, "abs", &[Int8], Int8, int_abs_function),
+    plain(0, "abs", &[Float4], Float4, float_abs_function),
+    plain(0, "abs", &[Float8], Float8, float_abs_function),
+    plain(0, "abs", &[Num], Num, numeric_abs_function),
+    plain(0, "mod", &[Int2, Int2], Int2, int_modulo),
+    plain(0, "mod", &[Int4, Int4], Int4, int_modulo),
+    plain(0, "mod", &[Int8, Int8], Int8, int_modulo),
+    plain(0, "mod", &[Num, Num], Num, numeric_modulo),
+    plain(0, "div", &[Num, Num], Num, numeric_quotient),
+    plain(0, "int4div", &[Int4, Int4], Int4, int_quotient),
+    plain(0, "gcd", &[Int4, Int4], Int4, gcd),
+    plain(0, "gcd", &[Int8, Int8], Int8, gcd),
+    plain(0, "lcm", &[Int4, Int4], Int4, lcm),
+    plain(0, "lcm", &[Int8, Int8], Int8, lcm),
+    plain(0, "round", &[Float8], Float8, float_round),
+    plain(0, "round", &[Num], Num, numeric_round),
+    plain(0, "round", &[Num, Int4], Num, numeric_round),
+    plain(0, "trunc", &[Float8], Float8, float_truncate),
+    plain(0, "trunc", &[Num], Num, numeric_truncate),
+    plain(0, "trunc", &[Num, Int4], Num, numeric_truncate),
+    plain(0, "ceil", &[Float8], Float8, float_ceil),
+    plain(0, "ceil", &[Num], Num, numeric_ceil),
+    plain(0, "ceiling", &[Float8], Float8, float_ceil),
+    plain(0, "ceiling", &[Num], Num, numeric_ceil),
+    plain(0, "floor", &[Float8], Float8, float_floor),
+    plain(0, "floor", &[Num], Num, numeric_floor),
+    plain(0, "sign", &[Float8], Float8, float_sign),
+    plain(0, "sign", &[Num], Num, numeric_sign),
+    plain(0, "sqrt", &[Float8], Float8, square_root),
+    plain(0, "sqrt", &[Num], Num, numeric_sqrt),
+    plain(0, "cbrt", &[Float8], Float8, cube_root),
+    plain(0, "exp", &[Float8], Float8, float_exp),
+    plain(0, "exp", &[Num], Num, numeric_exp),
+    plain(0, "ln", &[Float8], Float8, float_ln),
+    plain(0, "ln", &[Num], Num, numeric_ln),
+    plain(0, "log", &[Float8], Float8, float_log10),
+    plain(0, "log", &[Num], Num, numeric_log10),
+    plain(0, "log", &[Num, Num], Num, numeric_log),
+    plain(0, "log10", &[Float8], Float8, float_log10),
+    plain(0, "log10", &[Num], Num, numeric_log10),
+    plain(0, "power", &[Float8, Float8], Float8, power_function),
+    plain(0, "power", &[Num, Num], Num, numeric_power_function),
+    plain(0, "pow", &[Float8, Float8], Float8, power_function),
+    plain(0, "pow", &[Num, Num], Num, numeric_power_function),
+    plain(0, "pi", &[], Float8, pi),
+    plain(0, "degrees", &[Float8], Float8, degrees),
+    plain(0, "radians", &[Float8], Float8, radians),
+    plain(0, "sin", &[Float8], Float8, sine),
+    plain(0, "cos", &[Float8], Float8, cosine),
+    plain(0, "tan", &[Float8], Float8, tangent),
+    plain(0, "cot", &[Float8], Float8, cotangent),
+    plain(0, "asin", &[Float8], Float8, arc_sine),
+    plain(0, "acos", &[Float8], Float8, arc_cosine),
+    plain(0, "atan", &[Float8], Float8, arc_tangent),
+    plain(0, "atan2", &[Float8, Float8], Float8, arc_tangent_2),
+    plain(0, "sinh", &[Float8], Float8, hyperbolic_sine),
+    plain(0, "cosh", &[Float8], Float8, hyperbolic_cosine),
+    plain(0, "tanh", &[Float8], Float8, hyperbolic_tangent),
+    plain(0, "asinh", &[Float8], Float8, arc_hyperbolic_sine),
+    plain(0, "scale", &[Num], Int4, numeric_scale),
+    plain(0, "min_scale", &[Num], Int4, numeric_min_scale),
+    plain(0, "trim_scale", &[Num], Num, numeric_trim_scale),
+    plain(0, "factorial", &[Int8], Num, factorial),
+    plain(0, "width_bucket", &[Num, Num, Num, Int4], Int4, width_bucket),
+];
+
+pub(super) fn operators() -> Vec<Operator> {
+    let mut all = Vec::new();
+    let widths = [Int2, Int4, Int8];
+    for (i, left) in widths.into_iter().enumerate() {
+        for (j, right) in widths.into_iter().enumerate() {
+            let wider = widths[i.max(j)];
+            all.push(infix("+", left, right, wider, int_add));
+            all.push(infix("-", left, right, wider, int_subtract));
+            all.push(infix("*", left, right, wider, int_multiply));
+            all.push(infix("/", left, right, wider, int_divide));
+        }
+        all.push(infix("%", left, left, left, int_remainder));
+        all.push(infix("&", left, left, left, bit_and));
+        all.push(infix("|", left, left, left, bit_or));
+        all.push(infix("#", left, left, left, bit_xor));
+        all.push(infix("<<", left, Int4, left, shift_left));
+        all.push(infix(">>", left, Int4, left, shift_right));
+        all.push(prefix("~", left, left, bit_not));
+        all.push(prefix("-", left, left, int_negate));
+        all.push(prefix("+", left, left, plus));
+        all.push(prefix("@", left, left, int_abs));
+    }
+    for (left, right, result) in [
+        (Float4, Float4, Float4),
+        (Float4, Float8, Float8),
+        (Float8, Float4, Float8),
+        (Float8, Float8, Float8),
+    ] {
+        all.push(infix("+", left, right, result, float_add));
+        all.push(infix("-", left, right, result, float_subtract));
+        all.push(infix("*", left, right, result, float_multiply));
+        all.push(infix("/", left, right, result, float_divide));
+    }
+    for ty in [Float4, Float8] {
+        all.push(prefix("-", ty, ty, float_negate));
+        all.push(prefix("+", ty, ty, plus));
+        all.push(prefix("@", ty, ty, float_abs));
+    }
+    all.push(infix("^", Float8, Float8, Float8, float_power));
+    all.push(prefix("|/", Float8, Float8, float_square_root));
+    all.push(prefix("||/", Float8, Float8, float_cube_root));
+    all.push(infix("+", Num, Num, Num, numeric_add));
+    all.push(infix("-", Num, Num, Num, numeric_subtract));
+    all.push(infix("*", Num, Num, Num, numeric_multiply));
+    all.push(infix("/", Num, Num, Num, numeric_divide));
+    all.push(infix("%", Num, Num, Num, numeric_remainder));
+    all.push(infix("^", Num, Num, Num, numeric_power));
+    all.push(prefix("-", Num, Num, numeric_negate));
+    all.push(prefix("+", Num, Num, plus));
+    all.push(prefix("@", Num, Num, numeric_abs));
+    all
+}

@@ -1,0 +1,202 @@
+//! The choice among overloaded functions or operators: PostgreSQL's rules, chapter "Type Conversion" of its manual.
+
+use smallvec::SmallVec;
+
+use crate::types::cast::{self, CastContext};
+use crate::types::{Category, Type, TypeId};
+
+/// Types of the parameters of one candidate, as many as the call has arguments.
+pub(super) type Parameters = SmallVec<[TypeId; 4]>;
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The candidate of this index.
+    One(usize),
+    /// No candidate can take the arguments.
+    None,
+    /// Several can, and nothing tells which is meant.
+    Ambiguous,
+}
+
+/// Does an argument of type `from` convert to `to` without being asked?
+pub(super) fn converts(from: TypeId, to: TypeId) -> bool {
+    if from == to || from == TypeId::Unknown {
+        return true;
+    }
+    match to {
+        TypeId::Any | TypeId::AnyElement => true,
+        TypeId::AnyArray => from.element().is_some(),
+        TypeId::AnyNonArray => from.element().is_none(),
+        _ => cast::find(Type::new(from), Type::new(to), CastContext::Implicit).is_some(),
+    }
+}
+
+/// Chooses the candidate for arguments of these types.
+pub(super) fn choose(candidates: &[Parameters], arguments: &[TypeId]) -> Choice {
+    // A perfect match needs no rules.
+    if let Some(exact) = candidates.iter().position(|c| c.as_slice() == arguments) {
+        return Choice::One(exact);
+    }
+    let mut left: Vec<usize> = (0..candidates.len())
+        .filter(|&i| candidates[i].iter().zip(arguments).all(|(to, from)| converts(*from, *to)))
+        .filter(|&i| generic_types(&candidates[i], arguments).is_some())
+        .collect();
+    match left.as_slice() {
+        [] => return Choice::None,
+        [one] => return Choice::One(*one),
+        _ => {}
+    }
+    keep_best(&mut left, |i| {
+        let matches =
+            candidates[i].iter().zip(arguments).filter(|(to, from)| **from != TypeId::Unknown && to == from);
+        matches.count()
+    });
+    keep_best(&mut left, |i| {
+        let matches = candidates[i].iter().zip(arguments).filter(|(to, from)| {
+            **from != TypeId::Unknown
+                && (to == from || (to.is_preferred() && to.category() == from.category()))
+        });
+        matches.count()
+    });
+    if let [one] = left.as_slice() {
+        return Choice::One(*one);
+    }
+    if !arguments.contains(&TypeId::Unknown) {
+        return Choice::Ambiguous;
+    }
+    choose_for_unknown(candidates, arguments, left)
+}
+
+fn keep_best(left: &mut Vec<usize>, score: impl Fn(usize) -> usize) {
+    let best = left.iter().map(|&i| score(i)).max().unwrap_or(0);
+    left.retain(|&i| score(i) == best);
+}
+
+/// Untyped literals: a category for each place on which the candidates agree, or strings; then the type of the other arguments.
+fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left: Vec<usize>) -> Choice {
+    let mut slots: Vec<(usize, Category, bool)> = Vec::new();
+    let mut resolved = true;
+    for (place, _) in arguments.iter().enumerate().filter(|(_, ty)| **ty == TypeId::Unknown) {
+        let (mut category, mut preferred, mut conflict) = (Category::Unknown, false, false);
+        for &i in &left {
+            let ty = candidates[i][place];
+            if category == Category::Unknown {
+                (category, preferred) = (ty.category(), ty.is_preferred());
+            } else if ty.category() == category {
+                preferred |= ty.is_preferred();
+            } else if ty.category() == Category::String {
+                (category, preferred) = (Category::String, ty.is_preferred());
+            } else {
+                conflict = true;
+            }
+        }
+        if conflict && category != Category::String {
+            resolved = false;
+            break;
+        }
+        slots.push((place, category, preferred));
+    }
+    if resolved {
+        let fits = |i: &usize| {
+            slots.iter().all(|(place, category, preferred)| {
+                let ty = candidates[*i][*place];
+                ty.category() == *category && (!preferred || ty.is_preferred())
+            })
+        };
+        if left.iter().any(fits) {
+            left.retain(fits);
+        }
+        if let [one] = left.as_slice() {
+            return Choice::One(*one);
+        }
+    }
+    // Last: if all typed arguments have one type, suppose that the others have it too.
+    let mut known = arguments.iter().filter(|ty| **ty != TypeId::Unknown);
+    if let Some(first) = known.next()
+        && known.all(|ty| ty == first)
+    {
+        let mut accepting = left.iter().filter(|&&i| candidates[i].iter().all(|to| converts(*first, *to)));
+        if let (Some(one), None) = (accepting.next(), accepting.next()) {
+            return Choice::One(*one);
+        }
+    }
+    Choice::Ambiguous
+}
+
+/// What `anyelement` and its like stand for in one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Generic {
+    /// The type of `anyelement` and `anynonarray`, and of the elements of `anyarray`.
+    element: Option<TypeId>,
+    array: Option<TypeId>,
+}
+
+impl Generic {
+    /// The real type for a declared one.
+    pub(super) fn actual(&self, declared: TypeId) -> TypeId {
+        match declared {
+            TypeId::AnyElement | TypeId::AnyNonArray => self.element.unwrap_or(TypeId::Text),
+            TypeId::AnyArray => match (self.array, self.element) {
+                (Some(array), _) => array,
+                (None, Some(element)) => element.array().unwrap_or(TypeId::TextArray),
+                (None, None) => TypeId::TextArray,
+            },
+            other => other,
+        }
+    }
+}
+
+fn is_generic(ty: TypeId) -> bool {
+    matches!(ty, TypeId::AnyElement | TypeId::AnyNonArray | TypeId::AnyArray)
+}
+
+/// The type that both convert to.
+fn common(a: TypeId, b: TypeId) -> Option<TypeId> {
+    if a == b || b == TypeId::Unknown {
+        return Some(a);
+    }
+    if a == TypeId::Unknown {
+        return Some(b);
+    }
+    if a.category() != b.category() {
+        return None;
+    }
+    let (to_b, to_a) = (converts(a, b), converts(b, a));
+    if to_b && !a.is_preferred() && (!to_a || b.is_preferred()) {
+        Some(b)
+    } else if to_a {
+        Some(a)
+    } else {
+        None
+    }
+}
+
+/// Agrees the polymorphic parameters with the arguments; `None` if they cannot all be the same type.
+pub(super) fn generic_types(parameters: &[TypeId], arguments: &[TypeId]) -> Option<Generic> {
+    let mut generic = Generic::default();
+    if !parameters.iter().any(|ty| is_generic(*ty)) {
+        return Some(generic);
+    }
+    let mut element: Option<TypeId> = None;
+    for (&to, &from) in parameters.iter().zip(arguments) {
+        if !is_generic(to) || from == TypeId::Unknown {
+            continue;
+        }
+        let this = if to == TypeId::AnyArray { from.element()? } else { from };
+        element = Some(element.map_or(Some(this), |so_far| common(so_far, this))?);
+    }
+    generic.element = element;
+    // int2vector and its like serve as the arrays they are.
+    if let Some(element) = element {
+        let wants_array = parameters.contains(&TypeId::AnyArray);
+        if wants_array && element.array().is_none() {
+            return None;
+        }
+        generic.array = element.array();
+        if parameters.contains(&TypeId::AnyNonArray) && element.element().is_some() {
+            return None;
+        }
+    }
+    Some(generic)
+}

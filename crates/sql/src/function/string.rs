@@ -1,0 +1,840 @@
+//! Texts and byte strings.
+
+use bytes::Bytes;
+
+use super::EvalContext;
+use super::math::unexpected;
+use super::operator::{Operator, infix, infix_typed};
+use super::registry::{Function, plain, typed};
+use crate::error::{SqlError, sqlstate};
+use crate::types::TypeId::{Any, AnyNonArray, Bool, Bpchar, Bytea, Int4, Int8, Text as T, TextArray};
+use crate::types::{Array, Datum, Text, Type, TypeId};
+
+type Computed = Result<Datum, SqlError>;
+
+/// Largest text a function makes, in bytes.
+const MAX_BYTES: usize = 0x3fff_ffff;
+
+/// The text of a datum.
+pub(super) fn text(datum: &Datum) -> Result<&Text, SqlError> {
+    datum.as_text().ok_or_else(|| unexpected(&[datum]))
+}
+
+/// The characters of a datum.
+pub(super) fn str_of(datum: &Datum) -> Result<&str, SqlError> {
+    datum.as_str().ok_or_else(|| unexpected(&[datum]))
+}
+
+/// The integer of a datum.
+pub(super) fn integer(datum: &Datum) -> Result<i64, SqlError> {
+    datum.as_i64().ok_or_else(|| unexpected(&[datum]))
+}
+
+fn bytes_of(datum: &Datum) -> Result<&Bytes, SqlError> {
+    if let Datum::Bytea(bytes) = datum { Ok(bytes) } else { Err(unexpected(&[datum])) }
+}
+
+#[cold]
+pub(super) fn too_long() -> SqlError {
+    SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
+}
+
+fn length_result(length: usize) -> Computed {
+    i32::try_from(length).map(Datum::Int4).map_err(|_| SqlError::out_of_range("integer"))
+}
+
+fn length(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    match &arguments[0] {
+        Datum::Bytea(bytes) => length_result(bytes.len()),
+        // Padding does not count.
+        Datum::Bpchar(text) => length_result(text.trim_end_blanks().chars()),
+        other => length_result(text(other)?.chars()),
+    }
+}
+
+fn octet_length(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    match &arguments[0] {
+        Datum::Bytea(bytes) => length_result(bytes.len()),
+        other => length_result(text(other)?.len()),
+    }
+}
+
+fn bit_length(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    match octet_length(arguments, context)? {
+        Datum::Int4(bytes) => length_result(bytes as usize * 8),
+        other => Ok(other),
+    }
+}
+
+/// Lower case, character by character, by Unicode's one-to-one mapping (as with `LC_CTYPE` C.UTF-8).
+pub(super) fn lower_char(c: char) -> char {
+    if c.is_ascii() {
+        return c.to_ascii_lowercase();
+    }
+    let mut mapped = c.to_lowercase();
+    match (mapped.next(), mapped.next()) {
+        (Some(single), None) => single,
+        _ => c,
+    }
+}
+
+fn upper_char(c: char) -> char {
+    if c.is_ascii() {
+        return c.to_ascii_uppercase();
+    }
+    let mut mapped = c.to_uppercase();
+    match (mapped.next(), mapped.next()) {
+        (Some(single), None) => single,
+        _ => c,
+    }
+}
+
+fn lower(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(str_of(&arguments[0])?.chars().map(lower_char).collect::<String>().into())
+}
+
+fn upper(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(str_of(&arguments[0])?.chars().map(upper_char).collect::<String>().into())
+}
+
+fn initcap(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let mut inside = false;
+    let capitalize = |c: char| {
+        let changed = if inside { lower_char(c) } else { upper_char(c) };
+        inside = c.is_alphanumeric();
+        changed
+    };
+    Ok(str_of(&arguments[0])?.chars().map(capitalize).collect::<String>().into())
+}
+
+fn trim(arguments: &[Datum], start: bool, end: bool) -> Computed {
+    let whole = text(&arguments[0])?;
+    let set: Vec<char> = match arguments.get(1) {
+        Some(set) => str_of(set)?.chars().collect(),
+        None => vec![' '],
+    };
+    let characters = whole.as_str();
+    let rest = if start { characters.trim_start_matches(|c| set.contains(&c)) } else { characters };
+    let from = characters.len() - rest.len();
+    let kept = if end { rest.trim_end_matches(|c| set.contains(&c)) } else { rest };
+    Ok(Datum::Text(whole.slice(from, from + kept.len())))
+}
+
+fn btrim(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    trim(arguments, true, true)
+}
+
+fn ltrim(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    trim(arguments, true, false)
+}
+
+fn rtrim(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    trim(arguments, false, true)
+}
+
+/// First and one past the last position, from 0, of `substring(... from start for count)` within a length.
+fn span(arguments: &[Datum], length: usize) -> Result<(usize, usize), SqlError> {
+    let start = integer(&arguments[1])?;
+    let end = match arguments.get(2) {
+        Some(count) => {
+            let count = integer(count)?;
+            if count < 0 {
+                return Err(SqlError::new(
+                    sqlstate::SUBSTRING_ERROR,
+                    "negative substring length not allowed",
+                ));
+            }
+            start.saturating_add(count)
+        }
+        None => i64::MAX,
+    };
+    let clamp =
+        |position: i64| usize::try_from(position.saturating_sub(1).max(0)).unwrap_or(length).min(length);
+    let (start, end) = (clamp(start), clamp(end));
+    Ok((start, end.max(start)))
+}
+
+/// Byte offset of the character at this index, or the end.
+pub(super) fn offset_of(characters: &str, index: usize) -> usize {
+    if characters.is_ascii() {
+        return index.min(characters.len());
+    }
+    characters.char_indices().nth(index).map_or(characters.len(), |(at, _)| at)
+}
+
+fn substring(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    if let Datum::Bytea(bytes) = &arguments[0] {
+        let (start, end) = span(arguments, bytes.len())?;
+        return Ok(Datum::Bytea(bytes.slice(start..end)));
+    }
+    let whole = text(&arguments[0])?;
+    let characters = whole.as_str();
+    let (start, end) = span(arguments, characters.len())?;
+    Ok(Datum::Text(whole.slice(offset_of(characters, start), offset_of(characters, end))))
+}
+
+fn overlay(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (whole, new) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
+    let start = integer(&arguments[2])?;
+    if start <= 0 {
+        return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
+    }
+    let count = match arguments.get(3) {
+        Some(count) => integer(count)?,
+        None => new.chars().count() as i64,
+    };
+    let position = |index: i64| offset_of(whole, usize::try_from(index.max(0)).unwrap_or(usize::MAX));
+    let (head, tail) = (position(start - 1), position((start - 1).saturating_add(count)));
+    Ok([&whole[..head], new, &whole[tail..]].concat().into())
+}
+
+fn position(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    if let (Datum::Bytea(whole), Datum::Bytea(part)) = (&arguments[0], &arguments[1]) {
+        let found = (0..=whole.len().saturating_sub(part.len())).find(|&i| whole[i..].starts_with(part));
+        return length_result(found.map_or(0, |at| at + 1));
+    }
+    let (whole, part) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
+    length_result(whole.find(part).map_or(0, |at| whole[..at].chars().count() + 1))
+}
+
+/// Number of characters that a count from the left or (negative) all but so many means.
+fn counted(characters: &str, count: i64) -> usize {
+    if count >= 0 {
+        return usize::try_from(count).unwrap_or(usize::MAX);
+    }
+    let all = characters.chars().count() as i64;
+    usize::try_from(all.saturating_add(count)).unwrap_or(0)
+}
+
+fn left(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let whole = text(&arguments[0])?;
+    let end = offset_of(whole.as_str(), counted(whole.as_str(), integer(&arguments[1])?));
+    Ok(Datum::Text(whole.slice(0, end)))
+}
+
+fn right(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let whole = text(&arguments[0])?;
+    let characters = whole.as_str();
+    let wanted = counted(characters, integer(&arguments[1])?);
+    let skipped = characters.chars().count().saturating_sub(wanted);
+    Ok(Datum::Text(whole.slice(offset_of(characters, skipped), characters.len())))
+}
+
+fn pad(arguments: &[Datum], at_left: bool) -> Computed {
+    let whole = text(&arguments[0])?;
+    let target = usize::try_from(integer(&arguments[1])?.max(0)).unwrap_or(0);
+    let fill: Vec<char> = match arguments.get(2) {
+        Some(fill) => str_of(fill)?.chars().collect(),
+        None => vec![' '],
+    };
+    let characters = whole.as_str();
+    let have = characters.chars().count();
+    if have >= target || fill.is_empty() {
+        return Ok(Datum::Text(whole.slice(0, offset_of(characters, target))));
+    }
+    if target > MAX_BYTES / 4 {
+        return Err(too_long());
+    }
+    let padding: String = fill.iter().cycle().take(target - have).collect();
+    Ok(if at_left { padding + characters } else { characters.to_owned() + &padding }.into())
+}
+
+fn lpad(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    pad(arguments, true)
+}
+
+fn rpad(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    pad(arguments, false)
+}
+
+fn repeat(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (characters, count) = (str_of(&arguments[0])?, integer(&arguments[1])?.max(0));
+    let count = usize::try_from(count).unwrap_or(0);
+    if characters.len().saturating_mul(count) > MAX_BYTES {
+        return Err(too_long());
+    }
+    Ok(characters.repeat(count).into())
+}
+
+fn replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (whole, from, to) = (text(&arguments[0])?, str_of(&arguments[1])?, str_of(&arguments[2])?);
+    if from.is_empty() || !whole.as_str().contains(from) {
+        return Ok(Datum::Text(whole.clone()));
+    }
+    Ok(whole.as_str().replace(from, to).into())
+}
+
+fn reverse(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(str_of(&arguments[0])?.chars().rev().collect::<String>().into())
+}
+
+fn translate(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let from: Vec<char> = str_of(&arguments[1])?.chars().collect();
+    let to: Vec<char> = str_of(&arguments[2])?.chars().collect();
+    let changed = str_of(&arguments[0])?.chars().filter_map(|c| match from.iter().position(|f| *f == c) {
+        Some(index) => to.get(index).copied(),
+        None => Some(c),
+    });
+    Ok(changed.collect::<String>().into())
+}
+
+fn split_part(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (whole, delimiter, field) = (text(&arguments[0])?, str_of(&arguments[1])?, integer(&arguments[2])?);
+    if field == 0 {
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "field position must not be zero"));
+    }
+    let index = usize::try_from(field.unsigned_abs() - 1).unwrap_or(usize::MAX);
+    let characters = whole.as_str();
+    let part = if characters.is_empty() {
+        None
+    } else if delimiter.is_empty() {
+        (index == 0).then_some(characters)
+    } else if field > 0 {
+        characters.split(delimiter).nth(index)
+    } else {
+        let parts: Vec<&str> = characters.split(delimiter).collect();
+        parts.len().checked_sub(index + 1).map(|i| parts[i])
+    };
+    Ok(part.unwrap_or("").into())
+}
+
+fn starts_with(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Bool(text(&arguments[0])?.as_bytes().starts_with(text(&arguments[1])?.as_bytes())))
+}
+
+fn starts_with_operator(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Bool(text(a)?.as_bytes().starts_with(text(b)?.as_bytes())))
+}
+
+fn chr(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let code = integer(&arguments[0])?;
+    if code == 0 {
+        return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "null character not permitted"));
+    }
+    if code < 0 {
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "character number must be positive"));
+    }
+    let character = u32::try_from(code).ok().and_then(char::from_u32);
+    character.map(|c| c.to_string().into()).ok_or_else(|| {
+        SqlError::new(
+            sqlstate::PROGRAM_LIMIT_EXCEEDED,
+            format!("requested character not valid for encoding: {code}"),
+        )
+    })
+}
+
+fn ascii(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Int4(str_of(&arguments[0])?.chars().next().map_or(0, |c| c as i32)))
+}
+
+fn to_hex(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(match &arguments[0] {
+        Datum::Int4(value) => format!("{value:x}").into(),
+        other => format!("{:x}", integer(other)?).into(),
+    })
+}
+
+/// Appends the text of a value as `concat` and `||` print it.
+pub(super) fn append_text(datum: &Datum, ty: Type, context: &EvalContext<'_>, out: &mut Vec<u8>) {
+    datum.to_text(ty, context, out);
+}
+
+pub(super) fn from_utf8(bytes: Vec<u8>) -> Computed {
+    Text::from_utf8(Bytes::from(bytes)).map(Datum::Text).ok_or_else(|| {
+        SqlError::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+    })
+}
+
+fn concat(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    let mut out = Vec::new();
+    for (argument, ty) in arguments.iter().zip(types) {
+        append_text(argument, *ty, context, &mut out);
+    }
+    from_utf8(out)
+}
+
+fn concat_ws(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    let Some(separator) = arguments[0].as_str() else { return Ok(Datum::Null) };
+    let mut out = Vec::new();
+    let mut first = true;
+    for (argument, ty) in arguments.iter().zip(types).skip(1).filter(|(a, _)| !a.is_null()) {
+        if !first {
+            out.extend_from_slice(separator.as_bytes());
+        }
+        first = false;
+        append_text(argument, *ty, context, &mut out);
+    }
+    from_utf8(out)
+}
+
+fn concatenate(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (a, b) = (text(a)?, text(b)?);
+    if a.len() + b.len() > MAX_BYTES {
+        return Err(too_long());
+    }
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    out.extend_from_slice(a.as_bytes());
+    out.extend_from_slice(b.as_bytes());
+    Ok(Datum::Text(Text::from_stored(Bytes::from(out))))
+}
+
+fn concatenate_any(a: &Datum, b: &Datum, types: [Type; 2], context: &EvalContext<'_>) -> Computed {
+    let mut out = Vec::new();
+    append_text(a, types[0], context, &mut out);
+    append_text(b, types[1], context, &mut out);
+    from_utf8(out)
+}
+
+fn concatenate_bytes(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::Bytea([&bytes_of(a)?[..], &bytes_of(b)?[..]].concat().into()))
+}
+
+/// A name as SQL text: in quotes unless it is a plain lower-case word.
+pub(crate) fn quote_identifier(name: &str) -> String {
+    let plain = name
+        .bytes()
+        .enumerate()
+        .all(|(i, b)| b.is_ascii_lowercase() || b == b'_' || (i > 0 && b.is_ascii_digit()));
+    if plain && !name.is_empty() && !is_reserved(name) {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}
+
+/// PostgreSQL's keywords that are not usable as a name everywhere, so that `quote_ident` quotes them.
+fn is_reserved(word: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "all",
+        "analyse",
+        "analyze",
+        "and",
+        "any",
+        "array",
+        "as",
+        "asc",
+        "asymmetric",
+        "authorization",
+        "between",
+        "bigint",
+        "binary",
+        "bit",
+        "boolean",
+        "both",
+        "case",
+        "cast",
+        "char",
+        "character",
+        "check",
+        "coalesce",
+        "collate",
+        "collation",
+        "column",
+        "concurrently",
+        "constraint",
+        "create",
+        "cross",
+        "current_catalog",
+        "current_date",
+        "current_role",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+        "current_user",
+        "dec",
+        "decimal",
+        "default",
+        "deferrable",
+        "desc",
+        "distinct",
+        "do",
+        "else",
+        "end",
+        "except",
+        "exists",
+        "extract",
+        "false",
+        "fetch",
+        "float",
+        "for",
+        "foreign",
+        "freeze",
+        "from",
+        "full",
+        "grant",
+        "greatest",
+        "group",
+        "grouping",
+        "having",
+        "ilike",
+        "in",
+        "initially",
+        "inner",
+        "inout",
+        "int",
+        "integer",
+        "intersect",
+        "interval",
+        "into",
+        "is",
+        "isnull",
+        "join",
+        "lateral",
+        "leading",
+        "least",
+        "left",
+        "like",
+        "limit",
+        "localtime",
+        "localtimestamp",
+        "national",
+        "natural",
+        "nchar",
+        "none",
+        "normalize",
+        "not",
+        "notnull",
+        "null",
+        "nullif",
+        "numeric",
+        "offset",
+        "on",
+        "only",
+        "or",
+        "order",
+        "out",
+        "outer",
+        "overlaps",
+        "overlay",
+        "placing",
+        "position",
+        "precision",
+        "primary",
+        "real",
+        "references",
+        "returning",
+        "right",
+        "row",
+        "select",
+        "session_user",
+        "setof",
+        "similar",
+        "smallint",
+        "some",
+        "substring",
+        "symmetric",
+        "table",
+        "tablesample",
+        "then",
+        "time",
+        "timestamp",
+        "to",
+        "trailing",
+        "treat",
+        "trim",
+        "true",
+        "union",
+        "unique",
+        "user",
+        "using",
+        "values",
+        "varchar",
+        "variadic",
+        "verbose",
+        "when",
+        "where",
+        "window",
+        "with",
+        "xmlattributes",
+        "xmlconcat",
+        "xmlelement",
+        "xmlexists",
+        "xmlforest",
+        "xmlnamespaces",
+        "xmlparse",
+        "xmlpi",
+        "xmlroot",
+        "xmlserialize",
+        "xmltable",
+    ];
+    WORDS.binary_search(&word).is_ok()
+}
+
+/// A text as an SQL literal.
+pub(crate) fn quote_text(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    if doubled.contains('\\') {
+        format!("E'{}'", doubled.replace('\\', "\\\\"))
+    } else {
+        format!("'{doubled}'")
+    }
+}
+
+fn quote_ident(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(quote_identifier(str_of(&arguments[0])?).into())
+}
+
+fn quote_literal(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    Ok(quote_text(&arguments[0].to_text_string(types[0], context)).into())
+}
+
+fn quote_nullable(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    if arguments[0].is_null() { Ok("NULL".into()) } else { quote_literal(arguments, types, context) }
+}
+
+#[cold]
+fn invalid_format(what: impl Into<String>) -> SqlError {
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what)
+}
+
+/// `format(template, ...)`: `%s`, `%I`, `%L`, with position and width.
+fn format_text(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    let Some(template) = arguments[0].as_str() else { return Ok(Datum::Null) };
+    let mut out = String::new();
+    let mut next = 1usize;
+    let mut rest = template;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('%') {
+            out.push('%');
+            rest = after;
+            continue;
+        }
+        let specifier = Specifier::parse(&mut rest)?;
+        let width = specifier.resolve_width(arguments, &mut next)?;
+        let index = specifier.position.unwrap_or(next);
+        next = index + 1;
+        let argument =
+            arguments.get(index).ok_or_else(|| invalid_format("too few arguments for format()"))?;
+        let text = match specifier.conversion {
+            's' if argument.is_null() => String::new(),
+            's' => argument.to_text_string(types[index], context),
+            'L' if argument.is_null() => "NULL".to_owned(),
+            'L' => quote_text(&argument.to_text_string(types[index], context)),
+            'I' if argument.is_null() => {
+                return Err(SqlError::new(
+                    sqlstate::NULL_VALUE_NOT_ALLOWED,
+                    "null values cannot be formatted as an SQL identifier",
+                ));
+            }
+            'I' => quote_identifier(&argument.to_text_string(types[index], context)),
+            other => {
+                return Err(invalid_format(format!("unrecognized format() type specifier \"{other}\""))
+                    .with_hint("For a single \"%\" use \"%%\"."));
+            }
+        };
+        let missing = usize::try_from(width.unsigned_abs()).unwrap_or(0).saturating_sub(text.chars().count());
+        let padding = " ".repeat(missing);
+        if width < 0 {
+            out.push_str(&text);
+            out.push_str(&padding);
+        } else {
+            out.push_str(&padding);
+            out.push_str(&text);
+        }
+    }
+    out.push_str(rest);
+    Ok(out.into())
+}
+
+enum Width {
+    None,
+    Fixed(i64),
+    /// From the next argument, or one by position.
+    Argument(Option<usize>),
+}
+
+struct Specifier {
+    position: Option<usize>,
+    minus: bool,
+    width: Width,
+    conversion: char,
+}
+
+impl Specifier {
+    fn parse(rest: &mut &str) -> Result<Specifier, SqlError> {
+        let mut specifier = Specifier { position: None, minus: false, width: Width::None, conversion: 's' };
+        let unterminated = || {
+            invalid_format("unterminated format() type specifier").with_hint("For a single \"%\" use \"%%\".")
+        };
+        let number = |rest: &mut &str| {
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let value = rest[..end].parse::<i32>().ok();
+            *rest = &rest[end..];
+            value
+        };
+        let mut before = *rest;
+        if let Some(value) = number(&mut before) {
+            if let Some(after) = before.strip_prefix('$') {
+                if value == 0 {
+                    return Err(invalid_format(
+                        "format specifies argument 0, but arguments are numbered from 1",
+                    ));
+                }
+                specifier.position = usize::try_from(value).ok();
+                *rest = after;
+            } else {
+                specifier.width = Width::Fixed(i64::from(value));
+                *rest = before;
+            }
+        }
+        while let Some(after) = rest.strip_prefix('-') {
+            specifier.minus = true;
+            *rest = after;
+        }
+        if let Some(after) = rest.strip_prefix('*') {
+            *rest = after;
+            let mut ahead = *rest;
+            let position = number(&mut ahead).and_then(|p| usize::try_from(p).ok());
+            if let (Some(position), Some(after)) = (position, ahead.strip_prefix('$')) {
+                specifier.width = Width::Argument(Some(position));
+                *rest = after;
+            } else {
+                specifier.width = Width::Argument(None);
+            }
+        } else if let Some(value) = number(rest) {
+            specifier.width = Width::Fixed(i64::from(value));
+        }
+        specifier.conversion = rest.chars().next().ok_or_else(unterminated)?;
+        *rest = &rest[specifier.conversion.len_utf8()..];
+        Ok(specifier)
+    }
+
+    fn resolve_width(&self, arguments: &[Datum], next: &mut usize) -> Result<i64, SqlError> {
+        let width = match self.width {
+            Width::None => return Ok(0),
+            Width::Fixed(width) => width,
+            Width::Argument(position) => {
+                let index = position.unwrap_or(*next);
+                *next = index + 1;
+                let argument =
+                    arguments.get(index).ok_or_else(|| invalid_format("too few arguments for format()"))?;
+                match argument.as_i64() {
+                    Some(width) => width,
+                    None => argument.as_str().and_then(|s| s.trim().parse().ok()).unwrap_or(0),
+                }
+            }
+        };
+        Ok(if self.minus { -width.abs() } else { width })
+    }
+}
+
+fn string_to_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    if arguments[0].is_null() {
+        return Ok(Datum::Null);
+    }
+    Ok(Array::new(TypeId::Text, parts(arguments)?).into())
+}
+
+/// The parts of a text between delimiters; single characters if the delimiter is NULL. Those equal to a third argument are NULL.
+pub(super) fn parts(arguments: &[Datum]) -> Result<Vec<Datum>, SqlError> {
+    let Some(whole) = arguments[0].as_text() else { return Ok(vec![]) };
+    let null = arguments.get(2).and_then(Datum::as_str);
+    let characters = whole.as_str();
+    let parts: Vec<&str> = match arguments[1].as_str() {
+        _ if characters.is_empty() => vec![],
+        None => characters.split("").filter(|c| !c.is_empty()).collect(),
+        Some("") => vec![characters],
+        Some(delimiter) => characters.split(delimiter).collect(),
+    };
+    let elements = parts.into_iter().map(|part| if Some(part) == null { Datum::Null } else { part.into() });
+    Ok(elements.collect())
+}
+
+fn array_to_string(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    let (Datum::Array(array), Some(delimiter)) = (&arguments[0], arguments[1].as_str()) else {
+        return Ok(Datum::Null);
+    };
+    let null = arguments.get(2).and_then(Datum::as_str);
+    let element = types[0].element().unwrap_or(Type::new(array.element));
+    let mut out = Vec::new();
+    let mut first = true;
+    for item in array.elements.iter().filter(|item| !item.is_null() || null.is_some()) {
+        if !first {
+            out.extend_from_slice(delimiter.as_bytes());
+        }
+        first = false;
+        match null {
+            Some(null) if item.is_null() => out.extend_from_slice(null.as_bytes()),
+            _ => append_text(item, element, context, &mut out),
+        }
+    }
+    from_utf8(out)
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    plain(0, "length", &[T], Int4, length),
+    plain(0, "length", &[Bpchar], Int4, length),
+    plain(0, "length", &[Bytea], Int4, length),
+    plain(0, "char_length", &[T], Int4, length),
+    plain(0, "char_length", &[Bpchar], Int4, length),
+    plain(0, "character_length", &[T], Int4, length),
+    plain(0, "character_length", &[Bpchar], Int4, length),
+    plain(0, "octet_length", &[T], Int4, octet_length),
+    plain(0, "octet_length", &[Bpchar], Int4, octet_length),
+    plain(0, "octet_length", &[Bytea], Int4, octet_length),
+    plain(0, "bit_length", &[T], Int4, bit_length),
+    plain(0, "bit_length", &[Bytea], Int4, bit_length),
+    plain(0, "lower", &[T], T, lower),
+    plain(0, "upper", &[T], T, upper),
+    plain(0, "initcap", &[T], T, initcap),
+    plain(0, "btrim", &[T], T, btrim),
+    plain(0, "btrim", &[T, T], T, btrim),
+    plain(0, "ltrim", &[T], T, ltrim),
+    plain(0, "ltrim", &[T, T], T, ltrim),
+    plain(0, "rtrim", &[T], T, rtrim),
+    plain(0, "rtrim", &[T, T], T, rtrim),
+    plain(0, "substring", &[T, Int4], T, substring),
+    plain(0, "substring", &[T, Int4, Int4], T, substring),
+    plain(0, "substring", &[Bytea, Int4], Bytea, substring),
+    plain(0, "substring", &[Bytea, Int4, Int4], Bytea, substring),
+    plain(0, "substr", &[T, Int4], T, substring),
+    plain(0, "substr", &[T, Int4, Int4], T, substring),
+    plain(0, "substr", &[Bytea, Int4], Bytea, substring),
+    plain(0, "substr", &[Bytea, Int4, Int4], Bytea, substring),
+    plain(0, "overlay", &[T, T, Int4], T, overlay),
+    plain(0, "overlay", &[T, T, Int4, Int4], T, overlay),
+    plain(0, "position", &[T, T], Int4, position),
+    plain(0, "position", &[Bytea, Bytea], Int4, position),
+    plain(0, "strpos", &[T, T], Int4, position),
+    plain(0, "left", &[T, Int4], T, left),
+    plain(0, "right", &[T, Int4], T, right),
+    plain(0, "lpad", &[T, Int4], T, lpad),
+    plain(0, "lpad", &[T, Int4, T], T, lpad),
+    plain(0, "rpad", &[T, Int4], T, rpad),
+    plain(0, "rpad", &[T, Int4, T], T, rpad),
+    plain(0, "repeat", &[T, Int4], T, repeat),
+    plain(0, "replace", &[T, T, T], T, replace),
+    plain(0, "reverse", &[T], T, reverse),
+    plain(0, "translate", &[T, T, T], T, translate),
+    plain(0, "split_part", &[T, T, Int4], T, split_part),
+    plain(0, "starts_with", &[T, T], Bool, starts_with),
+    plain(0, "chr", &[Int4], T, chr),
+    plain(0, "ascii", &[T], Int4, ascii),
+    plain(0, "to_hex", &[Int4], T, to_hex),
+    plain(0, "to_hex", &[Int8], T, to_hex),
+    typed(0, "concat", &[Any], T, concat).variadic().called_on_null().stable(),
+    typed(0, "concat_ws", &[T, Any], T, concat_ws).variadic().called_on_null().stable(),
+    typed(0, "format", &[T], T, format_text).called_on_null().stable(),
+    typed(0, "format", &[T, Any], T, format_text).variadic().called_on_null().stable(),
+    plain(0, "quote_ident", &[T], T, quote_ident),
+    typed(0, "quote_literal", &[T], T, quote_literal),
+    typed(0, "quote_literal", &[TypeId::AnyElement], T, quote_literal).stable(),
+    typed(0, "quote_nullable", &[T], T, quote_nullable).called_on_null(),
+    typed(0, "quote_nullable", &[TypeId::AnyElement], T, quote_nullable).called_on_null().stable(),
+    plain(0, "string_to_array", &[T, T], TextArray, string_to_array).called_on_null(),
+    plain(0, "string_to_array", &[T, T, T], TextArray, string_to_array).called_on_null(),
+    typed(0, "array_to_string", &[TypeId::AnyArray, T], T, array_to_string).stable(),
+    typed(0, "array_to_string", &[TypeId::AnyArray, T, T], T, array_to_string).called_on_null().stable(),
+];
+
+pub(super) fn operators() -> Vec<Operator> {
+    vec![
+        infix("||", T, T, T, concatenate),
+        infix_typed("||", T, AnyNonArray, T, concatenate_any).stable(),
+        infix_typed("||", AnyNonArray, T, T, concatenate_any).stable(),
+        infix("||", Bytea, Bytea, Bytea, concatenate_bytes),
+        infix("^@", T, T, Bool, starts_with_operator),
+    ]
+}

@@ -1,0 +1,10 @@
+//! `to_char`, `to_date`, `to_timestamp` and `to_number`: times and numbers by template.
+
+mod number;
+mod parse;
+mod template;
+mod time;
+
+pub(super) use number::{number_to_char, to_number};
+pub(super) use parse::{to_date, to_timestamp};
+pub(super) use time::{format_timestamp, interval_to_char, timestamp_to_char};

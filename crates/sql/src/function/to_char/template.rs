@@ -1,0 +1,221 @@
+//! Templates of dates and times, split into patterns and literal text.
+
+/// What a pattern stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    Hour12,
+    Hour24,
+    Minute,
+    Second,
+    Millisecond,
+    Microsecond,
+    /// So many digits of a second.
+    Fraction(u8),
+    SecondOfDay,
+    /// AM or PM, with periods or not.
+    Meridiem {
+        periods: bool,
+    },
+    YearWithComma,
+    /// The last digits of the year; four stand for all.
+    Year(u8),
+    IsoYear(u8),
+    /// BC or AD, with periods or not.
+    Era {
+        periods: bool,
+    },
+    MonthName,
+    MonthAbbreviation,
+    Month,
+    DayName,
+    DayAbbreviation,
+    DayOfYear,
+    IsoDayOfYear,
+    Day,
+    DayOfWeek,
+    IsoDayOfWeek,
+    WeekOfMonth,
+    WeekOfYear,
+    IsoWeek,
+    Century,
+    Julian,
+    Quarter,
+    RomanMonth,
+    ZoneAbbreviation,
+    ZoneHour,
+    ZoneMinute,
+    ZoneOffset,
+}
+
+/// How letters come out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Case {
+    Upper,
+    Capital,
+    Lower,
+}
+
+/// One piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Literal(char),
+    Pattern {
+        pattern: Pattern,
+        case: Case,
+        /// FM: no padding.
+        fill: bool,
+        /// TH or th after it.
+        ordinal: Option<Case>,
+    },
+}
+
+/// Spellings, a longer one before its prefixes.
+const PATTERNS: &[(&str, Pattern)] = &[
+    ("A.D.", Pattern::Era { periods: true }),
+    ("A.M.", Pattern::Meridiem { periods: true }),
+    ("AD", Pattern::Era { periods: false }),
+    ("AM", Pattern::Meridiem { periods: false }),
+    ("B.C.", Pattern::Era { periods: true }),
+    ("BC", Pattern::Era { periods: false }),
+    ("CC", Pattern::Century),
+    ("DAY", Pattern::DayName),
+    ("DDD", Pattern::DayOfYear),
+    ("DD", Pattern::Day),
+    ("DY", Pattern::DayAbbreviation),
+    ("D", Pattern::DayOfWeek),
+    ("FF1", Pattern::Fraction(1)),
+    ("FF2", Pattern::Fraction(2)),
+    ("FF3", Pattern::Fraction(3)),
+    ("FF4", Pattern::Fraction(4)),
+    ("FF5", Pattern::Fraction(5)),
+    ("FF6", Pattern::Fraction(6)),
+    ("HH24", Pattern::Hour24),
+    ("HH12", Pattern::Hour12),
+    ("HH", Pattern::Hour12),
+    ("IDDD", Pattern::IsoDayOfYear),
+    ("ID", Pattern::IsoDayOfWeek),
+    ("IW", Pattern::IsoWeek),
+    ("IYYY", Pattern::IsoYear(4)),
+    ("IYY", Pattern::IsoYear(3)),
+    ("IY", Pattern::IsoYear(2)),
+    ("I", Pattern::IsoYear(1)),
+    ("J", Pattern::Julian),
+    ("MI", Pattern::Minute),
+    ("MM", Pattern::Month),
+    ("MONTH", Pattern::MonthName),
+    ("MON", Pattern::MonthAbbreviation),
+    ("MS", Pattern::Millisecond),
+    ("OF", Pattern::ZoneOffset),
+    ("P.M.", Pattern::Meridiem { periods: true }),
+    ("PM", Pattern::Meridiem { periods: false }),
+    ("Q", Pattern::Quarter),
+    ("RM", Pattern::RomanMonth),
+    ("SSSSS", Pattern::SecondOfDay),
+    ("SSSS", Pattern::SecondOfDay),
+    ("SS", Pattern::Second),
+    ("TZH", Pattern::ZoneHour),
+    ("TZM", Pattern::ZoneMinute),
+    ("TZ", Pattern::ZoneAbbreviation),
+    ("US", Pattern::Microsecond),
+    ("WW", Pattern::WeekOfYear),
+    ("W", Pattern::WeekOfMonth),
+    ("Y,YYY", Pattern::YearWithComma),
+    ("YYYY", Pattern::Year(4)),
+    ("YYY", Pattern::Year(3)),
+    ("YY", Pattern::Year(2)),
+    ("Y", Pattern::Year(1)),
+];
+
+/// The case that a spelling asks for: by its first two letters.
+fn case_of(spelling: &str) -> Case {
+    let mut letters = spelling.chars().filter(|c| c.is_ascii_alphabetic());
+    match (letters.next(), letters.next()) {
+        (Some(first), _) if first.is_ascii_lowercase() => Case::Lower,
+        (_, Some(second)) if second.is_ascii_lowercase() => Case::Capital,
+        _ => Case::Upper,
+    }
+}
+
+/// Patterns of names must be written in one of three ways of capitals.
+fn matches(rest: &str, spelling: &str, pattern: Pattern) -> bool {
+    let Some(written) = rest.get(..spelling.len()).filter(|w| w.eq_ignore_ascii_case(spelling)) else {
+        return false;
+    };
+    match pattern {
+        Pattern::MonthName | Pattern::MonthAbbreviation | Pattern::DayName | Pattern::DayAbbreviation => {
+            let (upper, lower) = (spelling.to_owned(), spelling.to_ascii_lowercase());
+            let capital = format!("{}{}", &upper[..1], &lower[1..]);
+            [upper, lower, capital].iter().any(|form| form == written)
+        }
+        // Other patterns come in capitals or small letters throughout.
+        _ => written == spelling || written == spelling.to_ascii_lowercase(),
+    }
+}
+
+/// Splits a template.
+pub(super) fn split(template: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut rest = template;
+    let mut fill = false;
+    while let Some(first) = rest.chars().next() {
+        if first == '"' {
+            rest = quoted(&rest[1..], &mut pieces);
+            continue;
+        }
+        if first == '\\' && rest[1..].starts_with('"') {
+            pieces.push(Piece::Literal('"'));
+            rest = &rest[2..];
+            continue;
+        }
+        if rest.starts_with("FM") || rest.starts_with("fm") {
+            fill = true;
+            rest = &rest[2..];
+            continue;
+        }
+        // FX, TM and SP change nothing here.
+        if rest.starts_with("FX") || rest.starts_with("fx") || rest.starts_with("TM") {
+            rest = &rest[2..];
+            continue;
+        }
+        match PATTERNS.iter().find(|(spelling, pattern)| matches(rest, spelling, *pattern)) {
+            Some((spelling, pattern)) => {
+                let case = case_of(&rest[..spelling.len()]);
+                rest = &rest[spelling.len()..];
+                let ordinal = if rest.starts_with("TH") {
+                    Some(Case::Upper)
+                } else if rest.starts_with("th") {
+                    Some(Case::Lower)
+                } else {
+                    None
+                };
+                if ordinal.is_some() {
+                    rest = &rest[2..];
+                }
+                pieces.push(Piece::Pattern { pattern: *pattern, case, fill, ordinal });
+                fill = false;
+            }
+            None => {
+                pieces.push(Piece::Literal(first));
+                rest = &rest[first.len_utf8()..];
+            }
+        }
+    }
+    pieces
+}
+
+/// Takes literal text up to the closing quote; gives back what follows it.
+fn quoted<'a>(text: &'a str, pieces: &mut Vec<Piece>) -> &'a str {
+    let mut characters = text.char_indices();
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '"' => return &text[at + 1..],
+            '\\' => {
+                if let Some((_, escaped)) = characters.next() {
+                    pieces.push(Piece::Literal(escaped));
+                }
+            }
+            other => pieces.push(Piece::Literal(other)),
+        }
+    }
+    ""
+}

@@ -1,0 +1,296 @@
+//! Dates, times and intervals as text by template.
+
+use chrono_tz::Tz;
+
+use super::template::{Case, Pattern, Piece, split};
+use crate::error::SqlError;
+use crate::function::EvalContext;
+use crate::function::datetime::{interval, timestamp};
+use crate::function::string::str_of;
+use crate::types::datetime::calendar::{self, civil_from_days};
+use crate::types::datetime::{HOUR, MINUTE, MONTHS, SECOND, WEEKDAYS, is_finite_timestamp, zone};
+use crate::types::{Datum, Interval};
+
+const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
+
+/// What the patterns take their values from.
+struct Moment {
+    /// Years without a year 0 for timestamps; of an interval, as they are.
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    micros: i64,
+    /// Days since 2000; none for an interval.
+    days: Option<i64>,
+    day_of_year: i64,
+    /// Offset from UTC in seconds and the zone's abbreviation.
+    zone: Option<(i32, String)>,
+}
+
+/// `to_char(timestamp, template)`.
+pub(in crate::function) fn timestamp_to_char(
+    arguments: &[Datum],
+    context: &EvalContext<'_>,
+) -> Result<Datum, SqlError> {
+    let value = timestamp(&arguments[0])?;
+    let template = str_of(&arguments[1])?;
+    if template.is_empty() || !is_finite_timestamp(value) {
+        return Ok(Datum::Null);
+    }
+    let zone = matches!(arguments[0], Datum::Timestamptz(_)).then_some(context.time_zone);
+    format_timestamp(value, zone, template).map(Datum::from)
+}
+
+/// A timestamp, or with a zone a moment, by template.
+pub(in crate::function) fn format_timestamp(
+    value: i64,
+    tz: Option<Tz>,
+    template: &str,
+) -> Result<String, SqlError> {
+    let offset = tz.map(|tz| (zone::offset_at(tz, value), zone::abbreviation_at(tz, value)));
+    let local = value + offset.as_ref().map_or(0, |(seconds, _)| i64::from(*seconds) * SECOND);
+    let (days, micros) = calendar::split(local);
+    let civil = civil_from_days(days);
+    let clock = calendar::clock(micros);
+    let moment = Moment {
+        year: if civil.year > 0 { i64::from(civil.year) } else { i64::from(civil.year) - 1 },
+        month: i64::from(civil.month),
+        day: i64::from(civil.day),
+        hour: clock.hour,
+        minute: clock.minute,
+        second: clock.second,
+        micros: clock.micros,
+        days: Some(days),
+        day_of_year: i64::from(calendar::day_of_year(civil)),
+        zone: offset,
+    };
+    render(&moment, template)
+}
+
+/// `to_char(interval, template)`.
+pub(in crate::function) fn interval_to_char(
+    arguments: &[Datum],
+    _: &EvalContext<'_>,
+) -> Result<Datum, SqlError> {
+    let Interval { months, days, micros } = interval(&arguments[0])?;
+    let template = str_of(&arguments[1])?;
+    if template.is_empty() {
+        return Ok(Datum::Null);
+    }
+    let moment = Moment {
+        year: i64::from(months / 12),
+        month: i64::from(months % 12),
+        day: i64::from(days),
+        hour: micros / HOUR,
+        minute: micros % HOUR / MINUTE,
+        second: micros % MINUTE / SECOND,
+        micros: micros % SECOND,
+        days: None,
+        day_of_year: i64::from(months) * 30 + i64::from(days),
+        zone: None,
+    };
+    render(&moment, template).map(Datum::from)
+}
+
+fn render(moment: &Moment, template: &str) -> Result<String, SqlError> {
+    let mut out = String::new();
+    for piece in split(template) {
+        match piece {
+            Piece::Literal(c) => out.push(c),
+            Piece::Pattern { pattern, case, fill, ordinal } => {
+                let mut text = one(moment, pattern, case, fill)?;
+                if let Some(ordinal) = ordinal {
+                    text.push_str(suffix(&text, ordinal));
+                }
+                out.push_str(&text);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// `st`, `nd`, `rd` or `th`.
+fn suffix(number: &str, case: Case) -> &'static str {
+    let digits: Vec<u8> = number.bytes().filter(u8::is_ascii_digit).collect();
+    let teen = digits.len() > 1 && digits[digits.len() - 2] == b'1';
+    let lower = case == Case::Lower;
+    match digits.last() {
+        Some(b'1') if !teen => {
+            if lower {
+                "st"
+            } else {
+                "ST"
+            }
+        }
+        Some(b'2') if !teen => {
+            if lower {
+                "nd"
+            } else {
+                "ND"
+            }
+        }
+        Some(b'3') if !teen => {
+            if lower {
+                "rd"
+            } else {
+                "RD"
+            }
+        }
+        _ => {
+            if lower {
+                "th"
+            } else {
+                "TH"
+            }
+        }
+    }
+}
+
+/// A number of at least so many digits, without padding if `fill`.
+fn padded(value: i64, width: usize, fill: bool) -> String {
+    let width = if fill { 0 } else { width };
+    if value < 0 { format!("-{:0width$}", -value) } else { format!("{value:0width$}") }
+}
+
+fn cased(word: &str, case: Case) -> String {
+    match case {
+        Case::Upper => word.to_ascii_uppercase(),
+        Case::Lower => word.to_ascii_lowercase(),
+        Case::Capital => word.to_owned(),
+    }
+}
+
+fn name(word: &str, case: Case, width: usize, fill: bool) -> String {
+    let word = cased(word, case);
+    if fill { word } else { format!("{word:width$}") }
+}
+
+#[cold]
+fn not_for_intervals() -> SqlError {
+    SqlError::new(
+        crate::error::sqlstate::INVALID_DATETIME_FORMAT,
+        "invalid format specification for an interval value",
+    )
+    .with_hint("Intervals are not tied to specific calendar dates.")
+}
+
+fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<String, SqlError> {
+    let days = || moment.days.ok_or_else(not_for_intervals);
+    let year_digits = |year: i64, digits: u8| {
+        let shown = if digits == 4 { year } else { year % 10i64.pow(u32::from(digits)) };
+        padded(shown, usize::from(digits), fill)
+    };
+    let era_year = if moment.days.is_some() { moment.year.abs() } else { moment.year };
+    Ok(match pattern {
+        Pattern::Hour12 => {
+            padded((moment.hour % 12 + if moment.hour % 12 == 0 { 12 } else { 0 }).abs(), 2, fill)
+        }
+        Pattern::Hour24 => padded(moment.hour, 2, fill),
+        Pattern::Minute => padded(moment.minute, 2, fill),
+        Pattern::Second => padded(moment.second, 2, fill),
+        Pattern::Millisecond => padded(moment.micros / 1000, 3, false),
+        Pattern::Microsecond => padded(moment.micros, 6, false),
+        Pattern::Fraction(digits) => {
+            let value = moment.micros / 10i64.pow(6 - u32::from(digits));
+            padded(value, usize::from(digits), false)
+        }
+        Pattern::SecondOfDay => (moment.hour * 3600 + moment.minute * 60 + moment.second).to_string(),
+        Pattern::Meridiem { periods } => {
+            let word = match (moment.hour % 24 >= 12, periods) {
+                (true, true) => "P.M.",
+                (true, false) => "PM",
+                (false, true) => "A.M.",
+                (false, false) => "AM",
+            };
+            cased(word, case)
+        }
+        Pattern::YearWithComma => format!("{},{:03}", era_year / 1000, era_year % 1000),
+        Pattern::Year(digits) => year_digits(era_year, digits),
+        Pattern::IsoYear(digits) => {
+            let year = i64::from(calendar::iso_week(days()?).0);
+            year_digits(if year > 0 { year } else { 1 - year }, digits)
+        }
+        Pattern::Era { periods } => {
+            days()?;
+            let word = match (moment.year < 0, periods) {
+                (true, true) => "B.C.",
+                (true, false) => "BC",
+                (false, true) => "A.D.",
+                (false, false) => "AD",
+            };
+            cased(word, case)
+        }
+        Pattern::MonthName | Pattern::MonthAbbreviation | Pattern::RomanMonth => {
+            month_name(moment, pattern, case, fill)
+        }
+        Pattern::Month => padded(moment.month, 2, fill),
+        Pattern::DayName => name(WEEKDAYS[calendar::weekday(days()?) as usize], case, 9, fill),
+        Pattern::DayAbbreviation => cased(&WEEKDAYS[calendar::weekday(days()?) as usize][..3], case),
+        Pattern::DayOfYear => padded(moment.day_of_year, 3, fill),
+        Pattern::IsoDayOfYear => {
+            let (year, _) = calendar::iso_week(days()?);
+            padded(days()? - calendar::iso_week_start(year, 1) + 1, 3, fill)
+        }
+        Pattern::Day => padded(moment.day, 2, fill),
+        Pattern::DayOfWeek => (calendar::weekday(days()?) + 1).to_string(),
+        Pattern::IsoDayOfWeek => match calendar::weekday(days()?) {
+            0 => "7".to_owned(),
+            weekday => weekday.to_string(),
+        },
+        Pattern::WeekOfMonth => ((moment.day - 1) / 7 + 1).to_string(),
+        Pattern::WeekOfYear => padded((moment.day_of_year - 1) / 7 + 1, 2, fill),
+        Pattern::IsoWeek => padded(i64::from(calendar::iso_week(days()?).1), 2, fill),
+        Pattern::Century => {
+            let century = if moment.days.is_none() {
+                moment.year / 100
+            } else if moment.year > 0 {
+                (moment.year - 1) / 100 + 1
+            } else {
+                moment.year / 100 - 1
+            };
+            padded(century, 2, fill)
+        }
+        Pattern::Julian => (days()? + calendar::JULIAN_EPOCH).to_string(),
+        Pattern::Quarter if moment.month == 0 => String::new(),
+        Pattern::Quarter => ((moment.month - 1) / 3 + 1).to_string(),
+        Pattern::ZoneAbbreviation | Pattern::ZoneHour | Pattern::ZoneMinute | Pattern::ZoneOffset => {
+            days()?;
+            zone_text(moment, pattern, case)
+        }
+    })
+}
+
+fn month_name(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> String {
+    let Some(index) = usize::try_from(moment.month - 1).ok().filter(|i| *i < 12) else {
+        return String::new();
+    };
+    match pattern {
+        Pattern::MonthName => name(MONTHS[index], case, 9, fill),
+        Pattern::MonthAbbreviation => cased(&MONTHS[index][..3], case),
+        _ => name(ROMAN_MONTHS[index], case, 4, fill),
+    }
+}
+
+fn zone_text(moment: &Moment, pattern: Pattern, case: Case) -> String {
+    let Some((offset, abbreviation)) = &moment.zone else {
+        // A timestamp without zone has none to show; the offset is that of UTC.
+        return match pattern {
+            Pattern::ZoneAbbreviation => String::new(),
+            Pattern::ZoneMinute => "00".to_owned(),
+            _ => "+00".to_owned(),
+        };
+    };
+    let sign = if *offset < 0 { '-' } else { '+' };
+    let (hours, minutes) = (offset.abs() / 3600, offset.abs() % 3600 / 60);
+    match pattern {
+        Pattern::ZoneAbbreviation if case == Case::Lower => abbreviation.to_ascii_lowercase(),
+        Pattern::ZoneAbbreviation => abbreviation.clone(),
+        Pattern::ZoneHour => format!("{sign}{hours:02}"),
+        Pattern::ZoneMinute => format!("{minutes:02}"),
+        _ if minutes == 0 => format!("{sign}{hours:02}"),
+        _ => format!("{sign}{hours:02}:{minutes:02}"),
+    }
+}
