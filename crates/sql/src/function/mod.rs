@@ -27,5 +27,5 @@ pub use resolve::{ResolvedFunction, resolve};
 
 /// Whether a function of this name is an aggregate.
 pub fn is_aggregate(name: &str) -> bool {
-    registry::named(name).any(|function| function.kind() == Kind::Aggregate)
+    registry::named(name).iter().any(|function| function.kind() == Kind::Aggregate)
 }
