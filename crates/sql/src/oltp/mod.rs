@@ -63,3 +63,6 @@ pub(crate) fn row_bytes(row: &[Datum]) -> usize {
     };
     size_of::<Row>() + row.iter().map(|datum| size_of::<Datum>() + inner(datum)).sum::<usize>()
 }
+
+#[cfg(test)]
+mod tests;

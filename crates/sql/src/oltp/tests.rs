@@ -1,0 +1,369 @@
+//! SELECTs from text to rows, over tables in a plain map.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Cursor;
+use crate::bind::{BindContext, Binder, NoRowCounts, NoVirtualTables};
+use crate::catalog::{Catalog, Column, Index, IndexColumn, Object, PUBLIC_OID, Table};
+use crate::error::Result;
+use crate::expr::{NeverInterrupted, NoExternalFunctions, ReadContext, Reader, RowScan};
+use crate::function::EvalContext;
+use crate::keys;
+use crate::parse::{self, Command};
+use crate::plan::{Plan, plan};
+use crate::types::{Datum, FormatContext, Type, TypeId};
+
+type Entries = BTreeMap<(u32, Vec<u8>), Bytes>;
+
+#[derive(Default)]
+struct Store(Entries);
+
+struct Scan(std::vec::IntoIter<(Bytes, Bytes)>);
+
+impl RowScan for Scan {
+    fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        Ok(self.0.next())
+    }
+}
+
+impl Reader for Store {
+    fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
+        Ok(self.0.get(&(tree, key.to_vec())).cloned())
+    }
+
+    fn scan(
+        &self,
+        tree: u32,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Box<dyn RowScan>> {
+        let inside = |key: &[u8]| {
+            (match lower {
+                Bound::Included(bound) => key >= bound,
+                Bound::Excluded(bound) => key > bound,
+                Bound::Unbounded => true,
+            }) && (match upper {
+                Bound::Included(bound) => key <= bound,
+                Bound::Excluded(bound) => key < bound,
+                Bound::Unbounded => true,
+            })
+        };
+        let mut rows: Vec<(Bytes, Bytes)> = self
+            .0
+            .iter()
+            .filter(|((t, key), _)| *t == tree && inside(key))
+            .map(|((_, key), value)| (Bytes::copy_from_slice(key), value.clone()))
+            .collect();
+        if reverse {
+            rows.reverse();
+        }
+        Ok(Box::new(Scan(rows.into_iter())))
+    }
+}
+
+fn column(name: &str, id: TypeId) -> Column {
+    Column {
+        name: name.to_owned(),
+        ty: Type::new(id),
+        not_null: false,
+        default: None,
+        identity: None,
+        sequence: None,
+        dropped: false,
+        missing: Datum::Null,
+        comment: None,
+    }
+}
+
+fn index(oid: u32, name: &str, tree: u32, columns: &[usize], unique: bool, primary: bool) -> Index {
+    let columns =
+        columns.iter().map(|c| IndexColumn { column: *c, descending: false, nulls_first: false }).collect();
+    Index { oid, name: name.to_owned(), tree, columns, unique, primary, constraint: None, comment: None }
+}
+
+fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Index>) -> Table {
+    Table {
+        oid,
+        schema: PUBLIC_OID,
+        schema_name: "public".to_owned(),
+        name: name.to_owned(),
+        tree: oid,
+        columns,
+        indexes,
+        checks: vec![],
+        foreign_keys: vec![],
+        referenced_by: vec![],
+        temporary: false,
+        options: vec![],
+        comment: None,
+        derived: Default::default(),
+    }
+}
+
+struct World {
+    catalog: Arc<Catalog>,
+    store: Store,
+}
+
+impl World {
+    /// customer(id, name, city) with an index on city; purchase(id, customer, amount) with an index on (customer, amount).
+    fn new() -> World {
+        let customer = table(
+            1001,
+            "customer",
+            vec![column("id", TypeId::Int4), column("name", TypeId::Text), column("city", TypeId::Text)],
+            vec![
+                index(2001, "customer_pkey", 1001, &[0], true, true),
+                index(2002, "customer_city", 2002, &[2], false, false),
+            ],
+        );
+        let purchase = table(
+            1003,
+            "purchase",
+            vec![
+                column("id", TypeId::Int4),
+                column("customer", TypeId::Int4),
+                column("amount", TypeId::Int8),
+            ],
+            vec![
+                index(2003, "purchase_pkey", 1003, &[0], true, true),
+                index(2004, "purchase_customer", 2004, &[1, 2], false, false),
+            ],
+        );
+        let mut store = Store::default();
+        let customers =
+            [(1, "ann", Some("oslo")), (2, "bob", Some("rome")), (3, "cyd", Some("oslo")), (4, "dan", None)];
+        for (id, name, city) in customers {
+            store
+                .insert(&customer, &[Datum::Int4(id), Datum::from(name), Datum::from(city.map(Datum::from))]);
+        }
+        for (id, owner, amount) in [(10, 1, 5), (11, 1, 7), (12, 2, 7), (13, 3, 1), (14, 9, 2)] {
+            store.insert(&purchase, &[Datum::Int4(id), Datum::Int4(owner), Datum::Int8(amount)]);
+        }
+        let objects = [Object::Table(Arc::new(customer)), Object::Table(Arc::new(purchase))];
+        World { catalog: Arc::new(Catalog::new(1, objects)), store }
+    }
+
+    fn plan(&self, sql: &str) -> Result<Plan> {
+        let format = FormatContext::default();
+        let eval = EvalContext::without_session(&format);
+        let search_path = ["public".to_owned()];
+        let context = BindContext {
+            catalog: &self.catalog,
+            search_path: &search_path,
+            eval,
+            virtual_tables: &NoVirtualTables,
+            row_counts: &NoRowCounts,
+            source: sql,
+        };
+        let statement = parse::parse(sql)?.remove(0);
+        let Command::Sql(syntax) = &statement.command else { panic!("{sql} is no query") };
+        let sqlparser::ast::Statement::Query(query) = &**syntax else { panic!("{sql} is no query") };
+        let mut binder = Binder::new(&context, &[]);
+        let bound = binder.query(query, false)?;
+        let parameters = binder.parameter_types()?;
+        plan(bound, binder.cte_count(), parameters, binder.tables().to_vec(), &NoRowCounts)
+    }
+
+    fn rows(&self, sql: &str, parameters: &[Datum]) -> Result<Vec<String>> {
+        let plan = Arc::new(self.plan(sql)?);
+        let format = FormatContext::default();
+        let read = ReadContext {
+            reader: &self.store,
+            eval: EvalContext::without_session(&format),
+            catalog: &self.catalog,
+            external: &NoExternalFunctions,
+            interrupt: &NeverInterrupted,
+            memory_limit: 1 << 20,
+        };
+        let mut cursor = Cursor::new(&plan, parameters.into());
+        let mut lines = vec![];
+        while let Some(row) = cursor.next(&read)? {
+            let line = row.iter().zip(&plan.columns).map(|(datum, column)| match datum {
+                Datum::Null => "-".to_owned(),
+                datum => datum.to_text_string(column.ty, &format),
+            });
+            lines.push(line.collect::<Vec<_>>().join(" "));
+        }
+        Ok(lines)
+    }
+
+    #[track_caller]
+    fn check(&self, sql: &str, wanted: &[&str]) {
+        match self.rows(sql, &[]) {
+            Ok(rows) => assert_eq!(rows, wanted, "{sql}"),
+            Err(error) => panic!("{sql}: {error:?}"),
+        }
+    }
+}
+
+impl Store {
+    fn insert(&mut self, table: &Table, row: &[Datum]) {
+        let stored = table.layout().encode(row).expect("the row fits");
+        let primary = table.primary_key().expect("a primary key");
+        let key_of = |index: &Index| {
+            let mut key = vec![];
+            for column in &index.columns {
+                keys::encode_into(&mut key, &row[column.column], column.order());
+            }
+            key
+        };
+        let row_key = key_of(primary);
+        for index in table.indexes.iter().filter(|index| !index.primary) {
+            let mut key = key_of(index);
+            let length = u32::try_from(key.len()).expect("a short key");
+            key.extend_from_slice(&row_key);
+            self.0.insert((index.tree, key), Bytes::copy_from_slice(&length.to_le_bytes()));
+        }
+        self.0.insert((table.tree, row_key), stored);
+    }
+}
+
+#[test]
+fn points_ranges_and_orders() {
+    let world = World::new();
+    world.check("SELECT name FROM customer WHERE id = 2", &["bob"]);
+    world.check("SELECT name FROM customer WHERE id = 99999999999", &[]);
+    world.check("SELECT id FROM customer WHERE id > 1 AND id <= 3", &["2", "3"]);
+    world.check("SELECT id FROM customer WHERE id IN (4, 1, 4)", &["1", "4"]);
+    world.check("SELECT id FROM customer ORDER BY id DESC LIMIT 2", &["4", "3"]);
+    world.check("SELECT id FROM customer WHERE city = 'oslo' ORDER BY name DESC", &["3", "1"]);
+    world.check("SELECT id FROM customer ORDER BY city NULLS FIRST, id DESC", &["4", "3", "1", "2"]);
+    world.check("SELECT amount FROM purchase WHERE customer = 1 ORDER BY amount DESC LIMIT 1", &["7"]);
+    world.check("SELECT id FROM customer WHERE city IS NULL", &["4"]);
+    world.check("SELECT id FROM customer ORDER BY id OFFSET 1 LIMIT 2", &["2", "3"]);
+    world.check(
+        "SELECT id FROM customer WHERE id < 99999999999 AND id > -99999999999 ORDER BY id LIMIT 1",
+        &["1"],
+    );
+}
+
+#[test]
+fn an_index_saves_the_sort() {
+    let world = World::new();
+    let lines = |sql: &str| world.plan(sql).expect("a plan").explain().join("\n");
+    let explained = lines("SELECT amount FROM purchase WHERE customer = 1 ORDER BY amount DESC LIMIT 1");
+    assert!(
+        explained.contains("Backward using purchase_customer") && !explained.contains("Sort"),
+        "{explained}"
+    );
+    let explained = lines("SELECT id FROM customer ORDER BY id DESC LIMIT 2");
+    assert!(explained.contains("Backward using customer_pkey") && !explained.contains("Sort"), "{explained}");
+    let explained = lines("SELECT p.id FROM purchase p JOIN customer c ON c.id = p.customer WHERE p.id = 3");
+    assert!(
+        explained.contains("using customer_pkey") && explained.contains("using purchase_pkey"),
+        "{explained}"
+    );
+}
+
+#[test]
+fn joins() {
+    let world = World::new();
+    let inner = "SELECT c.name, p.amount FROM purchase p JOIN customer c ON c.id = p.customer ORDER BY p.id";
+    world.check(inner, &["ann 5", "ann 7", "bob 7", "cyd 1"]);
+    let left = "SELECT p.id, c.name FROM purchase p LEFT JOIN customer c ON c.id = p.customer AND c.city = 'oslo' ORDER BY 1";
+    world.check(left, &["10 ann", "11 ann", "12 -", "13 cyd", "14 -"]);
+    let right =
+        "SELECT p.id, c.name FROM purchase p RIGHT JOIN customer c ON c.id = p.customer ORDER BY 2, 1";
+    world.check(right, &["10 ann", "11 ann", "12 bob", "13 cyd", "- dan"]);
+    let full = "SELECT p.id, c.name FROM purchase p FULL JOIN customer c ON c.id = p.customer WHERE p.id > 12 OR p.id IS NULL ORDER BY 1, 2";
+    world.check(full, &["13 cyd", "14 -", "- dan"]);
+    let anti = "SELECT c.name FROM customer c LEFT JOIN purchase p ON p.customer = c.id WHERE p.id IS NULL";
+    world.check(anti, &["dan"]);
+    world.check(
+        "SELECT a.id, b.id FROM customer a, customer b WHERE a.name < b.name AND a.city = b.city",
+        &["1 3"],
+    );
+    world.check("SELECT a.id FROM customer a JOIN purchase b ON a.name = b.amount::text", &[]);
+    let lateral = "SELECT c.id, x.amount FROM customer c, LATERAL (SELECT amount FROM purchase p WHERE p.customer = c.id ORDER BY amount DESC LIMIT 1) x ORDER BY 1";
+    world.check(lateral, &["1 7", "2 7", "3 1"]);
+    world.check(
+        "SELECT c.id, s FROM customer c, generate_series(1, c.id) s WHERE c.id < 3 ORDER BY 1, 2",
+        &["1 1", "2 1", "2 2"],
+    );
+}
+
+#[test]
+fn groups() {
+    let world = World::new();
+    let sql = "SELECT customer, count(*), sum(amount), min(id) FROM purchase GROUP BY customer HAVING count(*) > 1 ORDER BY 1";
+    world.check(sql, &["1 2 12 10"]);
+    world.check("SELECT count(*), count(city), count(DISTINCT city), max(id) FROM customer", &["4 3 2 4"]);
+    world.check("SELECT count(*), sum(id) FROM customer WHERE id > 100", &["0 -"]);
+    world.check(
+        "SELECT city, count(*) FROM customer GROUP BY city ORDER BY 2 DESC, 1",
+        &["oslo 2", "rome 1", "- 1"],
+    );
+    world.check("SELECT DISTINCT city FROM customer ORDER BY city", &["oslo", "rome", "-"]);
+    world.check(
+        "SELECT DISTINCT ON (city) city, name FROM customer ORDER BY city, id DESC",
+        &["oslo cyd", "rome bob", "- dan"],
+    );
+    world.check(
+        "SELECT string_agg(name, ',' ORDER BY id DESC) FILTER (WHERE id < 4) FROM customer",
+        &["cyd,bob,ann"],
+    );
+    world.check("SELECT avg(amount) FROM purchase", &["4.4000000000000000"]);
+}
+
+#[test]
+fn subqueries() {
+    let world = World::new();
+    let sql = "SELECT name, (SELECT sum(amount) FROM purchase p WHERE p.customer = c.id) FROM customer c ORDER BY id";
+    world.check(sql, &["ann 12", "bob 7", "cyd 1", "dan -"]);
+    world
+        .check("SELECT id FROM purchase WHERE customer NOT IN (SELECT id FROM customer) ORDER BY 1", &["14"]);
+    world.check("SELECT id FROM customer c WHERE EXISTS (SELECT 1 FROM purchase p WHERE p.customer = c.id AND amount = 7) ORDER BY 1", &["1", "2"]);
+    world.check(
+        "SELECT id FROM purchase WHERE amount = (SELECT max(amount) FROM purchase) ORDER BY 1",
+        &["11", "12"],
+    );
+    world.check(
+        "SELECT id FROM purchase WHERE amount > ALL (SELECT amount FROM purchase WHERE customer = 1)",
+        &[],
+    );
+    world.check("SELECT ARRAY(SELECT id FROM customer WHERE city = 'oslo' ORDER BY id)", &["{1,3}"]);
+    let error = world.rows("SELECT (SELECT id FROM customer)", &[]).expect_err("too many rows");
+    assert_eq!(error.sqlstate, "21000");
+}
+
+#[test]
+fn sets_values_and_common_table_expressions() {
+    let world = World::new();
+    world.check("VALUES (1, 'a'), (2, 'b') ORDER BY 1 DESC", &["2 b", "1 a"]);
+    world.check("SELECT 1 UNION SELECT 2 UNION SELECT 1 ORDER BY 1", &["1", "2"]);
+    world.check("SELECT city FROM customer EXCEPT SELECT 'rome' ORDER BY 1", &["oslo", "-"]);
+    world.check("SELECT city FROM customer INTERSECT ALL SELECT 'oslo'", &["oslo"]);
+    let cte = "WITH big AS (SELECT customer, sum(amount) AS total FROM purchase GROUP BY customer) \
+               SELECT a.customer FROM big a, big b WHERE a.total < b.total AND b.customer = 2 ORDER BY 1";
+    world.check(cte, &["3", "9"]);
+    let recursive =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4) SELECT sum(i) FROM n";
+    world.check(recursive, &["10"]);
+    world.check("SELECT generate_series(1, 3), 'x'", &["1 x", "2 x", "3 x"]);
+    world.check("SELECT * FROM unnest(ARRAY['a', 'b']) WITH ORDINALITY", &["a 1", "b 2"]);
+}
+
+#[test]
+fn parameters_and_limits() {
+    let world = World::new();
+    let rows = world.rows("SELECT name FROM customer WHERE id = $1", &[Datum::Int4(3)]).expect("it runs");
+    assert_eq!(rows, ["cyd"]);
+    let rows = world.rows(
+        "SELECT id FROM customer WHERE id = ANY ($1::int[]) ORDER BY id LIMIT $2",
+        &[
+            crate::types::Array::new(TypeId::Int4, vec![Datum::Int4(3), Datum::Int4(1)]).into(),
+            Datum::Int8(1),
+        ],
+    );
+    assert_eq!(rows.expect("it runs"), ["1"]);
+    let error = world.rows("SELECT id FROM customer LIMIT -1", &[]).expect_err("negative");
+    assert_eq!(error.sqlstate, "2201W");
+    let error = world.rows("SELECT a.id FROM customer a, customer b, customer c, customer d, generate_series(1, 100000) e ORDER BY e", &[]);
+    assert_eq!(error.expect_err("too much to sort").sqlstate, "53200");
+}
