@@ -33,6 +33,7 @@ mod virtual_table;
 mod with;
 
 pub use coerce::common_type;
+pub(crate) use operator::operator_name;
 pub use query::*;
 pub use scope::{name_parts, object_name};
 pub use type_name::resolve_type;

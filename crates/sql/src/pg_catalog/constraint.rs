@@ -43,6 +43,10 @@ fn operators(table: &Table, constraint: &Constraint<'_>) -> Datum {
 system_table! {
     static PG_CONSTRAINT = 2606 table "pg_catalog"."pg_constraint",
     |source| all_constraints(source.catalog).map(|row| (source, row)) => |(source, (table, constraint))|,
+    [by conrelid(key) => source.catalog.table_by_oid(key).into_iter().flat_map(move |table| {
+        constraints(table).map(move |constraint| (source, (table, constraint)))
+    })],
+    [by oid(key) => by_oid(source, key).map(|row| (source, row))],
     oid: Oid = constraint.oid(),
     conname: Name = constraint.name().to_owned(),
     connamespace: Oid = table.schema,
@@ -168,6 +172,8 @@ fn table_dependencies(catalog: &Catalog, table: &Table, all: &mut Vec<Dependency
 system_table! {
     static PG_DEPEND = 2608 table "pg_catalog"."pg_depend",
     |source| dependencies(source.catalog) => |dependency|,
+    [by objid(key) => dependencies(source.catalog).into_iter().filter(move |d| d.object.1 == key)],
+    [by refobjid(key) => dependencies(source.catalog).into_iter().filter(move |d| d.needs.1 == key)],
     classid: Oid = dependency.object.0,
     objid: Oid = dependency.object.1,
     objsubid: Int4 = dependency.object.2,
@@ -224,6 +230,7 @@ pub(super) fn comments(catalog: &Catalog) -> Vec<Comment> {
 system_table! {
     static PG_DESCRIPTION = 2609 table "pg_catalog"."pg_description",
     |source| comments(source.catalog) => |comment|,
+    [by objoid(key) => comments(source.catalog).into_iter().filter(move |comment| comment.object.0 == key)],
     objoid: Oid = comment.object.0,
     classoid: Oid = comment.object.1,
     objsubid: Int4 = comment.object.2,

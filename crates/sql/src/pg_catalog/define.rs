@@ -4,6 +4,9 @@
 use super::Source;
 use crate::types::{Datum, Type};
 
+/// Rows of values.
+pub type Rows = Vec<Vec<Datum>>;
+
 /// A relation whose rows are computed.
 pub struct SystemTable {
     /// `pg_class.oid`.
@@ -17,7 +20,9 @@ pub struct SystemTable {
     /// Names and types of the columns.
     pub columns: &'static [(&'static str, Type)],
     /// Makes the rows: one value for each column.
-    pub rows: fn(&Source<'_>) -> Vec<Vec<Datum>>,
+    pub rows: fn(&Source<'_>) -> Rows,
+    /// Makes only the rows whose column of this name has this oid, if it can do that without making all.
+    pub rows_by_oid: fn(&Source<'_>, &str, u32) -> Option<Rows>,
 }
 
 impl std::fmt::Debug for SystemTable {
@@ -30,18 +35,21 @@ impl std::fmt::Debug for SystemTable {
 ///
 /// ```text
 /// system_table! {
-///     static PG_AM = 2601 table "pg_catalog"."pg_am", |source| METHODS => |method: &Method|,
+///     static PG_AM = 2601 table "pg_catalog"."pg_am", |source| METHODS => |method|,
+///     [by oid(key) => METHODS.iter().filter(|method| method.oid == key)],
 ///     oid: Oid = method.oid,
 ///     amname: Name = method.name,
 /// }
 /// ```
 ///
 /// The expression before `=>` gives the things that have a row each; `source` and the thing's name are in scope of
-/// the columns' expressions, whose values go through [`fit`](super::value::fit).
+/// the columns' expressions, whose values go through [`fit`](super::value::fit). Lines with `by` give the things that
+/// have an oid in a column, for tables that clients join by it.
 macro_rules! system_table {
     (
         $visibility:vis static $table:ident = $oid:literal $kind:ident $schema:literal.$name:literal,
         |$source:ident| $items:expr => |$item:pat_param|,
+        $([by $column_by:ident($key:ident) => $items_by:expr],)*
         $($column:ident: $ty:ident = $value:expr),* $(,)?
     ) => {
         $visibility static $table: $crate::pg_catalog::SystemTable = $crate::pg_catalog::SystemTable {
@@ -56,7 +64,25 @@ macro_rules! system_table {
                     .map(|$item| vec![$($crate::pg_catalog::value::fit($value, $crate::types::TypeId::$ty)),*])
                     .collect()
             },
+            rows_by_oid: |$source, column, key| system_table!(
+                @by $source, column, key, $item,
+                [$($crate::pg_catalog::value::fit($value, $crate::types::TypeId::$ty)),*],
+                $($column_by $key $items_by;)*
+            ),
         };
+    };
+    (@by $source:ident, $column:ident, $given:ident, $item:pat_param, $row:tt,) => {{
+        let _ = ($source, $column, $given);
+        None
+    }};
+    (@by $source:ident, $column:ident, $given:ident, $item:pat_param, $row:tt, $($by:ident $key:ident $items:expr;)+) => {
+        match $column {
+            $(stringify!($by) => {
+                let $key = $given;
+                Some(($items).into_iter().map(|$item| vec! $row).collect())
+            })*
+            _ => None,
+        }
     };
     (@is_view table) => { false };
     (@is_view view) => { true };
@@ -72,6 +98,7 @@ macro_rules! empty_table {
             view: system_table!(@is_view $kind),
             columns: &[$((stringify!($column), $crate::types::Type::new($crate::types::TypeId::$ty))),*],
             rows: |_| Vec::new(),
+            rows_by_oid: |_, _, _| Some(Vec::new()),
         };
     };
 }

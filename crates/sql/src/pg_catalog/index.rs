@@ -4,7 +4,7 @@ use super::SystemTable;
 use super::relation::{BTREE, indexes};
 use super::type_facts::facts;
 use super::value::{NULL, attribute_number, vector};
-use crate::catalog::{Index, OWNER_OID, Oid, PG_CATALOG_OID, Table};
+use crate::catalog::{Index, OWNER_OID, Oid, PG_CATALOG_OID, Relation, Table};
 use crate::types::{Datum, Type, TypeId};
 
 pub(super) const TABLES: &[&SystemTable] = &[&PG_INDEX, &PG_AM, &PG_OPCLASS, &PG_OPFAMILY];
@@ -19,6 +19,13 @@ fn of_types(table: &Table, index: &Index, value: fn(Type) -> Oid) -> Datum {
 system_table! {
     static PG_INDEX = 2610 table "pg_catalog"."pg_index",
     |source| indexes(source.catalog) => |(table, index)|,
+    [by indrelid(key) => source.catalog.table_by_oid(key).into_iter().flat_map(|table| {
+        table.indexes.iter().map(move |index| (table, index))
+    })],
+    [by indexrelid(key) => match source.catalog.relation_by_oid(key) {
+        Some(Relation::Index(table, oid)) => table.index(*oid).map(|index| (table, index)),
+        _ => None,
+    }],
     indexrelid: Oid = index.oid,
     indrelid: Oid = table.oid,
     indnatts: Int2 = attribute_number(index.columns.len() - 1),

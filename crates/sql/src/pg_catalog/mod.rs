@@ -23,6 +23,7 @@
 mod define;
 
 mod activity;
+mod binding;
 mod constraint;
 mod definition;
 mod deparse;
@@ -41,7 +42,8 @@ mod value;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub use define::SystemTable;
+pub use binding::SystemTables;
+pub use define::{Rows, SystemTable};
 pub use function::{functions, is_empty_set};
 pub use names::{CatalogNames, quote_identifier};
 pub use source::{LockRow, NoServer, ServerView, SessionRow, Source};

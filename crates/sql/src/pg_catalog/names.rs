@@ -87,21 +87,21 @@ pub(super) enum AnyRelation<'a> {
     /// A user's.
     Stored(&'a Relation),
     /// A built-in one.
-    Virtual(&'static SystemTable),
+    System(&'static SystemTable),
 }
 
 impl<'a> AnyRelation<'a> {
     pub(super) fn by_oid(catalog: &'a Catalog, oid: Oid) -> Option<AnyRelation<'a>> {
         match catalog.relation_by_oid(oid) {
             Some(relation) => Some(AnyRelation::Stored(relation)),
-            None => table_by_oid(oid).map(AnyRelation::Virtual),
+            None => table_by_oid(oid).map(AnyRelation::System),
         }
     }
 
     pub(super) fn by_name(catalog: &'a Catalog, schema: &str, name: &str) -> Option<AnyRelation<'a>> {
         match catalog.relation(schema, name) {
             Some(relation) => Some(AnyRelation::Stored(relation)),
-            None => table(schema, name).map(AnyRelation::Virtual),
+            None => table(schema, name).map(AnyRelation::System),
         }
     }
 
@@ -117,21 +117,21 @@ impl<'a> AnyRelation<'a> {
     pub(super) fn oid(self) -> Oid {
         match self {
             AnyRelation::Stored(relation) => relation.oid(),
-            AnyRelation::Virtual(table) => table.oid,
+            AnyRelation::System(table) => table.oid,
         }
     }
 
     pub(super) fn name(self) -> &'a str {
         match self {
             AnyRelation::Stored(relation) => relation.name(),
-            AnyRelation::Virtual(table) => table.name,
+            AnyRelation::System(table) => table.name,
         }
     }
 
     pub(super) fn schema(self) -> &'a str {
         match self {
             AnyRelation::Stored(relation) => relation.schema_name(),
-            AnyRelation::Virtual(table) => table.schema,
+            AnyRelation::System(table) => table.schema,
         }
     }
 
@@ -159,7 +159,7 @@ pub(super) fn schema_oid(catalog: &Catalog, name: &str) -> Option<Oid> {
     }
 }
 
-/// Oid of the schema of a virtual table.
+/// Oid of the schema of a system table.
 pub(super) fn system_schema_oid(table: &SystemTable) -> Oid {
     if table.schema == "pg_catalog" { PG_CATALOG_OID } else { INFORMATION_SCHEMA_OID }
 }

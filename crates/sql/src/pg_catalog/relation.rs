@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use super::deparse::Style;
-use super::names::system_schema_oid;
+use super::names::{AnyRelation, system_schema_oid};
 use super::role::DATABASE_OWNER_OID;
 use super::type_facts::facts;
 use super::value::{NULL, array, attribute_number};
 use super::{SystemTable, all, definition, deparse};
 use crate::catalog::{
     Catalog, Column, FIRST_USER_OID, INFORMATION_SCHEMA_OID, Identity, Index, OWNER_OID, Oid, PG_CATALOG_OID,
-    PUBLIC_OID, Sequence, Table, View,
+    PUBLIC_OID, Relation, Sequence, Table, View,
 };
 use crate::types::{Datum, Type, TypeId};
 
@@ -104,22 +104,38 @@ impl Entry {
     }
 }
 
+impl Entry {
+    fn of_sequence(sequence: &Sequence) -> Entry {
+        Entry::new(sequence.oid, &sequence.name, sequence.schema, 'S', SEQUENCE_COLUMNS.len())
+    }
+
+    fn of_view(view: &View) -> Entry {
+        Entry { rules: true, ..Entry::new(view.oid, &view.name, view.schema, 'v', view.columns.len()) }
+    }
+}
+
 fn entries(catalog: &Catalog) -> Vec<Entry> {
     let mut entries = Vec::new();
     for table in catalog.tables() {
         entries.push(Entry::of_table(table));
         entries.extend(table.indexes.iter().map(|index| Entry::of_index(table, index)));
     }
-    entries.extend(
-        catalog.sequences().map(|s| Entry::new(s.oid, &s.name, s.schema, 'S', SEQUENCE_COLUMNS.len())),
-    );
-    entries.extend(
-        catalog
-            .views()
-            .map(|v| Entry { rules: true, ..Entry::new(v.oid, &v.name, v.schema, 'v', v.columns.len()) }),
-    );
+    entries.extend(catalog.sequences().map(|sequence| Entry::of_sequence(sequence)));
+    entries.extend(catalog.views().map(|view| Entry::of_view(view)));
     entries.extend(all().map(Entry::of_system));
     entries
+}
+
+fn entry(catalog: &Catalog, oid: Oid) -> Option<Entry> {
+    match AnyRelation::by_oid(catalog, oid)? {
+        AnyRelation::Stored(Relation::Table(table)) => Some(Entry::of_table(table)),
+        AnyRelation::Stored(Relation::Index(table, oid)) => {
+            table.index(*oid).map(|index| Entry::of_index(table, index))
+        }
+        AnyRelation::Stored(Relation::Sequence(sequence)) => Some(Entry::of_sequence(sequence)),
+        AnyRelation::Stored(Relation::View(view)) => Some(Entry::of_view(view)),
+        AnyRelation::System(table) => Some(Entry::of_system(table)),
+    }
 }
 
 /// The columns of a sequence read as a table.
@@ -133,6 +149,7 @@ fn count(number: usize) -> i16 {
 system_table! {
     static PG_CLASS = 1259 table "pg_catalog"."pg_class",
     |source| entries(source.catalog) => |entry|,
+    [by oid(key) => entry(source.catalog, key)],
     oid: Oid = entry.oid,
     relname: Name = entry.name,
     relnamespace: Oid = entry.schema,
@@ -222,39 +239,67 @@ impl Attribute {
     }
 }
 
+impl Attribute {
+    fn of_table(table: &Table) -> impl Iterator<Item = Attribute> {
+        let columns = table.columns.iter().enumerate();
+        columns.map(|(place, column)| Attribute::of_column(table.oid, place, column))
+    }
+
+    fn of_index(table: &Table, index: &Index) -> impl Iterator<Item = Attribute> {
+        index.columns.iter().enumerate().filter_map(|(place, key)| {
+            let column = table.columns.get(key.column)?;
+            Some(Attribute::new(index.oid, &column.name, column.ty, place))
+        })
+    }
+
+    fn of_sequence(sequence: &Sequence) -> impl Iterator<Item = Attribute> {
+        SEQUENCE_COLUMNS.iter().enumerate().map(|(place, (name, id))| Attribute {
+            not_null: true,
+            ..Attribute::new(sequence.oid, name, Type::new(*id), place)
+        })
+    }
+
+    fn of_view(view: &View) -> impl Iterator<Item = Attribute> {
+        let columns = view.columns.iter().enumerate();
+        columns.map(|(place, column)| Attribute::new(view.oid, &column.name, column.ty, place))
+    }
+
+    fn of_system(table: &SystemTable) -> impl Iterator<Item = Attribute> {
+        let columns = table.columns.iter().enumerate();
+        columns.map(|(place, (name, ty))| Attribute::new(table.oid, name, *ty, place))
+    }
+}
+
 fn attributes(catalog: &Catalog) -> Vec<Attribute> {
     let mut attributes = Vec::new();
     for table in catalog.tables() {
-        let columns = table.columns.iter().enumerate();
-        attributes.extend(columns.map(|(place, column)| Attribute::of_column(table.oid, place, column)));
-        for index in &table.indexes {
-            attributes.extend(index.columns.iter().enumerate().filter_map(|(place, key)| {
-                let column = table.columns.get(key.column)?;
-                Some(Attribute::new(index.oid, &column.name, column.ty, place))
-            }));
-        }
+        attributes.extend(Attribute::of_table(table));
+        attributes.extend(table.indexes.iter().flat_map(|index| Attribute::of_index(table, index)));
     }
-    for sequence in catalog.sequences() {
-        attributes.extend(SEQUENCE_COLUMNS.iter().enumerate().map(|(place, (name, id))| Attribute {
-            not_null: true,
-            ..Attribute::new(sequence.oid, name, Type::new(*id), place)
-        }));
-    }
-    for view in catalog.views() {
-        let columns = view.columns.iter().enumerate();
-        attributes
-            .extend(columns.map(|(place, column)| Attribute::new(view.oid, &column.name, column.ty, place)));
-    }
-    for table in all() {
-        let columns = table.columns.iter().enumerate();
-        attributes.extend(columns.map(|(place, (name, ty))| Attribute::new(table.oid, name, *ty, place)));
-    }
+    attributes.extend(catalog.sequences().flat_map(|sequence| Attribute::of_sequence(sequence)));
+    attributes.extend(catalog.views().flat_map(|view| Attribute::of_view(view)));
+    attributes.extend(all().flat_map(Attribute::of_system));
     attributes
+}
+
+/// The columns of one relation.
+fn attributes_of(catalog: &Catalog, oid: Oid) -> Vec<Attribute> {
+    match AnyRelation::by_oid(catalog, oid) {
+        Some(AnyRelation::Stored(Relation::Table(table))) => Attribute::of_table(table).collect(),
+        Some(AnyRelation::Stored(Relation::Index(table, oid))) => {
+            table.index(*oid).into_iter().flat_map(|index| Attribute::of_index(table, index)).collect()
+        }
+        Some(AnyRelation::Stored(Relation::Sequence(sequence))) => Attribute::of_sequence(sequence).collect(),
+        Some(AnyRelation::Stored(Relation::View(view))) => Attribute::of_view(view).collect(),
+        Some(AnyRelation::System(table)) => Attribute::of_system(table).collect(),
+        None => Vec::new(),
+    }
 }
 
 system_table! {
     static PG_ATTRIBUTE = 1249 table "pg_catalog"."pg_attribute",
     |source| attributes(source.catalog) => |attribute|,
+    [by attrelid(key) => attributes_of(source.catalog, key)],
     attrelid: Oid = attribute.relation,
     attname: Name = attribute.name.clone(),
     atttypid: Oid = attribute.ty.map_or(0, |ty| ty.id.oid()),
@@ -314,6 +359,9 @@ pub(super) fn defaults(catalog: &Catalog) -> impl Iterator<Item = Default<'_>> {
 system_table! {
     static PG_ATTRDEF = 2604 table "pg_catalog"."pg_attrdef",
     |source| defaults(source.catalog).map(|default| (source, default)) => |(source, default)|,
+    [by adrelid(key) => defaults(source.catalog)
+        .filter(move |default| default.table.oid == key)
+        .map(|default| (source, default))],
     oid: Oid = default.oid,
     adrelid: Oid = default.table.oid,
     adnum: Int2 = attribute_number(default.place),
@@ -323,6 +371,7 @@ system_table! {
 system_table! {
     static PG_NAMESPACE = 2615 table "pg_catalog"."pg_namespace",
     |source| schemas(source.catalog) => |(oid, name)|,
+    [by oid(key) => schemas(source.catalog).into_iter().filter(move |(oid, _)| *oid == key)],
     oid: Oid = oid,
     nspname: Name = name,
     nspowner: Oid = if oid == PUBLIC_OID { DATABASE_OWNER_OID } else { OWNER_OID },
@@ -344,6 +393,7 @@ pub(super) fn schemas(catalog: &Catalog) -> Vec<(Oid, String)> {
 system_table! {
     static PG_SEQUENCE = 2224 table "pg_catalog"."pg_sequence",
     |source| source.catalog.sequences() => |sequence|,
+    [by seqrelid(key) => source.catalog.sequence_by_oid(key)],
     seqrelid: Oid = sequence.oid,
     seqtypid: Oid = sequence.ty.id.oid(),
     seqstart: Int8 = sequence.start,
@@ -466,4 +516,5 @@ static PG_STAT_USER_TABLES: SystemTable = SystemTable {
     view: true,
     columns: PG_STAT_ALL_TABLES.columns,
     rows: PG_STAT_ALL_TABLES.rows,
+    rows_by_oid: PG_STAT_ALL_TABLES.rows_by_oid,
 };

@@ -250,6 +250,32 @@ fn every_row_fits_its_columns() {
 }
 
 #[test]
+fn rows_found_by_oid_are_those_of_the_scan() {
+    with_source(|source| {
+        for table in all() {
+            for (place, (name, ty)) in table.columns.iter().enumerate() {
+                if ty.id != TypeId::Oid {
+                    continue;
+                }
+                let rows = (table.rows)(source);
+                let mut oids: Vec<u32> = vec![4_000_000_000];
+                oids.extend(rows.iter().filter_map(|row| match row[place] {
+                    Datum::Oid(oid) => Some(oid),
+                    _ => None,
+                }));
+                oids.sort_unstable();
+                oids.dedup();
+                for oid in oids {
+                    let Some(found) = (table.rows_by_oid)(source, name, oid) else { break };
+                    let wanted: Vec<_> = rows.iter().filter(|row| row[place] == Datum::Oid(oid)).collect();
+                    assert_eq!(found.iter().collect::<Vec<_>>(), wanted, "{table:?} by {name} {oid}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn oids_and_names_are_unique() {
     let mut oids = std::collections::BTreeSet::new();
     let mut names = std::collections::BTreeSet::new();

@@ -27,6 +27,7 @@ fn element(id: TypeId) -> Oid {
 system_table! {
     static PG_TYPE = 1247 table "pg_catalog"."pg_type",
     |_source| TypeId::all().map(|id| (id, facts(id))) => |(id, facts)|,
+    [by oid(key) => TypeId::from_oid(key).map(|id| (id, facts(id)))],
     oid: Oid = id.oid(),
     typname: Name = id.internal_name(),
     typnamespace: Oid = PG_CATALOG_OID,

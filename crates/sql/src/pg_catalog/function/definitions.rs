@@ -49,7 +49,7 @@ fn expression(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     }
     let table = source.catalog.table_by_oid(oid(arguments, 1));
     Ok(match table {
-        Some(table) => deparse::expression(source, table, stored, Style::Pretty).into(),
+        Some(table) => deparse::again(source, table, stored, Style::Pretty).into(),
         None => arguments[0].clone(),
     })
 }

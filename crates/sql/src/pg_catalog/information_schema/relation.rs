@@ -137,6 +137,7 @@ pub(super) static ROLE_TABLE_GRANTS: super::SystemTable = super::SystemTable {
     view: true,
     columns: TABLE_PRIVILEGES.columns,
     rows: TABLE_PRIVILEGES.rows,
+    rows_by_oid: TABLE_PRIVILEGES.rows_by_oid,
 };
 
 system_table! {

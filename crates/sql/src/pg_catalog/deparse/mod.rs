@@ -1,0 +1,77 @@
+//! Stored expressions as PostgreSQL prints them.
+//!
+//! A DEFAULT or CHECK is stored as the text it was given as; PostgreSQL prints it from its analyzed form: literals with their types,
+//! conversions written out, everything in parentheses (or, in the pretty form, only what needs them).
+//!
+//! ```text
+//! given                       v >= 0                               n IN ('a', 'b')
+//! analyzed ([`analyze`])      >=(v, cast(0 as numeric))            = ANY(n, ARRAY['a'::text, 'b'::text])
+//! printed  ([`print`])        (v >= (0)::numeric)                  (n = ANY (ARRAY['a'::text, 'b'::text]))
+//! pretty                      v >= 0::numeric                      n = ANY (ARRAY['a'::text, 'b'::text])
+//! ```
+//!
+//! What the analysis does not know is printed as it was given: less like PostgreSQL, but the same expression.
+
+mod analyze;
+mod print;
+mod term;
+
+use super::Source;
+use super::names::CatalogNames;
+use crate::catalog::Table;
+use crate::error::Result;
+use crate::types::{FormatContext, Type, TypeId};
+use term::Term;
+
+/// How much is written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Every operation in parentheses.
+    Plain,
+    /// Only the parentheses that are needed.
+    Pretty,
+}
+
+/// A column's DEFAULT.
+pub(super) fn default(source: &Source<'_>, table: &Table, place: usize, text: &str, style: Style) -> String {
+    let column = table.columns.get(place).map(|column| column.ty);
+    printed(source, table, text, column, style).unwrap_or_else(|_| text.to_owned())
+}
+
+/// A CHECK's expression.
+pub(super) fn check(source: &Source<'_>, table: &Table, text: &str, style: Style) -> String {
+    printed(source, table, text, Some(Type::new(TypeId::Bool)), style).unwrap_or_else(|_| match style {
+        Style::Plain => format!("({text})"),
+        Style::Pretty => text.to_owned(),
+    })
+}
+
+/// An expression that was printed before, printed again.
+pub(super) fn again(source: &Source<'_>, table: &Table, text: &str, style: Style) -> String {
+    printed(source, table, text, None, style).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Analyzes and prints. An untyped literal takes the type of its place; other conversions to it are not shown.
+fn printed(
+    source: &Source<'_>,
+    table: &Table,
+    text: &str,
+    place: Option<Type>,
+    style: Style,
+) -> Result<String> {
+    let names = CatalogNames::new(source.catalog.clone(), source.search_path(), source.user());
+    let format = FormatContext { objects: Some(std::sync::Arc::new(names)), ..source.eval.format.clone() };
+    let syntax = crate::parse::parse_expression(text)?;
+    let analyzer = analyze::Analyzer { table, format: &format };
+    let mut term = analyzer.expression(&syntax)?;
+    if let Some(place) = place.filter(|_| term.ty.id == TypeId::Unknown) {
+        term = analyzer.convert(term, Type::new(place.id))?;
+    }
+    Ok(print(&term, style))
+}
+
+fn print(term: &Term, style: Style) -> String {
+    let mut printer = print::Printer::new(style);
+    printer.top(term);
+    printer.finish()
+}
