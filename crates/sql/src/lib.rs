@@ -4,6 +4,7 @@
 pub mod analytic;
 pub mod bind;
 pub mod catalog;
+pub mod copy;
 pub mod error;
 pub mod expr;
 pub mod function;

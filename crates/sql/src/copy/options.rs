@@ -1,0 +1,217 @@
+//! The options of COPY, checked as PostgreSQL checks them.
+
+use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption, Ident};
+
+use crate::error::{Result, SqlError, sqlstate};
+
+/// Format of COPY's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyFileFormat {
+    /// Tab-separated with backslash escapes.
+    Text,
+    /// Comma-separated with quotes.
+    Csv,
+}
+
+/// Options of COPY.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// Format.
+    pub format: CopyFileFormat,
+    /// Between fields; one byte.
+    pub delimiter: u8,
+    /// What stands for NULL.
+    pub null: Vec<u8>,
+    /// The first line holds names: skipped on input, written on output.
+    pub header: bool,
+    /// Csv: around fields.
+    pub quote: u8,
+    /// Csv: before a quote within quotes.
+    pub escape: u8,
+    /// Csv output: columns always quoted unless NULL.
+    pub force_quote: Vec<String>,
+    /// Csv output: all columns always quoted unless NULL.
+    pub force_quote_all: bool,
+    /// Csv input: columns whose unquoted NULL string is the string itself.
+    pub force_not_null: Vec<String>,
+    /// Csv input: columns whose quoted NULL string is NULL.
+    pub force_null: Vec<String>,
+}
+
+impl CopyOptions {
+    /// The defaults of a format.
+    pub fn of(format: CopyFileFormat) -> CopyOptions {
+        let csv = format == CopyFileFormat::Csv;
+        CopyOptions {
+            format,
+            delimiter: if csv { b',' } else { b'\t' },
+            null: if csv { vec![] } else { b"\\N".to_vec() },
+            header: false,
+            quote: b'"',
+            escape: b'"',
+            force_quote: vec![],
+            force_quote_all: false,
+            force_not_null: vec![],
+            force_null: vec![],
+        }
+    }
+
+    /// From a statement's options, in both of their spellings. 0A000 for binary and for other encodings, 22023 and 42601 for
+    /// what makes no sense.
+    pub fn new(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<CopyOptions> {
+        let mut given = Given::default();
+        for option in options {
+            given.option(option)?;
+        }
+        for option in legacy {
+            given.legacy(option)?;
+        }
+        given.check()
+    }
+}
+
+/// Options as given, before the format's defaults are known.
+#[derive(Default)]
+struct Given {
+    format: Option<CopyFileFormat>,
+    delimiter: Option<char>,
+    null: Option<String>,
+    header: bool,
+    quote: Option<char>,
+    escape: Option<char>,
+    force_quote: Option<Vec<String>>,
+    force_not_null: Vec<String>,
+    force_null: Vec<String>,
+}
+
+fn names(idents: &[Ident]) -> Vec<String> {
+    idents
+        .iter()
+        .map(
+            |ident| {
+                if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+            },
+        )
+        .collect()
+}
+
+impl Given {
+    fn option(&mut self, option: &CopyOption) -> Result<()> {
+        match option {
+            CopyOption::Format(name) => self.format(&name.value)?,
+            // A hint: the rows of a table made in the same transaction need no special treatment.
+            CopyOption::Freeze(_) => {}
+            CopyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
+            CopyOption::Null(null) => self.null = Some(null.clone()),
+            CopyOption::Header(header) => self.header = *header,
+            CopyOption::Quote(quote) => self.quote = Some(*quote),
+            CopyOption::Escape(escape) => self.escape = Some(*escape),
+            CopyOption::ForceQuote(columns) => self.force_quote = Some(names(columns)),
+            CopyOption::ForceNotNull(columns) => self.force_not_null = names(columns),
+            CopyOption::ForceNull(columns) => self.force_null = names(columns),
+            CopyOption::Encoding(name) => {
+                if !matches!(name.to_ascii_uppercase().as_str(), "UTF8" | "UTF-8" | "UNICODE") {
+                    return Err(SqlError::unsupported(format!("COPY with encoding {name}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn legacy(&mut self, option: &CopyLegacyOption) -> Result<()> {
+        match option {
+            CopyLegacyOption::Binary => self.format("binary")?,
+            CopyLegacyOption::Delimiter(delimiter) => self.delimiter = Some(*delimiter),
+            CopyLegacyOption::Null(null) => self.null = Some(null.clone()),
+            CopyLegacyOption::Header => self.header = true,
+            CopyLegacyOption::Csv(options) => {
+                self.format = Some(CopyFileFormat::Csv);
+                for option in options {
+                    match option {
+                        CopyLegacyCsvOption::Header => self.header = true,
+                        CopyLegacyCsvOption::Quote(quote) => self.quote = Some(*quote),
+                        CopyLegacyCsvOption::Escape(escape) => self.escape = Some(*escape),
+                        CopyLegacyCsvOption::ForceQuote(columns) => self.force_quote = Some(names(columns)),
+                        CopyLegacyCsvOption::ForceNotNull(columns) => self.force_not_null = names(columns),
+                    }
+                }
+            }
+            other => return Err(SqlError::unsupported(format!("COPY option {other}"))),
+        }
+        Ok(())
+    }
+
+    fn format(&mut self, name: &str) -> Result<()> {
+        self.format = Some(match name.to_ascii_lowercase().as_str() {
+            "text" => CopyFileFormat::Text,
+            "csv" => CopyFileFormat::Csv,
+            "binary" => return Err(SqlError::unsupported("COPY in binary format")),
+            _ => {
+                let message = format!("COPY format \"{name}\" not recognized");
+                return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+            }
+        });
+        Ok(())
+    }
+
+    fn check(self) -> Result<CopyOptions> {
+        let wrong = |message: &str| Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        let mut options = CopyOptions::of(self.format.unwrap_or(CopyFileFormat::Text));
+        let csv = options.format == CopyFileFormat::Csv;
+        let single = |character: char, what: &str| match u8::try_from(character) {
+            Ok(byte) if byte < 0x80 => Ok(byte),
+            _ => {
+                let message = format!("COPY {what} must be a single one-byte character");
+                Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message))
+            }
+        };
+        if let Some(delimiter) = self.delimiter {
+            options.delimiter = single(delimiter, "delimiter")?;
+        }
+        if matches!(options.delimiter, b'\n' | b'\r') {
+            return wrong("COPY delimiter cannot be newline or carriage return");
+        }
+        if !csv && b"\\.abcdefghijklmnopqrstuvwxyz0123456789".contains(&options.delimiter) {
+            return wrong(&format!("COPY delimiter cannot be \"{}\"", char::from(options.delimiter)));
+        }
+        if let Some(null) = self.null {
+            if null.contains(['\n', '\r']) {
+                return wrong("COPY null representation cannot use newline or carriage return");
+            }
+            options.null = null.into_bytes();
+        }
+        if options.null.contains(&options.delimiter) {
+            return wrong("COPY delimiter must not appear in the NULL specification");
+        }
+        let only_csv = [
+            (self.quote.is_some(), "quote"),
+            (self.escape.is_some(), "escape"),
+            (self.force_quote.is_some(), "force quote"),
+            (!self.force_not_null.is_empty(), "force not null"),
+            (!self.force_null.is_empty(), "force null"),
+        ];
+        if let Some((_, what)) = only_csv.iter().find(|(given, _)| *given && !csv) {
+            let message = format!("COPY {what} available only in CSV mode");
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
+        options.header = self.header;
+        if let Some(quote) = self.quote {
+            options.quote = single(quote, "quote")?;
+            options.escape = options.quote;
+        }
+        if let Some(escape) = self.escape {
+            options.escape = single(escape, "escape")?;
+        }
+        if csv && options.quote == options.delimiter {
+            return wrong("COPY delimiter and quote must be different");
+        }
+        if csv && options.null.contains(&options.quote) {
+            return wrong("CSV quote character must not appear in the NULL specification");
+        }
+        options.force_quote_all = self.force_quote.as_ref().is_some_and(Vec::is_empty);
+        options.force_quote = self.force_quote.unwrap_or_default();
+        options.force_not_null = self.force_not_null;
+        options.force_null = self.force_null;
+        Ok(options)
+    }
+}

@@ -1,0 +1,418 @@
+//! COPY input: data cut anywhere, to the fields of rows.
+//!
+//! Complete lines are taken from a buffer as they arrive; what is behind the last line end waits for more. In csv a line end
+//! within quotes is data. `\.` alone on a line ends the data; what follows it is ignored.
+
+use super::{CopyFileFormat, CopyOptions};
+use crate::error::{Result, SqlError, sqlstate};
+
+/// Longest line, in bytes.
+const MAX_LINE: usize = 256 * 1024 * 1024;
+/// Consumed bytes are dropped from the buffer beyond this many.
+const COMPACT: usize = 64 * 1024;
+
+/// The fields of one row.
+#[derive(Debug, Default)]
+pub struct Fields {
+    text: Vec<u8>,
+    /// Ends of the fields in `text`, and what each is.
+    fields: Vec<(usize, Kind)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Null,
+    Value,
+    /// Csv: the NULL string, within quotes.
+    QuotedNull,
+    /// Csv: the NULL string, read as NULL.
+    BareNull,
+}
+
+impl Fields {
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The field's bytes; `None` is NULL, or no such field.
+    pub fn get(&self, place: usize) -> Option<&[u8]> {
+        match self.fields.get(place)?.1 {
+            Kind::Null | Kind::BareNull => None,
+            Kind::Value | Kind::QuotedNull => Some(self.bytes(place)),
+        }
+    }
+
+    /// The same for a column of FORCE_NOT_NULL or FORCE_NULL.
+    pub fn get_forced(&self, place: usize, not_null: bool, null: bool) -> Option<&[u8]> {
+        match self.fields.get(place)?.1 {
+            Kind::BareNull if not_null => Some(self.bytes(place)),
+            Kind::QuotedNull if null => None,
+            _ => self.get(place),
+        }
+    }
+
+    fn bytes(&self, place: usize) -> &[u8] {
+        let start = if place == 0 { 0 } else { self.fields[place - 1].0 };
+        &self.text[start..self.fields[place].0]
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.fields.clear();
+    }
+
+    fn end(&mut self, kind: Kind) {
+        self.fields.push((self.text.len(), kind));
+    }
+}
+
+/// Reads COPY data.
+#[derive(Debug)]
+pub struct CopyReader {
+    options: CopyOptions,
+    buffer: Vec<u8>,
+    /// Consumed bytes at the buffer's beginning.
+    start: usize,
+    /// How far the next line was searched for its end, and whether that place is within quotes.
+    searched: usize,
+    quoted: bool,
+    escaped: bool,
+    line: u64,
+    header: bool,
+    ended: bool,
+    finished: bool,
+}
+
+impl CopyReader {
+    /// A reader before the first byte.
+    pub fn new(options: CopyOptions) -> CopyReader {
+        CopyReader {
+            header: options.header,
+            options,
+            buffer: vec![],
+            start: 0,
+            searched: 0,
+            quoted: false,
+            escaped: false,
+            line: 0,
+            ended: false,
+            finished: false,
+        }
+    }
+
+    /// Number of the line the last row came from, from 1; for messages.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Takes more data.
+    pub fn feed(&mut self, data: &[u8]) {
+        if self.ended {
+            return;
+        }
+        if self.start > COMPACT && self.start * 2 > self.buffer.len() {
+            self.buffer.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(data);
+    }
+
+    /// No more data will come: the last line may lack its end.
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// The next complete row's fields; false if more data is needed, or all is read. 22P04 for malformed data.
+    pub fn next(&mut self, fields: &mut Fields) -> Result<bool> {
+        loop {
+            let Some((from, to)) = self.next_line()? else { return Ok(false) };
+            self.line += 1;
+            let marker = &self.buffer[from..to] == b"\\.";
+            if marker {
+                self.ended = true;
+                self.start = self.buffer.len();
+                self.searched = self.start;
+                return Ok(false);
+            }
+            if std::mem::take(&mut self.header) {
+                continue;
+            }
+            fields.clear();
+            let line = &self.buffer[from..to];
+            match self.options.format {
+                CopyFileFormat::Text => text_line(line, &self.options, fields),
+                CopyFileFormat::Csv => csv_line(line, &self.options, fields)?,
+            }
+            return Ok(true);
+        }
+    }
+
+    /// The bounds of the next line, without its end.
+    fn next_line(&mut self) -> Result<Option<(usize, usize)>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let csv = self.options.format == CopyFileFormat::Csv;
+        let end = if csv { self.csv_end() } else { self.text_end() };
+        let from = self.start;
+        let Some(end) = end else {
+            if self.buffer.len() - from > MAX_LINE {
+                return Err(SqlError::new(
+                    sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                    "a line of COPY data is too long",
+                ));
+            }
+            if !self.finished || from == self.buffer.len() {
+                return Ok(None);
+            }
+            if self.quoted {
+                return Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field"));
+            }
+            let end = self.buffer.len();
+            self.start = end;
+            self.searched = end;
+            return Ok(Some((from, end)));
+        };
+        self.start = end + 1;
+        self.searched = self.start;
+        let to = if end > from && self.buffer[end - 1] == b'\r' { end - 1 } else { end };
+        Ok(Some((from, to)))
+    }
+
+    /// The next line end that no backslash stands before.
+    fn text_end(&mut self) -> Option<usize> {
+        let mut at = self.searched;
+        while at < self.buffer.len() {
+            match self.buffer[at] {
+                b'\n' if !self.escaped => return Some(at),
+                b'\\' if !self.escaped => self.escaped = true,
+                _ => self.escaped = false,
+            }
+            at += 1;
+        }
+        self.searched = at;
+        None
+    }
+
+    /// The next line end outside quotes.
+    fn csv_end(&mut self) -> Option<usize> {
+        let (quote, escape) = (self.options.quote, self.options.escape);
+        let mut at = self.searched;
+        while at < self.buffer.len() {
+            let byte = self.buffer[at];
+            if self.escaped {
+                self.escaped = false;
+            } else if self.quoted && byte == escape && escape != quote {
+                self.escaped = true;
+            } else if byte == quote {
+                // A doubled quote leaves and enters again, which comes to the same.
+                self.quoted = !self.quoted;
+            } else if byte == b'\n' && !self.quoted {
+                return Some(at);
+            }
+            at += 1;
+        }
+        self.searched = at;
+        None
+    }
+}
+
+fn text_line(line: &[u8], options: &CopyOptions, fields: &mut Fields) {
+    let mut rest = line;
+    loop {
+        // Fields without backslashes are copied whole.
+        let stop = rest.iter().position(|byte| *byte == options.delimiter || *byte == b'\\');
+        let begin = fields.text.len();
+        let end = match stop {
+            None => {
+                fields.text.extend_from_slice(rest);
+                rest.len()
+            }
+            Some(stop) if rest[stop] == options.delimiter => {
+                fields.text.extend_from_slice(&rest[..stop]);
+                stop
+            }
+            Some(_) => escaped_field(rest, options.delimiter, &mut fields.text),
+        };
+        let kind = if rest[..end] == options.null[..] { Kind::Null } else { Kind::Value };
+        if kind == Kind::Null {
+            fields.text.truncate(begin);
+        }
+        fields.end(kind);
+        if end == rest.len() {
+            return;
+        }
+        rest = &rest[end + 1..];
+    }
+}
+
+/// Appends a field with its escapes undone; returns where it ends.
+fn escaped_field(rest: &[u8], delimiter: u8, out: &mut Vec<u8>) -> usize {
+    let mut at = 0;
+    while at < rest.len() && rest[at] != delimiter {
+        if rest[at] != b'\\' || at + 1 == rest.len() {
+            out.push(rest[at]);
+            at += 1;
+            continue;
+        }
+        at += 1;
+        let digits = |from: usize, most: usize, radix: u32| {
+            let count =
+                rest[from..].iter().take(most).take_while(|b| char::from(**b).is_digit(radix)).count();
+            let value = rest[from..from + count]
+                .iter()
+                .fold(0, |value, b| value * radix + char::from(*b).to_digit(radix).unwrap_or(0));
+            (count, value.to_le_bytes()[0])
+        };
+        match rest[at] {
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'v' => out.push(11),
+            b'0'..=b'7' => {
+                let (count, value) = digits(at, 3, 8);
+                out.push(value);
+                at += count - 1;
+            }
+            b'x' => {
+                let (count, value) = digits(at + 1, 2, 16);
+                out.push(if count == 0 { b'x' } else { value });
+                at += count;
+            }
+            other => out.push(other),
+        }
+        at += 1;
+    }
+    at
+}
+
+fn csv_line(line: &[u8], options: &CopyOptions, fields: &mut Fields) -> Result<()> {
+    let mut at = 0;
+    loop {
+        let begin = fields.text.len();
+        let (mut quoted, mut was_quoted) = (false, false);
+        while at < line.len() {
+            let byte = line[at];
+            if !quoted && byte == options.delimiter {
+                break;
+            }
+            if quoted
+                && byte == options.escape
+                && at + 1 < line.len()
+                && (line[at + 1] == options.quote || line[at + 1] == options.escape)
+            {
+                fields.text.push(line[at + 1]);
+                at += 2;
+                continue;
+            }
+            if byte == options.quote {
+                quoted = !quoted;
+                was_quoted = true;
+            } else {
+                fields.text.push(byte);
+            }
+            at += 1;
+        }
+        if quoted {
+            return Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field"));
+        }
+        let is_null = fields.text[begin..] == options.null[..];
+        fields.end(match (is_null, was_quoted) {
+            (true, true) => Kind::QuotedNull,
+            (true, false) => Kind::BareNull,
+            (false, _) => Kind::Value,
+        });
+        if at == line.len() {
+            return Ok(());
+        }
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(options: &CopyOptions, chunks: &[&[u8]]) -> Result<Vec<Vec<Option<String>>>> {
+        let mut reader = CopyReader::new(options.clone());
+        let mut fields = Fields::default();
+        let mut rows = vec![];
+        let mut take = |reader: &mut CopyReader| -> Result<()> {
+            while reader.next(&mut fields)? {
+                let field = |i| fields.get(i).map(|bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned());
+                rows.push((0..fields.len()).map(field).collect());
+            }
+            Ok(())
+        };
+        for chunk in chunks {
+            reader.feed(chunk);
+            take(&mut reader)?;
+        }
+        reader.finish();
+        take(&mut reader)?;
+        Ok(rows)
+    }
+
+    fn show(rows: &[Vec<Option<String>>]) -> String {
+        let row = |row: &Vec<Option<String>>| {
+            row.iter().map(|f| f.clone().unwrap_or("<null>".to_owned())).collect::<Vec<_>>().join("|")
+        };
+        rows.iter().map(row).collect::<Vec<_>>().join(" / ")
+    }
+
+    #[test]
+    fn text_escapes_nulls_and_the_end_marker() {
+        let options = CopyOptions::of(CopyFileFormat::Text);
+        let data = b"1\ta\\tb\\n\t\\N\r\n2\t\\x41\\101\\\\\t\n3\tx\\\ny\tlast\n\\.\nignored";
+        let rows = read(&options, &[data]).expect("it reads");
+        assert_eq!(show(&rows), "1|a\tb\n|<null> / 2|AA\\| / 3|x\ny|last");
+    }
+
+    #[test]
+    fn csv_quotes_nulls_and_line_ends_within_quotes() {
+        let options = CopyOptions::of(CopyFileFormat::Csv);
+        let rows = read(&options, &[b"1,\"a \"\"b\"\"\n c\",\n2,\"\",x\"y,z\"\n"]).expect("it reads");
+        assert_eq!(show(&rows), "1|a \"b\"\n c|<null> / 2||xy,z");
+        let error = read(&options, &[b"1,\"open\n"]).expect_err("unterminated");
+        assert_eq!(error.sqlstate, "22P04");
+    }
+
+    #[test]
+    fn a_header_is_skipped_and_a_last_line_needs_no_end() {
+        let mut options = CopyOptions::of(CopyFileFormat::Csv);
+        options.header = true;
+        assert_eq!(show(&read(&options, &[b"id,name\n1,a"]).expect("it reads")), "1|a");
+    }
+
+    proptest! {
+        /// However the data is cut, the rows are the same.
+        #[test]
+        fn cuts_do_not_matter(data in "[ab\\\\\",\n\r\tN.]{0,60}", cut in 0usize..60, csv: bool) {
+            let options = CopyOptions::of(if csv { CopyFileFormat::Csv } else { CopyFileFormat::Text });
+            let cut = cut.min(data.len());
+            let whole = read(&options, &[data.as_bytes()]).map_err(|error| error.sqlstate);
+            let parts = read(&options, &[&data.as_bytes()[..cut], &data.as_bytes()[cut..]]).map_err(|e| e.sqlstate);
+            prop_assert_eq!(whole, parts);
+        }
+
+        /// What the writer writes, the reader reads.
+        #[test]
+        fn written_is_read(fields in proptest::collection::vec(proptest::option::of("[ab\\\\\",\n\r\tN. ]{0,12}"), 1..4), csv: bool) {
+            let options = CopyOptions::of(if csv { CopyFileFormat::Csv } else { CopyFileFormat::Text });
+            let mut writer = crate::copy::CopyWriter::new(options.clone(), vec![false; fields.len()]);
+            let values: Vec<Option<&[u8]>> = fields.iter().map(|f| f.as_ref().map(|f| f.as_bytes())).collect();
+            let line = writer.line(&values).to_vec();
+            prop_assert_eq!(read(&options, &[&line]).expect("it reads"), vec![fields]);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! COPY output: the fields of rows to lines.
+
+use super::{CopyFileFormat, CopyOptions};
+
+/// Makes lines of COPY data, in one buffer that is used again and again.
+#[derive(Debug)]
+pub struct CopyWriter {
+    options: CopyOptions,
+    /// Csv: columns that are always quoted.
+    forced: Vec<bool>,
+    line: Vec<u8>,
+}
+
+impl CopyWriter {
+    /// A writer; `forced` says for each column whether it is always quoted (csv).
+    pub fn new(options: CopyOptions, forced: Vec<bool>) -> CopyWriter {
+        CopyWriter { options, forced, line: vec![] }
+    }
+
+    /// One row's line, with its end. `None` is NULL.
+    pub fn line(&mut self, fields: &[Option<&[u8]>]) -> &[u8] {
+        self.begin();
+        for (place, field) in fields.iter().enumerate() {
+            self.field(place, *field, fields.len() == 1);
+        }
+        self.end()
+    }
+
+    /// Begins a line that is made field by field.
+    pub fn begin(&mut self) {
+        self.line.clear();
+    }
+
+    /// Appends a field. `single`: it is the row's only one.
+    pub fn field(&mut self, place: usize, field: Option<&[u8]>, single: bool) {
+        if place > 0 {
+            self.line.push(self.options.delimiter);
+        }
+        match (field, self.options.format) {
+            (None, _) => self.line.extend_from_slice(&self.options.null),
+            (Some(field), CopyFileFormat::Text) => self.text(field),
+            (Some(field), CopyFileFormat::Csv) => {
+                let forced = self.forced.get(place).copied().unwrap_or(self.options.force_quote_all);
+                self.csv(field, forced || self.options.force_quote_all, single);
+            }
+        }
+    }
+
+    /// Ends the line.
+    pub fn end(&mut self) -> &[u8] {
+        self.line.push(b'\n');
+        &self.line
+    }
+
+    fn text(&mut self, field: &[u8]) {
+        for byte in field {
+            let escaped = match byte {
+                8 => b'b',
+                9 => b't',
+                10 => b'n',
+                11 => b'v',
+                12 => b'f',
+                13 => b'r',
+                b'\\' => b'\\',
+                byte if *byte == self.options.delimiter => *byte,
+                byte => {
+                    self.line.push(*byte);
+                    continue;
+                }
+            };
+            self.line.extend_from_slice(&[b'\\', escaped]);
+        }
+    }
+
+    fn csv(&mut self, field: &[u8], forced: bool, single: bool) {
+        let options = &self.options;
+        let special =
+            |byte: &u8| *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r');
+        // The end marker alone on a line would end the data.
+        let marker = single && field == b"\\.";
+        if !forced && !marker && field != options.null && !field.iter().any(special) {
+            self.line.extend_from_slice(field);
+            return;
+        }
+        self.line.push(options.quote);
+        for byte in field {
+            if *byte == options.quote || *byte == options.escape {
+                self.line.push(options.escape);
+            }
+            self.line.push(*byte);
+        }
+        self.line.push(options.quote);
+    }
+}
