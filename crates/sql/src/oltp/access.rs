@@ -100,34 +100,7 @@ impl AccessRows {
             fitted += 1;
         }
         if let Some(any) = &access.any {
-            let values = any_values(any, frame, context)?;
-            let column = &index.columns[fitted];
-            for value in values {
-                match fit(value, table.columns[column.column].ty) {
-                    Fitted::Value(value) => {
-                        let mut key = prefix.clone();
-                        keys::encode_into(&mut key, &value, column.order());
-                        rows.prefixes.push(key);
-                    }
-                    Fitted::Unfit => {
-                        rows.prefixes.clear();
-                        rows.range(
-                            table,
-                            index,
-                            &prefix,
-                            Bound::Unbounded,
-                            Bound::Unbounded,
-                            false,
-                            context,
-                        )?;
-                        return Ok(rows);
-                    }
-                    _ => {}
-                }
-            }
-            // Each value once, and in key order, which is kinder to the store.
-            rows.prefixes.sort_unstable_by(|a, b| b.cmp(a));
-            rows.prefixes.dedup();
+            rows.each(table, index, any, &prefix, fitted, frame, context)?;
             return Ok(rows);
         }
         if access.unique {
@@ -141,6 +114,47 @@ impl AccessRows {
         let upper = upper.as_ref().map(Vec::as_slice);
         rows.range(table, index, &prefix, lower, upper, access.reverse, context)?;
         Ok(rows)
+    }
+
+    /// Notes one prefix for each of several values of the column after the fixed ones.
+    #[allow(clippy::too_many_arguments)]
+    fn each(
+        &mut self,
+        table: &Table,
+        index: &Index,
+        any: &AnyOf,
+        prefix: &[u8],
+        fixed: usize,
+        frame: &[Datum],
+        context: &Context<'_>,
+    ) -> Result<()> {
+        let column = &index.columns[fixed];
+        for value in any_values(any, frame, context)? {
+            match fit(value, table.columns[column.column].ty) {
+                Fitted::Value(value) => {
+                    let mut key = prefix.to_vec();
+                    keys::encode_into(&mut key, &value, column.order());
+                    self.prefixes.push(key);
+                }
+                Fitted::Unfit => {
+                    self.prefixes.clear();
+                    return self.range(
+                        table,
+                        index,
+                        prefix,
+                        Bound::Unbounded,
+                        Bound::Unbounded,
+                        false,
+                        context,
+                    );
+                }
+                _ => {}
+            }
+        }
+        // Each value once, and in key order, which is kinder to the store.
+        self.prefixes.sort_unstable_by(|a, b| b.cmp(a));
+        self.prefixes.dedup();
+        Ok(())
     }
 
     /// Opens a scan between two full keys; an unbounded side is bounded by the prefix.

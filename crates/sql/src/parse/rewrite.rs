@@ -72,7 +72,7 @@ pub(super) fn rewrite(
     overriding: &mut Option<Overriding>,
 ) -> Result<Vec<TokenWithSpan>> {
     let tokens = compact(tokens);
-    if !tokens.iter().any(|token| needs_rewriting(token)) {
+    if !tokens.iter().any(needs_rewriting) {
         return Ok(tokens);
     }
     let first = word(tokens.first()).to_ascii_uppercase();
@@ -201,8 +201,7 @@ impl<'a> Pass<'a> {
     /// `FOR [NO KEY] UPDATE ...`, several times, with a LIMIT behind that belongs before.
     fn lock_clause(&mut self) {
         let mut clauses = vec![];
-        loop {
-            let Some(mut length) = self.lock_strength(&mut clauses) else { break };
+        while let Some(mut length) = self.lock_strength(&mut clauses) {
             // OF names, NOWAIT, SKIP LOCKED.
             while let Some(token) = self.peek(length) {
                 let goes_on = match &token.token {
