@@ -205,7 +205,7 @@ fn tables() -> [&'static [Function]; 10] {
 
 /// Every function.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    tables().into_iter().flatten()
+    tables().into_iter().flatten().chain(crate::pg_catalog::functions())
 }
 
 /// The functions of this name.

@@ -32,6 +32,7 @@ mod function;
 mod index;
 mod information_schema;
 mod names;
+mod procedure;
 mod relation;
 mod role;
 mod source;
@@ -50,11 +51,12 @@ pub use source::{LockRow, NoServer, ServerView, SessionRow, Source};
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 8] = [
+    let groups: [&[&'static SystemTable]; 9] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
         types::TABLES,
+        procedure::TABLES,
         role::TABLES,
         activity::TABLES,
         information_schema::TABLES,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SystemTable, role, table, table_by_oid, type_facts};
+use super::{SystemTable, procedure, role, table, table_by_oid};
 use crate::catalog::{Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation};
 use crate::types::ObjectNames;
 
@@ -197,11 +197,11 @@ impl ObjectNames for CatalogNames {
             [schema, name] if schema == "pg_catalog" => name,
             _ => return None,
         };
-        type_facts::functions().find(|((_, known), _)| known == name).map(|((oid, _), _)| oid)
+        procedure::by_name(name).map(|procedure| procedure.oid)
     }
 
     fn function_name(&self, oid: u32) -> Option<String> {
-        type_facts::functions().find(|((known, _), _)| *known == oid).map(|((_, name), _)| name.to_owned())
+        procedure::by_oid(oid).map(|procedure| quote_identifier(procedure.name))
     }
 
     fn schema_oid(&self, name: &str) -> Option<u32> {

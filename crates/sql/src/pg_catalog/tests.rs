@@ -10,7 +10,7 @@ use crate::catalog::{
 use crate::function::{EvalContext, Kind, SessionView};
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
-fn column(name: &str, ty: Type, not_null: bool, default: Option<&str>) -> Column {
+pub(super) fn column(name: &str, ty: Type, not_null: bool, default: Option<&str>) -> Column {
     Column {
         name: name.to_owned(),
         ty,
@@ -37,7 +37,7 @@ fn key(oid: u32, name: &str, tree: u32, column: usize, primary: bool, constraint
     }
 }
 
-fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Index>) -> Table {
+pub(super) fn table(oid: u32, name: &str, columns: Vec<Column>, indexes: Vec<Index>) -> Table {
     Table {
         oid,
         schema: PUBLIC_OID,
@@ -179,7 +179,7 @@ impl SessionView for Session {
 }
 
 /// Runs `body` with a source over the catalog.
-fn with_source<R>(body: impl FnOnce(&Source<'_>) -> R) -> R {
+pub(super) fn with_source<R>(body: impl FnOnce(&Source<'_>) -> R) -> R {
     let catalog = catalog();
     let session = Session(catalog.clone());
     let names = CatalogNames::new(catalog.clone(), session.search_path(true), session.user());

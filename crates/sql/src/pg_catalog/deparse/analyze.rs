@@ -214,6 +214,10 @@ impl Analyzer<'_> {
 
     fn operate(&self, name: &str, left: Option<Term>, right: Term) -> Result<Term> {
         let found = operator::resolve(name, left.as_ref().map(|left| left.ty), right.ty)?;
+        if let Some(left) = left.as_ref().filter(|left| compares_across(name, left.ty.id, right.ty.id)) {
+            let (left, right) = (Some(Box::new(left.clone())), Box::new(right));
+            return Ok(Term::new(Node::Operator { name: found.name.to_owned(), left, right }, found.result));
+        }
         let left = match (left, found.left) {
             (Some(left), Some(ty)) => Some(Box::new(self.convert(left, ty)?)),
             (left, _) => left.map(Box::new),
@@ -498,13 +502,24 @@ impl Analyzer<'_> {
                 };
                 made(parts, with("substring", &arguments)?)
             }
-            Syntax::Trim { trim_where, trim_what: None, expr, trim_characters: None } => {
+            Syntax::Trim { trim_where, trim_what, expr, trim_characters: None } => {
                 let (name, part) = match trim_where {
-                    None | Some(TrimWhereField::Both) => ("btrim", "TRIM(BOTH FROM "),
-                    Some(TrimWhereField::Leading) => ("ltrim", "TRIM(LEADING FROM "),
-                    Some(TrimWhereField::Trailing) => ("rtrim", "TRIM(TRAILING FROM "),
+                    None | Some(TrimWhereField::Both) => ("btrim", "TRIM(BOTH "),
+                    Some(TrimWhereField::Leading) => ("ltrim", "TRIM(LEADING "),
+                    Some(TrimWhereField::Trailing) => ("rtrim", "TRIM(TRAILING "),
                 };
-                made(&[part, ")"], with(name, &[expr])?)
+                match trim_what.as_deref().filter(|what| !is_blank(what)) {
+                    None => made(&[part, "FROM ", ")"], {
+                        let (mut arguments, ty) = with(name, &[expr])?;
+                        arguments.insert(0, Term::new(Node::Atom(String::new()), TypeId::Text));
+                        (arguments, ty)
+                    }),
+                    Some(what) => {
+                        let (mut arguments, ty) = with(name, &[expr, what])?;
+                        arguments.reverse();
+                        made(&[part, " FROM ", ")"], (arguments, ty))
+                    }
+                }
             }
             Syntax::Extract { field, expr, .. } => {
                 let field = field.to_string().trim_matches(['\'', '"']).to_ascii_lowercase();
@@ -528,6 +543,20 @@ impl Analyzer<'_> {
 fn array_of(node: Node, element: Type) -> Result<Term> {
     let id = element.id.array().ok_or_else(|| SqlError::internal("no array of this type"))?;
     Ok(Term::new(node, id))
+}
+
+/// The blank that the parser puts where `TRIM(BOTH FROM x)` has nothing.
+fn is_blank(syntax: &Syntax) -> bool {
+    matches!(syntax, Syntax::Value(ValueWithSpan { value: Value::SingleQuotedString(text), .. }) if text == " ")
+}
+
+/// Does PostgreSQL compare the two types as they are, where here one is converted?
+fn compares_across(name: &str, left: TypeId, right: TypeId) -> bool {
+    let is_comparison = matches!(name, "=" | "<>" | "<" | "<=" | ">" | ">=");
+    let times = [TypeId::Date, TypeId::Timestamp, TypeId::Timestamptz];
+    let floats = [TypeId::Float4, TypeId::Float8];
+    let both = |group: &[TypeId]| group.contains(&left) && group.contains(&right);
+    is_comparison && (both(&times) || both(&floats))
 }
 
 /// Does it read no column?

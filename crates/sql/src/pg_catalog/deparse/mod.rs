@@ -15,13 +15,15 @@
 mod analyze;
 mod print;
 mod term;
+#[cfg(test)]
+mod tests;
 
 use super::Source;
 use super::names::CatalogNames;
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::types::{FormatContext, Type, TypeId};
-use term::Term;
+use term::{Node, Term};
 
 /// How much is written out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +66,13 @@ fn printed(
     let syntax = crate::parse::parse_expression(text)?;
     let analyzer = analyze::Analyzer { table, format: &format };
     let mut term = analyzer.expression(&syntax)?;
-    if let Some(place) = place.filter(|_| term.ty.id == TypeId::Unknown) {
-        term = analyzer.convert(term, Type::new(place.id))?;
+    if let Some(place) = place {
+        if term.ty.id == TypeId::Unknown {
+            term = analyzer.convert(term, Type::new(place.id))?;
+        }
+        if term.ty.id != place.id || (place.modifier != -1 && term.ty.modifier != place.modifier) {
+            term = Term::new(Node::Cast { operand: Box::new(term), implicit: true }, place);
+        }
     }
     Ok(print(&term, style))
 }

@@ -28,12 +28,7 @@ pub(super) struct Printer {
 
 /// A text as a string literal.
 fn quoted(text: &str) -> String {
-    let doubled = text.replace('\'', "''");
-    if doubled.contains('\\') {
-        format!("E'{}'", doubled.replace('\\', "\\\\"))
-    } else {
-        format!("'{doubled}'")
-    }
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// Can the expression stand here in the pretty form without parentheses of its own?
@@ -90,7 +85,7 @@ impl Printer {
     /// A term in a place that does not show implicit conversions.
     fn hidden(&mut self, term: &Term) {
         match &term.node {
-            Node::Cast { operand, implicit: true } => self.hidden(operand),
+            Node::Cast { operand, implicit: true } => self.inner(operand, Parent::Other),
             _ => self.term(term),
         }
     }
@@ -114,7 +109,7 @@ impl Printer {
     /// A part of AND, OR, NOT, which does not show implicit conversions.
     fn condition(&mut self, term: &Term, logic: Logic) {
         match &term.node {
-            Node::Cast { operand, implicit: true } => self.condition(operand, logic),
+            Node::Cast { operand, implicit: true } => self.inner(operand, Parent::Other),
             _ => self.inner(term, Parent::Logic(logic)),
         }
     }

@@ -48,18 +48,29 @@ fn relation_is_visible(arguments: &[Datum], source: &Source<'_>) -> Result<Datum
 }
 
 /// Names of types that no value here has, which still stand in the catalog.
-const OTHER_TYPES: &[(u32, &str)] =
-    &[(27, "tid"), (28, "xid"), (29, "cid"), (2275, "cstring"), (2279, "trigger"), (2281, "internal")];
+const OTHER_TYPES: &[(u32, &str)] = &[
+    (27, "tid"),
+    (28, "xid"),
+    (29, "cid"),
+    (1263, "cstring[]"),
+    (2275, "cstring"),
+    (2279, "trigger"),
+    (2281, "internal"),
+];
+
+/// The name of a type without modifier.
+pub(super) fn type_name(oid: u32) -> String {
+    let other = || OTHER_TYPES.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name);
+    let known = TypeId::from_oid(oid).map(TypeId::sql_name).or_else(other);
+    known.unwrap_or(if oid == 0 { "-" } else { "???" }).to_owned()
+}
 
 fn format_type(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
     if arguments[0].is_null() {
         return Ok(Datum::Null);
     }
     let oid = oid(arguments, 0);
-    let Some(id) = TypeId::from_oid(oid) else {
-        let other = OTHER_TYPES.iter().find(|(known, _)| *known == oid).map(|(_, name)| *name);
-        return Ok(other.unwrap_or(if oid == 0 { "-" } else { "???" }).into());
-    };
+    let Some(id) = TypeId::from_oid(oid) else { return Ok(type_name(oid).into()) };
     Ok(match arguments[1].as_i64().map(i32::try_from) {
         Some(Ok(modifier)) => Type { id, modifier }.format().into(),
         // Without a modifier at all, `bpchar` is what the standard calls it.
