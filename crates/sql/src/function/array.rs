@@ -8,7 +8,8 @@ use super::operator::{Operator, infix, infix_typed};
 use super::registry::{Function, plain, set, typed};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{
-    AnyArray, AnyElement, Bool, Int4, Int4Array, Int8, Interval, Numeric, Text as T, Timestamp, Timestamptz,
+    AnyArray, AnyCompatible, AnyCompatibleArray, AnyElement, Bool, Int4, Int4Array, Int8, Interval, Numeric,
+    Text as T, Timestamp, Timestamptz,
 };
 use crate::types::{Array, Datum, Dimension, Type, TypeId};
 
@@ -291,14 +292,27 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(0, "array_ndims", &[AnyArray], Int4, array_ndims),
     plain(0, "array_dims", &[AnyArray], T, array_dims),
     plain(0, "cardinality", &[AnyArray], Int4, cardinality),
-    plain(0, "array_cat", &[AnyArray, AnyArray], AnyArray, array_cat).called_on_null(),
-    typed(0, "array_append", &[AnyArray, AnyElement], AnyArray, array_append).called_on_null(),
-    typed(0, "array_prepend", &[AnyElement, AnyArray], AnyArray, array_prepend).called_on_null(),
-    plain(0, "array_position", &[AnyArray, AnyElement], Int4, array_position).called_on_null(),
-    plain(0, "array_position", &[AnyArray, AnyElement, Int4], Int4, array_position).called_on_null(),
-    plain(0, "array_positions", &[AnyArray, AnyElement], Int4Array, array_positions).called_on_null(),
-    plain(0, "array_remove", &[AnyArray, AnyElement], AnyArray, array_remove).called_on_null(),
-    plain(0, "array_replace", &[AnyArray, AnyElement, AnyElement], AnyArray, array_replace).called_on_null(),
+    plain(0, "array_cat", &[AnyCompatibleArray, AnyCompatibleArray], AnyCompatibleArray, array_cat)
+        .called_on_null(),
+    typed(0, "array_append", &[AnyCompatibleArray, AnyCompatible], AnyCompatibleArray, array_append)
+        .called_on_null(),
+    typed(0, "array_prepend", &[AnyCompatible, AnyCompatibleArray], AnyCompatibleArray, array_prepend)
+        .called_on_null(),
+    plain(0, "array_position", &[AnyCompatibleArray, AnyCompatible], Int4, array_position).called_on_null(),
+    plain(0, "array_position", &[AnyCompatibleArray, AnyCompatible, Int4], Int4, array_position)
+        .called_on_null(),
+    plain(0, "array_positions", &[AnyCompatibleArray, AnyCompatible], Int4Array, array_positions)
+        .called_on_null(),
+    plain(0, "array_remove", &[AnyCompatibleArray, AnyCompatible], AnyCompatibleArray, array_remove)
+        .called_on_null(),
+    plain(
+        0,
+        "array_replace",
+        &[AnyCompatibleArray, AnyCompatible, AnyCompatible],
+        AnyCompatibleArray,
+        array_replace,
+    )
+    .called_on_null(),
     plain(0, "trim_array", &[AnyArray, Int4], AnyArray, trim_array),
     typed(0, "array_fill", &[AnyElement, Int4Array], AnyArray, array_fill).called_on_null(),
     set(0, "unnest", &[AnyArray], AnyElement),
@@ -318,9 +332,12 @@ pub(super) static FUNCTIONS: &[Function] = &[
 
 pub(super) fn operators() -> Vec<Operator> {
     vec![
-        infix("||", AnyArray, AnyArray, AnyArray, cat_operator).called_on_null(),
-        infix_typed("||", AnyArray, AnyElement, AnyArray, append_operator).called_on_null(),
-        infix_typed("||", AnyElement, AnyArray, AnyArray, prepend_operator).called_on_null(),
+        infix("||", AnyCompatibleArray, AnyCompatibleArray, AnyCompatibleArray, cat_operator)
+            .called_on_null(),
+        infix_typed("||", AnyCompatibleArray, AnyCompatible, AnyCompatibleArray, append_operator)
+            .called_on_null(),
+        infix_typed("||", AnyCompatible, AnyCompatibleArray, AnyCompatibleArray, prepend_operator)
+            .called_on_null(),
         infix("@>", AnyArray, AnyArray, Bool, contains),
         infix("<@", AnyArray, AnyArray, Bool, contained),
         infix("&&", AnyArray, AnyArray, Bool, overlaps),

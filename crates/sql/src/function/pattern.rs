@@ -45,7 +45,8 @@ pub(super) fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
                 p += 1;
                 true
             }
-            Some(b'\\') => {
+            // An escape that ends the pattern is only an error where it is reached with text left.
+            Some(b'\\') if t < text.len() => {
                 let Some(literal) = pattern.get(p + 1) else { return Err(pattern_ends_with_escape()) };
                 let same = text.get(t) == Some(literal);
                 if same {
@@ -55,7 +56,7 @@ pub(super) fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
                 same
             }
             Some(byte) => {
-                let same = *byte != b'_' && text.get(t) == Some(byte);
+                let same = !matches!(*byte, b'_' | b'\\') && text.get(t) == Some(byte);
                 if same {
                     t += 1;
                     p += 1;

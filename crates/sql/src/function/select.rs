@@ -25,8 +25,8 @@ pub(super) fn converts(from: TypeId, to: TypeId) -> bool {
         return true;
     }
     match to {
-        TypeId::Any | TypeId::AnyElement => true,
-        TypeId::AnyArray => from.element().is_some(),
+        TypeId::Any | TypeId::AnyElement | TypeId::AnyCompatible => true,
+        TypeId::AnyArray | TypeId::AnyCompatibleArray => from.element().is_some(),
         TypeId::AnyNonArray => from.element().is_none(),
         _ => cast::find(Type::new(from), Type::new(to), CastContext::Implicit).is_some(),
     }
@@ -116,7 +116,11 @@ fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left:
     if let Some(first) = known.next()
         && known.all(|ty| ty == first)
     {
-        let mut accepting = left.iter().filter(|&&i| candidates[i].iter().all(|to| converts(*first, *to)));
+        let supposed: Parameters = arguments.iter().map(|_| *first).collect();
+        let mut accepting = left.iter().filter(|&&i| {
+            candidates[i].iter().all(|to| converts(*first, *to))
+                && generic_types(&candidates[i], &supposed).is_some()
+        });
         if let (Some(one), None) = (accepting.next(), accepting.next()) {
             return Choice::One(*one);
         }
@@ -127,37 +131,30 @@ fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left:
 /// What `anyelement` and its like stand for in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Generic {
-    /// The type of `anyelement` and `anynonarray`, and of the elements of `anyarray`.
+    /// The type of `anyelement` and `anynonarray`, and of the elements of `anyarray`: the same in all arguments.
     element: Option<TypeId>,
-    array: Option<TypeId>,
+    /// The same for `anycompatible` and its array: what the arguments convert to.
+    compatible: Option<TypeId>,
 }
 
 impl Generic {
-    /// The real type for a declared one.
+    /// The real type for a declared one. Where only untyped literals were given it is text.
     pub(super) fn actual(&self, declared: TypeId) -> TypeId {
+        let array = |element: Option<TypeId>| element.and_then(TypeId::array).unwrap_or(TypeId::TextArray);
         match declared {
             TypeId::AnyElement | TypeId::AnyNonArray => self.element.unwrap_or(TypeId::Text),
-            TypeId::AnyArray => match (self.array, self.element) {
-                (Some(array), _) => array,
-                (None, Some(element)) => element.array().unwrap_or(TypeId::TextArray),
-                (None, None) => TypeId::TextArray,
-            },
+            TypeId::AnyCompatible => self.compatible.unwrap_or(TypeId::Text),
+            TypeId::AnyArray => array(self.element),
+            TypeId::AnyCompatibleArray => array(self.compatible),
             other => other,
         }
     }
 }
 
-fn is_generic(ty: TypeId) -> bool {
-    matches!(ty, TypeId::AnyElement | TypeId::AnyNonArray | TypeId::AnyArray)
-}
-
 /// The type that both convert to.
 fn common(a: TypeId, b: TypeId) -> Option<TypeId> {
-    if a == b || b == TypeId::Unknown {
+    if a == b {
         return Some(a);
-    }
-    if a == TypeId::Unknown {
-        return Some(b);
     }
     if a.category() != b.category() {
         return None;
@@ -172,31 +169,30 @@ fn common(a: TypeId, b: TypeId) -> Option<TypeId> {
     }
 }
 
-/// Agrees the polymorphic parameters with the arguments; `None` if they cannot all be the same type.
+/// Agrees the polymorphic parameters with the arguments; `None` if they cannot be.
 pub(super) fn generic_types(parameters: &[TypeId], arguments: &[TypeId]) -> Option<Generic> {
     let mut generic = Generic::default();
-    if !parameters.iter().any(|ty| is_generic(*ty)) {
-        return Some(generic);
-    }
-    let mut element: Option<TypeId> = None;
-    for (&to, &from) in parameters.iter().zip(arguments) {
-        if !is_generic(to) || from == TypeId::Unknown {
-            continue;
-        }
-        let this = if to == TypeId::AnyArray { from.element()? } else { from };
-        element = Some(element.map_or(Some(this), |so_far| common(so_far, this))?);
-    }
-    generic.element = element;
-    // int2vector and its like serve as the arrays they are.
-    if let Some(element) = element {
-        let wants_array = parameters.contains(&TypeId::AnyArray);
-        if wants_array && element.array().is_none() {
-            return None;
-        }
-        generic.array = element.array();
-        if parameters.contains(&TypeId::AnyNonArray) && element.element().is_some() {
-            return None;
+    for (&to, &from) in parameters.iter().zip(arguments).filter(|(_, from)| **from != TypeId::Unknown) {
+        match to {
+            TypeId::AnyElement | TypeId::AnyNonArray | TypeId::AnyArray => {
+                let this = if to == TypeId::AnyArray { from.element()? } else { from };
+                if generic.element.replace(this).is_some_and(|before| before != this) {
+                    return None;
+                }
+            }
+            TypeId::AnyCompatible | TypeId::AnyCompatibleArray => {
+                let this = if to == TypeId::AnyCompatibleArray { from.element()? } else { from };
+                generic.compatible =
+                    Some(generic.compatible.map_or(Some(this), |before| common(before, this))?);
+            }
+            _ => {}
         }
     }
-    Some(generic)
+    // There are no arrays of arrays.
+    let is_wrong = |element: Option<TypeId>, array: TypeId| {
+        parameters.contains(&array) && element.is_some_and(|element| element.array().is_none())
+    };
+    let wrong = is_wrong(generic.element, TypeId::AnyArray)
+        || is_wrong(generic.compatible, TypeId::AnyCompatibleArray);
+    (!wrong).then_some(generic)
 }

@@ -378,10 +378,16 @@ fn concatenate(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Text(Text::from_stored(Bytes::from(out))))
 }
 
+/// Unlike `concat`, the operator casts its operand to text, which spells out booleans and drops padding.
 fn concatenate_any(a: &Datum, b: &Datum, types: [Type; 2], context: &EvalContext<'_>) -> Computed {
     let mut out = Vec::new();
-    append_text(a, types[0], context, &mut out);
-    append_text(b, types[1], context, &mut out);
+    for (datum, ty) in [(a, types[0]), (b, types[1])] {
+        match datum {
+            Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+            Datum::Bpchar(text) => out.extend_from_slice(text.trim_end_blanks().as_bytes()),
+            other => append_text(other, ty, context, &mut out),
+        }
+    }
     from_utf8(out)
 }
 

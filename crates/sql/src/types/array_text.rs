@@ -187,6 +187,9 @@ impl Reader<'_> {
         self.skip_blanks();
         let mut count = 0;
         if self.peek() == Some(b'}') {
+            if depth > 0 {
+                return Err(self.malformed("Unexpected \"}\" character."));
+            }
             self.at += 1;
             return self.complete(depth, 0);
         }

@@ -62,7 +62,7 @@ impl Datum {
             },
             TypeId::Json => {
                 let text = text(bytes)?;
-                json::parse(text.as_str())?;
+                json::validate(text.as_str())?;
                 Datum::Text(text)
             }
             TypeId::Jsonb => Datum::Jsonb(read_jsonb(bytes)?),

@@ -38,7 +38,7 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
         TypeId::Name => Datum::Text(truncate_name(text).into()),
         TypeId::InternalChar => Datum::Text(text.chars().next().map(String::from).unwrap_or_default().into()),
         TypeId::Json => {
-            json::parse(text)?;
+            json::validate(text)?;
             Datum::Text(text.into())
         }
         TypeId::Jsonb => Datum::Jsonb(json::normalize(text)?.into()),

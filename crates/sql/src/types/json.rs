@@ -37,7 +37,16 @@ pub(crate) enum Value {
 
 /// Reads a text. 22P02 if it is not JSON.
 pub(crate) fn parse(text: &str) -> Result<Node, SqlError> {
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    read(text, true)
+}
+
+/// Checks a text. Unlike [`parse`] this lets halves of surrogate pairs pass, as the type json does.
+pub(crate) fn validate(text: &str) -> Result<(), SqlError> {
+    read(text, false).map(|_| ())
+}
+
+fn read(text: &str, strict: bool) -> Result<Node, SqlError> {
+    let mut parser = Parser { text, at: 0, depth: 0, strict };
     let node = parser.value()?;
     parser.skip_blanks();
     if parser.at < text.len() {
@@ -57,6 +66,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// Halves of surrogate pairs are errors.
+    strict: bool,
 }
 
 impl Parser<'_> {
@@ -280,6 +291,7 @@ impl Parser<'_> {
     fn unicode(&mut self) -> Result<char, SqlError> {
         let first = self.hex4()?;
         let code = match first {
+            0xd800..=0xdfff if !self.strict => 0xfffd,
             0xd800..=0xdbff => {
                 let second = if self.text[self.at..].starts_with("\\u") {
                     self.at += 2;

@@ -118,6 +118,8 @@ types! {
     AnyElement - 2283 0 "anyelement" "anyelement" 4 Pseudo false;
     AnyNonArray - 2776 0 "anynonarray" "anynonarray" 4 Pseudo false;
     Uuid UuidArray 2950 2951 "uuid" "uuid" 16 UserDefined false;
+    AnyCompatible - 5077 0 "anycompatible" "anycompatible" 4 Pseudo false;
+    AnyCompatibleArray - 5078 0 "anycompatiblearray" "anycompatiblearray" -1 Pseudo false;
     Jsonb JsonbArray 3802 3807 "jsonb" "jsonb" -1 UserDefined false;
     Regnamespace RegnamespaceArray 4089 4090 "regnamespace" "regnamespace" 4 Numeric false;
     Regrole RegroleArray 4096 4097 "regrole" "regrole" 4 Numeric false;

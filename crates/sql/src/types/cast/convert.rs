@@ -131,7 +131,7 @@ pub(super) fn to_float8(datum: &Datum, _: &FormatContext) -> Converted {
         Datum::Float8(value) => *value,
         Datum::Numeric(value) => {
             let float = value.to_f64();
-            if float.is_infinite() && value.is_finite() {
+            if (float.is_infinite() && value.is_finite()) || (float == 0.0 && !value.is_zero()) {
                 return Err(SqlError::new(
                     sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
                     format!("\"{value}\" is out of range for type double precision"),

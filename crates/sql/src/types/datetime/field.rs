@@ -95,6 +95,15 @@ impl Fields {
     /// session's.
     pub(super) fn date_number(&mut self, digits: &str, order: DateOrder) -> Result<(), FieldError> {
         let long = digits.len() >= 3;
+        if digits.len() == 3
+            && !self.text_month
+            && self.month.is_none()
+            && self.day.is_none()
+            && let Some(year) = self.year
+        {
+            // Year and day of the year.
+            return self.day_of_year(year, number(digits)?);
+        }
         match (self.year.is_some(), self.month.is_some(), self.day.is_some()) {
             (false, false, false) if long || order == DateOrder::Ymd => self.set_year(digits)?,
             (false, false, false) if order == DateOrder::Dmy => self.day = Some(number(digits)?),
@@ -113,6 +122,15 @@ impl Fields {
             (false, true, true) => self.set_year(digits)?,
             _ => return Err(FieldError::Format),
         }
+        Ok(())
+    }
+
+    /// Takes the day from a year and the day's number in it.
+    pub(super) fn day_of_year(&mut self, year: i32, day: i64) -> Result<(), FieldError> {
+        if !(1..=366).contains(&day) {
+            return Err(FieldError::Overflow);
+        }
+        self.julian = Some(days_from_civil(year, 1, 1) + day - 1);
         Ok(())
     }
 
@@ -220,13 +238,14 @@ pub(super) fn clock(hour: i64, minute: i64, second: i64, micros: i64) -> Result<
     if total > DAY { Err(FieldError::Overflow) } else { Ok(total) }
 }
 
-/// Digits run together: a date (`20240131`, `240131`) if there is none yet, else a time (`040506`, `0405`), with a fraction.
-pub(super) fn run_of_digits(text: &str, fields: &mut Fields) -> Result<(), FieldError> {
+/// Digits run together: a date (`20240131`, `240131`) if there is none yet, or with `time_only`, else a time
+/// (`040506`, `0405`), with a fraction.
+pub(super) fn run_of_digits(text: &str, fields: &mut Fields, time_only: bool) -> Result<(), FieldError> {
     let (digits, fraction_text) = match text.find('.') {
         Some(at) => (&text[..at], Some(&text[at..])),
         None => (text, None),
     };
-    if fraction_text.is_none() && !fields.has_any_date() && digits.len() >= 6 {
+    if fraction_text.is_none() && !time_only && !fields.has_any_date() && digits.len() >= 6 {
         let (year, rest) = digits.split_at(digits.len() - 4);
         fields.year = Some(number(year)?);
         fields.two_digit_year = year.len() == 2;
@@ -254,6 +273,11 @@ pub(super) fn offset(text: &str) -> Result<i32, FieldError> {
         Some(b'+') => (false, &text[1..]),
         _ => return Err(FieldError::Format),
     };
+    // A number of hours that no zone has is told before other faults.
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    if end > 0 && end < digits.len() && number::<i32>(&digits[..end])? > 15 {
+        return Err(FieldError::ZoneOverflow);
+    }
     let (hour, minute, second) = match digits.split(':').collect::<Vec<_>>().as_slice() {
         [run] if run.len() > 2 => {
             let split = run.len() - 2;

@@ -26,12 +26,23 @@ pub(crate) fn range_of(modifier: i32) -> i32 {
 /// Sums of the fields before they are fitted into an interval.
 #[derive(Default)]
 struct Sum {
+    /// Units that were given; each may be only once.
+    seen: Vec<Unit>,
     months: i64,
     days: i64,
     micros: i128,
 }
 
 impl Sum {
+    /// 22007 if one of the units was given before.
+    fn see(&mut self, units: &[Unit]) -> Result<(), FieldError> {
+        if units.iter().any(|unit| self.seen.contains(unit)) {
+            return Err(FieldError::Format);
+        }
+        self.seen.extend_from_slice(units);
+        Ok(())
+    }
+
     /// Adds a number of units; fractions go to the next smaller unit, a month having 30 days.
     fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Result<(), FieldError> {
         let micros = |unit: i64| {
@@ -99,7 +110,12 @@ pub(crate) fn parse_interval(text: &str, modifier: i32) -> Result<Interval, SqlE
     } else {
         words(trimmed, range_of(modifier))
     };
-    read.map_err(|e| e.report("interval", text))
+    read.map_err(|error| match error {
+        FieldError::Overflow | FieldError::DayMonthOverflow => {
+            FieldError::IntervalOverflow.report("interval", text)
+        }
+        other => other.report("interval", text),
+    })
 }
 
 /// A number taken apart: sign applied to both parts.
@@ -149,7 +165,7 @@ fn words(text: &str, range: i32) -> Result<Interval, FieldError> {
     let mut any = false;
     while let Some(Token { kind, text }) = tokens.pop() {
         match kind {
-            Kind::Word if text == "ago" && !any && unit.is_none() => ago = true,
+            Kind::Word if text == "ago" && unit.is_none() => ago = true,
             Kind::Word => {
                 if unit.is_some() {
                     return Err(FieldError::Format);
@@ -158,11 +174,13 @@ fn words(text: &str, range: i32) -> Result<Interval, FieldError> {
                 days_next = false;
             }
             Kind::Time => {
+                sum.see(&[Unit::Hour, Unit::Minute, Unit::Second])?;
                 clock(&text, range, &mut sum)?;
                 days_next = true;
                 any = true;
             }
             Kind::Signed if text.contains(':') => {
+                sum.see(&[Unit::Hour, Unit::Minute, Unit::Second])?;
                 clock(&text, range, &mut sum)?;
                 days_next = true;
                 any = true;
@@ -175,6 +193,7 @@ fn words(text: &str, range: i32) -> Result<Interval, FieldError> {
             Kind::Number | Kind::Signed => {
                 let (whole, fraction) = split_number(&text)?;
                 let of = unit.take().unwrap_or(if days_next { Unit::Day } else { default_unit(range) });
+                sum.see(&[of])?;
                 sum.add(whole, fraction, of)?;
                 days_next = false;
                 any = true;
@@ -235,7 +254,7 @@ fn iso(text: &str) -> Result<Interval, FieldError> {
         Some(at) => (&body[..at], Some(&body[at + 1..])),
         None => (body, None),
     };
-    if date.is_empty() && time.is_none_or(str::is_empty) {
+    if date.is_empty() && time.is_none() {
         return Err(FieldError::Format);
     }
     if date.get(1..).is_some_and(|rest| rest.contains('-'))

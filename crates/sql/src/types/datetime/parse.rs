@@ -110,7 +110,8 @@ fn read(text: &str, context: &FormatContext, needs_date: bool) -> Result<Reading
             _ => {}
         }
     }
-    let mut reader = FieldReader { fields: Fields::default(), context, after_t: false };
+    let mut reader =
+        FieldReader { fields: Fields::default(), context, after_t: false, time_only: !needs_date };
     let mut at = 0;
     while at < tokens.len() {
         at += reader.take(&tokens[at..])?;
@@ -130,6 +131,8 @@ struct FieldReader<'a> {
     context: &'a FormatContext,
     /// The last field was the `T` between date and time.
     after_t: bool,
+    /// A time is wanted, so digits run together are one.
+    time_only: bool,
 }
 
 impl FieldReader<'_> {
@@ -138,7 +141,7 @@ impl FieldReader<'_> {
         let Token { kind, text } = &tokens[0];
         let was_after_t = std::mem::take(&mut self.after_t);
         match kind {
-            Kind::Date if self.fields.has_date() => self.set_zone_word(text)?,
+            Kind::Date if self.fields.has_date() || self.fields.time.is_some() => self.zone_or_time(text)?,
             Kind::Date => self.date(text)?,
             Kind::Time => self.set_time(time(text)?)?,
             Kind::Signed => {
@@ -161,7 +164,21 @@ impl FieldReader<'_> {
             self.fields.zone = Some(Zone::Offset(offset(text)?));
             return Ok(1);
         }
+        offset(text)?;
         Err(FieldError::Format)
+    }
+
+    /// A zone's name with punctuation in it, or a time run together with an offset: `040506-08`.
+    fn zone_or_time(&mut self, text: &str) -> Result<(), FieldError> {
+        if !text.starts_with(|c: char| c.is_ascii_digit()) {
+            return self.set_zone_word(text);
+        }
+        let at = text.find('-').ok_or(FieldError::Format)?;
+        if self.fields.zone.is_some() {
+            return Err(FieldError::Format);
+        }
+        self.fields.zone = Some(Zone::Offset(offset(&text[at..])?));
+        run_of_digits(&text[..at], &mut self.fields, true)
     }
 
     fn set_time(&mut self, micros: i64) -> Result<(), FieldError> {
@@ -206,23 +223,19 @@ impl FieldReader<'_> {
 
     fn number(&mut self, text: &str, after_t: bool) -> Result<(), FieldError> {
         if after_t || self.fields.has_date() {
-            return run_of_digits(text, &mut self.fields);
+            return run_of_digits(text, &mut self.fields, after_t);
         }
         if let Some(at) = text.find('.') {
             // Year and day of the year, or a time with a fraction.
             if !self.fields.has_any_date() && at == 4 && text.len() == 8 {
-                let (year, day): (i32, u32) = (number(&text[..4])?, number(&text[5..])?);
-                if !(1..=366).contains(&day) {
-                    return Err(FieldError::Overflow);
-                }
-                self.fields.julian = Some(super::calendar::days_from_civil(year, 1, 1) + i64::from(day) - 1);
-                return Ok(());
+                return self.fields.day_of_year(number(&text[..4])?, number(&text[5..])?);
             }
             fraction(&text[at..])?;
-            return run_of_digits(text, &mut self.fields);
+            return run_of_digits(text, &mut self.fields, self.time_only);
         }
-        if text.len() >= 6 && !self.fields.has_any_date() {
-            return run_of_digits(text, &mut self.fields);
+        let time_only = self.time_only && matches!(text.len(), 4 | 6);
+        if time_only || (text.len() >= 6 && !self.fields.has_any_date()) {
+            return run_of_digits(text, &mut self.fields, time_only);
         }
         self.fields.date_number(text, self.context.date_order)
     }

@@ -145,7 +145,7 @@ impl Numeric {
             return Err(invalid("a negative number raised to a non-integer power yields a complex result"));
         }
         if is_integer && let Some(n) = exponent.truncate(0).small().and_then(|(n, _)| i32::try_from(n).ok()) {
-            return self.integer_power(n, exponent.scale());
+            return self.integer_power(n);
         }
         if self.is_zero() {
             return Numeric::ZERO.rescaled(16);
@@ -217,7 +217,7 @@ impl Numeric {
         Ok(Some(if odd { Numeric::NEG_INFINITY } else { Numeric::INFINITY }))
     }
 
-    fn integer_power(&self, n: i32, shown: u32) -> Result<Numeric, SqlError> {
+    fn integer_power(&self, n: i32) -> Result<Numeric, SqlError> {
         let digits = self.key_digits();
         let weight = match &digits {
             None => 0.0,
@@ -230,10 +230,8 @@ impl Numeric {
         if weight > 131_076.0 {
             return Err(overflow());
         }
-        if weight + 1.0 < -1000.0 {
-            return Numeric::ZERO.rescaled(MAX_RESULT_SCALE as u32);
-        }
-        let scale = result_scale(weight as i64, self.scale().max(shown));
+        // Whatever the size of the result, 16 digits after the point.
+        let scale = self.scale().clamp(16, MAX_RESULT_SCALE as u32);
         let count = digits.as_ref().map_or(1, |(d, _)| d.len() as u64) + u64::from(self.scale());
         if count * u64::from(n.unsigned_abs()) <= EXACT_DIGITS {
             let Some(base) = self.finite() else { return Ok(Numeric::NAN) };

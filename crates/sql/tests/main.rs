@@ -1,0 +1,3 @@
+//! Tests of the crate's public face, one module a subject.
+
+mod golden;
