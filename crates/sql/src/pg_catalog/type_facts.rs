@@ -73,6 +73,8 @@ const TABLE: &[Row] = &[
     (2950, false, 'b', 'c', 'p', 0, [(2952, "uuid_in"), (2953, "uuid_out"), (2961, "uuid_recv"), (2962, "uuid_send"), (0, ""), (0, "")]),
     (3802, false, 'b', 'i', 'x', 0, [(3806, "jsonb_in"), (3804, "jsonb_out"), (3805, "jsonb_recv"), (3803, "jsonb_send"), (0, ""), (0, "")]),
     (4089, true, 'b', 'i', 'p', 0, [(4084, "regnamespacein"), (4085, "regnamespaceout"), (4087, "regnamespacerecv"), (4088, "regnamespacesend"), (0, ""), (0, "")]),
+    (5077, true, 'p', 'i', 'p', 0, [(5086, "anycompatible_in"), (5087, "anycompatible_out"), (0, ""), (0, ""), (0, ""), (0, "")]),
+    (5078, false, 'p', 'd', 'x', 0, [(5088, "anycompatiblearray_in"), (5089, "anycompatiblearray_out"), (5090, "anycompatiblearray_recv"), (5091, "anycompatiblearray_send"), (0, ""), (0, "")]),
     (4096, true, 'b', 'i', 'p', 0, [(4098, "regrolein"), (4092, "regroleout"), (4094, "regrolerecv"), (4095, "regrolesend"), (0, ""), (0, "")]),
 ];
 
