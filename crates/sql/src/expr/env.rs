@@ -14,6 +14,7 @@ use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function};
 use crate::oltp::{CteState, SubqueryResult};
+use crate::plan::CtePlan;
 use crate::types::Datum;
 
 /// The stored data at one snapshot, the transaction's own writes included.
@@ -108,6 +109,8 @@ pub struct Runtime {
     pub(crate) subqueries: RefCell<Vec<Option<Arc<SubqueryResult>>>>,
     /// Common table expressions, by number.
     pub(crate) ctes: RefCell<Vec<Option<CteState>>>,
+    /// How those are computed that are read from their rows.
+    cte_plans: Option<Arc<[Option<Arc<CtePlan>>]>>,
     memory: Cell<usize>,
     rows: Cell<u32>,
 }
@@ -119,6 +122,17 @@ impl Runtime {
         runtime.subqueries.get_mut().resize_with(subqueries, || None);
         runtime.ctes.get_mut().resize_with(ctes, || None);
         runtime
+    }
+
+    /// With the plans of common table expressions.
+    pub(crate) fn with_cte_plans(mut self, plans: Arc<[Option<Arc<CtePlan>>]>) -> Runtime {
+        self.cte_plans = Some(plans);
+        self
+    }
+
+    /// The plan of a common table expression that is read from its rows.
+    pub(crate) fn cte_plan(&self, number: usize) -> Option<&Arc<CtePlan>> {
+        self.cte_plans.as_ref()?.get(number)?.as_ref()
     }
 
     /// Bytes accounted for now.

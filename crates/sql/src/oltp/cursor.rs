@@ -1,8 +1,9 @@
 //! A cursor: one execution of a plan.
 
+use std::fmt;
 use std::sync::Arc;
 
-use super::rows::Rows;
+use super::node::{NodeState, evaluate_limit};
 use super::{Context, Row};
 use crate::error::Result;
 use crate::expr::{Env, Execution, Expr, ReadContext, Runtime};
@@ -14,32 +15,28 @@ pub struct Cursor {
     plan: Arc<Plan>,
     parameters: Arc<[Datum]>,
     runtime: Runtime,
-    rows: Rows,
-    state: State,
+    state: NodeState,
+    row: Row,
+    done: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Fresh,
-    Running,
-    Done,
-}
-
-impl std::fmt::Debug for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Cursor")
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor").field("done", &self.done).finish_non_exhaustive()
     }
 }
 
 impl Cursor {
-    /// A cursor before its first row. `parameters` have the types of the plan's.
+    /// A cursor before its first row; nothing is read yet. `parameters` have the types of the plan's.
     pub fn new(plan: &Arc<Plan>, parameters: Arc<[Datum]>) -> Cursor {
+        let runtime = Runtime::new(plan.subqueries, plan.ctes).with_cte_plans(plan.cte_plans.clone());
         Cursor {
-            rows: Rows::new(&plan.root),
-            runtime: Runtime::new(plan.subqueries, plan.ctes),
+            state: NodeState::new(&plan.root),
             plan: plan.clone(),
             parameters,
-            state: State::Fresh,
+            runtime,
+            row: vec![],
+            done: false,
         }
     }
 
@@ -53,34 +50,41 @@ impl Cursor {
         &self.parameters
     }
 
-    /// The next row: the output columns, then the keys that [`Plan::locks`] names. After an error the cursor is at its end.
+    /// The next row, to be kept: the output columns, then the keys that [`Plan::locks`] names. After an error the cursor is at its end.
     pub fn next(&mut self, read: &ReadContext<'_>) -> Result<Option<Row>> {
-        if self.state == State::Done {
-            return Ok(None);
-        }
-        let result = self.advance(read);
-        if !matches!(result, Ok(Some(_))) {
-            self.state = State::Done;
-            self.rows.close();
-        }
-        result
+        Ok(self.advance(read)?.then(|| std::mem::take(&mut self.row)))
     }
 
-    fn advance(&mut self, read: &ReadContext<'_>) -> Result<Option<Row>> {
+    /// The next row, lent until the next call.
+    pub fn next_row(&mut self, read: &ReadContext<'_>) -> Result<Option<&[Datum]>> {
+        Ok(if self.advance(read)? { Some(&self.row) } else { None })
+    }
+
+    fn advance(&mut self, read: &ReadContext<'_>) -> Result<bool> {
+        if self.done {
+            return Ok(false);
+        }
         let execution = Execution { read, parameters: &self.parameters, runtime: &self.runtime };
         let context = Context { execution, outer: None };
-        if self.state == State::Fresh {
-            self.rows.open(&context)?;
-            self.state = State::Running;
+        let found = self.state.next(&self.plan.root, context, &mut self.row);
+        if !matches!(found, Ok(true)) {
+            // What it holds goes now, however long the portal stays.
+            self.done = true;
+            self.state = NodeState::Values { at: 0 };
         }
-        self.rows.next(&context)
+        found
     }
 
     /// LIMIT and OFFSET of a plan with row locks, which its caller applies: rows to leave out, and the most to give.
     pub fn limits(&self, read: &ReadContext<'_>) -> Result<(u64, Option<u64>)> {
         let execution = Execution { read, parameters: &self.parameters, runtime: &self.runtime };
-        let env = Env::new(&[], execution);
-        super::rows::limits(self.plan.limit.as_ref(), self.plan.offset.as_ref(), &env)
+        let context = Context { execution, outer: None };
+        let number = |expr: Option<&Expr>, what: &str| -> Result<Option<u64>> {
+            let Some(expr) = expr else { return Ok(None) };
+            Ok(evaluate_limit(expr, what, context)?.and_then(|number| u64::try_from(number).ok()))
+        };
+        let skip = number(self.plan.offset.as_ref(), "OFFSET")?.unwrap_or(0);
+        Ok((skip, number(self.plan.limit.as_ref(), "LIMIT")?))
     }
 
     /// Evaluates an expression of the statement over a frame, with this execution's parameters.

@@ -1,296 +1,358 @@
-//! Joins: inputs that fill a query level's frame, row by row.
+//! What fills frames: scans, joins, derived tables.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::relation::RelationRows;
-use super::{Context, Row, row_bytes};
-use crate::error::Result;
-use crate::expr::Expr;
-use crate::plan::Input;
+use super::Context;
+use super::cte;
+use super::hash_join::HashJoinState;
+use super::memory::row_bytes;
+use super::node::NodeState;
+use super::scan::ScanState;
+use super::table_function::TableRows;
+use crate::error::{Result, SqlError};
+use crate::expr::{Env, Expr};
+use crate::plan::{SelectNode, SourceNode};
 use crate::types::Datum;
 
-/// The state of an input.
-pub(crate) enum InputRows {
-    /// One row of nothing; true once it was given.
-    Once(bool),
-    Relation(Box<RelationRows>),
-    Filter(Arc<Input>, Box<InputRows>),
-    Loop(Box<LoopRows>),
-    Hash(Box<HashRows>),
-    Full(Box<FullRows>),
+/// State of a source.
+pub(crate) enum SourceState {
+    /// A row without columns, given already or not.
+    Unit {
+        given: bool,
+    },
+    Nothing,
+    Scan(Box<ScanState>),
+    /// Rows held in memory: of a computed table or a common table expression.
+    Rows {
+        rows: Option<Arc<Vec<Vec<Datum>>>>,
+        at: usize,
+    },
+    Query {
+        state: Box<NodeState>,
+        row: Vec<Datum>,
+    },
+    Function {
+        rows: Option<TableRows>,
+        count: i64,
+    },
+    Filter(Box<SourceState>),
+    First {
+        input: Box<SourceState>,
+        given: bool,
+    },
+    Materialize(Box<MaterializeState>),
+    Loop(Box<LoopState>),
+    HashJoin(Box<HashJoinState>),
 }
 
-pub(crate) struct LoopRows {
-    plan: Arc<Input>,
-    left: InputRows,
-    right: InputRows,
-    /// A left row is in the frame, and the right side is open for it.
-    on_left: bool,
+/// Rows read once and given again and again.
+pub(crate) struct MaterializeState {
+    input: SourceState,
+    /// Values of the places, row by row.
+    rows: Vec<Vec<Datum>>,
+    complete: bool,
+    at: usize,
+    bytes: usize,
+}
+
+/// A nested loop.
+pub(crate) struct LoopState {
+    outer: SourceState,
+    inner: SourceState,
+    /// There is an outer row in the frame.
+    in_row: bool,
+    /// It has found a partner.
     matched: bool,
 }
 
-pub(crate) struct HashRows {
-    plan: Arc<Input>,
-    left: InputRows,
-    right: InputRows,
-    /// Rows of the right side (its slots only) by key.
-    table: HashMap<Row, Vec<Row>>,
-    key: Option<Row>,
-    place: usize,
-    matched: bool,
+/// The state of a level's source before its first row.
+pub(crate) fn new_source(select: &SelectNode) -> SourceState {
+    SourceState::new(&select.source)
 }
 
-pub(crate) struct FullRows {
-    plan: Arc<Input>,
-    left: InputRows,
-    right: InputRows,
-    rows: Vec<(Row, bool)>,
-    on_left: bool,
-    left_done: bool,
-    matched: bool,
-    place: usize,
-}
-
-/// Whether all conditions are TRUE over the frame.
+/// Whether all conditions hold.
 #[inline]
-pub(crate) fn holds(conditions: &[Expr], frame: &[Datum], context: &Context<'_>) -> Result<bool> {
-    if conditions.is_empty() {
-        return Ok(true);
-    }
-    let env = context.env(frame);
+pub(crate) fn holds(conditions: &[Expr], env: &Env<'_>) -> Result<bool> {
     for condition in conditions {
-        if !condition.test(&env)? {
+        if !condition.test(env)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn take(slots: &[usize], frame: &[Datum]) -> Row {
-    slots.iter().map(|slot| frame[*slot].clone()).collect()
+fn mismatch() -> SqlError {
+    SqlError::internal("a plan and its state differ")
 }
 
-fn put(slots: &[usize], row: &[Datum], frame: &mut [Datum]) {
-    for (slot, value) in slots.iter().zip(row) {
-        frame[*slot] = value.clone();
-    }
-}
-
-fn clear(slots: &[usize], frame: &mut [Datum]) {
-    for slot in slots {
-        frame[*slot] = Datum::Null;
-    }
-}
-
-impl InputRows {
-    pub(crate) fn new(plan: &Arc<Input>) -> InputRows {
-        match &**plan {
-            Input::Once => InputRows::Once(true),
-            Input::Relation(_) => InputRows::Relation(Box::new(RelationRows::new(plan.clone()))),
-            Input::Filter { input, .. } => InputRows::Filter(plan.clone(), Box::new(InputRows::new(input))),
-            Input::Loop { left, right, .. } => InputRows::Loop(Box::new(LoopRows {
-                plan: plan.clone(),
-                left: InputRows::new(left),
-                right: InputRows::new(right),
-                on_left: false,
-                matched: false,
-            })),
-            Input::Hash { left, right, .. } => InputRows::Hash(Box::new(HashRows {
-                plan: plan.clone(),
-                left: InputRows::new(left),
-                right: InputRows::new(right),
-                table: HashMap::new(),
-                key: None,
-                place: 0,
-                matched: false,
-            })),
-            Input::Full { left, right, .. } => InputRows::Full(Box::new(FullRows {
-                plan: plan.clone(),
-                left: InputRows::new(left),
-                right: InputRows::new(right),
+impl SourceState {
+    pub(crate) fn new(node: &SourceNode) -> SourceState {
+        match node {
+            SourceNode::Unit => SourceState::Unit { given: false },
+            SourceNode::Nothing => SourceState::Nothing,
+            SourceNode::Scan(_) => SourceState::Scan(Box::new(ScanState::new())),
+            SourceNode::Virtual { .. } | SourceNode::Cte { .. } => SourceState::Rows { rows: None, at: 0 },
+            SourceNode::Query { node, .. } => {
+                SourceState::Query { state: Box::new(NodeState::new(node)), row: vec![] }
+            }
+            SourceNode::Function { .. } => SourceState::Function { rows: None, count: 0 },
+            SourceNode::Filter { input, .. } => SourceState::Filter(Box::new(SourceState::new(input))),
+            SourceNode::First(input) => {
+                SourceState::First { input: Box::new(SourceState::new(input)), given: false }
+            }
+            SourceNode::Materialize { input, .. } => SourceState::Materialize(Box::new(MaterializeState {
+                input: SourceState::new(input),
                 rows: vec![],
-                on_left: false,
-                left_done: false,
-                matched: false,
-                place: 0,
+                complete: false,
+                at: 0,
+                bytes: 0,
             })),
+            SourceNode::NestedLoop { outer, inner, .. } => SourceState::Loop(Box::new(LoopState {
+                outer: SourceState::new(outer),
+                inner: SourceState::new(inner),
+                in_row: false,
+                matched: false,
+            })),
+            SourceNode::HashJoin(join) => SourceState::HashJoin(Box::new(HashJoinState::new(join))),
         }
     }
 
-    /// Starts (again), seeing what is in the frame already.
-    pub(crate) fn open(&mut self, frame: &mut Row, context: &Context<'_>) -> Result<()> {
-        match self {
-            InputRows::Once(given) => {
+    /// Starts again, with the frame's values then.
+    pub(crate) fn rewind(&mut self, node: &SourceNode, context: Context<'_>) {
+        match (self, node) {
+            (SourceState::Unit { given }, _) => *given = false,
+            (SourceState::Nothing, _) => {}
+            (SourceState::Scan(scan), _) => scan.rewind(),
+            (SourceState::Rows { rows, at }, _) => {
+                *rows = None;
+                *at = 0;
+            }
+            (SourceState::Query { state, .. }, SourceNode::Query { node, .. }) => {
+                state.release(context);
+                **state = NodeState::new(node);
+            }
+            (SourceState::Function { rows, count }, _) => {
+                *rows = None;
+                *count = 0;
+            }
+            (SourceState::Filter(input), SourceNode::Filter { input: node, .. }) => {
+                input.rewind(node, context)
+            }
+            (SourceState::First { input, given }, SourceNode::First(node)) => {
                 *given = false;
-                Ok(())
+                input.rewind(node, context);
             }
-            InputRows::Relation(relation) => relation.open(frame, context),
-            InputRows::Filter(_, input) => input.open(frame, context),
-            InputRows::Loop(rows) => {
-                rows.on_left = false;
-                rows.left.open(frame, context)
+            // The rows stay: what they depend on has not changed, or the planner would not have put the node here.
+            (SourceState::Materialize(state), SourceNode::Materialize { input, .. }) => {
+                state.at = 0;
+                if !state.complete {
+                    context.execution.runtime.release(state.bytes);
+                    state.bytes = 0;
+                    state.rows.clear();
+                    state.input.rewind(input, context);
+                }
             }
-            InputRows::Hash(rows) => rows.open(frame, context),
-            InputRows::Full(rows) => rows.open(frame, context),
+            (SourceState::Loop(state), SourceNode::NestedLoop { outer, inner, .. }) => {
+                state.in_row = false;
+                state.outer.rewind(outer, context);
+                state.inner.rewind(inner, context);
+            }
+            (SourceState::HashJoin(state), SourceNode::HashJoin(join)) => state.rewind(join, context),
+            _ => {}
         }
     }
 
-    /// Fills the frame with the next row; false after the last.
-    pub(crate) fn next(&mut self, frame: &mut Row, context: &Context<'_>) -> Result<bool> {
+    /// Gives back the memory it accounts for.
+    pub(crate) fn release(&mut self, context: Context<'_>) {
         match self {
-            InputRows::Once(given) => Ok(!std::mem::replace(given, true)),
-            InputRows::Relation(relation) => relation.next(frame, context),
-            InputRows::Filter(plan, input) => {
-                let Input::Filter { conditions, .. } = &**plan else { return Ok(false) };
-                while input.next(frame, context)? {
-                    context.execution.tick()?;
-                    if holds(conditions, frame, context)? {
+            SourceState::Materialize(state) => {
+                context.execution.runtime.release(state.bytes);
+                state.bytes = 0;
+                state.input.release(context);
+            }
+            SourceState::Query { state, .. } => state.release(context),
+            SourceState::Filter(input) | SourceState::First { input, .. } => input.release(context),
+            SourceState::Loop(state) => {
+                state.outer.release(context);
+                state.inner.release(context);
+            }
+            SourceState::HashJoin(state) => state.release(context),
+            _ => {}
+        }
+    }
+
+    /// Puts the next row into the frame.
+    pub(crate) fn next(
+        &mut self,
+        node: &SourceNode,
+        context: Context<'_>,
+        frame: &mut [Datum],
+    ) -> Result<bool> {
+        match (self, node) {
+            (SourceState::Scan(state), SourceNode::Scan(scan)) => state.next(scan, context, frame),
+            (SourceState::Loop(state), SourceNode::NestedLoop { outer, inner, on, nulls }) => {
+                state.next(outer, inner, on, nulls.as_deref(), context, frame)
+            }
+            (SourceState::HashJoin(state), SourceNode::HashJoin(join)) => state.next(join, context, frame),
+            (SourceState::Filter(state), SourceNode::Filter { input, conditions }) => {
+                while state.next(input, context, frame)? {
+                    if holds(conditions, &context.env(frame))? {
                         return Ok(true);
                     }
                 }
                 Ok(false)
             }
-            InputRows::Loop(rows) => rows.next(frame, context),
-            InputRows::Hash(rows) => rows.next(frame, context),
-            InputRows::Full(rows) => rows.next(frame, context),
-        }
-    }
-}
-
-impl LoopRows {
-    fn next(&mut self, frame: &mut Row, context: &Context<'_>) -> Result<bool> {
-        let Input::Loop { missing, .. } = &*self.plan else { return Ok(false) };
-        loop {
-            if !self.on_left {
-                if !self.left.next(frame, context)? {
+            (SourceState::Unit { given }, SourceNode::Unit) => Ok(!std::mem::replace(given, true)),
+            (SourceState::Nothing, _) => Ok(false),
+            (SourceState::First { input, given }, SourceNode::First(node)) => {
+                if *given {
                     return Ok(false);
                 }
-                self.right.open(frame, context)?;
-                self.on_left = true;
-                self.matched = false;
+                *given = true;
+                input.next(node, context, frame)
             }
-            if self.right.next(frame, context)? {
-                self.matched = true;
-                return Ok(true);
+            (SourceState::Materialize(state), SourceNode::Materialize { input, slots }) => {
+                state.next(input, slots, context, frame)
             }
-            self.on_left = false;
-            if let Some(missing) = missing
-                && !self.matched
-            {
-                clear(missing, frame);
-                return Ok(true);
-            }
-        }
-    }
-}
-
-impl HashRows {
-    fn open(&mut self, frame: &mut Row, context: &Context<'_>) -> Result<()> {
-        let plan = self.plan.clone();
-        let Input::Hash { right_keys, fills, .. } = &*plan else { return Ok(()) };
-        self.key = None;
-        let mut table: HashMap<Row, Vec<Row>> = HashMap::new();
-        self.right.open(frame, context)?;
-        while self.right.next(frame, context)? {
-            let env = context.env(frame);
-            let key = right_keys.iter().map(|expr| expr.eval(&env)).collect::<Result<Row>>()?;
-            // NULL equals nothing.
-            if key.iter().any(Datum::is_null) {
-                continue;
-            }
-            let row = take(fills, frame);
-            context.execution.reserve(row_bytes(&key) + row_bytes(&row))?;
-            table.entry(key).or_default().push(row);
-        }
-        self.table = table;
-        self.left.open(frame, context)
-    }
-
-    fn next(&mut self, frame: &mut Row, context: &Context<'_>) -> Result<bool> {
-        let plan = self.plan.clone();
-        let Input::Hash { left_keys, conditions, fills, outer, .. } = &*plan else { return Ok(false) };
-        loop {
-            if let Some(key) = &self.key {
-                let rows = self.table.get(key).map_or(&[][..], |rows| rows);
-                while let Some(row) = rows.get(self.place) {
-                    self.place += 1;
-                    put(fills, row, frame);
-                    if holds(conditions, frame, context)? {
-                        self.matched = true;
-                        return Ok(true);
-                    }
+            (SourceState::Query { state, row }, SourceNode::Query { node, slots, .. }) => {
+                let inner_env = context.env(frame);
+                let inner = Context { execution: context.execution, outer: Some(&inner_env) };
+                if !state.next(node, inner, row)? {
+                    return Ok(false);
                 }
-                self.key = None;
-                if *outer && !self.matched {
-                    clear(fills, frame);
-                    return Ok(true);
+                for (column, slot) in slots {
+                    frame[*slot] = std::mem::take(&mut row[*column]);
                 }
+                Ok(true)
             }
-            if !self.left.next(frame, context)? {
-                return Ok(false);
-            }
-            context.execution.tick()?;
-            let env = context.env(frame);
-            self.key = Some(left_keys.iter().map(|expr| expr.eval(&env)).collect::<Result<Row>>()?);
-            self.place = 0;
-            self.matched = false;
-        }
-    }
-}
-
-impl FullRows {
-    fn open(&mut self, frame: &mut Row, context: &Context<'_>) -> Result<()> {
-        let plan = self.plan.clone();
-        let Input::Full { right_slots, .. } = &*plan else { return Ok(()) };
-        self.rows.clear();
-        self.right.open(frame, context)?;
-        while self.right.next(frame, context)? {
-            let row = take(right_slots, frame);
-            context.execution.reserve(row_bytes(&row))?;
-            self.rows.push((row, false));
-        }
-        (self.on_left, self.left_done, self.place) = (false, false, 0);
-        self.left.open(frame, context)
-    }
-
-    fn next(&mut self, frame: &mut Row, context: &Context<'_>) -> Result<bool> {
-        let plan = self.plan.clone();
-        let Input::Full { conditions, left_slots, right_slots, .. } = &*plan else { return Ok(false) };
-        while !self.left_done {
-            if !self.on_left {
-                if !self.left.next(frame, context)? {
-                    self.left_done = true;
-                    self.place = 0;
-                    break;
+            (SourceState::Rows { rows, at }, node) => next_of_rows(rows, at, node, context, frame),
+            (SourceState::Function { rows, count }, SourceNode::Function { call, ordinality, slots }) => {
+                if rows.is_none() {
+                    *rows = Some(TableRows::open(call, &context.env(frame))?);
                 }
-                (self.on_left, self.matched, self.place) = (true, false, 0);
-            }
-            while self.place < self.rows.len() {
+                let Some(next) = rows.as_mut().map(TableRows::next).transpose()?.flatten() else {
+                    return Ok(false);
+                };
                 context.execution.tick()?;
-                let (row, used) = &mut self.rows[self.place];
-                self.place += 1;
-                put(right_slots, row, frame);
-                if holds(conditions, frame, context)? {
-                    *used = true;
+                *count += 1;
+                for (column, slot) in slots {
+                    frame[*slot] = if *ordinality == Some(*column) {
+                        Datum::Int8(*count)
+                    } else {
+                        next.get(*column).cloned().unwrap_or(Datum::Null)
+                    };
+                }
+                Ok(true)
+            }
+            _ => Err(mismatch()),
+        }
+    }
+}
+
+/// The next row of a table that is held in memory.
+fn next_of_rows(
+    rows: &mut Option<Arc<Vec<Vec<Datum>>>>,
+    at: &mut usize,
+    node: &SourceNode,
+    context: Context<'_>,
+    frame: &mut [Datum],
+) -> Result<bool> {
+    let read = context.execution.read;
+    let (slots, held) = match node {
+        SourceNode::Virtual { table, slots, key } => {
+            if rows.is_none() {
+                let found = match key {
+                    Some((column, value)) => {
+                        let value = value.eval(&context.env(frame))?;
+                        table.rows_by_key(*column, &value, read).transpose()?
+                    }
+                    None => None,
+                };
+                *rows = Some(Arc::new(match found {
+                    Some(found) => found,
+                    None => table.rows(read)?,
+                }));
+            }
+            (slots, rows)
+        }
+        SourceNode::Cte { number, slots, .. } => {
+            if rows.is_none() {
+                *rows = Some(cte::rows(*number, context)?);
+            }
+            (slots, rows)
+        }
+        _ => return Err(mismatch()),
+    };
+    let Some(row) = held.as_ref().and_then(|held| held.get(*at)) else { return Ok(false) };
+    context.execution.tick()?;
+    *at += 1;
+    for (column, slot) in slots {
+        frame[*slot] = row[*column].clone();
+    }
+    Ok(true)
+}
+
+impl MaterializeState {
+    fn next(
+        &mut self,
+        input: &SourceNode,
+        slots: &[usize],
+        context: Context<'_>,
+        frame: &mut [Datum],
+    ) -> Result<bool> {
+        if let Some(row) = self.rows.get(self.at) {
+            for (slot, value) in slots.iter().zip(row) {
+                frame[*slot] = value.clone();
+            }
+            self.at += 1;
+            return Ok(true);
+        }
+        if self.complete || !self.input.next(input, context, frame)? {
+            self.complete = true;
+            return Ok(false);
+        }
+        let row: Vec<Datum> = slots.iter().map(|slot| frame[*slot].clone()).collect();
+        let bytes = row_bytes(&row);
+        context.execution.reserve(bytes)?;
+        self.bytes += bytes;
+        self.rows.push(row);
+        self.at += 1;
+        Ok(true)
+    }
+}
+
+impl LoopState {
+    fn next(
+        &mut self,
+        outer: &SourceNode,
+        inner: &SourceNode,
+        on: &[Expr],
+        nulls: Option<&[usize]>,
+        context: Context<'_>,
+        frame: &mut [Datum],
+    ) -> Result<bool> {
+        loop {
+            if !self.in_row {
+                if !self.outer.next(outer, context, frame)? {
+                    return Ok(false);
+                }
+                self.in_row = true;
+                self.matched = false;
+                self.inner.rewind(inner, context);
+            }
+            while self.inner.next(inner, context, frame)? {
+                if holds(on, &context.env(frame))? {
                     self.matched = true;
                     return Ok(true);
                 }
             }
-            self.on_left = false;
-            if !self.matched {
-                clear(right_slots, frame);
+            self.in_row = false;
+            if let (Some(slots), false) = (nulls, self.matched) {
+                for slot in slots {
+                    frame[*slot] = Datum::Null;
+                }
                 return Ok(true);
             }
         }
-        while let Some((row, used)) = self.rows.get(self.place) {
-            self.place += 1;
-            if !*used {
-                clear(left_slots, frame);
-                put(right_slots, row, frame);
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 }

@@ -1,67 +1,52 @@
-//! The row executor: runs plans row by row over the transaction's own view of the data.
+//! The row executor: pulls rows through plans, one at a time, on the caller's thread.
 //!
-//! ```text
-//! Cursor ─▶ Rows (sort, limit, set operations) ─▶ Select (group, project, distinct) ─▶ Inputs (joins) ─▶ Relation (reads)
-//! ```
+//! A [`Cursor`] owns all its state and borrows the session only while it is called, so a portal can keep one across
+//! messages: scans are positions in a snapshot, parameters are values.
 //!
-//! Everything is pulled, one row at a time; only sorting, grouping and hash tables hold rows, and account for them.
-//! Operators keep their state between calls and borrow nothing: what they need of the session comes with each call, in a
-//! [`ReadContext`](crate::expr::ReadContext). So a portal may rest between two rows for as long as its client likes.
+//! The state of a plan is a tree of the plan's shape: [`node`] for what gives rows, [`input`] for what fills frames. A frame belongs to its
+//! query level's state; sources write their places and return whether there is a row. Nothing is computed before it is asked for.
 //!
-//! *Open* starts an operator (again), *next* gives a row. A join's right side is opened anew for each left row and sees
-//! that row in the frame, which is how look-ups by key work.
+//! Sorts, hash tables and everything else that holds rows accounts for them (see [`Execution::reserve`](crate::expr::Execution)).
 
-mod access;
-mod aggregate;
+mod cte;
 mod cursor;
+mod group;
+mod hash;
+mod hash_join;
 mod input;
-mod relation;
-mod rows;
-mod select;
+mod key_range;
+mod memory;
+mod node;
+mod scan;
+mod set_operation;
 mod sort;
-pub mod subquery;
+pub(crate) mod subquery;
 mod table_function;
 
+pub(crate) use cte::CteState;
 pub use cursor::Cursor;
-pub use subquery::SubqueryResult;
-
-use std::sync::Arc;
-
-use crate::expr::{Env, Execution};
-use crate::types::Datum;
+pub(crate) use subquery::SubqueryResult;
 
 /// Values of one row.
 pub type Row = Vec<Datum>;
 
-/// A common table expression's rows, while its query runs.
-#[derive(Clone, Debug)]
-pub struct CteState(pub(crate) Arc<Vec<Row>>);
+use crate::expr::{Env, Execution};
+use crate::types::Datum;
 
-/// What comes with each call: the execution and the frames around the query.
+/// What executing a node needs: the execution, and the frames around it.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) execution: Execution<'a>,
+    /// The frame of the query around.
     pub(crate) outer: Option<&'a Env<'a>>,
 }
 
 impl<'a> Context<'a> {
-    /// An environment over a frame of this query.
+    /// The frame `row` of this level.
     #[inline]
     pub(crate) fn env(&self, row: &'a [Datum]) -> Env<'a> {
         Env { row, outer: self.outer, execution: self.execution }
     }
-}
-
-/// Bytes a row occupies, roughly.
-pub(crate) fn row_bytes(row: &[Datum]) -> usize {
-    let inner = |datum: &Datum| match datum {
-        Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => text.len(),
-        Datum::Bytea(bytes) => bytes.len(),
-        Datum::Numeric(_) => 16,
-        Datum::Array(array) => array.elements.len() * size_of::<Datum>(),
-        _ => 0,
-    };
-    size_of::<Row>() + row.iter().map(|datum| size_of::<Datum>() + inner(datum)).sum::<usize>()
 }
 
 #[cfg(test)]

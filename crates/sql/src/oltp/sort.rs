@@ -1,18 +1,18 @@
-//! Sorting: all rows, or only the first few of them in a bounded heap.
+//! Sorting, in memory.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
-use super::{Context, Row, row_bytes};
+use super::Context;
+use super::memory::row_bytes;
+use super::node::{NodeState, evaluate_limit};
 use crate::bind::SortKey;
 use crate::error::Result;
+use crate::expr::Expr;
+use crate::plan::Node;
 use crate::types::Datum;
 
-/// Most rows that are kept in a heap rather than sorted all.
-const HEAP_ROWS: u64 = 10_000;
-
-/// Compares two values under a sort key.
-pub(crate) fn compare_values(a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Ordering {
+/// Orders two values as a sort key wants.
+pub(crate) fn compare_keys(a: &Datum, b: &Datum, descending: bool, nulls_first: bool) -> Ordering {
     match (a.is_null(), b.is_null()) {
         (true, true) => Ordering::Equal,
         (true, false) => {
@@ -39,86 +39,96 @@ pub(crate) fn compare_values(a: &Datum, b: &Datum, descending: bool, nulls_first
     }
 }
 
-fn compare(keys: &[SortKey], a: &[Datum], b: &[Datum]) -> Ordering {
+pub(crate) fn compare_rows(a: &[Datum], b: &[Datum], keys: &[SortKey]) -> Ordering {
     for key in keys {
-        let order = compare_values(&a[key.column], &b[key.column], key.descending, key.nulls_first);
-        if order != Ordering::Equal {
-            return order;
+        match compare_keys(&a[key.column], &b[key.column], key.descending, key.nulls_first) {
+            Ordering::Equal => {}
+            decided => return decided,
         }
     }
     Ordering::Equal
 }
 
-/// Collects rows and gives them back sorted. Equal rows stay in the order they came.
-pub(crate) struct Sorter<'a> {
-    keys: &'a [SortKey],
-    wanted: Option<usize>,
-    rows: Vec<Row>,
-    heap: BinaryHeap<Ranked<'a>>,
-    number: u64,
-    held: usize,
+/// State of a sort.
+pub(crate) struct SortState {
+    input: NodeState,
+    rows: std::vec::IntoIter<Vec<Datum>>,
+    built: bool,
+    bytes: usize,
 }
 
-struct Ranked<'a> {
-    keys: &'a [SortKey],
-    row: Row,
-    number: u64,
-}
-
-impl Ord for Ranked<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        compare(self.keys, &self.row, &other.row).then(self.number.cmp(&other.number))
-    }
-}
-impl PartialOrd for Ranked<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl PartialEq for Ranked<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Ranked<'_> {}
-
-impl<'a> Sorter<'a> {
-    /// A sorter that needs to give back only the first `wanted` rows, if that is known.
-    pub(crate) fn new(keys: &'a [SortKey], wanted: Option<u64>) -> Sorter<'a> {
-        let wanted =
-            wanted.filter(|wanted| *wanted <= HEAP_ROWS).and_then(|wanted| usize::try_from(wanted).ok());
-        Sorter { keys, wanted, rows: vec![], heap: BinaryHeap::new(), number: 0, held: 0 }
+impl SortState {
+    pub(crate) fn new(input: &Node) -> SortState {
+        SortState { input: NodeState::new(input), rows: vec![].into_iter(), built: false, bytes: 0 }
     }
 
-    pub(crate) fn add(&mut self, row: Row, context: &Context<'_>) -> Result<()> {
-        let Some(wanted) = self.wanted else {
+    pub(crate) fn release(&mut self, context: Context<'_>) {
+        context.execution.runtime.release(self.bytes);
+        self.bytes = 0;
+        self.input.release(context);
+    }
+
+    /// The number of rows that can come out: LIMIT and OFFSET together.
+    fn bound(limit: Option<&(Expr, Option<Expr>)>, context: Context<'_>) -> Result<Option<usize>> {
+        let Some((limit, offset)) = limit else { return Ok(None) };
+        let Some(limit) = evaluate_limit(limit, "LIMIT", context)? else { return Ok(None) };
+        let offset = match offset {
+            Some(offset) => evaluate_limit(offset, "OFFSET", context)?.unwrap_or(0),
+            None => 0,
+        };
+        Ok(usize::try_from(limit.saturating_add(offset)).ok())
+    }
+
+    fn build(
+        &mut self,
+        input: &Node,
+        keys: &[SortKey],
+        limit: Option<&(Expr, Option<Expr>)>,
+        context: Context<'_>,
+    ) -> Result<()> {
+        let bound = Self::bound(limit, context)?;
+        let mut rows: Vec<Vec<Datum>> = vec![];
+        let mut row = vec![];
+        while self.input.next(input, context, &mut row)? {
             let bytes = row_bytes(&row);
             context.execution.reserve(bytes)?;
-            self.held += bytes;
-            self.rows.push(row);
-            return Ok(());
-        };
-        self.number += 1;
-        if self.heap.len() == wanted {
-            match self.heap.peek() {
-                Some(worst) if compare(self.keys, &row, &worst.row) == Ordering::Less => self.heap.pop(),
-                _ => return Ok(()),
-            };
+            self.bytes += bytes;
+            rows.push(std::mem::take(&mut row));
+            // Twice the rows wanted are there: the worse half can go.
+            if let Some(bound) = bound
+                && rows.len() >= bound.saturating_mul(2).max(1024)
+            {
+                rows.sort_by(|a, b| compare_rows(a, b, keys));
+                for dropped in rows.drain(bound..) {
+                    let bytes = row_bytes(&dropped);
+                    context.execution.runtime.release(bytes);
+                    self.bytes -= bytes;
+                }
+            }
         }
-        self.heap.push(Ranked { keys: self.keys, row, number: self.number });
+        rows.sort_by(|a, b| compare_rows(a, b, keys));
+        self.rows = rows.into_iter();
+        self.built = true;
         Ok(())
     }
 
-    /// Bytes accounted for.
-    pub(crate) fn held(&self) -> usize {
-        self.held
-    }
-
-    pub(crate) fn finish(mut self) -> Vec<Row> {
-        if self.wanted.is_some() {
-            return self.heap.into_sorted_vec().into_iter().map(|ranked| ranked.row).collect();
+    pub(crate) fn next(
+        &mut self,
+        input: &Node,
+        keys: &[SortKey],
+        limit: Option<&(Expr, Option<Expr>)>,
+        context: Context<'_>,
+        out: &mut Vec<Datum>,
+    ) -> Result<bool> {
+        if !self.built {
+            self.build(input, keys, limit, context)?;
         }
-        self.rows.sort_by(|a, b| compare(self.keys, a, b));
-        self.rows
+        match self.rows.next() {
+            Some(row) => {
+                *out = row;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
     }
 }

@@ -1,164 +1,213 @@
-//! Subqueries within expressions.
-//!
-//! One that depends on nothing around it is run once for an execution, and its result kept: its rows, and for `IN` over
-//! hashable values a set of them.
+//! Subqueries within expressions. One that depends on nothing around it is run once for an execution, when first asked for.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::rows::{Rows, collect};
-use super::{Context, Row};
+use super::Context;
+use super::hash::Seeded;
+use super::memory::row_bytes;
+use super::node::NodeState;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Subquery, SubqueryBody, SubqueryKind, quantify};
 use crate::function::operator::ResolvedOperator;
 use crate::plan::Node;
 use crate::types::{Array, Datum};
 
-/// The kept result of a subquery.
-#[derive(Debug)]
-pub struct SubqueryResult {
-    rows: Vec<Row>,
-    /// For IN: the rows without NULLs, and whether there is one with NULLs.
-    set: Option<(HashSet<Row>, bool)>,
+/// The result of a subquery that does not depend on the queries around it.
+pub(crate) enum SubqueryResult {
+    /// A value.
+    Value(Datum),
+    /// Its rows, for ANY and ALL.
+    Rows(Vec<Vec<Datum>>),
+    /// Its rows, hashed: those without NULLs, and those with.
+    Hashed { set: HashSet<Vec<Datum>, Seeded>, with_nulls: Vec<Vec<Datum>> },
 }
 
-/// The value of a subquery in an expression.
+/// The value of a subquery.
 pub(crate) fn evaluate(subquery: &Subquery, env: &Env<'_>) -> Result<Datum> {
-    let SubqueryBody::Planned { node, cache } = &subquery.body else {
-        return Err(SqlError::internal("a subquery is not planned"));
-    };
-    let context = Context { execution: env.execution, outer: Some(env) };
-    if let Some(place) = cache {
-        let result = kept(subquery, node, *place, &context)?;
-        return from_rows(subquery, &result, env);
-    }
+    let (node, cache) = parts(subquery)?;
     match &subquery.kind {
-        SubqueryKind::Exists => {
-            let mut rows = Rows::new(node);
-            rows.open(&context)?;
-            Ok(Datum::Bool(rows.next(&context)?.is_some()))
+        SubqueryKind::Any { operands, operators, hashable, all } => {
+            let left = operands.iter().map(|operand| operand.eval(env)).collect::<Result<Vec<_>>>()?;
+            let result = match cache {
+                Some(place) => cached(place, env, |env| collect(node, *hashable, env))?,
+                // The rows are needed for this one comparison only.
+                None => {
+                    let before = env.execution.runtime.memory();
+                    let result = Arc::new(collect(node, false, env)?);
+                    let held = env.execution.runtime.memory().saturating_sub(before);
+                    env.execution.runtime.release(held);
+                    result
+                }
+            };
+            any(&left, operators, *all, &result, env)
         }
-        SubqueryKind::Scalar => Ok(single(node, &context)?.map_or(Datum::Null, |mut row| row.swap_remove(0))),
-        SubqueryKind::Column(column) => {
-            Ok(single(node, &context)?.and_then(|row| row.get(*column).cloned()).unwrap_or(Datum::Null))
-        }
-        SubqueryKind::Any { .. } | SubqueryKind::Array(_) => {
-            let result = SubqueryResult { rows: collect(node, &context)?, set: None };
-            from_rows(subquery, &result, env)
-        }
+        kind => match cache {
+            Some(place) => {
+                let result = cached(place, env, |env| value(kind, node, env).map(SubqueryResult::Value))?;
+                match &*result {
+                    SubqueryResult::Value(value) => Ok(value.clone()),
+                    _ => Err(SqlError::internal("a subquery's cached result is of another kind")),
+                }
+            }
+            None => value(kind, node, env),
+        },
     }
 }
 
-/// The only row. 21000 if there are more.
-fn single(node: &Arc<Node>, context: &Context<'_>) -> Result<Option<Row>> {
-    let mut rows = Rows::new(node);
-    rows.open(context)?;
-    let row = rows.next(context)?;
-    if row.is_some() && rows.next(context)?.is_some() {
-        return Err(too_many());
+/// The values of the only column of a cached subquery.
+pub(crate) fn column_values(subquery: &Subquery, env: &Env<'_>) -> Result<Vec<Datum>> {
+    let (node, cache) = parts(subquery)?;
+    let Some(place) = cache else { return Err(SqlError::internal("a correlated subquery as a key")) };
+    let result = cached(place, env, |env| collect(node, true, env))?;
+    match &*result {
+        SubqueryResult::Hashed { set, .. } => Ok(set.iter().filter_map(|row| row.first().cloned()).collect()),
+        _ => Err(SqlError::internal("a subquery's cached result is of another kind")),
     }
-    Ok(row)
 }
 
-fn too_many() -> SqlError {
-    SqlError::new(
-        sqlstate::CARDINALITY_VIOLATION,
-        "more than one row returned by a subquery used as an expression",
-    )
+fn parts(subquery: &Subquery) -> Result<(&Node, Option<usize>)> {
+    match &subquery.body {
+        SubqueryBody::Planned { node, cache } => Ok((node, *cache)),
+        SubqueryBody::Bound(_) => Err(SqlError::internal("a subquery was not planned")),
+    }
 }
 
-fn kept(
-    subquery: &Subquery,
-    node: &Arc<Node>,
+/// The cached result, computed if it is not there yet.
+fn cached(
     place: usize,
-    context: &Context<'_>,
+    env: &Env<'_>,
+    compute: impl FnOnce(&Env<'_>) -> Result<SubqueryResult>,
 ) -> Result<Arc<SubqueryResult>> {
-    let runtime = context.execution.runtime;
-    if let Some(Some(result)) = runtime.subqueries.borrow().get(place) {
-        return Ok(result.clone());
+    let known = env.execution.runtime.subqueries.borrow().get(place).cloned().flatten();
+    if let Some(result) = known {
+        return Ok(result);
     }
-    let rows = match &subquery.kind {
-        SubqueryKind::Exists => {
-            let mut rows = Rows::new(node);
-            rows.open(context)?;
-            rows.next(context)?.into_iter().collect()
-        }
-        SubqueryKind::Scalar | SubqueryKind::Column(_) => single(node, context)?.into_iter().collect(),
-        _ => collect(node, context)?,
-    };
-    let set = match &subquery.kind {
-        SubqueryKind::Any { hashable: true, all: false, .. } => {
-            let with_null = rows.iter().any(|row| row.iter().any(Datum::is_null));
-            Some((rows.iter().filter(|row| !row.iter().any(Datum::is_null)).cloned().collect(), with_null))
-        }
-        _ => None,
-    };
-    let result = Arc::new(SubqueryResult { rows, set });
-    match runtime.subqueries.borrow_mut().get_mut(place) {
-        Some(slot) => *slot = Some(result.clone()),
-        None => return Err(SqlError::internal("a subquery's result has no place")),
+    let result = Arc::new(compute(env)?);
+    if let Some(slot) = env.execution.runtime.subqueries.borrow_mut().get_mut(place) {
+        *slot = Some(result.clone());
     }
     Ok(result)
 }
 
-fn from_rows(subquery: &Subquery, result: &SubqueryResult, env: &Env<'_>) -> Result<Datum> {
-    let rows = &result.rows;
-    match &subquery.kind {
-        SubqueryKind::Exists => Ok(Datum::Bool(!rows.is_empty())),
-        SubqueryKind::Scalar => Ok(rows.first().and_then(|row| row.first()).cloned().unwrap_or(Datum::Null)),
-        SubqueryKind::Column(column) => {
-            Ok(rows.first().and_then(|row| row.get(*column)).cloned().unwrap_or(Datum::Null))
+/// Runs a subquery for everything but ANY and ALL.
+fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
+    let context = Context { execution: env.execution, outer: Some(env) };
+    let mut state = NodeState::new(node);
+    let mut row = vec![];
+    let result = match kind {
+        SubqueryKind::Exists => Datum::Bool(state.next(node, context, &mut row)?),
+        SubqueryKind::Scalar | SubqueryKind::Column(_) => {
+            let column = if let SubqueryKind::Column(column) = kind { *column } else { 0 };
+            if state.next(node, context, &mut row)? {
+                let value = row.get_mut(column).map(std::mem::take).unwrap_or(Datum::Null);
+                if state.next(node, context, &mut row)? {
+                    return Err(SqlError::new(
+                        sqlstate::CARDINALITY_VIOLATION,
+                        "more than one row returned by a subquery used as an expression",
+                    ));
+                }
+                value
+            } else {
+                Datum::Null
+            }
         }
         SubqueryKind::Array(element) => {
-            let elements = rows.iter().map(|row| row.first().cloned().unwrap_or(Datum::Null)).collect();
-            Ok(Array::new(*element, elements).into())
+            let mut elements = vec![];
+            while state.next(node, context, &mut row)? {
+                context.execution.reserve(row_bytes(&row))?;
+                elements.push(row.first_mut().map(std::mem::take).unwrap_or(Datum::Null));
+            }
+            Array::new(*element, elements).into()
         }
-        SubqueryKind::Any { operands, operators, all, .. } => {
-            let values = operands.iter().map(|operand| operand.eval(env)).collect::<Result<Row>>()?;
-            if let Some((set, with_null)) = &result.set
-                && !values.iter().any(Datum::is_null)
-            {
-                if set.contains(&values) {
+        SubqueryKind::Any { .. } => return Err(SqlError::internal("ANY evaluated as a value")),
+    };
+    state.release(context);
+    Ok(result)
+}
+
+/// Runs a subquery and keeps its rows.
+fn collect(node: &Node, hashed: bool, env: &Env<'_>) -> Result<SubqueryResult> {
+    let context = Context { execution: env.execution, outer: Some(env) };
+    let mut state = NodeState::new(node);
+    let mut rows = vec![];
+    let mut set = HashSet::<Vec<Datum>, Seeded>::default();
+    let mut row = vec![];
+    while state.next(node, context, &mut row)? {
+        let bytes = row_bytes(&row);
+        if hashed && !row.iter().any(Datum::is_null) {
+            if !set.contains(&row) {
+                context.execution.reserve(bytes)?;
+                set.insert(std::mem::take(&mut row));
+            }
+        } else {
+            context.execution.reserve(bytes)?;
+            rows.push(std::mem::take(&mut row));
+        }
+    }
+    state.release(context);
+    Ok(if hashed { SubqueryResult::Hashed { set, with_nulls: rows } } else { SubqueryResult::Rows(rows) })
+}
+
+/// `left operator ANY (rows)` or ALL.
+fn any(
+    left: &[Datum],
+    operators: &[ResolvedOperator],
+    all: bool,
+    result: &SubqueryResult,
+    env: &Env<'_>,
+) -> Result<Datum> {
+    match result {
+        SubqueryResult::Hashed { set, with_nulls } => {
+            if !left.iter().any(Datum::is_null) {
+                if set.contains(left) {
                     return Ok(Datum::Bool(true));
                 }
-                if !with_null {
-                    return Ok(Datum::Bool(false));
-                }
+                return compare_with(left, operators, false, with_nulls.iter(), env);
             }
-            any(&values, operators, rows, *all, env)
+            compare_with(left, operators, false, set.iter().chain(with_nulls), env)
         }
+        SubqueryResult::Rows(rows) => compare_with(left, operators, all, rows.iter(), env),
+        SubqueryResult::Value(_) => Err(SqlError::internal("a subquery's cached result is of another kind")),
     }
 }
 
-/// ANY and ALL, row by row.
-fn any(
-    values: &[Datum],
+fn compare_with<'a>(
+    left: &[Datum],
     operators: &[ResolvedOperator],
-    rows: &[Row],
     all: bool,
+    rows: impl Iterator<Item = &'a Vec<Datum>>,
     env: &Env<'_>,
 ) -> Result<Datum> {
-    if let ([value], [operator]) = (values, operators) {
-        return quantify(value, rows.iter().filter_map(|row| row.first()), operator, all, env);
+    if let ([left], [operator]) = (left, operators) {
+        return quantify(left, rows.filter_map(|row| row.first()), operator, all, env);
     }
+    // Rows of several columns: equal if all pairs are.
     let mut unknown = false;
     for row in rows {
-        let mut verdict = Some(true);
-        for ((value, operator), element) in values.iter().zip(operators).zip(row) {
-            match quantify(value, std::iter::once(element), operator, false, env)? {
-                Datum::Bool(true) => {}
-                Datum::Null => verdict = verdict.and(None),
-                _ => {
-                    verdict = Some(false);
-                    break;
-                }
-            }
-        }
-        match verdict {
-            Some(holds) if holds != all => return Ok(Datum::Bool(!all)),
+        match row_equal(left, row, operators, env)? {
+            Some(equal) if equal != all => return Ok(Datum::Bool(!all)),
             Some(_) => {}
             None => unknown = true,
         }
     }
     Ok(if unknown { Datum::Null } else { Datum::Bool(all) })
+}
+
+/// Equality of two rows; none is unknown.
+fn row_equal(
+    left: &[Datum],
+    right: &[Datum],
+    operators: &[ResolvedOperator],
+    env: &Env<'_>,
+) -> Result<Option<bool>> {
+    let mut unknown = false;
+    for ((left, right), operator) in left.iter().zip(right).zip(operators) {
+        match operator.call(left, right, &env.execution.read.eval)?.as_bool() {
+            Some(false) => return Ok(Some(false)),
+            Some(true) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown { None } else { Some(true) })
 }

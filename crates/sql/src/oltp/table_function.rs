@@ -1,207 +1,272 @@
-//! Calls that give rows: generate_series, unnest and their like.
+//! Functions that give rows.
 
-use std::sync::Arc;
+use regex::Regex;
 
-use super::{Context, Row};
 use crate::bind::RowsCall;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::Env;
-use crate::function::operator;
-use crate::types::{Datum, Type, TypeId};
+use crate::expr::{Env, Expr};
+use crate::function::Function;
+use crate::types::{Datum, Interval, Numeric, datetime};
 
-/// An open call.
-pub(crate) enum CallRows {
-    /// All rows are there.
-    Given(std::vec::IntoIter<Row>),
-    /// Integers from a start, by a step, to an end.
-    Integers { next: Option<i64>, end: i64, step: i64, wide: bool },
-    /// Values that are added up with an operator.
-    Sums { next: Option<Datum>, end: Datum, step: Datum, down: bool, plus: Arc<operator::ResolvedOperator> },
+/// The rows of a call.
+pub(crate) enum TableRows {
+    /// Rows computed already.
+    Ready(std::vec::IntoIter<Vec<Datum>>),
+    /// Integers.
+    Integers { next: Option<i64>, last: i64, step: i64, wide: bool },
+    /// Numbers.
+    Numerics { next: Option<Numeric>, last: Numeric, step: Numeric },
+    /// Times, as microseconds, with the function that adds the step.
+    Times { next: Option<i64>, last: i64, step: Interval, zone: Option<chrono_tz::Tz> },
 }
 
-impl CallRows {
-    /// Evaluates the arguments over the frame.
-    pub(crate) fn open(call: &RowsCall, env: &Env<'_>) -> Result<CallRows> {
+impl TableRows {
+    /// Starts a call.
+    pub(crate) fn open(call: &RowsCall, env: &Env<'_>) -> Result<TableRows> {
         match call {
-            RowsCall::Scalar(expr) => Ok(CallRows::given(vec![vec![expr.eval(env)?]])),
-            RowsCall::Unnest(arrays) => {
-                let mut columns = vec![];
-                for array in arrays {
-                    columns.push(match &*array.value(env)? {
-                        Datum::Array(array) => array.elements.clone(),
-                        _ => vec![],
-                    });
-                }
-                let length = columns.iter().map(Vec::len).max().unwrap_or(0);
-                let row = |place| {
-                    columns.iter().map(|c: &Row| c.get(place).cloned().unwrap_or(Datum::Null)).collect()
-                };
-                Ok(CallRows::given((0..length).map(row).collect()))
-            }
+            RowsCall::Scalar(expr) => Ok(ready(vec![vec![expr.eval(env)?]])),
+            RowsCall::Unnest(arrays) => unnest(arrays, env),
             RowsCall::Set { function, arguments, .. } => {
-                let values = arguments.iter().map(|expr| expr.eval(env)).collect::<Result<Row>>()?;
-                if function.strict && values.iter().any(Datum::is_null) {
-                    return Ok(CallRows::given(vec![]));
+                let mut values = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    values.push(argument.eval(env)?);
                 }
-                by_name(function.name, &values)
+                if function.strict && values.iter().any(Datum::is_null) {
+                    return Ok(ready(vec![]));
+                }
+                set(function, &values, env)
             }
         }
     }
 
-    fn given(rows: Vec<Row>) -> CallRows {
-        CallRows::Given(rows.into_iter())
-    }
-
     /// The next row.
-    pub(crate) fn next(&mut self, context: &Context<'_>) -> Result<Option<Row>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<Datum>>> {
         match self {
-            CallRows::Given(rows) => Ok(rows.next()),
-            CallRows::Integers { next, end, step, wide } => {
+            TableRows::Ready(rows) => Ok(rows.next()),
+            TableRows::Integers { next, last, step, wide } => {
                 let Some(value) = *next else { return Ok(None) };
-                if if *step > 0 { value > *end } else { value < *end } {
+                if (*step > 0 && value > *last) || (*step < 0 && value < *last) {
                     *next = None;
                     return Ok(None);
                 }
                 *next = value.checked_add(*step);
-                let narrow = i32::try_from(value).ok().filter(|_| !*wide);
-                Ok(Some(vec![narrow.map_or(Datum::Int8(value), Datum::Int4)]))
+                let datum = if *wide {
+                    Datum::Int8(value)
+                } else {
+                    match i32::try_from(value) {
+                        Ok(value) => Datum::Int4(value),
+                        Err(_) => return Ok(None),
+                    }
+                };
+                Ok(Some(vec![datum]))
             }
-            CallRows::Sums { next, end, step, down, plus } => {
+            TableRows::Numerics { next, last, step } => {
                 let Some(value) = next.take() else { return Ok(None) };
-                let order = value.compare(end);
-                if if *down { order.is_lt() } else { order.is_gt() } {
+                let upwards = *step > Numeric::from(0i64);
+                if (upwards && value > *last) || (!upwards && value < *last) {
                     return Ok(None);
                 }
-                *next = Some(plus.call(&value, step, &context.execution.read.eval)?);
-                Ok(Some(vec![value]))
+                *next = Some(value.add(step)?);
+                Ok(Some(vec![Datum::Numeric(value)]))
+            }
+            TableRows::Times { next, last, step, zone } => {
+                let Some(value) = *next else { return Ok(None) };
+                let upwards = step.ordering_value() > 0;
+                if (upwards && value > *last) || (!upwards && value < *last) {
+                    *next = None;
+                    return Ok(None);
+                }
+                *next = Some(match zone {
+                    Some(zone) => datetime::arithmetic::add_to_timestamptz(value, *step, *zone)?,
+                    None => datetime::arithmetic::add_to_timestamp(value, *step)?,
+                });
+                Ok(Some(vec![if zone.is_some() {
+                    Datum::Timestamptz(value)
+                } else {
+                    Datum::Timestamp(value)
+                }]))
             }
         }
     }
 }
 
-fn by_name(name: &str, values: &[Datum]) -> Result<CallRows> {
-    match (name, values) {
-        ("generate_series", [start, end]) => series(start, end, None),
-        ("generate_series", [start, end, step]) => series(start, end, Some(step)),
+fn ready(rows: Vec<Vec<Datum>>) -> TableRows {
+    TableRows::Ready(rows.into_iter())
+}
+
+/// Arrays side by side, shorter ones filled up with NULLs.
+fn unnest(arrays: &[Expr], env: &Env<'_>) -> Result<TableRows> {
+    let mut columns = vec![];
+    for array in arrays {
+        columns.push(match &*array.value(env)? {
+            Datum::Array(array) => array.elements.clone(),
+            _ => vec![],
+        });
+    }
+    let length = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let rows = (0..length)
+        .map(|i| columns.iter().map(|column| column.get(i).cloned().unwrap_or(Datum::Null)).collect());
+    Ok(ready(rows.collect()))
+}
+
+fn step_is_zero() -> SqlError {
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero")
+}
+
+fn set(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Result<TableRows> {
+    match (function.name, arguments) {
+        ("generate_series", [start, stop, rest @ ..]) => series(start, stop, rest.first(), env),
         ("unnest", [Datum::Array(array)]) => {
-            Ok(CallRows::given(array.elements.iter().map(|element| vec![element.clone()]).collect()))
+            Ok(ready(array.elements.iter().map(|element| vec![element.clone()]).collect()))
         }
-        ("generate_subscripts", [Datum::Array(array), dimension]) => {
+        ("generate_subscripts", [Datum::Array(array), dimension, rest @ ..]) => {
             let place = dimension.as_i64().and_then(|d| usize::try_from(d - 1).ok());
-            let rows = match place.and_then(|place| array.dimensions.get(place)) {
-                Some(dimension) => (0..dimension.length)
-                    .map(|offset| {
-                        vec![Datum::Int4(dimension.lower + i32::try_from(offset).unwrap_or(i32::MAX))]
-                    })
-                    .collect(),
-                None => vec![],
+            let Some(dimension) = place.and_then(|place| array.dimensions.get(place)) else {
+                return Ok(ready(vec![]));
             };
-            Ok(CallRows::given(rows))
+            let mut rows: Vec<Vec<Datum>> =
+                (0..dimension.length).map(|i| vec![Datum::Int4(dimension.lower + i as i32)]).collect();
+            if rest.first().and_then(Datum::as_bool) == Some(true) {
+                rows.reverse();
+            }
+            Ok(ready(rows))
         }
-        ("regexp_split_to_table" | "string_to_table", [text, separator]) => {
-            let (text, separator) = (text.as_str().unwrap_or(""), separator.as_str().unwrap_or(""));
-            let parts: Vec<Row> = if name == "string_to_table" {
-                text.split(separator).map(|part| vec![Datum::from(part)]).collect()
+        ("regexp_split_to_table", [text, pattern, ..]) => {
+            let pattern = compile(pattern.as_str().unwrap_or_default())?;
+            let parts = pattern.split(text.as_str().unwrap_or_default());
+            Ok(ready(parts.map(|part| vec![Datum::from(part)]).collect()))
+        }
+        ("string_to_table", [text, separator, ..]) => {
+            let (text, separator) =
+                (text.as_str().unwrap_or_default(), separator.as_str().unwrap_or_default());
+            let parts: Vec<&str> = if text.is_empty() {
+                vec![]
+            } else if separator.is_empty() {
+                vec![text]
             } else {
-                let regex = regex::Regex::new(separator).map_err(|error| {
-                    SqlError::new(
-                        sqlstate::INVALID_REGULAR_EXPRESSION,
-                        format!("invalid regular expression: {error}"),
-                    )
-                })?;
-                regex.split(text).map(|part| vec![Datum::from(part)]).collect()
+                text.split(separator).collect()
             };
-            Ok(CallRows::given(parts))
+            Ok(ready(parts.into_iter().map(|part| vec![Datum::from(part)]).collect()))
         }
-        ("pg_partition_ancestors", _) => Ok(CallRows::given(vec![])),
-        _ => json_rows(name, values),
+        (
+            "json_array_elements"
+            | "jsonb_array_elements"
+            | "json_array_elements_text"
+            | "jsonb_array_elements_text",
+            [value],
+        ) => json_elements(function.name, value),
+        ("json_object_keys" | "jsonb_object_keys", [value]) => {
+            let object = json_object(function.name, value)?;
+            Ok(ready(object.into_iter().map(|(key, _)| vec![Datum::from(key)]).collect()))
+        }
+        ("json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text", [value]) => {
+            let object = json_object(function.name, value)?;
+            let rows = object
+                .into_iter()
+                .map(|(key, value)| vec![Datum::from(key), json_datum(function.name, &value)]);
+            Ok(ready(rows.collect()))
+        }
+        ("pg_get_keywords", _) => Ok(ready(vec![])),
+        _ => external(function, arguments, env),
     }
 }
 
-fn series(start: &Datum, end: &Datum, step: Option<&Datum>) -> Result<CallRows> {
-    let zero = || SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero");
-    if let (Some(start_value), Some(end_value)) = (start.as_i64(), end.as_i64()) {
-        let step = step.map_or(Some(1), Datum::as_i64).unwrap_or(1);
-        if step == 0 {
-            return Err(zero());
+/// A set-returning function of the session: it gives an array, each element of which is a row.
+fn external(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Result<TableRows> {
+    let read = env.execution.read;
+    match read.external.call(function, arguments, &read.eval)? {
+        Datum::Array(array) => {
+            Ok(ready(array.elements.iter().map(|element| vec![element.clone()]).collect()))
         }
-        let wide = matches!(start, Datum::Int8(_));
-        return Ok(CallRows::Integers { next: Some(start_value), end: end_value, step, wide });
+        Datum::Null => Ok(ready(vec![])),
+        value => Ok(ready(vec![vec![value]])),
     }
-    let (left, right) = match start {
-        Datum::Numeric(_) => (TypeId::Numeric, TypeId::Numeric),
-        Datum::Timestamp(_) => (TypeId::Timestamp, TypeId::Interval),
-        Datum::Timestamptz(_) => (TypeId::Timestamptz, TypeId::Interval),
-        _ => return Err(SqlError::unsupported("generate_series over this type")),
-    };
-    let step = match (step, start) {
-        (Some(step), _) => step.clone(),
-        (None, Datum::Numeric(_)) => Datum::Numeric(1i64.into()),
-        (None, _) => return Err(SqlError::internal("a series of times has a step")),
-    };
-    let down = match &step {
-        Datum::Numeric(number) => {
-            let zero_value = crate::types::Numeric::from(0i64);
-            if *number == zero_value {
-                return Err(zero());
-            }
-            *number < zero_value
-        }
-        Datum::Interval(interval) => {
-            if interval.ordering_value() == 0 {
-                return Err(zero());
-            }
-            interval.ordering_value() < 0
-        }
-        _ => false,
-    };
-    let plus = Arc::new(operator::resolve("+", Some(Type::new(left)), Type::new(right))?);
-    Ok(CallRows::Sums { next: Some(start.clone()), end: end.clone(), step, down, plus })
 }
 
-/// json_array_elements, json_each, json_object_keys and their jsonb and text forms.
-fn json_rows(name: &str, values: &[Datum]) -> Result<CallRows> {
-    let unsupported = || SqlError::unsupported(format!("function {name} in this place"));
-    let [value] = values else { return Err(unsupported()) };
-    let (plain, binary) = match name.strip_prefix("jsonb_") {
-        Some(rest) => (rest, true),
-        None => (name.strip_prefix("json_").ok_or_else(unsupported)?, false),
-    };
-    let parsed: serde_json::Value =
-        serde_json::from_str(value.as_str().unwrap_or("null")).map_err(|error| {
-            SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid json: {error}"))
-        })?;
-    let whole = |value: &serde_json::Value| {
-        let text = crate::types::Text::from(value.to_string());
-        if binary { Datum::Jsonb(text) } else { Datum::Text(text) }
-    };
-    let text = |value: &serde_json::Value| match value {
-        serde_json::Value::Null => Datum::Null,
-        serde_json::Value::String(text) => Datum::from(text.as_str()),
-        other => Datum::from(other.to_string()),
-    };
-    let wrong = |what: &str| {
-        SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("cannot call {name} on {what}"))
-    };
-    let rows = match (plain, &parsed) {
-        ("array_elements", serde_json::Value::Array(items)) => {
-            items.iter().map(|item| vec![whole(item)]).collect()
+fn series(start: &Datum, stop: &Datum, step: Option<&Datum>, env: &Env<'_>) -> Result<TableRows> {
+    match (start, stop) {
+        (Datum::Int4(_) | Datum::Int8(_), _) => {
+            let step = step.and_then(Datum::as_i64).unwrap_or(1);
+            if step == 0 {
+                return Err(step_is_zero());
+            }
+            let wide = matches!(start, Datum::Int8(_));
+            Ok(TableRows::Integers { next: start.as_i64(), last: stop.as_i64().unwrap_or(0), step, wide })
         }
-        ("array_elements_text", serde_json::Value::Array(items)) => {
-            items.iter().map(|item| vec![text(item)]).collect()
+        (Datum::Numeric(start), Datum::Numeric(stop)) => {
+            let step = match step {
+                Some(Datum::Numeric(step)) => step.clone(),
+                _ => Numeric::from(1i64),
+            };
+            if step == Numeric::from(0i64) {
+                return Err(step_is_zero());
+            }
+            Ok(TableRows::Numerics { next: Some(start.clone()), last: stop.clone(), step })
         }
-        ("object_keys", serde_json::Value::Object(map)) => {
-            map.keys().map(|key| vec![Datum::from(key.as_str())]).collect()
+        (Datum::Timestamp(start), Datum::Timestamp(stop)) => times(*start, *stop, step, None),
+        (Datum::Timestamptz(start), Datum::Timestamptz(stop)) => {
+            times(*start, *stop, step, Some(env.execution.read.eval.time_zone))
         }
-        ("each", serde_json::Value::Object(map)) => {
-            map.iter().map(|(key, value)| vec![Datum::from(key.as_str()), whole(value)]).collect()
-        }
-        ("each_text", serde_json::Value::Object(map)) => {
-            map.iter().map(|(key, value)| vec![Datum::from(key.as_str()), text(value)]).collect()
-        }
-        ("array_elements" | "array_elements_text", _) => return Err(wrong("a non-array")),
-        ("object_keys" | "each" | "each_text", _) => return Err(wrong("a non-object")),
-        _ => return Err(unsupported()),
+        _ => Err(SqlError::internal("generate_series over unexpected types")),
+    }
+}
+
+fn times(start: i64, stop: i64, step: Option<&Datum>, zone: Option<chrono_tz::Tz>) -> Result<TableRows> {
+    let Some(Datum::Interval(step)) = step else {
+        return Err(SqlError::internal("generate_series without a step"));
     };
-    Ok(CallRows::given(rows))
+    if step.months == 0 && step.days == 0 && step.micros == 0 {
+        return Err(step_is_zero());
+    }
+    Ok(TableRows::Times { next: Some(start), last: stop, step: *step, zone })
+}
+
+fn compile(pattern: &str) -> Result<Regex> {
+    Regex::new(pattern).map_err(|error| {
+        SqlError::new(sqlstate::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {error}"))
+    })
+}
+
+fn parse_json(value: &Datum) -> Result<serde_json::Value> {
+    let text = value.as_str().unwrap_or_default();
+    serde_json::from_str(text).map_err(|_| SqlError::invalid_text("json", text))
+}
+
+fn json_elements(name: &str, value: &Datum) -> Result<TableRows> {
+    match parse_json(value)? {
+        serde_json::Value::Array(items) => {
+            Ok(ready(items.iter().map(|item| vec![json_datum(name, item)]).collect()))
+        }
+        serde_json::Value::Object(_) => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("cannot call {name} on a non-array"),
+        )),
+        _ => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("cannot call {name} on a scalar"))),
+    }
+}
+
+fn json_object(name: &str, value: &Datum) -> Result<Vec<(String, serde_json::Value)>> {
+    match parse_json(value)? {
+        serde_json::Value::Object(object) => Ok(object.into_iter().collect()),
+        _ => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("cannot call {name} on a non-object"),
+        )),
+    }
+}
+
+/// An item as the function gives it: text without quotes for the `_text` functions, else JSON.
+fn json_datum(name: &str, value: &serde_json::Value) -> Datum {
+    if name.ends_with("_text") {
+        return match value {
+            serde_json::Value::Null => Datum::Null,
+            serde_json::Value::String(text) => Datum::from(text.as_str()),
+            other => Datum::from(other.to_string()),
+        };
+    }
+    if name.starts_with("jsonb") {
+        Datum::Jsonb(value.to_string().into())
+    } else {
+        Datum::from(value.to_string())
+    }
 }

@@ -1,521 +1,532 @@
-//! The join order: FROM and WHERE become a tree of inputs.
+//! Join order and join methods.
 //!
-//! Inner joins are taken apart into their relations and put together again one by one, always the one that is cheapest to
-//! read given what is already there; so a chain of keys becomes index look-ups, whichever way it was written. An outer
-//! join stays a unit: its left side is planned like a FROM of its own, its right side given the left.
+//! FROM is flattened into *items*: relations that are joined freely, right sides of left joins (which may come at any time
+//! after the relations their ON refers to), and full joins (units). From every possible first item the rest follows greedily, the next item
+//! being the one that adds the least cost and rows, by nested loop with an index or by hash join. The cheapest sequence wins; a wanted
+//! order that the first item's index gives saves the sort and, with a LIMIT, most of the reading.
 //!
-//! A relation without a usable index that shares an equality with what is there is joined through a hash table; any
-//! other is read again (from memory, where it does not depend on what is there) for each row.
+//! A condition is tested as soon as all its relations are there. Conditions of ON in a left join belong to its right side; those of
+//! WHERE that look at a left join's right side come after the join, unless they reject NULLs: then the join is an inner one.
 
-use std::sync::Arc;
-
-use super::access::{self, Situation, WantedOrder};
-use super::build::Builder;
-use super::{Access, Input, Relation, Source};
-use crate::bind::{self, From, Join, JoinKind, SlotPart};
-use crate::error::Result;
+use super::estimate::{HASH_ROW, MEMORY_ROW, OPEN, PROBE_ROW, selectivity, sort_cost};
+use super::path::{Path, Search, WantedOrder, order_of_relation};
+use super::relation::{Condition, Mask, base_rows, bit, mask_of};
+use crate::bind::{From, Join, JoinKind, RowCounts, Select, Source};
 use crate::expr::Expr;
 use crate::function::operator::Comparison;
+use crate::types::TypeId;
 
-/// Above this many rows read for one left row, a hash table is worth building.
-const HASH_FROM: f64 = 30.0;
-
-/// What is joined as one: a relation, or an outer join with all below it.
-enum Unit<'a> {
-    Relation(usize),
-    Outer(&'a Join),
+/// Relations to be joined and the conditions among them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Problem {
+    pub(super) items: Vec<Item>,
+    pub(super) conditions: Vec<Condition>,
 }
 
-/// A planned part with the number of rows it gives and whether they come in the wanted order.
-pub(super) struct Joined {
-    pub(super) input: Arc<Input>,
+/// Something to be joined.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) kind: ItemKind,
+    /// Its relations.
+    pub(super) provides: Mask,
+    /// Relations that must be placed before.
+    pub(super) requires: Mask,
+}
+
+/// What an item is.
+#[derive(Clone, Debug)]
+pub(super) enum ItemKind {
+    /// A relation.
+    Relation(usize),
+    /// The right side of a left join; the problem's conditions are those of ON too.
+    Left(Box<Problem>),
+    /// A full join with its conditions.
+    Full(Box<(Problem, Problem, Vec<Condition>)>),
+}
+
+/// A sequence of joins.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    pub(super) steps: Vec<Step>,
     pub(super) rows: f64,
     pub(super) cost: f64,
+    /// Gives the wanted order.
     pub(super) ordered: bool,
 }
 
-/// Plans the joins of one SELECT.
-pub(super) struct JoinPlanner<'a, 'b> {
-    pub(super) builder: &'a mut Builder<'b>,
-    pub(super) select: &'a bind::Select,
-    /// Slots filled so far.
-    pub(super) bound: Vec<bool>,
-    /// Order that saves a sort, by slot: slot, descending, NULLs first.
-    pub(super) wanted: Vec<(usize, bool, bool)>,
-    pub(super) limited: bool,
+/// One item put in its place.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) item: usize,
+    pub(super) method: Method,
+    pub(super) inner: Inner,
+    /// Rows before this step.
+    pub(super) outer_rows: f64,
 }
 
-impl JoinPlanner<'_, '_> {
-    /// Plans these join trees and places `conditions`.
-    pub(super) fn plan(&mut self, from: &[From], mut conditions: Vec<Expr>) -> Result<Joined> {
-        let mut units = Vec::new();
-        for tree in from {
-            flatten(tree, &mut units, &mut conditions);
-        }
-        self.order(units, conditions)
+/// How an item is joined to those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// It is the first.
+    Start,
+    /// Nested loop.
+    Loop,
+    /// Hash join, the item in the table.
+    Hash,
+}
+
+/// How an item itself is read.
+#[derive(Clone, Debug)]
+pub(super) enum Inner {
+    /// A relation, with its path if it is a stored table.
+    Leaf(Option<Box<Path>>),
+    /// Joins of its own.
+    Nested(Chosen),
+    /// Both sides of a full join.
+    Full(Box<(Chosen, Chosen)>),
+}
+
+/// What is known of the relations while an order is sought.
+pub(super) struct Joiner<'a> {
+    pub(super) select: &'a Select,
+    pub(super) parameters: &'a [TypeId],
+    pub(super) row_counts: &'a dyn RowCounts,
+    /// Rows, cost and dependencies of the relations that are no stored tables.
+    pub(super) leaves: &'a [Option<LeafEstimate>],
+}
+
+/// Estimate for a relation that is no stored table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeafEstimate {
+    pub(super) rows: f64,
+    pub(super) cost: f64,
+    /// Relations it refers to (LATERAL).
+    pub(super) requires: Mask,
+}
+
+/// Wanted order as places of the frame: place, descending, NULLs first.
+pub(super) type SlotOrder = [(usize, bool, bool)];
+
+impl Joiner<'_> {
+    fn requires(&self, relation: usize) -> Mask {
+        self.leaves[relation].map_or(0, |leaf| leaf.requires)
     }
 
-    fn order(&mut self, mut units: Vec<Unit<'_>>, mut conditions: Vec<Expr>) -> Result<Joined> {
-        let mut joined: Option<Joined> = None;
-        if units.is_empty() {
-            let input = filtered(Arc::new(Input::Once), std::mem::take(&mut conditions));
-            return Ok(Joined { input, rows: 1.0, cost: 1.0, ordered: true });
+    /// Flattens join trees and the conditions on them.
+    pub(super) fn problem(&self, trees: &[From], mut conditions: Vec<Condition>) -> Problem {
+        let mut items = vec![];
+        for tree in trees {
+            self.flatten(tree, &mut items, &mut conditions);
         }
-        while !units.is_empty() {
-            let place = self.cheapest(&units, &conditions, joined.is_none());
-            let unit = units.remove(place);
-            joined = Some(self.attach(joined, &unit, &mut conditions)?);
-        }
-        let mut joined =
-            joined.unwrap_or(Joined { input: Arc::new(Input::Once), rows: 1.0, cost: 1.0, ordered: true });
-        if !conditions.is_empty() {
-            joined.input = filtered(joined.input, conditions);
-        }
-        Ok(joined)
+        Problem { items, conditions }
     }
 
-    /// The unit to take next. The first may be chosen for its order.
-    fn cheapest(&mut self, units: &[Unit<'_>], conditions: &[Expr], first: bool) -> usize {
-        let mut best = (usize::MAX, f64::INFINITY);
-        for (place, unit) in units.iter().enumerate() {
-            let ready = self.is_ready(unit);
-            let rows = match unit {
-                _ if !ready => f64::MAX,
-                Unit::Relation(relation) => self.estimate(*relation, conditions, first),
-                // An outer join is cheap to reach only through its left side.
-                Unit::Outer(join) => {
-                    let mut relations = vec![];
-                    join.left.for_each_relation(&mut |relation| relations.push(relation));
-                    relations
-                        .iter()
-                        .map(|relation| self.estimate(*relation, conditions, first))
-                        .fold(f64::INFINITY, f64::min)
-                        * 2.0
-                }
-            };
-            // Unconnected relations multiply: take them last.
-            let connected = first || self.is_connected(unit, conditions);
-            let rows = if connected { rows } else { rows * 1_000.0 };
-            if best.0 == usize::MAX || rows < best.1 {
-                best = (place, rows);
-            }
-        }
-        best.0
-    }
-
-    fn estimate(&self, relation: usize, conditions: &[Expr], first: bool) -> f64 {
-        match &self.select.relations[relation].source {
-            bind::Source::Table(_) => {
-                let wanted = if first { self.wanted_of(relation) } else { vec![] };
-                let choice = self.access(relation, conditions, &wanted);
-                // Conditions that no index serves still leave fewer rows to join.
-                choice.rows * if first && !choice.ordered { 1.3 } else { 1.0 }
-            }
-            bind::Source::Virtual(_) => 300.0,
-            bind::Source::Query(_) | bind::Source::Cte(_) => 1_000.0,
-            bind::Source::Function(_) => 100.0,
-            bind::Source::Given => 1.0,
-        }
-    }
-
-    /// Whether all the slots that a function or a lateral query needs are filled.
-    fn is_ready(&self, unit: &Unit<'_>) -> bool {
-        match unit {
-            Unit::Relation(relation) => self.dependencies(*relation).iter().all(|slot| self.bound[*slot]),
-            Unit::Outer(join) => {
-                let mut inside = vec![];
-                From::Join(Box::new((*join).clone()))
-                    .for_each_relation(&mut |relation| inside.push(relation));
-                inside.iter().all(|relation| {
-                    self.dependencies(*relation)
-                        .iter()
-                        .all(|slot| self.bound[*slot] || inside.contains(&self.select.slots[*slot].relation))
-                })
-            }
-        }
-    }
-
-    fn is_connected(&self, unit: &Unit<'_>, conditions: &[Expr]) -> bool {
-        let mut inside = vec![];
-        match unit {
-            Unit::Relation(relation) => inside.push(*relation),
-            Unit::Outer(join) => {
-                From::Join(Box::new((*join).clone())).for_each_relation(&mut |r| inside.push(r))
-            }
-        }
-        conditions.iter().any(|condition| {
-            let (mut touches, mut reaches) = (false, false);
-            condition.for_each_slot(&mut |slot| {
-                touches |= inside.contains(&self.select.slots[slot].relation);
-                reaches |= self.bound[slot];
-            });
-            touches && reaches
-        })
-    }
-
-    /// Slots of this frame that the relation's own rows depend on.
-    fn dependencies(&self, relation: usize) -> Vec<usize> {
-        let mut slots = vec![];
-        match &self.select.relations[relation].source {
-            bind::Source::Function(function) => {
-                for expr in function.call.exprs() {
-                    expr.for_each_slot(&mut |slot| slots.push(slot));
-                }
-            }
-            bind::Source::Query(query) => query.for_each_expr(&mut |expr, nested| {
-                expr.for_each_reference(nested + 1, &mut |depth, slot| {
-                    if depth == 0 {
-                        slots.push(slot);
-                    }
-                });
+    fn flatten(&self, tree: &From, items: &mut Vec<Item>, conditions: &mut Vec<Condition>) {
+        match tree {
+            From::Unit => {}
+            From::Relation(relation) => items.push(Item {
+                kind: ItemKind::Relation(*relation),
+                provides: bit(*relation),
+                requires: self.requires(*relation),
             }),
-            _ => {}
-        }
-        slots
-    }
-
-    fn wanted_of(&self, relation: usize) -> Vec<(usize, bool, bool)> {
-        let mut columns = vec![];
-        for (slot, descending, nulls_first) in &self.wanted {
-            let slot = &self.select.slots[*slot];
-            match slot.part {
-                SlotPart::Column(column) if slot.relation == relation => {
-                    columns.push((column, *descending, *nulls_first));
-                }
-                _ => return vec![],
-            }
-        }
-        columns
-    }
-
-    fn access(&self, relation: usize, conditions: &[Expr], wanted: &WantedOrder) -> access::Choice {
-        let bind::Source::Table(table) = &self.select.relations[relation].source else {
-            return access::Choice { access: Access::default(), rows: 1_000.0, ordered: false };
-        };
-        let situation = Situation {
-            slots: &self.select.relations[relation].slots,
-            bound: &|slot| self.bound[slot],
-            conditions,
-        };
-        access::choose(table, &situation, wanted, self.limited, self.builder.counts)
-    }
-
-    /// Joins `unit` to what is there, and places the conditions that it makes testable.
-    fn attach(
-        &mut self,
-        joined: Option<Joined>,
-        unit: &Unit<'_>,
-        conditions: &mut Vec<Expr>,
-    ) -> Result<Joined> {
-        let relation = match unit {
-            Unit::Relation(relation) => *relation,
-            Unit::Outer(join) => {
-                let inner = self.outer_join(join, conditions, joined.is_none())?;
-                return Ok(match joined {
-                    None => self.settle(inner, conditions),
-                    Some(left) => {
-                        let looped = looped(left, inner);
-                        self.settle(looped, conditions)
+            From::Join(join) => match join.kind {
+                JoinKind::Inner => self.flatten_inner(join, items, conditions),
+                JoinKind::Left => {
+                    let right = relations(&join.right);
+                    if conditions.iter().any(|condition| rejects_nulls(self.select, &condition.expr, right)) {
+                        return self.flatten_inner(join, items, conditions);
                     }
-                });
+                    self.flatten(&join.left, items, conditions);
+                    items.push(self.left_item(join, right));
+                }
+                JoinKind::Full => {
+                    let side = |tree: &From| self.problem(std::slice::from_ref(tree), vec![]);
+                    let on = self.conditions(&join.on);
+                    items.push(Item {
+                        provides: relations(tree),
+                        requires: 0,
+                        kind: ItemKind::Full(Box::new((side(&join.left), side(&join.right), on))),
+                    });
+                }
+            },
+        }
+    }
+
+    fn flatten_inner(&self, join: &Join, items: &mut Vec<Item>, conditions: &mut Vec<Condition>) {
+        // The conditions first: they may make left joins below inner ones.
+        conditions.extend(self.conditions(&join.on));
+        self.flatten(&join.left, items, conditions);
+        self.flatten(&join.right, items, conditions);
+    }
+
+    fn left_item(&self, join: &Join, right: Mask) -> Item {
+        let left = relations(&join.left);
+        let problem = self.problem(std::slice::from_ref(&join.right), self.conditions(&join.on));
+        let mut requires = 0;
+        for condition in &problem.conditions {
+            requires |= condition.mask & left;
+        }
+        for item in &problem.items {
+            requires |= item.requires & left;
+        }
+        // ON without the left side: any place after all of it.
+        if requires == 0 {
+            requires = left;
+        }
+        Item { kind: ItemKind::Left(Box::new(problem)), provides: right, requires }
+    }
+
+    fn conditions(&self, on: &[Expr]) -> Vec<Condition> {
+        on.iter().map(|expr| Condition::new(self.select, expr.clone())).collect()
+    }
+
+    /// The cheapest sequence. `available` relations are known from outside.
+    pub(super) fn choose(
+        &self,
+        problem: &Problem,
+        available: Mask,
+        wanted: Option<&SlotOrder>,
+        limit: Option<f64>,
+    ) -> Chosen {
+        if problem.items.is_empty() {
+            return Chosen { steps: vec![], rows: 1.0, cost: 0.0, ordered: false };
+        }
+        let mut best: Option<(f64, Chosen)> = None;
+        for (first, item) in problem.items.iter().enumerate() {
+            if item.requires & !available != 0 {
+                continue;
             }
-        };
-        let first = joined.is_none();
-        let wanted = if first && !self.wanted.is_empty() { self.wanted_of(relation) } else { vec![] };
-        let choice = self.access(relation, conditions, &wanted);
-        let hash = joined.is_some()
-            && choice.access.equal.is_empty()
-            && choice.access.any.is_none()
-            && choice.rows > HASH_FROM
-            && self.dependencies(relation).is_empty();
-        if hash
-            && let Some(left) = &joined
-            && let Some(hashed) = self.hash_join(left, relation, conditions, &choice)?
-        {
-            return Ok(hashed);
-        }
-        let ordered = (!wanted.is_empty() && choice.ordered) || self.wanted.is_empty();
-        let (rows, access) = (choice.rows, choice.access);
-        self.fill(relation);
-        let mine = self.testable(conditions);
-        let narrowed = if mine.is_empty() { rows } else { (rows / 3.0).max(1.0) };
-        let input = self.relation(relation, access, mine)?;
-        let right = Joined { input, rows: narrowed, cost: rows, ordered };
-        Ok(match joined {
-            None => right,
-            Some(left) => looped(left, right),
-        })
-    }
-
-    /// Tests what has become testable.
-    fn settle(&self, mut joined: Joined, conditions: &mut Vec<Expr>) -> Joined {
-        let mine = self.testable(conditions);
-        if !mine.is_empty() {
-            joined.input = filtered(joined.input, mine);
-        }
-        joined
-    }
-
-    /// Takes the conditions whose slots are all filled out of the list.
-    fn testable(&self, conditions: &mut Vec<Expr>) -> Vec<Expr> {
-        let (mine, rest) = std::mem::take(conditions).into_iter().partition(|condition| {
-            let mut all = true;
-            condition.for_each_slot(&mut |slot| all &= self.bound[slot]);
-            all
-        });
-        *conditions = rest;
-        mine
-    }
-
-    fn fill(&mut self, relation: usize) {
-        let relation = &self.select.relations[relation];
-        for slot in relation.slots.iter().flatten().chain(&relation.key_slot) {
-            self.bound[*slot] = true;
-        }
-    }
-
-    fn relation(&mut self, place: usize, access: Access, conditions: Vec<Expr>) -> Result<Arc<Input>> {
-        let keep = self.dependencies(place).is_empty();
-        let relation = &self.select.relations[place];
-        let source = match &relation.source {
-            bind::Source::Table(table) => Source::Table(table.clone(), access),
-            bind::Source::Virtual(table) => {
-                Source::Virtual(table.clone(), self.virtual_key(place, &conditions))
-            }
-            bind::Source::Query(query) => Source::Query(self.builder.query(query)?),
-            bind::Source::Cte(number) => Source::Cte(*number),
-            bind::Source::Function(function) => Source::Function(function.clone()),
-            bind::Source::Given => return Ok(filtered(Arc::new(Input::Once), conditions)),
-        };
-        let fills =
-            relation.slots.iter().enumerate().filter_map(|(column, slot)| Some((column, (*slot)?))).collect();
-        Ok(Arc::new(Input::Relation(Relation {
-            alias: relation.alias.clone(),
-            keep: keep && !matches!(source, Source::Table(..) | Source::Virtual(_, Some(_))),
-            source,
-            fills,
-            key_slot: relation.key_slot,
-            conditions,
-        })))
-    }
-
-    /// An equality by which a computed table can find its rows.
-    fn virtual_key(&self, relation: usize, conditions: &[Expr]) -> Option<(usize, Expr)> {
-        let slots = &self.select.relations[relation].slots;
-        conditions.iter().find_map(|condition| {
-            let Expr::Compare(Comparison::Equal, operands) = condition else { return None };
-            let [left, right] = &**operands;
-            for (slot, value) in [(left, right), (right, left)] {
-                let Expr::Slot(slot) = slot else { continue };
-                let Some(column) = slots.iter().position(|s| *s == Some(*slot)) else { continue };
-                let mut before = true;
-                value.for_each_slot(&mut |slot| {
-                    before &= self.bound[slot] && self.select.slots[slot].relation != relation;
-                });
-                let is_subquery = value.any(&mut |expr| matches!(expr, Expr::Subquery(_)));
-                if before && !is_subquery && !value.is_volatile() {
-                    return Some((column, value.clone()));
+            for start in self.starts(problem, first, item, available, wanted) {
+                let mut chosen = start;
+                self.extend(problem, &mut chosen, available);
+                let total = total_cost(&chosen, wanted.is_some(), limit);
+                if best.as_ref().is_none_or(|(cost, _)| total < *cost) {
+                    best = Some((total, chosen));
                 }
             }
-            None
-        })
+        }
+        match best {
+            Some((_, chosen)) => chosen,
+            // A circle of LATERAL references cannot be bound; take the items as they come.
+            None => self.in_sequence(problem, available),
+        }
     }
 
-    /// A hash join of `relation` to what is there, if they share an equality.
-    fn hash_join(
-        &mut self,
-        left: &Joined,
-        relation: usize,
-        conditions: &mut Vec<Expr>,
-        choice: &access::Choice,
-    ) -> Result<Option<Joined>> {
-        let (left_keys, right_keys) = self.hash_keys(&[relation], conditions);
-        if left_keys.is_empty() {
-            return Ok(None);
-        }
-        let before = self.bound.clone();
-        // Conditions of the relation alone are tested while it is read.
-        self.bound = self.only(&[relation]);
-        let own = self.testable(conditions);
-        self.bound = vec![false; before.len()];
-        let access = self.access(relation, &own, &[]).access;
-        let input = self.relation(relation, access, own)?;
-        self.bound = before;
-        self.fill(relation);
-        let conditions = self.testable(conditions);
-        let fills = self.slots_of(&[relation]);
-        let rows = left.rows.max(choice.rows / 10.0);
-        Ok(Some(Joined {
-            input: Arc::new(Input::Hash {
-                left: left.input.clone(),
-                right: input,
-                left_keys,
-                right_keys,
-                conditions,
-                fills,
-                outer: false,
-            }),
+    fn in_sequence(&self, problem: &Problem, available: Mask) -> Chosen {
+        let mut chosen = Chosen { steps: vec![], rows: 1.0, cost: 0.0, ordered: false };
+        self.extend(problem, &mut chosen, available);
+        chosen
+    }
+
+    /// Ways to begin with an item.
+    fn starts(
+        &self,
+        problem: &Problem,
+        place: usize,
+        item: &Item,
+        available: Mask,
+        wanted: Option<&SlotOrder>,
+    ) -> Vec<Chosen> {
+        let step = |inner, rows, cost, ordered| Chosen {
+            steps: vec![Step { item: place, method: Method::Start, inner, outer_rows: 1.0 }],
             rows,
-            cost: left.cost + choice.rows,
-            ordered: left.ordered,
-        }))
-    }
-
-    /// Both sides of the equalities between what is filled and these relations.
-    fn hash_keys(&self, relations: &[usize], conditions: &[Expr]) -> (Vec<Expr>, Vec<Expr>) {
-        let (mut left_keys, mut right_keys) = (vec![], vec![]);
-        for condition in conditions {
-            let Expr::Compare(Comparison::Equal, operands) = condition else { continue };
-            let [a, b] = &**operands;
-            for (there, here) in [(a, b), (b, a)] {
-                let (mut filled, mut mine, mut any_there, mut any_here) = (true, true, false, false);
-                there.for_each_slot(&mut |slot| {
-                    filled &= self.bound[slot];
-                    any_there = true;
-                });
-                here.for_each_slot(&mut |slot| {
-                    mine &= relations.contains(&self.select.slots[slot].relation);
-                    any_here = true;
-                });
-                if filled && mine && any_there && any_here && !there.is_volatile() && !here.is_volatile() {
-                    left_keys.push(there.clone());
-                    right_keys.push(here.clone());
-                    break;
+            cost,
+            ordered,
+        };
+        match &item.kind {
+            ItemKind::Relation(relation) => {
+                let wanted = wanted.and_then(|wanted| order_of_relation(self.select, *relation, wanted));
+                let paths = self.paths(*relation, &problem.conditions, available, wanted.as_ref());
+                match paths {
+                    None => {
+                        let (rows, cost) = self.leaf_estimate(*relation, &problem.conditions, available);
+                        vec![step(Inner::Leaf(None), rows, cost, false)]
+                    }
+                    Some(paths) => {
+                        let cheapest = cheapest(&paths);
+                        (paths.into_iter().enumerate())
+                            .filter(|(i, path)| *i == cheapest || path.ordered)
+                            .map(|(_, path)| {
+                                let (rows, cost, ordered) = (path.rows, path.cost, path.ordered);
+                                step(Inner::Leaf(Some(Box::new(path))), rows, cost, ordered)
+                            })
+                            .collect()
+                    }
                 }
             }
-        }
-        (left_keys, right_keys)
-    }
-
-    fn only(&self, relations: &[usize]) -> Vec<bool> {
-        self.select.slots.iter().map(|slot| relations.contains(&slot.relation)).collect()
-    }
-
-    fn slots_of(&self, relations: &[usize]) -> Vec<usize> {
-        let slots = self.select.slots.iter().enumerate();
-        slots.filter(|(_, slot)| relations.contains(&slot.relation)).map(|(place, _)| place).collect()
-    }
-
-    /// Plans an outer join. Conditions of WHERE go down its left side only.
-    fn outer_join(&mut self, join: &Join, conditions: &mut Vec<Expr>, first: bool) -> Result<Joined> {
-        let (mut left_relations, mut right_relations) = (vec![], vec![]);
-        join.left.for_each_relation(&mut |relation| left_relations.push(relation));
-        join.right.for_each_relation(&mut |relation| right_relations.push(relation));
-        let wanted = if first { self.wanted.clone() } else { std::mem::take(&mut self.wanted) };
-        let full = join.kind == JoinKind::Full;
-        let pushed = if full { vec![] } else { self.pushable(&left_relations, conditions) };
-        let left = self.plan(std::slice::from_ref(&join.left), pushed)?;
-        self.wanted = vec![];
-        let planned = if full {
-            self.full_join(left, join, &left_relations, &right_relations)?
-        } else {
-            self.left_join(left, join, &right_relations)?
-        };
-        self.wanted = wanted;
-        Ok(planned)
-    }
-
-    fn left_join(&mut self, left: Joined, join: &Join, right_relations: &[usize]) -> Result<Joined> {
-        let missing = self.slots_of(right_relations);
-        if let From::Relation(relation) = &join.right
-            && self.dependencies(*relation).is_empty()
-        {
-            let choice = self.access(*relation, &join.on, &[]);
-            let (left_keys, right_keys) = self.hash_keys(right_relations, &join.on);
-            if choice.access.equal.is_empty() && !left_keys.is_empty() && left.rows > 3.0 {
-                let before = self.bound.clone();
-                self.bound = self.only(right_relations);
-                let mut conditions = join.on.clone();
-                let own = self.testable(&mut conditions);
-                self.bound = vec![false; before.len()];
-                let access = self.access(*relation, &own, &[]).access;
-                let right = self.relation(*relation, access, own)?;
-                self.bound = before;
-                self.fill(*relation);
-                return Ok(Joined {
-                    rows: left.rows,
-                    cost: left.cost + choice.rows,
-                    ordered: left.ordered,
-                    input: Arc::new(Input::Hash {
-                        left: left.input,
-                        right,
-                        left_keys,
-                        right_keys,
-                        conditions,
-                        fills: missing,
-                        outer: true,
-                    }),
-                });
+            // A left join's right side is never first.
+            ItemKind::Left(_) => vec![],
+            ItemKind::Full(full) => {
+                let left = self.choose(&full.0, available, None, None);
+                let right = self.choose(&full.1, available, None, None);
+                let rows = left.rows + right.rows;
+                let cost = left.cost + right.cost + right.rows * HASH_ROW + left.rows * PROBE_ROW;
+                vec![step(Inner::Full(Box::new((left, right))), rows, cost, false)]
             }
         }
-        let right = self.plan(std::slice::from_ref(&join.right), join.on.clone())?;
-        Ok(Joined {
-            rows: left.rows * right.rows.max(1.0),
-            cost: left.cost + left.rows * right.cost,
-            ordered: left.ordered,
-            input: Arc::new(Input::Loop { left: left.input, right: right.input, missing: Some(missing) }),
-        })
     }
 
-    fn full_join(&mut self, left: Joined, join: &Join, lefts: &[usize], rights: &[usize]) -> Result<Joined> {
-        let before = std::mem::replace(&mut self.bound, vec![false; self.select.slots.len()]);
-        let right = self.plan(std::slice::from_ref(&join.right), vec![])?;
-        self.bound = before;
-        for relation in rights {
-            self.fill(*relation);
+    /// Places the other items one after the other.
+    fn extend(&self, problem: &Problem, chosen: &mut Chosen, available: Mask) {
+        let mut placed: Mask = chosen.steps.iter().map(|step| problem.items[step.item].provides).sum();
+        while chosen.steps.len() < problem.items.len() {
+            let mut best: Option<(f64, Step, f64, f64)> = None;
+            for (place, item) in problem.items.iter().enumerate() {
+                let is_placed = chosen.steps.iter().any(|step| step.item == place);
+                let is_ready = item.requires & !(placed | available) == 0;
+                if is_placed || (!is_ready && best_possible(problem, chosen, placed | available)) {
+                    continue;
+                }
+                let (step, rows, cost) = self.next(problem, place, item, placed, available, chosen.rows);
+                let weight = cost + rows;
+                if best.as_ref().is_none_or(|(known, ..)| weight < *known) {
+                    best = Some((weight, step, rows, cost));
+                }
+            }
+            let Some((_, step, rows, cost)) = best else { break };
+            placed |= problem.items[step.item].provides;
+            chosen.rows = rows;
+            chosen.cost += cost;
+            chosen.steps.push(step);
         }
-        Ok(Joined {
-            rows: left.rows + right.rows,
-            cost: left.cost + right.cost + left.rows * right.rows,
-            ordered: false,
-            input: Arc::new(Input::Full {
-                left: left.input,
-                right: right.input,
-                conditions: join.on.clone(),
-                left_slots: self.slots_of(lefts),
-                right_slots: self.slots_of(rights),
-            }),
-        })
     }
 
-    /// Takes the conditions out that only refer to these relations and to what is filled.
-    fn pushable(&self, relations: &[usize], conditions: &mut Vec<Expr>) -> Vec<Expr> {
-        let (mine, rest) = std::mem::take(conditions).into_iter().partition(|condition| {
-            let (mut all, mut touches) = (true, false);
-            condition.for_each_slot(&mut |slot| {
-                let inside = relations.contains(&self.select.slots[slot].relation);
-                touches |= inside;
-                all &= inside || self.bound[slot];
-            });
-            all && touches
-        });
-        *conditions = rest;
-        mine
-    }
-}
-
-fn flatten<'a>(from: &'a From, units: &mut Vec<Unit<'a>>, conditions: &mut Vec<Expr>) {
-    match from {
-        From::Unit => {}
-        From::Relation(relation) => units.push(Unit::Relation(*relation)),
-        From::Join(join) if join.kind == JoinKind::Inner => {
-            flatten(&join.left, units, conditions);
-            flatten(&join.right, units, conditions);
-            conditions.extend(join.on.iter().cloned());
+    /// The better way to join one more item: the step, rows after it, its cost.
+    fn next(
+        &self,
+        problem: &Problem,
+        place: usize,
+        item: &Item,
+        placed: Mask,
+        available: Mask,
+        rows: f64,
+    ) -> (Step, f64, f64) {
+        let step = |method, inner| Step { item: place, method, inner, outer_rows: rows };
+        match &item.kind {
+            ItemKind::Relation(relation) => {
+                let (path, loop_rows, loop_cost) =
+                    self.read(*relation, &problem.conditions, placed | available);
+                let looped = (
+                    step(Method::Loop, Inner::Leaf(path)),
+                    rows * loop_rows,
+                    rows * (loop_cost + MEMORY_ROW),
+                );
+                let lateral = self.requires(*relation) & placed != 0;
+                let has_keys =
+                    !lateral && has_hash_keys(self.select, &problem.conditions, placed, item.provides);
+                if !has_keys {
+                    return self
+                        .maybe_materialized(looped, *relation, problem, placed, available, rows, place);
+                }
+                let (path, inner_rows, inner_cost) = self.read(*relation, &problem.conditions, available);
+                let base = base_rows(&self.select.relations[*relation], |oid| self.row_counts.rows(oid));
+                let joined = (rows * inner_rows / base.max(1.0)).max(1.0).min(rows * inner_rows);
+                let cost = inner_cost + inner_rows * HASH_ROW + rows * PROBE_ROW;
+                let hashed = (step(Method::Hash, Inner::Leaf(path)), joined.min(looped.1.max(1.0)), cost);
+                if hashed.2 < looped.2 { hashed } else { looped }
+            }
+            ItemKind::Left(inner) => {
+                let looped = self.choose(inner, placed | available, None, None);
+                let loop_cost = rows * (looped.cost + MEMORY_ROW);
+                let loop_rows = rows * looped.rows.max(1.0);
+                let looped = (step(Method::Loop, Inner::Nested(looped)), loop_rows, loop_cost);
+                let lateral = inner.items.iter().any(|item| item.requires & placed != 0);
+                if lateral || !has_hash_keys(self.select, &inner.conditions, placed, item.provides) {
+                    return looped;
+                }
+                let inside = inside_problem(inner, item.provides | available);
+                let hashed = self.choose(&inside, available, None, None);
+                let cost = hashed.cost + hashed.rows * HASH_ROW + rows * PROBE_ROW;
+                if cost < looped.2 {
+                    (step(Method::Hash, Inner::Nested(hashed)), loop_rows.min(rows * 2.0), cost)
+                } else {
+                    looped
+                }
+            }
+            ItemKind::Full(full) => {
+                let left = self.choose(&full.0, available, None, None);
+                let right = self.choose(&full.1, available, None, None);
+                let inner_rows = left.rows + right.rows;
+                let cost = left.cost + right.cost + inner_rows * (HASH_ROW + rows * MEMORY_ROW);
+                let inner = Inner::Full(Box::new((left, right)));
+                (step(Method::Loop, inner), rows * inner_rows, cost)
+            }
         }
-        From::Join(join) => units.push(Unit::Outer(join)),
+    }
+
+    /// A loop over an inner side that does not depend on the outer one reads it once only.
+    #[allow(clippy::too_many_arguments)]
+    fn maybe_materialized(
+        &self,
+        looped: (Step, f64, f64),
+        relation: usize,
+        problem: &Problem,
+        placed: Mask,
+        available: Mask,
+        rows: f64,
+        place: usize,
+    ) -> (Step, f64, f64) {
+        if self.requires(relation) & placed != 0 {
+            return looped;
+        }
+        let (path, inner_rows, inner_cost) = self.read(relation, &problem.conditions, available);
+        let cost = inner_cost + rows * inner_rows * MEMORY_ROW;
+        if cost >= looped.2 {
+            return looped;
+        }
+        let step = Step { item: place, method: Method::Loop, inner: Inner::Leaf(path), outer_rows: rows };
+        (step, looped.1, cost)
+    }
+
+    /// The cheapest way to read a relation: its path, rows, cost.
+    fn read(
+        &self,
+        relation: usize,
+        conditions: &[Condition],
+        available: Mask,
+    ) -> (Option<Box<Path>>, f64, f64) {
+        match self.paths(relation, conditions, available, None) {
+            Some(mut paths) => {
+                let path = paths.swap_remove(cheapest(&paths));
+                let (rows, cost) = (path.rows, path.cost);
+                (Some(Box::new(path)), rows, cost)
+            }
+            None => {
+                let (rows, cost) = self.leaf_estimate(relation, conditions, available);
+                (None, rows, cost)
+            }
+        }
+    }
+
+    /// The paths of a stored table; none for other relations.
+    fn paths(
+        &self,
+        relation: usize,
+        conditions: &[Condition],
+        available: Mask,
+        wanted: Option<&WantedOrder>,
+    ) -> Option<Vec<Path>> {
+        if !matches!(self.select.relations[relation].source, Source::Table(_)) {
+            return None;
+        }
+        let rows = base_rows(&self.select.relations[relation], |oid| self.row_counts.rows(oid));
+        let search = Search {
+            select: self.select,
+            parameters: self.parameters,
+            relation,
+            conditions,
+            available,
+            rows,
+        };
+        Some(search.paths(wanted))
+    }
+
+    /// Rows and cost of a relation that is no stored table.
+    fn leaf_estimate(&self, relation: usize, conditions: &[Condition], available: Mask) -> (f64, f64) {
+        let (rows, cost) = self.leaves[relation].map_or((1.0, OPEN), |leaf| (leaf.rows, leaf.cost));
+        let here = available | bit(relation);
+        let share: f64 = (conditions.iter())
+            .filter(|condition| condition.mask & !here == 0 && condition.mask & bit(relation) != 0)
+            .map(|condition| selectivity(&condition.expr))
+            .product();
+        ((rows * share).max(1.0), cost)
     }
 }
 
-fn looped(left: Joined, right: Joined) -> Joined {
-    Joined {
-        rows: left.rows * right.rows.max(1.0),
-        cost: left.cost + left.rows * right.cost,
-        ordered: left.ordered,
-        input: Arc::new(Input::Loop { left: left.input, right: right.input, missing: None }),
+/// Whether some item not yet placed has all it requires (so that those which do not can wait).
+fn best_possible(problem: &Problem, chosen: &Chosen, known: Mask) -> bool {
+    problem.items.iter().enumerate().any(|(place, item)| {
+        item.requires & !known == 0 && !chosen.steps.iter().any(|step| step.item == place)
+    })
+}
+
+fn cheapest(paths: &[Path]) -> usize {
+    let cost = |path: &Path| path.cost + path.rows * 0.001;
+    let mut best = 0;
+    for (i, path) in paths.iter().enumerate() {
+        if cost(path) < cost(&paths[best]) {
+            best = i;
+        }
+    }
+    best
+}
+
+/// Cost with what comes after: a sort, or a LIMIT that stops early.
+fn total_cost(chosen: &Chosen, wanted: bool, limit: Option<f64>) -> f64 {
+    let cost = chosen.cost + chosen.rows * 0.01;
+    if wanted && !chosen.ordered {
+        return cost + sort_cost(chosen.rows);
+    }
+    match limit {
+        Some(limit) => cost * (limit / chosen.rows.max(1.0)).min(1.0) + OPEN,
+        None => cost,
     }
 }
 
-pub(super) fn filtered(input: Arc<Input>, conditions: Vec<Expr>) -> Arc<Input> {
-    if conditions.is_empty() { input } else { Arc::new(Input::Filter { input, conditions }) }
+/// The relations of a join tree.
+pub(super) fn relations(tree: &From) -> Mask {
+    let mut mask = 0;
+    tree.for_each_relation(&mut |relation| mask |= bit(relation));
+    mask
+}
+
+/// The two sides of an equality between the relations `left` and `right`, in this order, if it can be a key of a hash join.
+pub(super) fn hash_key<'a>(
+    select: &Select,
+    condition: &'a Condition,
+    left: Mask,
+    right: Mask,
+) -> Option<(&'a Expr, &'a Expr)> {
+    if condition.volatile || condition.has_subquery {
+        return None;
+    }
+    let Expr::Compare(Comparison::Equal, operands) = &condition.expr else { return None };
+    let [a, b] = operands.as_ref();
+    let (mask_a, mask_b) = (mask_of(select, a), mask_of(select, b));
+    let within = |mask: Mask, side: Mask| mask & side != 0 && mask & !side == 0;
+    if within(mask_a, left) && within(mask_b, right) {
+        Some((a, b))
+    } else if within(mask_b, left) && within(mask_a, right) {
+        Some((b, a))
+    } else {
+        None
+    }
+}
+
+fn has_hash_keys(select: &Select, conditions: &[Condition], left: Mask, right: Mask) -> bool {
+    conditions.iter().any(|condition| hash_key(select, condition, left, right).is_some())
+}
+
+/// The right side of a left join with only those conditions that look at nothing but `known`.
+pub(super) fn inside_problem(problem: &Problem, known: Mask) -> Problem {
+    Problem {
+        items: problem.items.clone(),
+        conditions: problem
+            .conditions
+            .iter()
+            .filter(|condition| condition.mask & !known == 0)
+            .cloned()
+            .collect(),
+    }
+}
+
+/// Whether a condition cannot be TRUE when all columns of these relations are NULL.
+fn rejects_nulls(select: &Select, expr: &Expr, relations: Mask) -> bool {
+    let is_null = |expr: &Expr| match expr {
+        Expr::Slot(slot) => relations & bit(select.slots[*slot].relation) != 0,
+        Expr::Cast(cast) => {
+            matches!(cast.0, Expr::Slot(slot) if relations & bit(select.slots[slot].relation) != 0)
+        }
+        _ => false,
+    };
+    match expr {
+        Expr::Compare(_, operands) => operands.iter().any(is_null),
+        Expr::IsNull { operand, negated: true } => is_null(operand),
+        Expr::InList(list) => is_null(&list.operand),
+        Expr::Operator(call) => call.operator.strict && (is_null(&call.left) || is_null(&call.right)),
+        Expr::And(parts) => parts.iter().any(|part| rejects_nulls(select, part, relations)),
+        Expr::Or(parts) => parts.iter().all(|part| rejects_nulls(select, part, relations)),
+        Expr::Slot(_) => is_null(expr),
+        _ => false,
+    }
 }

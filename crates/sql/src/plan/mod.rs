@@ -1,40 +1,43 @@
-//! Plans: how a bound query is executed by the row executor.
+//! Plans: how bound queries are executed. A plan is immutable, shared, and does not depend on parameter values.
 //!
-//! A [`Plan`] is immutable, shared and free of parameter values; a portal makes a [`Cursor`](crate::oltp::Cursor) from it.
-//! A [`Node`] is the plan of one query (of the statement, a subquery, a derived table); its FROM has become a tree of
-//! [`Input`]s that fill the query's frame, one relation after the other:
+//! Two kinds of nodes. A [`Node`] gives rows: it is a whole query, or one step over a query's rows (sort, distinct, limit). A [`SourceNode`]
+//! fills places of a frame: it is the FROM of one query level, joins and all, and sits in a [`SelectNode`], which groups and projects.
+//! Since all relations of a level write to their own places of one frame, a nested-loop join copies nothing, and the inner side reads the
+//! outer side's columns where they are.
 //!
 //! ```text
-//! SELECT o.id, i.title FROM orders o, item i WHERE o.customer = $1 AND i.id = o.item ORDER BY o.id DESC LIMIT 3
-//!   Loop
-//!     orders through orders_customer_id (customer = $1), backward      fills o.id, o.item
-//!     item through item_pkey (id = o.item)                              fills i.title
-//!   no sort: the index gives the order
+//! SELECT c.name, count(*) FROM c JOIN o ON o.c_id = c.id WHERE c.id = $1 GROUP BY c.name ORDER BY 1
+//!
+//! Sort 0
+//!  └ Select  group by Slot(1), count(*)  →  Slot(0), Slot(1)
+//!     └ NestedLoop
+//!        ├ Scan c   point c_pkey [$1]          writes slots 0 (id), 1 (name)
+//!        └ Scan o   range o_c_id_idx [Slot 0]  writes nothing
 //! ```
-//!
-//! An access narrows what is read; the conditions it serves are tested on each row all the same, so that an access
-//! may read too much but never decides alone.
-//!
-//! Invariant: a condition stands at the first place where everything it refers to is filled, and never below an outer
-//! join whose missing rows it would judge.
 
 mod access;
-mod build;
+mod estimate;
 mod explain;
 mod join;
+mod path;
+mod planner;
+mod pushdown;
+mod relation;
+mod select;
+mod walk;
+
+pub use access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound, Scan, ScanColumn};
+pub use planner::{plan, plan_expressions};
 
 use std::sync::Arc;
 
-use crate::bind::{
-    AggregateCall, Distinct, LockWait, SetKind, SetReturning, SortKey, TableFunction, VirtualTable,
-};
+use crate::bind::{LockWait, RowsCall, SetKind, SortKey, VirtualTable};
 use crate::catalog::Table;
 use crate::expr::Expr;
+use crate::function::ResolvedFunction;
 use crate::session::OutputColumn;
 use crate::types::Type;
 use crate::types::cast::Cast;
-
-pub use build::plan;
 
 /// A statement's plan.
 #[derive(Debug)]
@@ -45,11 +48,13 @@ pub struct Plan {
     pub subqueries: usize,
     /// Places for common table expressions.
     pub ctes: usize,
+    /// Those common table expressions that are read from their rows, by number.
+    pub cte_plans: Arc<[Option<Arc<CtePlan>>]>,
     /// Output columns.
     pub columns: Vec<OutputColumn>,
     /// Types of the parameters.
     pub parameters: Vec<Type>,
-    /// Stored tables it reads; those in subqueries too.
+    /// Stored tables it reads, as they were in the catalog it was planned with; those in subqueries too.
     pub tables: Vec<Arc<Table>>,
     /// Row locks to take on each row, in this order. With any, `limit` and `offset` are left to the caller, as a row
     /// counts only once it is locked.
@@ -58,6 +63,8 @@ pub struct Plan {
     pub limit: Option<Expr>,
     /// OFFSET, left to the caller.
     pub offset: Option<Expr>,
+    /// Estimated work; a unit is about one row looked up by its key.
+    pub cost: f64,
     /// Reads, by estimate, so many rows that threads of connections should not run it.
     pub heavy: bool,
 }
@@ -75,159 +82,219 @@ pub struct PlannedLock {
     pub key: usize,
 }
 
-/// The plan of one query.
-#[derive(Debug)]
-pub struct Node {
-    pub(crate) body: Body,
-    /// What is left to sort.
-    pub(crate) sort: Vec<SortKey>,
-    pub(crate) limit: Option<Expr>,
-    pub(crate) offset: Option<Expr>,
-    /// Values to hand out of each row; what is behind them served for sorting.
-    pub(crate) width: usize,
-    pub(crate) conversions: Vec<Option<Cast>>,
-    pub(crate) ctes: Vec<CtePlan>,
-    /// References to the frames around: depth (1 is the nearest) and slot.
-    pub(crate) outer: Vec<(usize, usize)>,
-    /// Rows read, by estimate.
-    pub(crate) cost: f64,
-}
-
-#[derive(Debug)]
-pub(crate) enum Body {
-    Select(Box<Select>),
-    Values(Vec<Vec<Expr>>),
-    SetOperation { kind: SetKind, all: bool, left: Arc<Node>, right: Arc<Node> },
-}
-
-#[derive(Debug)]
-pub(crate) struct CtePlan {
-    pub(crate) number: usize,
-    pub(crate) name: String,
-    pub(crate) node: Arc<Node>,
-    /// The recursive part, and whether equal rows are dropped.
-    pub(crate) recursive: Option<(Arc<Node>, bool)>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Select {
-    /// Places of the frame.
-    pub(crate) frame: usize,
-    pub(crate) input: Arc<Input>,
-    pub(crate) group: Option<Group>,
-    pub(crate) set_returning: Vec<SetReturning>,
-    pub(crate) targets: Vec<Expr>,
-    pub(crate) distinct: Distinct,
-    /// Number of targets that DISTINCT looks at.
-    pub(crate) visible: usize,
-}
-
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) keys: Vec<Expr>,
-    pub(crate) aggregates: Vec<AggregateCall>,
-    pub(crate) having: Vec<Expr>,
-}
-
-/// What fills the frame.
-#[derive(Debug)]
-pub(crate) enum Input {
-    /// One row of nothing: SELECT without FROM.
-    Once,
-    /// Rows of one relation.
-    Relation(Relation),
-    /// Drops rows.
-    Filter { input: Arc<Input>, conditions: Vec<Expr> },
-    /// For each row of `left`, the rows of `right`; `missing` are the slots set to NULL where there are none (left join).
-    Loop { left: Arc<Input>, right: Arc<Input>, missing: Option<Vec<usize>> },
-    /// The same through a hash table of `right`, which does not depend on `left`.
-    Hash {
-        left: Arc<Input>,
-        right: Arc<Input>,
-        left_keys: Vec<Expr>,
-        right_keys: Vec<Expr>,
-        /// Tested on each pair.
-        conditions: Vec<Expr>,
-        /// Slots that `right` fills.
-        fills: Vec<usize>,
-        outer: bool,
-    },
-    /// A full join.
-    Full {
-        left: Arc<Input>,
-        right: Arc<Input>,
-        conditions: Vec<Expr>,
-        left_slots: Vec<usize>,
-        right_slots: Vec<usize>,
-    },
-}
-
-/// One relation in its place of the join order.
-#[derive(Debug)]
-pub(crate) struct Relation {
-    pub(crate) alias: String,
-    pub(crate) source: Source,
-    /// Columns to put into the frame, and where.
-    pub(crate) fills: Vec<(usize, usize)>,
-    pub(crate) key_slot: Option<usize>,
-    pub(crate) conditions: Vec<Expr>,
-    /// Depends on nothing filled before it, so that its rows can be kept for the next round.
-    pub(crate) keep: bool,
-}
-
-#[derive(Debug)]
-pub(crate) enum Source {
-    Table(Arc<Table>, Access),
-    Virtual(Arc<dyn VirtualTable>, Option<(usize, Expr)>),
-    Query(Arc<Node>),
-    Cte(usize),
-    Function(TableFunction),
-}
-
-/// How a table's rows are found.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Access {
-    /// Place among the table's indexes; none is the table's own tree from end to end.
-    pub(crate) index: Option<usize>,
-    /// Values of the index's first columns.
-    pub(crate) equal: Vec<Expr>,
-    /// Several values for the column after those, each looked up by itself: a list, or one array.
-    pub(crate) any: Option<AnyOf>,
-    /// Bounds of the column after `equal`, and whether the bound itself is inside.
-    pub(crate) lower: Option<(Expr, bool)>,
-    /// The other bound.
-    pub(crate) upper: Option<(Expr, bool)>,
-    /// `equal` names at most one row.
-    pub(crate) unique: bool,
-    pub(crate) reverse: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum AnyOf {
-    List(Vec<Expr>),
-    Array(Expr),
-}
-
-impl Node {
-    /// Calls `visit(depth, slot)` with every reference to the frames around; depth 1 is the nearest.
-    pub fn for_each_outer_reference(&self, visit: &mut dyn FnMut(usize, usize)) {
-        self.outer.iter().for_each(|(depth, slot)| visit(*depth, *slot));
-    }
-
-    /// Rows it reads, by estimate.
-    pub fn cost(&self) -> f64 {
-        self.cost
-    }
-}
-
 impl Plan {
     /// The plan as text, a line a node, indented.
     pub fn explain(&self) -> Vec<String> {
-        explain::lines(self)
+        explain::explain(self)
     }
 
-    /// The caller's part of a locking plan, or 0 and no limit.
+    /// Whether rows are to be locked, and LIMIT and OFFSET left to the caller.
     pub fn has_locks(&self) -> bool {
         !self.locks.is_empty()
     }
+}
+
+/// What gives rows.
+#[derive(Debug)]
+pub enum Node {
+    /// One query level.
+    Select(Box<SelectNode>),
+    /// VALUES.
+    Values(Vec<Vec<Expr>>),
+    /// UNION, INTERSECT, EXCEPT.
+    SetOperation {
+        /// Which.
+        kind: SetKind,
+        /// Duplicates stay.
+        all: bool,
+        /// First operand.
+        left: Box<Node>,
+        /// Second operand.
+        right: Box<Node>,
+    },
+    /// Sorts; only the first rows if a limit is known.
+    Sort {
+        /// Its rows.
+        input: Box<Node>,
+        /// By what.
+        keys: Vec<SortKey>,
+        /// LIMIT and OFFSET around it: no more rows than both together are kept.
+        limit: Option<(Expr, Option<Expr>)>,
+    },
+    /// Drops rows that are equal in these columns to an earlier one.
+    Distinct {
+        /// Its rows.
+        input: Box<Node>,
+        /// The columns compared.
+        columns: Vec<usize>,
+    },
+    /// LIMIT and OFFSET.
+    Limit {
+        /// Its rows.
+        input: Box<Node>,
+        /// Largest number of rows; NULL is no limit.
+        limit: Option<Expr>,
+        /// Rows left out first.
+        offset: Option<Expr>,
+    },
+    /// Converts columns, and drops those behind the conversions' number.
+    Convert {
+        /// Its rows.
+        input: Box<Node>,
+        /// One for each column that stays.
+        casts: Vec<Option<Cast>>,
+    },
+}
+
+/// One query level: a source, grouped and projected.
+#[derive(Debug)]
+pub struct SelectNode {
+    /// Number of places in the frame.
+    pub frame: usize,
+    /// What fills them.
+    pub source: SourceNode,
+    /// Grouping.
+    pub group: Option<GroupNode>,
+    /// Set-returning calls; their results stand behind the (group's) frame.
+    pub set_returning: Vec<RowsCall>,
+    /// The output.
+    pub targets: Vec<Expr>,
+}
+
+/// Grouping.
+#[derive(Debug)]
+pub struct GroupNode {
+    /// Keys over the frame.
+    pub keys: Vec<Expr>,
+    /// Aggregates.
+    pub aggregates: Vec<AggregateNode>,
+    /// Conditions over the group's frame.
+    pub having: Vec<Expr>,
+}
+
+/// An aggregate.
+#[derive(Debug)]
+pub struct AggregateNode {
+    /// Which.
+    pub function: ResolvedFunction,
+    /// Arguments over the frame.
+    pub arguments: Vec<Expr>,
+    /// DISTINCT.
+    pub distinct: bool,
+    /// ORDER BY: expression, descending, NULLs first.
+    pub order: Vec<(Expr, bool, bool)>,
+    /// FILTER.
+    pub filter: Option<Expr>,
+}
+
+/// What fills places of a frame.
+#[derive(Debug)]
+pub enum SourceNode {
+    /// One row of nothing.
+    Unit,
+    /// No row at all.
+    Nothing,
+    /// Rows of a stored table.
+    Scan(Box<Scan>),
+    /// Rows of a computed table.
+    Virtual {
+        /// The table.
+        table: Arc<dyn VirtualTable>,
+        /// Column and place of what is read.
+        slots: Vec<(usize, usize)>,
+        /// A column that must equal a value, if the table can look it up.
+        key: Option<(usize, Expr)>,
+    },
+    /// Rows of a query one level in.
+    Query {
+        /// The query.
+        node: Box<Node>,
+        /// Column and place of what is read.
+        slots: Vec<(usize, usize)>,
+        /// Name for EXPLAIN.
+        name: String,
+    },
+    /// Rows of a common table expression; within its own recursive part, the rows the last step gave.
+    Cte {
+        /// Its number.
+        number: usize,
+        /// Its name.
+        name: String,
+        /// Column and place of what is read.
+        slots: Vec<(usize, usize)>,
+    },
+    /// Rows of a function.
+    Function {
+        /// The call, over the frame.
+        call: RowsCall,
+        /// The column that counts the rows.
+        ordinality: Option<usize>,
+        /// Column and place of what is read.
+        slots: Vec<(usize, usize)>,
+    },
+    /// The rows that satisfy conditions.
+    Filter {
+        /// Its rows.
+        input: Box<SourceNode>,
+        /// All must hold.
+        conditions: Vec<Expr>,
+    },
+    /// At most one row.
+    First(Box<SourceNode>),
+    /// Remembers the rows, for being read again.
+    Materialize {
+        /// Its rows.
+        input: Box<SourceNode>,
+        /// The places it fills.
+        slots: Vec<usize>,
+    },
+    /// For each outer row the inner rows.
+    NestedLoop {
+        /// Outer side.
+        outer: Box<SourceNode>,
+        /// Inner side: opened anew for each outer row.
+        inner: Box<SourceNode>,
+        /// Conditions on a pair.
+        on: Vec<Expr>,
+        /// A left join: the places to set to NULL for an outer row without partner.
+        nulls: Option<Vec<usize>>,
+    },
+    /// Pairs with equal keys.
+    HashJoin(Box<HashJoin>),
+}
+
+/// A hash join: the build side is read into a hash table first.
+#[derive(Debug)]
+pub struct HashJoin {
+    /// Side whose rows look up the table; its order stays.
+    pub probe: SourceNode,
+    /// Side in the table.
+    pub build: SourceNode,
+    /// Keys over the probe side.
+    pub probe_keys: Vec<Expr>,
+    /// Keys over the build side.
+    pub build_keys: Vec<Expr>,
+    /// More conditions on a pair.
+    pub on: Vec<Expr>,
+    /// Places the build side fills.
+    pub build_slots: Vec<usize>,
+    /// Places the probe side fills.
+    pub probe_slots: Vec<usize>,
+    /// Probe rows without partner stay.
+    pub left: bool,
+    /// Build rows without partner stay.
+    pub full: bool,
+}
+
+/// A common table expression that is read from its rows.
+#[derive(Debug)]
+pub struct CtePlan {
+    /// Its number.
+    pub number: usize,
+    /// Its name.
+    pub name: String,
+    /// The query; the part that is not recursive.
+    pub node: Node,
+    /// The recursive part, and whether equal rows are dropped.
+    pub recursive: Option<(Node, bool)>,
 }

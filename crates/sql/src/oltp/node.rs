@@ -1,0 +1,273 @@
+//! What gives rows: query levels, VALUES, and steps over rows.
+
+use std::collections::HashSet;
+
+use super::Context;
+use super::group::GroupState;
+use super::hash::Seeded;
+use super::input::{SourceState, new_source};
+use super::memory::row_bytes;
+use super::set_operation::SetState;
+use super::sort::SortState;
+use super::table_function::TableRows;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::Expr;
+use crate::plan::{Node, SelectNode};
+use crate::types::Datum;
+
+/// State of a node.
+pub(crate) enum NodeState {
+    Select(Box<SelectState>),
+    Values { at: usize },
+    Set(Box<SetState>),
+    Sort(Box<SortState>),
+    Distinct { input: Box<NodeState>, seen: HashSet<Vec<Datum>, Seeded>, bytes: usize },
+    Limit { input: Box<NodeState>, left: Option<i64>, started: bool },
+    Convert(Box<NodeState>),
+}
+
+/// State of a query level.
+pub(crate) struct SelectState {
+    source: SourceState,
+    frame: Vec<Datum>,
+    group: Option<GroupState>,
+    /// The group's frame; with set-returning calls also their results.
+    grouped: Vec<Datum>,
+    /// Rows of the set-returning calls for the current frame, and how many were given.
+    sets: Option<(Vec<Vec<Datum>>, usize)>,
+}
+
+/// The number a LIMIT or OFFSET stands for; none for NULL. 2201W and 2201X if it is negative.
+pub(crate) fn evaluate_limit(expr: &Expr, what: &str, context: Context<'_>) -> Result<Option<i64>> {
+    match expr.eval(&context.env(&[]))?.as_i64() {
+        Some(number) if number < 0 => {
+            let state = if what == "LIMIT" {
+                sqlstate::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE
+            } else {
+                sqlstate::INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE
+            };
+            Err(SqlError::new(state, format!("{what} must not be negative")))
+        }
+        number => Ok(number),
+    }
+}
+
+fn mismatch() -> SqlError {
+    SqlError::internal("a plan and its state differ")
+}
+
+impl NodeState {
+    pub(crate) fn new(node: &Node) -> NodeState {
+        match node {
+            Node::Select(select) => NodeState::Select(Box::new(SelectState::new(select))),
+            Node::Values(_) => NodeState::Values { at: 0 },
+            Node::SetOperation { left, right, .. } => NodeState::Set(Box::new(SetState::new(left, right))),
+            Node::Sort { input, .. } => NodeState::Sort(Box::new(SortState::new(input))),
+            Node::Distinct { input, .. } => NodeState::Distinct {
+                input: Box::new(NodeState::new(input)),
+                seen: HashSet::default(),
+                bytes: 0,
+            },
+            Node::Limit { input, .. } => {
+                NodeState::Limit { input: Box::new(NodeState::new(input)), left: None, started: false }
+            }
+            Node::Convert { input, .. } => NodeState::Convert(Box::new(NodeState::new(input))),
+        }
+    }
+
+    /// Gives back the memory it accounts for.
+    pub(crate) fn release(&mut self, context: Context<'_>) {
+        match self {
+            NodeState::Select(state) => {
+                state.source.release(context);
+                if let Some(group) = &mut state.group {
+                    group.release(context);
+                }
+            }
+            NodeState::Values { .. } => {}
+            NodeState::Set(state) => state.release(context),
+            NodeState::Sort(state) => state.release(context),
+            NodeState::Distinct { input, bytes, .. } => {
+                context.execution.runtime.release(*bytes);
+                *bytes = 0;
+                input.release(context);
+            }
+            NodeState::Limit { input, .. } | NodeState::Convert(input) => input.release(context),
+        }
+    }
+
+    /// Puts the next row into `out`.
+    pub(crate) fn next(&mut self, node: &Node, context: Context<'_>, out: &mut Vec<Datum>) -> Result<bool> {
+        match (self, node) {
+            (NodeState::Select(state), Node::Select(select)) => state.next(select, context, out),
+            (NodeState::Sort(state), Node::Sort { input, keys, limit }) => {
+                state.next(input, keys, limit.as_ref(), context, out)
+            }
+            (NodeState::Limit { input, left, started }, Node::Limit { input: node, limit, offset }) => {
+                if !*started {
+                    *started = true;
+                    if let Some(limit) = limit {
+                        *left = evaluate_limit(limit, "LIMIT", context)?;
+                    }
+                    let skipped = match offset {
+                        Some(offset) => evaluate_limit(offset, "OFFSET", context)?.unwrap_or(0),
+                        None => 0,
+                    };
+                    for _ in 0..skipped {
+                        if *left == Some(0) || !input.next(node, context, out)? {
+                            *left = Some(0);
+                        }
+                    }
+                }
+                match left {
+                    Some(0) => return Ok(false),
+                    Some(left) => *left -= 1,
+                    None => {}
+                }
+                input.next(node, context, out)
+            }
+            (NodeState::Distinct { input, seen, bytes }, Node::Distinct { input: node, columns }) => {
+                while input.next(node, context, out)? {
+                    let key: Vec<Datum> = columns.iter().map(|column| out[*column].clone()).collect();
+                    let held = row_bytes(&key);
+                    if seen.insert(key) {
+                        context.execution.reserve(held)?;
+                        *bytes += held;
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            (NodeState::Convert(input), Node::Convert { input: node, casts }) => {
+                if !input.next(node, context, out)? {
+                    return Ok(false);
+                }
+                out.truncate(casts.len());
+                for (value, cast) in out.iter_mut().zip(casts) {
+                    if let Some(cast) = cast {
+                        *value = cast.apply(value, context.execution.read.eval.format)?;
+                    }
+                }
+                Ok(true)
+            }
+            (NodeState::Values { at }, Node::Values(rows)) => {
+                let Some(row) = rows.get(*at) else { return Ok(false) };
+                *at += 1;
+                context.execution.tick()?;
+                out.clear();
+                let env = context.env(&[]);
+                for expr in row {
+                    out.push(expr.eval(&env)?);
+                }
+                Ok(true)
+            }
+            (NodeState::Set(state), Node::SetOperation { kind, all, left, right }) => {
+                state.next(*kind, *all, left, right, context, out)
+            }
+            _ => Err(mismatch()),
+        }
+    }
+}
+
+impl SelectState {
+    fn new(select: &SelectNode) -> SelectState {
+        let grouped = match &select.group {
+            Some(group) => group.keys.len() + group.aggregates.len() + select.set_returning.len(),
+            None => 0,
+        };
+        let frame = select.frame + if select.group.is_none() { select.set_returning.len() } else { 0 };
+        SelectState {
+            source: new_source(select),
+            frame: vec![Datum::Null; frame],
+            group: select.group.as_ref().map(|_| GroupState::new()),
+            grouped: vec![Datum::Null; grouped],
+            sets: None,
+        }
+    }
+
+    fn next(&mut self, select: &SelectNode, context: Context<'_>, out: &mut Vec<Datum>) -> Result<bool> {
+        if !select.set_returning.is_empty() {
+            return self.next_of_sets(select, context, out);
+        }
+        if !self.advance(select, context)? {
+            return Ok(false);
+        }
+        let row = if self.group.is_some() { &self.grouped } else { &self.frame };
+        project(&select.targets, row, context, out)?;
+        Ok(true)
+    }
+
+    /// Brings the next input row, or group, into the frame.
+    fn advance(&mut self, select: &SelectNode, context: Context<'_>) -> Result<bool> {
+        match (&mut self.group, &select.group) {
+            (Some(state), Some(group)) => {
+                state.next(select, group, &mut self.source, context, &mut self.frame, &mut self.grouped)
+            }
+            _ => self.source.next(&select.source, context, &mut self.frame),
+        }
+    }
+
+    /// With set-returning calls: as many rows for each frame as the longest set has, shorter ones filled up with NULLs.
+    fn next_of_sets(
+        &mut self,
+        select: &SelectNode,
+        context: Context<'_>,
+        out: &mut Vec<Datum>,
+    ) -> Result<bool> {
+        loop {
+            if let Some((rows, at)) = &mut self.sets {
+                if let Some(values) = rows.get_mut(*at) {
+                    *at += 1;
+                    let row = if self.group.is_some() { &mut self.grouped } else { &mut self.frame };
+                    let base = row.len() - select.set_returning.len();
+                    for (place, value) in row[base..].iter_mut().zip(values.iter_mut()) {
+                        *place = std::mem::take(value);
+                    }
+                    project(&select.targets, row, context, out)?;
+                    return Ok(true);
+                }
+                self.sets = None;
+            }
+            if !self.advance(select, context)? {
+                return Ok(false);
+            }
+            let row = if self.group.is_some() { &self.grouped } else { &self.frame };
+            self.sets = Some((sets(select, row, context)?, 0));
+        }
+    }
+}
+
+/// The results of the set-returning calls side by side.
+fn sets(select: &SelectNode, row: &[Datum], context: Context<'_>) -> Result<Vec<Vec<Datum>>> {
+    let width = select.set_returning.len();
+    let mut rows: Vec<Vec<Datum>> = vec![];
+    for (place, call) in select.set_returning.iter().enumerate() {
+        let mut set = TableRows::open(call, &context.env(row))?;
+        let mut count = 0;
+        while let Some(mut values) = set.next()? {
+            context.execution.tick()?;
+            if rows.len() == count {
+                rows.push(vec![Datum::Null; width]);
+            }
+            rows[count][place] = values.first_mut().map(std::mem::take).unwrap_or(Datum::Null);
+            count += 1;
+        }
+    }
+    Ok(rows)
+}
+
+/// Evaluates the output.
+#[inline]
+pub(crate) fn project(
+    targets: &[Expr],
+    row: &[Datum],
+    context: Context<'_>,
+    out: &mut Vec<Datum>,
+) -> Result<()> {
+    out.clear();
+    let env = context.env(row);
+    for target in targets {
+        out.push(target.eval(&env)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,388 @@
+//! Access paths: which index serves the conditions on a stored table, and how well.
+//!
+//! A condition serves a key column if it compares the column itself with something known when the scan is opened: constants, parameters,
+//! enclosing queries, relations placed before. Equalities fill the key's columns from the first on, then one range may follow:
+//!
+//! ```text
+//! index (a, b, c)   a = $1 AND b > 5 AND b <= 9 AND c = 3
+//!                   └ part  └───── range ─────┘     └ stays a filter
+//! ```
+//!
+//! Conditions that the access fulfils exactly are dropped from the filter; a LIKE stays, since its prefix only narrows the range.
+
+use super::access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound};
+use super::estimate::{FETCH_ROW, OPEN, ROWS_FOR_KEY, SCAN_ROW, UNKNOWN_ELEMENTS, selectivity};
+use super::relation::{Condition, Mask, bit, column_of, mask_of, type_of};
+use crate::bind::{Select, SlotPart, Source};
+use crate::catalog::{Index, Table};
+use crate::expr::{Expr, SubqueryBody, SubqueryKind};
+use crate::function::operator::Comparison;
+use crate::keys::KeyOrder;
+use crate::types::TypeId;
+
+/// A wanted order: column, descending, NULLs first.
+pub(super) type WantedOrder = Vec<(usize, bool, bool)>;
+
+/// A way to read a table.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    pub(super) access: Access,
+    /// The conditions it fulfils, by their place.
+    pub(super) consumed: Vec<usize>,
+    /// Rows after all conditions that can be tested.
+    pub(super) rows: f64,
+    pub(super) cost: f64,
+    /// Gives the wanted order.
+    pub(super) ordered: bool,
+}
+
+/// What a condition offers for one column.
+struct Sarg {
+    condition: usize,
+    column: usize,
+    offer: Offer,
+}
+
+enum Offer {
+    Equal(KeyValues),
+    Range(RangeBound),
+    Pattern(Expr),
+}
+
+/// What paths are searched for.
+pub(super) struct Search<'a> {
+    pub(super) select: &'a Select,
+    pub(super) parameters: &'a [TypeId],
+    pub(super) relation: usize,
+    pub(super) conditions: &'a [Condition],
+    /// Relations whose columns are known when the scan is opened.
+    pub(super) available: Mask,
+    pub(super) rows: f64,
+}
+
+impl Search<'_> {
+    /// The ways to read the table; those that give `wanted` order say so.
+    pub(super) fn paths(&self, wanted: Option<&WantedOrder>) -> Vec<Path> {
+        let Source::Table(table) = &self.select.relations[self.relation].source else { return vec![] };
+        let sargs = self.sargs(table);
+        let mut paths = vec![self.full_scan()];
+        for index in &table.indexes {
+            paths.extend(self.index_path(table, index, &sargs, wanted));
+        }
+        paths
+    }
+
+    /// Share of the rows that pass the conditions testable at the scan, without those at `except`.
+    fn remaining(&self, except: &[usize]) -> f64 {
+        let here = self.available | bit(self.relation);
+        (self.conditions.iter().enumerate())
+            .filter(|(place, condition)| {
+                !except.contains(place)
+                    && condition.mask & !here == 0
+                    && condition.mask & bit(self.relation) != 0
+            })
+            .map(|(_, condition)| selectivity(&condition.expr))
+            .product()
+    }
+
+    fn full_scan(&self) -> Path {
+        Path {
+            access: Access::everything(false),
+            consumed: vec![],
+            rows: (self.rows * self.remaining(&[])).max(1.0),
+            cost: OPEN + self.rows * SCAN_ROW,
+            ordered: false,
+        }
+    }
+
+    /// Whether an expression is known when the scan is opened.
+    fn is_known(&self, expr: &Expr) -> bool {
+        mask_of(self.select, expr) & !self.available == 0 && !expr.is_volatile()
+    }
+
+    /// Floats of different width compare by value, but their keys differ.
+    fn key_fits(&self, column: TypeId, value: &Expr) -> bool {
+        match column {
+            TypeId::Float4 | TypeId::Float8 => type_of(self.select, self.parameters, value) == Some(column),
+            _ => true,
+        }
+    }
+
+    fn sargs(&self, table: &Table) -> Vec<Sarg> {
+        let here = self.available | bit(self.relation);
+        let mut sargs = vec![];
+        for (place, condition) in self.conditions.iter().enumerate() {
+            if condition.mask & !here != 0 || condition.mask & bit(self.relation) == 0 || condition.volatile {
+                continue;
+            }
+            if let Some((column, offer)) = self.offer(table, &condition.expr) {
+                sargs.push(Sarg { condition: place, column, offer });
+            }
+        }
+        sargs
+    }
+
+    fn offer(&self, table: &Table, expr: &Expr) -> Option<(usize, Offer)> {
+        let column_of = |expr: &Expr| column_of(self.select, self.relation, expr);
+        match expr {
+            Expr::Compare(comparison, operands) => {
+                let [left, right] = operands.as_ref();
+                let (column, comparison, value) = match (column_of(left), column_of(right)) {
+                    (Some(column), _) if self.is_known(right) => (column, *comparison, right),
+                    (_, Some(column)) if self.is_known(left) => (column, comparison.commuted(), left),
+                    _ => return None,
+                };
+                if !self.key_fits(table.columns[column].ty.id, value) {
+                    return None;
+                }
+                let value = value.clone();
+                match comparison {
+                    Comparison::Equal => Some((column, Offer::Equal(KeyValues::One(value)))),
+                    Comparison::NotEqual => None,
+                    _ => Some((column, Offer::Range(RangeBound { comparison, value }))),
+                }
+            }
+            Expr::InList(list) if !list.negated => {
+                let column = column_of(&list.operand)?;
+                let mut items: Vec<Expr> = list.items.clone();
+                items.extend(list.constants.iter().flat_map(|set| set.iter().cloned().map(Expr::Constant)));
+                let ty = table.columns[column].ty.id;
+                let usable = items.iter().all(|item| self.is_known(item) && self.key_fits(ty, item));
+                usable.then_some((column, Offer::Equal(KeyValues::List(items))))
+            }
+            Expr::Or(parts) => self.equal_to_any(table, parts),
+            Expr::Quantified(any) if !any.all && any.operator.comparison() == Some(Comparison::Equal) => {
+                let column = column_of(&any.operand)?;
+                let fits = !matches!(table.columns[column].ty.id, TypeId::Float4 | TypeId::Float8);
+                (fits && self.is_known(&any.array))
+                    .then(|| (column, Offer::Equal(KeyValues::Array(any.array.clone()))))
+            }
+            Expr::Subquery(subquery) => match (&subquery.kind, &subquery.body) {
+                (
+                    SubqueryKind::Any { operands, hashable: true, all: false, .. },
+                    SubqueryBody::Planned { cache: Some(_), .. },
+                ) if operands.len() == 1 => {
+                    let column = column_of(&operands[0])?;
+                    let fits = !matches!(table.columns[column].ty.id, TypeId::Float4 | TypeId::Float8);
+                    fits.then(|| (column, Offer::Equal(KeyValues::Subquery(expr.clone()))))
+                }
+                _ => None,
+            },
+            Expr::IsNull { operand, negated: false } => {
+                Some((column_of(operand)?, Offer::Equal(KeyValues::Null)))
+            }
+            // A boolean column by itself, or NOT it.
+            Expr::Slot(_) => Some((column_of(expr)?, Offer::Equal(KeyValues::One(Expr::TRUE)))),
+            Expr::Not(operand) => Some((column_of(operand)?, Offer::Equal(KeyValues::One(Expr::FALSE)))),
+            Expr::Operator(call) if call.operator.name == "~~" => {
+                let column = column_of(&call.left)?;
+                let is_text =
+                    matches!(table.columns[column].ty.id, TypeId::Text | TypeId::Varchar | TypeId::Name);
+                (is_text && self.is_known(&call.right)).then(|| (column, Offer::Pattern(call.right.clone())))
+            }
+            _ => None,
+        }
+    }
+
+    /// `a = 1 OR a = 2` is `a IN (1, 2)`.
+    fn equal_to_any(&self, table: &Table, parts: &[Expr]) -> Option<(usize, Offer)> {
+        let mut column = None;
+        let mut items = vec![];
+        for part in parts {
+            let (own, offer) = self.offer(table, part)?;
+            if *column.get_or_insert(own) != own {
+                return None;
+            }
+            match offer {
+                Offer::Equal(KeyValues::One(value)) => items.push(value),
+                Offer::Equal(KeyValues::List(values)) => items.extend(values),
+                _ => return None,
+            }
+        }
+        column.map(|column| (column, Offer::Equal(KeyValues::List(items))))
+    }
+
+    fn index_path(
+        &self,
+        table: &Table,
+        index: &Index,
+        sargs: &[Sarg],
+        wanted: Option<&WantedOrder>,
+    ) -> Option<Path> {
+        let mut parts = vec![];
+        let mut consumed = vec![];
+        let mut range = None;
+        for column in &index.columns {
+            let ty = table.columns[column.column].ty.id;
+            let order = column.order();
+            match best_equality(sargs, column.column) {
+                Some((condition, values)) => {
+                    parts.push(KeyPart { values: values.clone(), ty, order });
+                    consumed.push(condition);
+                }
+                None => {
+                    range = find_range(sargs, column.column, ty, order, &mut consumed);
+                    break;
+                }
+            }
+        }
+        let direction = wanted.and_then(|wanted| self.direction(table, index, &parts, wanted));
+        if parts.is_empty() && range.is_none() && direction.is_none() {
+            return None;
+        }
+        let has_null = parts.iter().any(|part| matches!(part.values, KeyValues::Null));
+        let unique = index.unique && parts.len() == index.columns.len() && !has_null;
+        let found = self.found_rows(index, &parts, range.as_ref(), unique);
+        let kind = if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(index.clone()) };
+        let per_row = if index.is_clustered() { SCAN_ROW } else { SCAN_ROW + FETCH_ROW };
+        let cost = if unique && index.is_clustered() { found } else { OPEN + found * per_row };
+        Some(Path {
+            rows: (found * self.remaining(&consumed)).max(if unique { 0.5 } else { 1.0 }),
+            cost,
+            ordered: direction.is_some(),
+            access: Access {
+                kind,
+                parts,
+                range,
+                reverse: direction.unwrap_or(false),
+                ordered: direction.is_some(),
+                unique,
+            },
+            consumed,
+        })
+    }
+
+    /// Rows the access finds.
+    fn found_rows(&self, index: &Index, parts: &[KeyPart], range: Option<&KeyRange>, unique: bool) -> f64 {
+        let combinations: f64 = (parts.iter())
+            .map(|part| match &part.values {
+                KeyValues::One(_) | KeyValues::Null => 1.0,
+                KeyValues::List(items) => items.len().max(1) as f64,
+                KeyValues::Array(_) | KeyValues::Subquery(_) => UNKNOWN_ELEMENTS,
+            })
+            .product();
+        if unique {
+            return combinations;
+        }
+        let mut found = self.rows;
+        if !parts.is_empty() {
+            let known = parts.len() as f64;
+            // A prefix of a unique key leaves the other columns to count; of another key, what is usual.
+            found = if index.unique {
+                self.rows.powf(1.0 - known / index.columns.len() as f64).min(ROWS_FOR_KEY)
+            } else {
+                (self.rows * 0.01_f64.powf(known)).clamp(1.0, ROWS_FOR_KEY)
+            } * combinations;
+        }
+        if let Some(range) = range {
+            found *= match (&range.lower, &range.upper, &range.pattern) {
+                (Some(_), Some(_), _) => 0.1,
+                (_, _, Some(_)) => 0.05,
+                _ => 0.33,
+            };
+        }
+        found.clamp(1.0, self.rows.max(1.0))
+    }
+
+    /// Whether the index gives the wanted order, and then if it is to be read backwards.
+    fn direction(
+        &self,
+        table: &Table,
+        index: &Index,
+        parts: &[KeyPart],
+        wanted: &WantedOrder,
+    ) -> Option<bool> {
+        if parts.iter().any(|part| !part.is_single()) {
+            return None;
+        }
+        let fixed = |column: usize| index.columns[..parts.len()].iter().any(|known| known.column == column);
+        let mut following = index.columns[parts.len()..].iter();
+        let mut reverse = None;
+        for (column, descending, nulls_first) in wanted {
+            if fixed(*column) {
+                continue;
+            }
+            let next = following.next().filter(|next| next.column == *column)?;
+            let against = *descending != next.descending;
+            let nulls_fit = (*nulls_first != next.nulls_first) == against;
+            if !nulls_fit && !table.columns[*column].not_null {
+                return None;
+            }
+            if *reverse.get_or_insert(against) != against {
+                return None;
+            }
+        }
+        Some(reverse.unwrap_or(false))
+    }
+}
+
+/// The equality on a column that leaves the fewest values.
+fn best_equality(sargs: &[Sarg], column: usize) -> Option<(usize, &KeyValues)> {
+    let rank = |values: &KeyValues| match values {
+        KeyValues::One(_) => 0,
+        KeyValues::Null => 1,
+        KeyValues::List(_) => 2,
+        KeyValues::Array(_) => 3,
+        KeyValues::Subquery(_) => 4,
+    };
+    (sargs.iter())
+        .filter(|sarg| sarg.column == column)
+        .filter_map(|sarg| match &sarg.offer {
+            Offer::Equal(values) => Some((sarg.condition, values)),
+            _ => None,
+        })
+        .min_by_key(|(_, values)| rank(values))
+}
+
+/// The bounds on a column: the first lower and the first upper one, or a pattern.
+fn find_range(
+    sargs: &[Sarg],
+    column: usize,
+    ty: TypeId,
+    order: KeyOrder,
+    consumed: &mut Vec<usize>,
+) -> Option<KeyRange> {
+    let mut range = KeyRange { lower: None, upper: None, pattern: None, ty, order };
+    for sarg in sargs.iter().filter(|sarg| sarg.column == column) {
+        match &sarg.offer {
+            Offer::Range(bound) => {
+                let is_lower = matches!(bound.comparison, Comparison::Greater | Comparison::GreaterOrEqual);
+                let place = if is_lower { &mut range.lower } else { &mut range.upper };
+                if place.is_none() {
+                    *place = Some(bound.clone());
+                    consumed.push(sarg.condition);
+                }
+            }
+            // Keys of descending columns do not keep prefixes together with what follows.
+            Offer::Pattern(pattern) if !order.descending => {
+                range.pattern.get_or_insert_with(|| pattern.clone());
+            }
+            _ => {}
+        }
+    }
+    if range.lower.is_some() || range.upper.is_some() {
+        range.pattern = None;
+    }
+    let any = range.lower.is_some() || range.upper.is_some() || range.pattern.is_some();
+    any.then_some(range)
+}
+
+/// The wanted order in terms of one relation's columns, if all its places are of that relation.
+pub(super) fn order_of_relation(
+    select: &Select,
+    relation: usize,
+    order: &[(usize, bool, bool)],
+) -> Option<WantedOrder> {
+    order
+        .iter()
+        .map(|(slot, descending, nulls_first)| {
+            let origin = select.slots.get(*slot)?;
+            match origin.part {
+                SlotPart::Column(column) if origin.relation == relation => {
+                    Some((column, *descending, *nulls_first))
+                }
+                _ => None,
+            }
+        })
+        .collect()
+}

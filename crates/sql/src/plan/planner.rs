@@ -1,0 +1,283 @@
+//! The planner: from bound queries to plans.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::estimate::UNKNOWN_ROWS;
+use super::{CtePlan, Node, Plan, PlannedLock};
+use crate::bind::{Body, Cte, Query, RowCounts, SetKind, Source};
+use crate::catalog::Table;
+use crate::error::{Result, SqlError};
+use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
+use crate::types::{Type, TypeId};
+
+/// Plans with more estimated work than this are for the analytic executor, if it can take them.
+const HEAVY: f64 = 50_000.0;
+
+/// State of planning one statement.
+pub(super) struct Planner<'a> {
+    pub(super) row_counts: &'a dyn RowCounts,
+    pub(super) parameters: Vec<TypeId>,
+    /// Places handed out for cached results of subqueries.
+    subqueries: usize,
+    ctes: HashMap<usize, CteState>,
+}
+
+/// How far a common table expression is planned.
+enum CteState {
+    /// Not yet: to be planned in place of its only reference.
+    Inline(Box<Cte>),
+    /// To be read from its rows, of which there are about so many.
+    Shared(Arc<CtePlan>, f64),
+    /// Its recursive part is being planned.
+    Working(f64),
+}
+
+/// What a reference to a common table expression is replaced by.
+pub(super) enum CteReference {
+    /// Its query.
+    Inline(Box<Query>),
+    /// Its rows, of which there are about so many.
+    Rows(f64),
+}
+
+/// A planned query with its estimate.
+pub(super) struct Planned {
+    pub(super) node: Node,
+    pub(super) rows: f64,
+    pub(super) cost: f64,
+}
+
+/// Plans a bound statement. `ctes` is the number of common table expressions the binder numbered.
+pub fn plan(
+    mut query: Query,
+    ctes: usize,
+    parameters: Vec<Type>,
+    tables: Vec<Arc<Table>>,
+    row_counts: &dyn RowCounts,
+) -> Result<Plan> {
+    let types = parameters.iter().map(|ty| ty.id).collect();
+    let mut planner = Planner { row_counts, parameters: types, subqueries: 0, ctes: HashMap::new() };
+    let columns = query.columns.clone();
+    let locks = take_locks(&mut query)?;
+    let (mut limit, mut offset) = (None, None);
+    if !locks.is_empty() {
+        limit = query.limit.take();
+        offset = query.offset.take();
+        for expr in limit.iter_mut().chain(&mut offset) {
+            planner.subqueries(expr)?;
+        }
+    }
+    let planned = planner.query(query)?;
+    let cte_plans = planner.cte_plans(ctes)?;
+    Ok(Plan {
+        root: Arc::new(planned.node),
+        subqueries: planner.subqueries,
+        ctes,
+        cte_plans,
+        columns,
+        parameters,
+        tables,
+        locks,
+        limit,
+        offset,
+        cost: planned.cost,
+        heavy: planned.cost > HEAVY,
+    })
+}
+
+/// Plans the subqueries of expressions that are evaluated beside a query's rows, or by themselves. `subqueries` counts the places for
+/// cached results, from those of the query on. The query's common table expressions can be read too.
+pub fn plan_expressions(
+    exprs: &mut [Expr],
+    subqueries: &mut usize,
+    row_counts: &dyn RowCounts,
+) -> Result<()> {
+    let mut planner =
+        Planner { row_counts, parameters: vec![], subqueries: *subqueries, ctes: HashMap::new() };
+    for expr in exprs {
+        planner.subqueries(expr)?;
+    }
+    *subqueries = planner.subqueries;
+    Ok(())
+}
+
+/// Adds the keys of the rows to lock behind the output.
+fn take_locks(query: &mut Query) -> Result<Vec<PlannedLock>> {
+    let Body::Select(select) = &mut query.body else { return Ok(vec![]) };
+    let mut locks = vec![];
+    for lock in std::mem::take(&mut select.locks) {
+        let relation = &select.relations[lock.relation];
+        let Source::Table(table) = &relation.source else {
+            return Err(SqlError::unsupported("FOR UPDATE or FOR SHARE of anything but a table"));
+        };
+        let slot = relation
+            .key_slot
+            .ok_or_else(|| SqlError::internal("a relation to be locked has no place for its rows' keys"))?;
+        let key = select.targets.len();
+        locks.push(PlannedLock { table: table.clone(), exclusive: lock.exclusive, wait: lock.wait, key });
+        select.targets.push(Typed::new(Expr::Slot(slot), TypeId::Bytea));
+        select.visible = select.targets.len();
+    }
+    Ok(locks)
+}
+
+impl Planner<'_> {
+    /// Plans the subqueries within an expression.
+    pub(super) fn subqueries(&mut self, expr: &mut Expr) -> Result<()> {
+        let mut result = Ok(());
+        expr.for_each_child_mut(&mut |child| {
+            if result.is_ok() {
+                result = self.subqueries(child);
+            }
+        });
+        result?;
+        if let Expr::Subquery(subquery) = expr {
+            self.subquery(subquery)?;
+        }
+        Ok(())
+    }
+
+    fn subquery(&mut self, subquery: &mut Subquery) -> Result<()> {
+        let SubqueryBody::Bound(query) = &mut subquery.body else { return Ok(()) };
+        let empty = Query::of(Body::Values(vec![]), vec![]);
+        let mut query = std::mem::replace(query.as_mut(), empty);
+        // A volatile one gives another value each time it is asked.
+        let once = !query.is_correlated() && !is_volatile(&query);
+        // EXISTS asks for one row in any order.
+        if matches!(subquery.kind, SubqueryKind::Exists) && query.limit.is_none() && query.offset.is_none() {
+            query.order.clear();
+            query.limit = Some(Expr::Constant(1i64.into()));
+        }
+        let planned = self.query(query)?;
+        let cache = once.then(|| {
+            self.subqueries += 1;
+            self.subqueries - 1
+        });
+        subquery.body = SubqueryBody::Planned { node: Arc::new(planned.node), cache };
+        Ok(())
+    }
+
+    /// Plans a query.
+    pub(super) fn query(&mut self, mut query: Query) -> Result<Planned> {
+        stacker::maybe_grow(256 * 1024, 4 * 1024 * 1024, || {
+            for cte in std::mem::take(&mut query.ctes) {
+                self.cte(cte)?;
+            }
+            for expr in query.limit.iter_mut().chain(&mut query.offset) {
+                self.subqueries(expr)?;
+            }
+            match query.body {
+                Body::Select(_) => self.select_query(query),
+                _ => self.plain_query(query),
+            }
+        })
+    }
+
+    /// VALUES and set operations.
+    fn plain_query(&mut self, query: Query) -> Result<Planned> {
+        let width = query.columns.len();
+        let planned = match query.body {
+            Body::Values(mut rows) => {
+                for expr in rows.iter_mut().flatten() {
+                    self.subqueries(expr)?;
+                }
+                let count = rows.len() as f64;
+                Planned { node: Node::Values(rows), rows: count, cost: count * 0.05 }
+            }
+            Body::SetOperation(operation) => {
+                let left = self.query(operation.left)?;
+                let right = self.query(operation.right)?;
+                let rows = match operation.kind {
+                    SetKind::Union => left.rows + right.rows,
+                    _ => left.rows,
+                };
+                Planned {
+                    rows,
+                    cost: left.cost + right.cost + if operation.all { 0.0 } else { rows * 0.4 },
+                    node: Node::SetOperation {
+                        kind: operation.kind,
+                        all: operation.all,
+                        left: Box::new(left.node),
+                        right: Box::new(right.node),
+                    },
+                }
+            }
+            Body::Select(_) => return Err(SqlError::internal("a SELECT planned as something else")),
+        };
+        let planned =
+            super::select::sorted(planned, query.order, query.limit.as_ref(), query.offset.as_ref());
+        let planned = super::select::limited(planned, query.limit, query.offset);
+        Ok(super::select::converted(planned, query.conversions, width, width))
+    }
+
+    fn cte(&mut self, cte: Cte) -> Result<()> {
+        let inline = cte.recursive.is_none()
+            && cte.references <= 1
+            && cte.materialized != Some(true)
+            && !is_volatile(&cte.query);
+        if inline {
+            self.ctes.insert(cte.number, CteState::Inline(Box::new(cte)));
+            return Ok(());
+        }
+        self.shared_cte(cte)
+    }
+
+    /// Plans a common table expression that is read from its rows.
+    fn shared_cte(&mut self, cte: Cte) -> Result<()> {
+        let base = self.query(cte.query)?;
+        let (recursive, rows) = match cte.recursive {
+            Some((query, distinct)) => {
+                self.ctes.insert(cte.number, CteState::Working(base.rows));
+                let planned = self.query(query)?;
+                (Some((planned.node, distinct)), base.rows * 10.0)
+            }
+            None => (None, base.rows),
+        };
+        let plan = Arc::new(CtePlan { number: cte.number, name: cte.name, node: base.node, recursive });
+        self.ctes.insert(cte.number, CteState::Shared(plan, rows));
+        Ok(())
+    }
+
+    /// What to put in place of a reference.
+    pub(super) fn cte_reference(&mut self, number: usize) -> CteReference {
+        match self.ctes.remove(&number) {
+            Some(CteState::Inline(cte)) => CteReference::Inline(Box::new(cte.query)),
+            Some(state) => {
+                let (CteState::Shared(_, rows) | CteState::Working(rows)) = &state else {
+                    return CteReference::Rows(UNKNOWN_ROWS);
+                };
+                let rows = *rows;
+                self.ctes.insert(number, state);
+                CteReference::Rows(rows)
+            }
+            // Of the query beside which this expression is evaluated.
+            None => CteReference::Rows(UNKNOWN_ROWS),
+        }
+    }
+
+    /// The common table expressions that are read from their rows. Those that the query itself does not refer to may be read by
+    /// expressions beside it.
+    fn cte_plans(&mut self, count: usize) -> Result<Arc<[Option<Arc<CtePlan>>]>> {
+        let mut plans = vec![None; count];
+        while let Some(number) = self.ctes.keys().next().copied() {
+            match self.ctes.remove(&number) {
+                Some(CteState::Inline(cte)) if cte.references > 0 => self.shared_cte(*cte)?,
+                Some(CteState::Shared(plan, _)) => {
+                    if let Some(place) = plans.get_mut(number) {
+                        *place = Some(plan);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(plans.into())
+    }
+}
+
+/// Whether a query calls volatile functions.
+fn is_volatile(query: &Query) -> bool {
+    let mut found = false;
+    query.for_each_expr(&mut |expr, _| found |= expr.is_volatile());
+    found
+}

@@ -1,0 +1,88 @@
+//! Conditions moved into derived tables, where they can choose an index.
+
+use super::relation::{Condition, bit};
+use crate::bind::{Body, Distinct, Query, Select, SetKind, SlotPart, Source};
+use crate::expr::Expr;
+
+/// Moves conditions on single derived tables into them where that changes nothing else.
+pub(super) fn push_down(select: &mut Select, conditions: &mut Vec<Condition>) {
+    for relation in 0..select.relations.len() {
+        if select.relations[relation].nullable {
+            continue;
+        }
+        let columns: Vec<Option<usize>> = (select.slots.iter())
+            .map(|origin| match origin.part {
+                SlotPart::Column(column) if origin.relation == relation => Some(column),
+                _ => None,
+            })
+            .collect();
+        let Source::Query(query) = &mut select.relations[relation].source else { continue };
+        conditions.retain(|condition| {
+            let movable = condition.mask == bit(relation) && !condition.volatile && !condition.has_subquery;
+            !(movable && push_into(query, &condition.expr, &columns))
+        });
+    }
+}
+
+/// Adds a condition on a query's columns to the query; false if that cannot be done. `columns` gives for each place of the outer frame
+/// the query's column.
+fn push_into(query: &mut Query, condition: &Expr, columns: &[Option<usize>]) -> bool {
+    if query.limit.is_some() || query.offset.is_some() || query.conversions.iter().any(Option::is_some) {
+        return false;
+    }
+    match &mut query.body {
+        Body::Select(select) => push_into_select(select, condition, columns),
+        Body::SetOperation(operation) if operation.kind == SetKind::Union => {
+            // Into both or neither: try on copies.
+            let (mut left, mut right) = (operation.left.clone(), operation.right.clone());
+            let pushed =
+                push_into(&mut left, condition, columns) && push_into(&mut right, condition, columns);
+            if pushed {
+                operation.left = left;
+                operation.right = right;
+            }
+            pushed
+        }
+        _ => false,
+    }
+}
+
+fn push_into_select(select: &mut Select, condition: &Expr, columns: &[Option<usize>]) -> bool {
+    if matches!(select.distinct, Distinct::On(_))
+        || !select.locks.is_empty()
+        || !select.set_returning.is_empty()
+    {
+        return false;
+    }
+    // The condition moves one level in: its own frame becomes the frame around.
+    let mut moved = condition.clone();
+    moved.raise(0, 1);
+    let mut possible = true;
+    moved.replace_references(1, &mut |_, slot| {
+        let column = columns.get(slot).copied().flatten();
+        let replaced = column.and_then(|column| input_expr(select, column));
+        possible &= replaced.is_some();
+        replaced
+    });
+    // An outer reference at level 0 of the moved expression is `Outer { depth: 1 }`; replaced ones are the select's own.
+    if possible {
+        moved.into_conjuncts(&mut select.filter);
+    }
+    possible
+}
+
+/// A target as an expression over the select's input, if it is the same for all rows a target row stands for.
+fn input_expr(select: &Select, column: usize) -> Option<Expr> {
+    let target = &select.targets.get(column)?.expr;
+    let usable = !target.is_volatile() && !target.any(&mut |expr| matches!(expr, Expr::Subquery(_)));
+    if !usable {
+        return None;
+    }
+    match &select.group {
+        None => Some(target.clone()),
+        Some(group) => match target {
+            Expr::Slot(place) => group.keys.get(*place).cloned(),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,91 @@
+//! One query level as the planner looks at it: which relations a condition needs, and how large they are.
+
+use super::estimate::UNKNOWN_ROWS;
+use crate::bind::{Relation, Select, SlotPart, Source};
+use crate::expr::Expr;
+use crate::types::TypeId;
+
+/// A set of relations of one level.
+pub(super) type Mask = u128;
+
+/// Most relations of one level.
+pub(super) const MAX_RELATIONS: usize = 128;
+
+/// The set of one relation.
+pub(super) fn bit(relation: usize) -> Mask {
+    1 << relation
+}
+
+/// A condition and the relations it looks at.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    pub(super) expr: Expr,
+    pub(super) mask: Mask,
+    /// Gives another result each time, or is a subquery: not for keys.
+    pub(super) volatile: bool,
+    pub(super) has_subquery: bool,
+}
+
+/// The relations of an expression's slots.
+pub(super) fn mask_of(select: &Select, expr: &Expr) -> Mask {
+    let mut mask = 0;
+    expr.for_each_slot(&mut |slot| mask |= bit(select.slots[slot].relation));
+    mask
+}
+
+impl Condition {
+    pub(super) fn new(select: &Select, expr: Expr) -> Condition {
+        let mask = mask_of(select, &expr);
+        let volatile = expr.is_volatile();
+        let has_subquery = expr.any(&mut |inner| matches!(inner, Expr::Subquery(_)));
+        Condition { expr, mask, volatile, has_subquery }
+    }
+}
+
+/// The column of relation `relation` an expression is, if it is one.
+pub(super) fn column_of(select: &Select, relation: usize, expr: &Expr) -> Option<usize> {
+    let Expr::Slot(slot) = expr else { return None };
+    let origin = select.slots[*slot];
+    match origin.part {
+        SlotPart::Column(column) if origin.relation == relation => Some(column),
+        _ => None,
+    }
+}
+
+/// The places a relation fills: column and place.
+pub(super) fn filled_slots(relation: &Relation) -> Vec<(usize, usize)> {
+    relation.slots.iter().enumerate().filter_map(|(column, slot)| slot.map(|slot| (column, slot))).collect()
+}
+
+/// All places a set of relations fills.
+pub(super) fn slots_of(select: &Select, mask: Mask) -> Vec<usize> {
+    (select.slots.iter().enumerate())
+        .filter(|(_, origin)| mask & bit(origin.relation) != 0)
+        .map(|(slot, _)| slot)
+        .collect()
+}
+
+/// Rows of a relation, as far as it is known without planning it.
+pub(super) fn base_rows(relation: &Relation, rows: impl Fn(u32) -> Option<u64>) -> f64 {
+    match &relation.source {
+        Source::Table(table) => rows(table.oid).map_or(UNKNOWN_ROWS, |rows| rows as f64).max(1.0),
+        Source::Virtual(_) => 100.0,
+        Source::Function(_) => 100.0,
+        Source::Cte(_) => 100.0,
+        Source::Query(_) => 100.0,
+        Source::Given => 1.0,
+    }
+}
+
+/// The type of an expression's values, where it shows.
+pub(super) fn type_of(select: &Select, parameters: &[TypeId], expr: &Expr) -> Option<TypeId> {
+    match expr {
+        Expr::Slot(slot) => select.slots.get(*slot).map(|slot| slot.ty.id),
+        Expr::Parameter(number) => parameters.get(*number).copied(),
+        Expr::Cast(cast) => Some(cast.1.to.id),
+        Expr::Function(call) => Some(call.function.result.id),
+        Expr::Operator(call) => Some(call.operator.result.id),
+        Expr::Constant(value) => TypeId::all().find(|ty| !value.is_null() && ty.holds(value)),
+        _ => None,
+    }
+}
