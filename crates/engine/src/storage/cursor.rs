@@ -3,8 +3,6 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::block::Block;
 use super::cache::BlockCache;
 use super::partition::Partition;
@@ -21,8 +19,8 @@ pub struct RunCursor {
     partition: Arc<Partition>,
     partition_index: usize,
     block_index: usize,
-    /// The block under the cursor, and its body to slice keys and values from; `None` once the entries are used up.
-    block: Option<(Block, Bytes)>,
+    /// `None` once the entries are used up.
+    block: Option<Block>,
     entry: usize,
 }
 
@@ -90,16 +88,11 @@ impl RunCursor {
         match index.filter(|&index| index < count) {
             Some(index) => {
                 self.entry = index;
-                self.enter(block);
+                self.block = Some(block);
                 Ok(())
             }
             None => self.next_block(),
         }
-    }
-
-    fn enter(&mut self, block: Block) {
-        let shared = block.share();
-        self.block = Some((block, shared));
     }
 
     /// The block on the cursor's far side, or the end.
@@ -132,26 +125,24 @@ impl RunCursor {
         if self.partition.blocks.separator(self.block_index).0 == self.tree {
             let block = self.run.block(&self.cache, self.partition.blocks.frame(self.block_index))?;
             self.entry = if self.reverse { block.count() - 1 } else { 0 };
-            self.enter(block);
+            self.block = Some(block);
         }
         Ok(())
     }
 
     /// The key under the cursor; `None` at the end.
     pub fn key(&self) -> Option<&[u8]> {
-        self.block.as_ref().map(|(block, _)| block.key(self.entry))
+        self.block.as_ref().map(|block| block.key(self.entry))
     }
 
     /// Key and value (`None` if deleted) under the cursor, as slices of the block.
     pub fn entry(&self) -> Option<(Key, Option<Value>)> {
-        let (block, shared) = self.block.as_ref()?;
-        let entry = block.entry(self.entry);
-        Some((shared.slice(entry.key), entry.value.map(|value| shared.slice(value))))
+        self.block.as_ref().map(|block| (block.owned_key(self.entry), block.owned_value(self.entry)))
     }
 
     /// Moves on by one entry.
     pub fn advance(&mut self) -> Result<(), Error> {
-        let Some((block, _)) = &self.block else { return Ok(()) };
+        let Some(block) = &self.block else { return Ok(()) };
         let next = if self.reverse {
             self.entry.checked_sub(1)
         } else {

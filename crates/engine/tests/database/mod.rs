@@ -2,7 +2,6 @@
 
 mod basics;
 mod checkpoint;
-mod crash;
 mod model;
 mod reopen;
 mod support;

@@ -3,4 +3,3 @@
 mod base;
 mod crash;
 mod log;
-mod speed;

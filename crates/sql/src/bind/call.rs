@@ -10,6 +10,7 @@ use super::{Binder, Clause, RowsCall, SetReturning};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{self, Kind, ResolvedFunction};
+use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::{Type, TypeId};
 
 /// The plain arguments of a call.
@@ -141,6 +142,7 @@ impl Binder<'_> {
                 let result = resolved.result;
                 let (width, ty) = match super::table::set_columns(&resolved) {
                     Some(columns) if columns.len() != 1 => (columns.len(), Type::new(TypeId::Record)),
+                    _ if resolved.function.name == "_pg_expandarray" => (1, EXPANDED_ARRAY),
                     _ => (1, result),
                 };
                 if width != 1 {

@@ -11,6 +11,7 @@ use super::{Binder, common_type, resolve_type, type_name};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
 use crate::function::operator;
+use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::{Datum, Type, TypeId};
 
 /// Longer IN lists of constants are looked up in a hash table.
@@ -473,6 +474,11 @@ impl Binder<'_> {
         if rest.is_empty() {
             return Ok(typed);
         }
+        if typed.ty == EXPANDED_ARRAY
+            && let [AccessExpr::Dot(Syntax::Identifier(field))] = rest
+        {
+            return expanded_array_field(typed, &super::object_name(field));
+        }
         let Some(element) = typed.ty.element() else {
             return Err(match rest[0] {
                 AccessExpr::Dot(_) => self.lacks("selecting a field of a composite value"),
@@ -575,4 +581,18 @@ fn literal_span(syntax: &Syntax) -> Span {
 
 fn field_name(field: &DateTimeField) -> String {
     field.to_string().trim_matches('\'').trim_matches('"').to_ascii_lowercase()
+}
+
+/// A field of a record that `_pg_expandarray` gives.
+fn expanded_array_field(record: Typed, field: &str) -> Result<Typed> {
+    let (place, ty) = match field {
+        "x" => (1, TypeId::Int2),
+        "n" => (2, TypeId::Int4),
+        _ => {
+            let message = format!("could not identify column \"{field}\" in record data type");
+            return Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, message));
+        }
+    };
+    let places = vec![Expr::Constant(Datum::Int4(place))];
+    Ok(Typed::new(Expr::Subscript(Box::new((record.expr, places))), ty))
 }

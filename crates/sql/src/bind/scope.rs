@@ -6,10 +6,10 @@
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
 
-use super::{Binder, Level};
+use super::{Binder, Level, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
-use crate::types::TypeId;
+use crate::types::{Datum, TypeId};
 
 /// What is in sight at one level.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +130,23 @@ impl Level {
     }
 }
 
+/// The hidden column that says which table a row is from.
+const TABLE_OID: &str = "tableoid";
+
+impl Level {
+    /// `tableoid` of a stored or computed table; none where an outer join may have to make it NULL.
+    fn table_oid(&self, table: &NamedTable) -> Option<Typed> {
+        let ColumnSource::Relation { relation, .. } = &table.columns.first()?.source else { return None };
+        let relation = self.select.relations.get(*relation).filter(|relation| !relation.nullable)?;
+        let oid = match &relation.source {
+            Source::Table(table) => table.oid,
+            Source::Virtual(table) => table.oid(),
+            _ => return None,
+        };
+        Some(Typed::new(Expr::Constant(Datum::Oid(oid)), TypeId::Oid))
+    }
+}
+
 impl Binder<'_> {
     /// A column reference of one or more parts.
     pub(crate) fn column(&mut self, parts: &[Ident]) -> Result<Typed> {
@@ -171,6 +188,13 @@ impl Binder<'_> {
                 let source = first.source.clone();
                 return Ok(self.at_level(index, &source));
             }
+        }
+        if name == TABLE_OID
+            && let Some(level) = self.levels[self.barrier..].last()
+            && let [only] = level.namespace.tables.as_slice()
+            && let Some(oid) = level.table_oid(only)
+        {
+            return Ok(oid);
         }
         // A table's name alone is its whole row.
         for index in (self.barrier..self.levels.len()).rev() {
@@ -241,6 +265,11 @@ impl Binder<'_> {
         };
         let mut matches = found.columns.iter().filter(|known| known.name == column);
         let Some(first) = matches.next() else {
+            if column == TABLE_OID
+                && let Some(oid) = self.levels[index].table_oid(found)
+            {
+                return Ok(oid);
+            }
             return Err(SqlError::new(
                 sqlstate::UNDEFINED_COLUMN,
                 format!("column {table}.{column} does not exist"),

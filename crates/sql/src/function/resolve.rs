@@ -65,7 +65,12 @@ fn parameters(function: &Function, count: usize) -> Option<Parameters> {
 /// Finds the function of a call. `schema` is `pg_catalog` or none; arguments that are untyped literals or parameters have type
 /// `Unknown`. A type's name with one argument is a cast. 42883 if there is none that fits, 42725 if several do equally.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
-    if schema.is_some_and(|s| s != "pg_catalog") {
+    let known = match schema {
+        None => true,
+        Some("information_schema") => name.starts_with("_pg_"),
+        Some(schema) => schema == "pg_catalog",
+    };
+    if !known {
         return Err(undefined(schema, name, arguments));
     }
     let types: SmallVec<[TypeId; 4]> = arguments.iter().map(|ty| ty.id).collect();
@@ -97,9 +102,7 @@ fn resolved(
     let generic = select::generic_types(parameters, types).unwrap_or_default();
     let targets = parameters.iter().zip(arguments).map(|(parameter, argument)| match parameter {
         // Untyped literals are text where anything will do.
-        TypeId::Any if argument.id == TypeId::Unknown && function.name != "pg_typeof" => {
-            Type::new(TypeId::Text)
-        }
+        TypeId::Any if argument.id == TypeId::Unknown => Type::new(TypeId::Text),
         TypeId::Any => *argument,
         declared => {
             let actual = generic.actual(*declared);

@@ -166,8 +166,10 @@ fn set(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Resul
                 .map(|(key, value)| vec![Datum::from(key), json_datum(function.name, &value)]);
             Ok(ready(rows.collect()))
         }
-        ("pg_get_keywords", _) => Ok(ready(vec![])),
-        _ => external(function, arguments, env),
+        (name, arguments) => match crate::pg_catalog::set_rows(name, arguments) {
+            Some(rows) => Ok(ready(rows)),
+            None => external(function, arguments, env),
+        },
     }
 }
 

@@ -31,6 +31,7 @@ mod empty;
 mod function;
 mod index;
 mod information_schema;
+mod keywords;
 mod names;
 mod procedure;
 mod relation;
@@ -45,7 +46,7 @@ use std::sync::LazyLock;
 
 pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
-pub use function::{functions, is_empty_set};
+pub use function::{EXPANDED_ARRAY, functions, set_rows};
 pub use names::{CatalogNames, quote_identifier};
 pub use source::{LockRow, NoServer, ServerView, SessionRow, Source};
 

@@ -2,31 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{SystemTable, procedure, role, table, table_by_oid};
+use super::{SystemTable, keywords, procedure, role, table, table_by_oid};
 use crate::catalog::{Catalog, INFORMATION_SCHEMA_OID, Oid, PG_CATALOG_OID, Relation};
 use crate::types::ObjectNames;
-
-/// Keywords that cannot stand as a name without quotes everywhere: PostgreSQL's reserved ones, those of column names,
-/// types and functions.
-const KEYWORDS: &str = " \
-    all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create \
-    current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc \
-    distinct do else end except false fetch for foreign from grant group having in initially intersect into lateral \
-    leading limit localtime localtimestamp not null offset on only or order placing primary references returning \
-    select session_user some symmetric table then to trailing true union unique user using variadic when where window \
-    with between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout \
-    int integer interval least national nchar none normalize nullif numeric out overlay position precision real row \
-    setof smallint substring time timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists \
-    xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable authorization binary collation concurrently \
-    cross current_schema freeze full ilike inner is isnull join left like natural notnull outer overlaps right similar \
-    tablesample verbose ";
 
 /// A name as SQL text: quoted if it must be.
 pub fn quote_identifier(name: &str) -> String {
     let plain = name.bytes().enumerate().all(|(i, byte)| {
         byte == b'_' || byte.is_ascii_lowercase() || (i > 0 && (byte.is_ascii_digit() || byte == b'$'))
     });
-    if plain && !name.is_empty() && !KEYWORDS.contains(&format!(" {name} ")) {
+    if plain && !name.is_empty() && !keywords::is_reserved(name) {
         return name.to_owned();
     }
     format!("\"{}\"", name.replace('"', "\"\""))

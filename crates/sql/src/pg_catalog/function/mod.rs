@@ -11,7 +11,7 @@ mod size;
 use super::Source;
 use crate::error::Result;
 use crate::function::{Body, EvalContext, Function, Volatility};
-use crate::types::{Datum, TypeId};
+use crate::types::{Array, Datum, Type, TypeId};
 
 /// What computes a function over the catalog.
 type CatalogBody = fn(&[Datum], &Source<'_>) -> Result<Datum>;
@@ -75,15 +75,37 @@ macro_rules! over_catalog {
 }
 use over_catalog;
 
-/// Functions that give rows: of what does not exist here, and so none.
+/// Functions that give rows.
 static SETS: &[Function] = &[
     set(3425, "pg_partition_ancestors", &[TypeId::Regclass], TypeId::Regclass),
     set(3035, "pg_listening_channels", &[], TypeId::Text),
+    set(1686, "pg_get_keywords", &[], TypeId::Record),
+    set(EXPAND_ARRAY_OID, "_pg_expandarray", &[TypeId::Int2vector], TypeId::Record),
+    set(13_217, "_pg_expandarray", &[TypeId::AnyArray], TypeId::Record),
 ];
 
-/// The functions that always give no rows.
-pub fn is_empty_set(name: &str) -> bool {
-    SETS.iter().any(|function| function.name == name)
+/// `pg_proc.oid` of `information_schema._pg_expandarray`.
+const EXPAND_ARRAY_OID: u32 = 13_216;
+
+/// The type of `information_schema._pg_expandarray`'s rows: records with the fields `x`, an element, and `n`, its
+/// number from 1. As in PostgreSQL, what a record is made of is in its modifier. The value is an array of the two.
+pub const EXPANDED_ARRAY: Type = Type { id: TypeId::Record, modifier: 1 };
+
+/// The rows of a function of this module that gives rows; none if it is not of this module.
+pub fn set_rows(name: &str, arguments: &[Datum]) -> Option<Vec<Vec<Datum>>> {
+    match (name, arguments) {
+        // There are no partitions, and nobody listens.
+        ("pg_partition_ancestors" | "pg_listening_channels", _) => Some(Vec::new()),
+        ("pg_get_keywords", _) => Some(super::keywords::rows()),
+        ("_pg_expandarray", [Datum::Array(array)]) => {
+            let numbered = (1i32..).zip(&array.elements);
+            let record = |(number, element): (i32, &Datum)| {
+                vec![Array::new(array.element, vec![element.clone(), Datum::Int4(number)]).into()]
+            };
+            Some(numbered.map(record).collect())
+        }
+        _ => None,
+    }
 }
 
 /// Every function of this module.
