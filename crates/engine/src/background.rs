@@ -95,6 +95,11 @@ fn checkpoints(manager: &Manager, merging: &Merging) {
         manager.share_memory();
         let due = match call {
             Call::Stop => return,
+            // Asked for while the round before was at it: it may have done enough.
+            Call::Wanted if manager.memory.bytes() <= manager.pressure.soft() => {
+                manager.pressure.end_round(manager.memory.bytes(), Ok(()));
+                manager.log_is_long()
+            }
             Call::Wanted => true,
             Call::Idle => failed || manager.log_is_long(),
         };

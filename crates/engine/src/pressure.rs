@@ -13,7 +13,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ pub(crate) struct Pressure {
     room: u64,
     /// The limits in force.
     soft: AtomicU64,
-    wanted: AtomicBool,
     state: Mutex<State>,
     work: Condvar,
     round_ended: Condvar,
@@ -39,7 +38,10 @@ pub(crate) struct Pressure {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Rounds that have ended.
     round: u64,
+    /// A round is to begin after now; reset when one begins.
+    wanted: bool,
     stop: bool,
     failure: Option<Error>,
     waiters: Vec<Waker>,
@@ -64,7 +66,6 @@ impl Pressure {
             soft_least,
             room: budget / 8,
             soft: AtomicU64::new(soft_least),
-            wanted: AtomicBool::new(false),
             state: Mutex::default(),
             work: Condvar::new(),
             round_ended: Condvar::new(),
@@ -99,16 +100,16 @@ impl Pressure {
         if bytes <= self.soft() {
             return None;
         }
-        if !self.wanted.swap(true, Ordering::Relaxed) {
-            let _state = self.state.lock();
+        let mut state = self.state.lock();
+        if !std::mem::replace(&mut state.wanted, true) {
             self.work.notify_one();
         }
-        if bytes <= self.hard() {
+        // After a failure waiting would not help; the next commit is refused.
+        if bytes <= self.hard() || state.failure.is_some() {
             return None;
         }
         self.throttled.fetch_add(1, Ordering::Relaxed);
-        let round = self.state.lock().round + 1;
-        Some(RoundWait { pressure: Arc::clone(self), round })
+        Some(RoundWait { pressure: Arc::clone(self), round: state.round + 1 })
     }
 
     /// Blocks the caller for one round if memory is far beyond the hard limit: the last resort against committers
@@ -118,8 +119,10 @@ impl Pressure {
             return;
         }
         let mut state = self.state.lock();
+        state.wanted = true;
+        self.work.notify_one();
         let round = state.round + 1;
-        while state.round < round && !state.stop {
+        while state.round < round && !state.stop && state.failure.is_none() {
             self.round_ended.wait(&mut state);
         }
     }
@@ -127,10 +130,10 @@ impl Pressure {
     /// The checkpoint thread waits for work, at most `tick`.
     pub(crate) fn wait_for_work(&self, tick: Duration) -> Call {
         let mut state = self.state.lock();
-        if !state.stop && !self.wanted.load(Ordering::Relaxed) {
+        if !state.stop && !state.wanted {
             self.work.wait_for(&mut state, tick);
         }
-        match (state.stop, self.wanted.load(Ordering::Relaxed)) {
+        match (state.stop, std::mem::take(&mut state.wanted)) {
             (true, _) => Call::Stop,
             (false, true) => Call::Wanted,
             (false, false) => Call::Idle,
@@ -147,12 +150,13 @@ impl Pressure {
 
     /// A round of the checkpoint thread is over, leaving `bytes` in use.
     pub(crate) fn end_round(&self, bytes: u64, result: Result<(), Error>) {
-        let soft = match bytes > self.soft_least {
-            true => bytes + self.room / 2,
-            false => self.soft_least,
-        };
-        self.soft.store(soft, Ordering::Relaxed);
-        self.wanted.store(false, Ordering::Relaxed);
+        if result.is_ok() {
+            let soft = match bytes > self.soft_least {
+                true => bytes + self.room / 2,
+                false => self.soft_least,
+            };
+            self.soft.store(soft, Ordering::Relaxed);
+        }
         let waiters = {
             let mut state = self.state.lock();
             state.round += 1;
@@ -194,5 +198,56 @@ impl Future for RoundWait {
         }
         state.waiters.push(context.waker().clone());
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durable::DurableWait;
+    use crate::storage;
+
+    /// Threads that are always over the hard limit, against the rounds that they wait for: nobody waits for a round
+    /// that never comes.
+    #[test]
+    fn every_wait_ends() {
+        let pressure = Arc::new(Pressure::new(800));
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        for n in 0..2000 {
+                            let bytes = if n % 3 == 0 { 5000 } else { 450 };
+                            pressure.hold_back(bytes / (1 + n % 2));
+                            let room = pressure.note(bytes);
+                            DurableWait::log(storage::DurableWait::ready(), room).wait().unwrap();
+                        }
+                    })
+                })
+                .collect();
+            let rounds = scope.spawn(|| {
+                // So long a tick that a lost call would show.
+                while pressure.wait_for_work(Duration::from_secs(3600)) != Call::Stop {
+                    pressure.end_round(0, Ok(()));
+                }
+            });
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            pressure.stop();
+            rounds.join().unwrap();
+        });
+        assert!(pressure.throttled.load(Ordering::Relaxed) > 0);
+    }
+
+    #[test]
+    fn limits_follow_what_cannot_be_freed() {
+        let pressure = Arc::new(Pressure::new(800));
+        assert!(pressure.note(300).is_none() && pressure.note(400).is_none() && pressure.note(401).is_some());
+        pressure.end_round(500, Ok(()));
+        assert!(pressure.note(540).is_none(), "somebody keeps 500 in use");
+        pressure.end_round(540, Err(Error::ShuttingDown));
+        assert!(pressure.admit(600).is_ok() && pressure.admit(700).is_err());
+        pressure.end_round(10, Ok(()));
+        assert_eq!(pressure.soft(), 300);
+        assert!(pressure.admit(700).is_ok());
     }
 }

@@ -235,4 +235,4 @@ macro_rules! golden {
     };
 }
 
-golden! { input binary casts operators order aggregates }
+golden! { input binary casts operators order aggregates functions }

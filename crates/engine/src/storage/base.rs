@@ -21,7 +21,7 @@
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use cognate_env::Disk;
@@ -39,7 +39,7 @@ use crate::{Csn, Error, Key, TreeId, Value};
 /// How a base store is kept.
 #[derive(Debug, Clone)]
 pub struct BaseOptions {
-    /// Bound of the block cache in bytes. Top indexes of the runs (about one entry per megabyte of data) come on top.
+    /// Bound of block cache and pinned partitions in bytes. Top indexes of the runs (about one entry per megabyte of data) come on top.
     pub cache_bytes: u64,
     /// More runs than this are merged even if their sizes differ.
     pub runs_max: usize,
@@ -80,7 +80,7 @@ pub struct BaseStatistics {
     pub bytes: u64,
     /// Bytes in the block cache.
     pub cache_bytes: u64,
-    /// Bytes in memory beside the cache.
+    /// Bytes in memory beside the cache: top indexes and pinned partitions.
     pub index_bytes: u64,
 }
 
@@ -91,6 +91,8 @@ pub struct Base {
     folder: PathBuf,
     options: BaseOptions,
     cache: Arc<BlockCache>,
+    /// Bound of the cache and the pinned partitions together.
+    cache_bytes: AtomicU64,
     version: ArcSwap<Version>,
     applying: Mutex<()>,
     merging: Mutex<()>,
@@ -121,9 +123,9 @@ impl Base {
         // The process before may have ended between renaming the manifest and flushing the folder. Nothing may build on this manifest
         // (the log's truncation, above all) before it is sure to stay.
         disk.sync_dir(folder).map_err(|cause| Error::io("flushing", folder, cause))?;
-        let mut runs = Vec::with_capacity(manifest.runs.len());
+        let mut runs: Vec<Arc<Run>> = Vec::with_capacity(manifest.runs.len());
         for &name in manifest.runs.iter().chain(&manifest.staged) {
-            let run = Run::open(&disk, folder, name)?;
+            let run = Run::open(&disk, folder, name, pinned_bytes_left(&options, &runs))?;
             if options.verify {
                 run.verify()?;
             }
@@ -132,17 +134,20 @@ impl Base {
         runs.truncate(manifest.runs.len());
         remove_leftovers(disk.as_ref(), folder, &names, &manifest)?;
         let version = Version { watermark: manifest.watermark, runs, dropped: manifest.dropped.clone() };
-        Ok(Base {
+        let base = Base {
             disk,
             folder: folder.to_path_buf(),
             cache: Arc::new(BlockCache::new(options.cache_bytes)),
+            cache_bytes: AtomicU64::new(options.cache_bytes),
             options,
             version: ArcSwap::from_pointee(version),
             applying: Mutex::new(()),
             merging: Mutex::new(()),
             state: Mutex::new(State { manifest, broken: None }),
             stop: AtomicBool::new(false),
-        })
+        };
+        base.share_memory(&base.version.load().runs);
+        Ok(base)
     }
 
     /// All commits up to this one are in the base store.
@@ -205,7 +210,7 @@ impl Base {
             }
             added = writer.finish()?;
         }
-        let added = added.map(|name| Run::open(&self.disk, &self.folder, name)).transpose()?.map(Arc::new);
+        let added = self.open_run(added, &version.runs)?;
         self.change(added.as_ref(), |manifest, runs| {
             manifest.watermark = watermark;
             manifest.dropped = all_dropped;
@@ -243,7 +248,8 @@ impl Base {
         let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
         let omit = Omit { dropped: &version.dropped, deletions: window.end == version.runs.len() };
         let name = merge::merge(merged, writer, omit, &self.stop)?;
-        let run = name.map(|name| Run::open(&self.disk, &self.folder, name)).transpose()?.map(Arc::new);
+        let others = [&version.runs[..window.start], &version.runs[window.end..]].concat();
+        let run = self.open_run(name, &others)?;
         self.change(run.as_ref(), |_, runs| {
             // `apply` may have put newer runs in front meanwhile.
             if let Some(first) = merged.first()
@@ -263,7 +269,21 @@ impl Base {
 
     /// Changes the bound of the block cache.
     pub fn resize_cache(&self, bytes: u64) {
-        self.cache.resize(bytes);
+        self.cache_bytes.store(bytes, Ordering::Relaxed);
+        self.share_memory(&self.version.load().runs);
+    }
+
+    /// Gives the cache what the runs' pinned partitions leave of the bound.
+    fn share_memory(&self, runs: &[Arc<Run>]) {
+        let pinned: u64 = runs.iter().map(|run| run.pinned_bytes()).sum();
+        self.cache.resize(self.cache_bytes.load(Ordering::Relaxed).saturating_sub(pinned));
+    }
+
+    /// Opens a run just written, which will stand beside `others`.
+    fn open_run(&self, name: Option<RunName>, others: &[Arc<Run>]) -> Result<Option<Arc<Run>>, Error> {
+        let Some(name) = name else { return Ok(None) };
+        let run = Run::open(&self.disk, &self.folder, name, pinned_bytes_left(&self.options, others))?;
+        Ok(Some(Arc::new(run)))
     }
 
     /// Sizes and counts now.
@@ -273,7 +293,7 @@ impl Base {
             runs: version.runs.len() as u64,
             bytes: version.runs.iter().map(|run| run.name().length).sum(),
             cache_bytes: self.cache.bytes(),
-            index_bytes: version.runs.iter().map(|run| run.memory_bytes()).sum(),
+            index_bytes: version.runs.iter().map(|run| run.memory_bytes() + run.pinned_bytes()).sum(),
         }
     }
 
@@ -324,6 +344,7 @@ impl Base {
         }
         let version = Version { watermark: next.watermark, runs, dropped: next.dropped.clone() };
         state.manifest = next;
+        self.share_memory(&version.runs);
         self.version.store(Arc::new(version));
         Ok(())
     }
@@ -397,6 +418,12 @@ impl Version {
             .map(|share| share.bytes + share.entries * 8)
             .sum()
     }
+}
+
+/// What the runs already open leave of the memory for pinned partitions: a sixth of the cache's bound at most.
+fn pinned_bytes_left(options: &BaseOptions, runs: &[Arc<Run>]) -> u64 {
+    let pinned: u64 = runs.iter().map(|run| run.pinned_bytes()).sum();
+    (options.cache_bytes / 6).saturating_sub(pinned)
 }
 
 /// Removes files that a crash left behind.

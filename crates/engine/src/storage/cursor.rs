@@ -3,6 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::block::Block;
 use super::cache::BlockCache;
 use super::partition::Partition;
@@ -19,8 +21,8 @@ pub struct RunCursor {
     partition: Arc<Partition>,
     partition_index: usize,
     block_index: usize,
-    /// `None` once the entries are used up.
-    block: Option<Block>,
+    /// The block under the cursor, and its body to slice keys and values from; `None` once the entries are used up.
+    block: Option<(Block, Bytes)>,
     entry: usize,
 }
 
@@ -88,11 +90,16 @@ impl RunCursor {
         match index.filter(|&index| index < count) {
             Some(index) => {
                 self.entry = index;
-                self.block = Some(block);
+                self.enter(block);
                 Ok(())
             }
             None => self.next_block(),
         }
+    }
+
+    fn enter(&mut self, block: Block) {
+        let shared = block.share();
+        self.block = Some((block, shared));
     }
 
     /// The block on the cursor's far side, or the end.
@@ -125,24 +132,26 @@ impl RunCursor {
         if self.partition.blocks.separator(self.block_index).0 == self.tree {
             let block = self.run.block(&self.cache, self.partition.blocks.frame(self.block_index))?;
             self.entry = if self.reverse { block.count() - 1 } else { 0 };
-            self.block = Some(block);
+            self.enter(block);
         }
         Ok(())
     }
 
     /// The key under the cursor; `None` at the end.
     pub fn key(&self) -> Option<&[u8]> {
-        self.block.as_ref().map(|block| block.key(self.entry))
+        self.block.as_ref().map(|(block, _)| block.key(self.entry))
     }
 
     /// Key and value (`None` if deleted) under the cursor, as slices of the block.
     pub fn entry(&self) -> Option<(Key, Option<Value>)> {
-        self.block.as_ref().map(|block| (block.owned_key(self.entry), block.owned_value(self.entry)))
+        let (block, shared) = self.block.as_ref()?;
+        let entry = block.entry(self.entry);
+        Some((shared.slice(entry.key), entry.value.map(|value| shared.slice(value))))
     }
 
     /// Moves on by one entry.
     pub fn advance(&mut self) -> Result<(), Error> {
-        let Some(block) = &self.block else { return Ok(()) };
+        let Some((block, _)) = &self.block else { return Ok(()) };
         let next = if self.reverse {
             self.entry.checked_sub(1)
         } else {

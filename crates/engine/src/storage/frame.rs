@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
 use cognate_env::File;
 
 use super::partition::FrameAt;
@@ -64,8 +63,8 @@ pub fn verify(frame: &[u8], run: u64, offset: u64) -> Result<FrameKind, String> 
     }
 }
 
-/// Reads and verifies a frame that an index points to; returns its body.
-pub fn read(file: &dyn File, path: &Path, run: u64, at: FrameAt, kind: FrameKind) -> Result<Bytes, Error> {
+/// Reads and verifies a frame that an index points to; returns the whole frame.
+pub fn read(file: &dyn File, path: &Path, run: u64, at: FrameAt, kind: FrameKind) -> Result<Vec<u8>, Error> {
     let mut frame = vec![0; FRAME_HEADER + at.length as usize];
     match file.read_exact_at(&mut frame, at.offset) {
         Ok(()) => {}
@@ -78,7 +77,7 @@ pub fn read(file: &dyn File, path: &Path, run: u64, at: FrameAt, kind: FrameKind
     if found != kind {
         return Err(Error::corrupt(path, at.offset, "block of an unexpected kind"));
     }
-    Ok(Bytes::from(frame).slice(FRAME_HEADER..))
+    Ok(frame)
 }
 
 fn checksum(bytes: &[u8], run: u64, offset: u64) -> u32 {

@@ -134,9 +134,10 @@ impl Stream<'_> {
     fn next_block(&mut self) -> Result<(), Error> {
         self.block = None;
         self.entry = 0;
-        while let Some((kind, body, at)) = self.frames.next_frame()? {
+        while let Some((kind, frame, at)) = self.frames.next_frame()? {
             if kind == FrameKind::Block {
-                let block = Block::decode(body).map_err(|what| Error::corrupt(self.run.path(), at, what))?;
+                let block =
+                    Block::decode(frame.into()).map_err(|what| Error::corrupt(self.run.path(), at, what))?;
                 self.block = Some(block);
                 break;
             }

@@ -1,8 +1,11 @@
 //! Index tables: which frame holds a key. A *partition* indexes some hundred data blocks and has their Bloom filter; a run's *top* index
 //! says which partition to ask. Partitions go through the cache like blocks, so a run of any size costs little memory that cannot be evicted.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
+use super::block::{common_prefix, partition_point};
 use super::record::{u32_at, u64_at};
 use crate::TreeId;
 
@@ -54,6 +57,16 @@ impl IndexBuilder {
 pub struct IndexTable {
     bytes: Bytes,
     count: usize,
+    /// If all entries are of one tree: that tree, the prefix that all separators but the first share, and of each separator (but the
+    /// first) the eight bytes behind that prefix, as numbers that sort like them. A search stays in these few cache lines.
+    words: Option<Words>,
+}
+
+#[derive(Debug, Clone)]
+struct Words {
+    tree: TreeId,
+    common: usize,
+    words: Box<[u64]>,
 }
 
 impl IndexTable {
@@ -67,7 +80,7 @@ impl IndexTable {
         let Some(base) = base.filter(|&base| base <= bytes.len()) else {
             return Err("index with an impossible number of entries");
         };
-        let table = IndexTable { bytes, count };
+        let mut table = IndexTable { bytes, count, words: None };
         let mut least = 0;
         for index in 0..count {
             let offset = u32_at(&table.bytes, 4 + index * 4) as usize;
@@ -76,7 +89,22 @@ impl IndexTable {
             }
             least = offset + ENTRY_FIXED;
         }
+        table.words = table.words();
         Ok(table)
+    }
+
+    fn words(&self) -> Option<Words> {
+        let tree = self.separator(self.count.checked_sub(1)?).0;
+        // Entries ascend, so the first and the last tell about all.
+        if self.separator(0).0 != tree || self.count < 3 {
+            return None;
+        }
+        let common = common_prefix(self.separator(1).1, self.separator(self.count - 1).1);
+        let word_of = |index| {
+            let key = self.separator(index).1;
+            word(&key[common.min(key.len())..])
+        };
+        Some(Words { tree, common, words: (1..self.count).map(word_of).collect() })
     }
 
     /// Number of frames.
@@ -86,7 +114,7 @@ impl IndexTable {
 
     /// Bytes in memory.
     pub fn size(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.words.as_ref().map_or(0, |words| words.words.len() * 8)
     }
 
     /// Where frame `index` lies.
@@ -104,15 +132,27 @@ impl IndexTable {
     /// The only frame that may hold the key; `None` if all keys of the table are greater.
     pub fn find(&self, tree: TreeId, key: &[u8]) -> Option<usize> {
         let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = (low + high) / 2;
-            if self.separator(middle) <= (tree, key) {
-                low = middle + 1;
-            } else {
-                high = middle;
+        if let Some(words) = &self.words {
+            (low, high) = self.narrow(words, tree, key);
+        }
+        partition_point(low, high, |index| self.separator(index) <= (tree, key)).checked_sub(1)
+    }
+
+    /// Bounds of what [`IndexTable::find`] has to look at: separators before are not greater than the key, those from the second bound on are.
+    fn narrow(&self, words: &Words, tree: TreeId, key: &[u8]) -> (usize, usize) {
+        let prefix = &self.separator(1).1[..words.common];
+        let order = tree.cmp(&words.tree).then_with(|| key[..words.common.min(key.len())].cmp(prefix));
+        match order {
+            Ordering::Less => (0, 1),
+            Ordering::Greater => (self.count, self.count),
+            Ordering::Equal => {
+                let wanted = word(&key[words.common..]);
+                let low = words.words.partition_point(|&word| word < wanted);
+                let equal = words.words[low..].iter().take_while(|&&word| word == wanted).count();
+                // Words begin with the second separator.
+                if low == 0 { (0, equal + 1) } else { (low + 1, low + equal + 1) }
             }
         }
-        low.checked_sub(1)
     }
 
     fn entry(&self, index: usize) -> &[u8] {
@@ -125,6 +165,14 @@ impl IndexTable {
         };
         &self.bytes[start..end]
     }
+}
+
+/// The first eight bytes as a number that sorts like them; a shorter key is filled up with zeros.
+fn word(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let count = key.len().min(8);
+    bytes[..count].copy_from_slice(&key[..count]);
+    u64::from_be_bytes(bytes)
 }
 
 /// A partition in memory: filter and index of some data blocks.

@@ -4,8 +4,8 @@
 //! partition and block can cost a read from disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use cognate_env::{Disk, File, OpenMode};
@@ -70,6 +70,8 @@ pub struct Run {
     disk: Arc<dyn Disk>,
     top: Top,
     top_at: FrameAt,
+    /// The partitions, once read, if they stay in memory; empty if they go through the cache.
+    pinned: Box<[OnceLock<Arc<Partition>>]>,
     obsolete: AtomicBool,
 }
 
@@ -124,7 +126,7 @@ impl Top {
         out.extend_from_slice(partitions);
     }
 
-    fn decode(body: &Bytes) -> Result<Top, &'static str> {
+    fn decode(body: &[u8]) -> Result<Top, &'static str> {
         const SHORT: &str = "top index is too short";
         let need = |end: usize| if end <= body.len() { Ok(()) } else { Err(SHORT) };
         need(4)?;
@@ -152,9 +154,24 @@ impl Top {
     }
 }
 
+impl Top {
+    /// About the bytes that all partitions take in memory.
+    fn partition_bytes(&self) -> u64 {
+        let frames = (0..self.partitions.count()).map(|index| self.partitions.frame(index));
+        // The search words come on top of what is stored: a third of an index entry or less.
+        frames.map(|at| u64::from(at.length) * 5 / 4 + 256).sum()
+    }
+}
+
 impl Run {
-    /// Opens a run that a manifest names, checking header, footer and top index.
-    pub fn open(disk: &Arc<dyn Disk>, folder: &Path, name: RunName) -> Result<Run, Error> {
+    /// Opens a run that a manifest names, checking header, footer and top index. If its partitions together are not larger than
+    /// `pinned_bytes_max`, they stay in memory once read, which saves each read a question to the cache.
+    pub fn open(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        name: RunName,
+        pinned_bytes_max: u64,
+    ) -> Result<Run, Error> {
         let path = folder.join(run_file_name(name.number));
         let file = disk.open(&path, OpenMode::Read).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::NotFound => Error::corrupt(&path, 0, "the file is missing"),
@@ -182,10 +199,13 @@ impl Run {
         {
             return Err(Error::corrupt(&path, footer_at, "the run's footer is damaged"));
         }
-        let body = frame::read(file.as_ref(), &path, name.number, top_at, FrameKind::Top)?;
-        let top = Top::decode(&body).map_err(|what| Error::corrupt(&path, top_at.offset, what))?;
+        let frame = frame::read(file.as_ref(), &path, name.number, top_at, FrameKind::Top)?;
+        let top =
+            Top::decode(&frame[FRAME_HEADER..]).map_err(|what| Error::corrupt(&path, top_at.offset, what))?;
         let (disk, obsolete) = (Arc::clone(disk), AtomicBool::new(false));
-        Ok(Run { name, path, file, disk, top, top_at, obsolete })
+        let pinned_count = if top.partition_bytes() <= pinned_bytes_max { top.partitions.count() } else { 0 };
+        let pinned = (0..pinned_count).map(|_| OnceLock::new()).collect();
+        Ok(Run { name, path, file, disk, top, top_at, pinned, obsolete })
     }
 
     /// Number and length.
@@ -208,7 +228,12 @@ impl Run {
         self.top.trees.binary_search_by_key(&tree, |share| share.tree).is_ok()
     }
 
-    /// Bytes in memory outside the cache.
+    /// Bytes that pinned partitions may take in memory; 0 if they go through the cache.
+    pub fn pinned_bytes(&self) -> u64 {
+        if self.pinned.is_empty() { 0 } else { self.top.partition_bytes() }
+    }
+
+    /// Bytes in memory outside the cache, without pinned partitions.
     pub fn memory_bytes(&self) -> u64 {
         (self.top.partitions.size() + self.top.trees.len() * 24 + self.top.last_key.len() + 256) as u64
     }
@@ -231,7 +256,14 @@ impl Run {
             return Ok(None);
         }
         let Some(index) = top.partitions.find(tree, key) else { return Ok(None) };
-        let partition = self.partition(cache, index)?;
+        let held;
+        let partition: &Partition = match self.pinned.get(index).and_then(OnceLock::get) {
+            Some(pinned) => pinned,
+            None => {
+                held = self.partition(cache, index)?;
+                &held
+            }
+        };
         if !filter::may_contain(&partition.filter, hash) {
             return Ok(None);
         }
@@ -246,14 +278,22 @@ impl Run {
     /// Partition `index` of the top index.
     pub fn partition(&self, cache: &BlockCache, index: usize) -> Result<Arc<Partition>, Error> {
         let at = self.top.partitions.frame(index);
-        if let Some(partition) = cache.partition(self.name.number, at.offset) {
+        let pinned = self.pinned.get(index);
+        let known = match pinned {
+            Some(pinned) => pinned.get().cloned(),
+            None => cache.partition(self.name.number, at.offset),
+        };
+        if let Some(partition) = known {
             return Ok(partition);
         }
-        let body = self.read(at, FrameKind::Partition)?;
-        let partition =
-            Partition::decode(body).map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
+        let frame = Bytes::from(self.read(at, FrameKind::Partition)?);
+        let partition = Partition::decode(frame.slice(FRAME_HEADER..))
+            .map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
         let partition = Arc::new(partition);
-        cache.keep_partition(self.name.number, at.offset, Arc::clone(&partition));
+        match pinned {
+            Some(pinned) => return Ok(Arc::clone(pinned.get_or_init(|| partition))),
+            None => cache.keep_partition(self.name.number, at.offset, Arc::clone(&partition)),
+        }
         Ok(partition)
     }
 
@@ -262,13 +302,14 @@ impl Run {
         if let Some(block) = cache.block(self.name.number, at.offset) {
             return Ok(block);
         }
-        let body = self.read(at, FrameKind::Block)?;
-        let block = Block::decode(body).map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
+        let frame = self.read(at, FrameKind::Block)?;
+        let block =
+            Block::decode(frame.into()).map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
         cache.keep_block(self.name.number, at.offset, block.clone());
         Ok(block)
     }
 
-    fn read(&self, at: FrameAt, kind: FrameKind) -> Result<Bytes, Error> {
+    fn read(&self, at: FrameAt, kind: FrameKind) -> Result<Vec<u8>, Error> {
         if at.offset + u64::from(at.length) > self.name.length {
             return Err(Error::corrupt(&self.path, at.offset, "an index points behind the end of the file"));
         }
@@ -278,10 +319,12 @@ impl Run {
     /// Reads the whole file front to back and checks every frame.
     pub fn verify(&self) -> Result<(), Error> {
         let mut frames = self.frames();
-        while let Some((kind, body, at)) = frames.next_frame()? {
+        while let Some((kind, frame, at)) = frames.next_frame()? {
             let shape = match kind {
-                FrameKind::Block => Block::decode(body).map(drop),
-                FrameKind::Partition => Partition::decode(body).map(drop),
+                FrameKind::Block => Block::decode(frame.into()).map(drop),
+                FrameKind::Partition => {
+                    Partition::decode(Bytes::copy_from_slice(&frame[FRAME_HEADER..])).map(drop)
+                }
                 FrameKind::Top => Err("a second top index"),
             };
             shape.map_err(|what| Error::corrupt(&self.path, at, what))?;
@@ -317,9 +360,12 @@ pub struct Frames<'a> {
 
 const WINDOW: u64 = 256 << 10;
 
+/// A verified frame: its kind, its bytes with the frame header, its offset.
+pub type Frame<'a> = (FrameKind, &'a [u8], u64);
+
 impl Frames<'_> {
-    /// The next frame's kind, body and offset; verified.
-    pub fn next_frame(&mut self) -> Result<Option<(FrameKind, Bytes, u64)>, Error> {
+    /// The next frame's kind, bytes and offset; verified.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Error> {
         let (run, position) = (self.run, self.position);
         if position == run.top_at.offset {
             return Ok(None);
@@ -334,12 +380,11 @@ impl Frames<'_> {
         let Some(length) = length.filter(|&length| length as u64 <= room) else {
             return Err(damaged("block header with an impossible kind or length"));
         };
-        let bytes = self.bytes(position, length)?;
-        let kind = frame::verify(bytes, run.name.number, position)
-            .map_err(|what| Error::corrupt(&run.path, position, what))?;
-        let body = Bytes::copy_from_slice(&bytes[FRAME_HEADER..]);
         self.position += length as u64;
-        Ok(Some((kind, body, position)))
+        let frame = self.bytes(position, length)?;
+        let kind = frame::verify(frame, run.name.number, position);
+        let kind = kind.map_err(|what| Error::corrupt(&run.path, position, what))?;
+        Ok(Some((kind, frame, position)))
     }
 
     fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cognate_env::{Disk, File, OpenMode};
 
-use super::block::BlockBuilder;
+use super::block::{BlockBuilder, common_prefix};
 use super::filter;
 use super::frame::{self, BODY_MAX, FRAME_HEADER, FrameKind};
 use super::partition::{FrameAt, IndexBuilder};
@@ -91,7 +91,7 @@ impl RunWriter {
         if self.last.as_ref().is_some_and(|(last_tree, last)| (*last_tree, &last[..]) >= (tree, key)) {
             return Err(Error::InvalidArgument(format!("entries of tree {tree} are not in ascending order")));
         }
-        let full = self.block.size() + length + 14 > BLOCK_BYTES;
+        let full = self.block.size() + length + 18 > BLOCK_BYTES;
         let other_tree = self.last.as_ref().is_none_or(|(last, _)| *last != tree);
         if self.block.count() > 0 && (full || other_tree) {
             self.finish_block()?;
@@ -120,8 +120,7 @@ impl RunWriter {
     fn separator(&self, tree: TreeId, key: &[u8]) -> Vec<u8> {
         match &self.last {
             Some((last_tree, last)) if *last_tree == tree => {
-                let common = last.iter().zip(key).take_while(|(left, right)| left == right).count();
-                key[..(common + 1).min(key.len())].to_vec()
+                key[..(common_prefix(last, key) + 1).min(key.len())].to_vec()
             }
             _ => Vec::new(),
         }

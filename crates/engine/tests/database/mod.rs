@@ -2,6 +2,7 @@
 
 mod basics;
 mod checkpoint;
+mod crash;
 mod model;
 mod reopen;
 mod support;

@@ -45,3 +45,39 @@ pub(crate) fn all(t: &Transaction, tree: TreeId) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     rows.iter().map(|(k, v)| format!("{}={}", text(k), text(v))).collect::<Vec<_>>().join(" ")
 }
+
+/// Seeds to try: `count`, or that many times `COGNATE_TEST_ROUNDS` for a long run.
+pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
+    let factor = std::env::var("COGNATE_TEST_ROUNDS").ok().and_then(|factor| factor.parse().ok());
+    0..count * factor.unwrap_or(1)
+}
+
+/// Names the seed of a round that panics.
+pub(crate) struct Seed(pub(crate) u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with seed {}", self.0);
+        }
+    }
+}
+
+/// Runs a future on the calling thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = std::task::Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
+}

@@ -3,3 +3,4 @@
 mod base;
 mod crash;
 mod log;
+mod speed;

@@ -72,10 +72,13 @@ pub(super) fn plan(
 struct Names<'a> {
     catalog: &'a Arc<Catalog>,
     search_path: &'a [String],
-    tables: Mutex<HashMap<u32, (Arc<Table>, Arc<dyn TableSource>)>>,
+    tables: Mutex<HashMap<u32, Known>>,
     /// A function that is not let through, to be named in the answer.
     refused: Mutex<Option<String>>,
 }
+
+/// A table that was asked for.
+type Known = (Arc<Table>, Arc<dyn TableSource>);
 
 impl Names<'_> {
     /// What really was wrong when planning failed.

@@ -115,11 +115,14 @@ fn build_object(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>, 
             out.extend_from_slice(b", ");
         }
         if pair[0].is_null() {
-            return Err(SqlError::new(
-                sqlstate::INVALID_PARAMETER_VALUE,
-                format!("argument {} cannot be null", 2 * i + 1),
-            )
-            .with_hint("Object keys should be text."));
+            let place = 2 * i + 1;
+            let message = if binary {
+                format!("argument {place}: key must not be null")
+            } else {
+                format!("argument {place} cannot be null")
+            };
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+                .with_hint("Object keys should be text."));
         }
         write_key(&pair[0], types[0], context, &mut out)?;
         out.extend_from_slice(b" : ");

@@ -347,7 +347,7 @@ float_functions! {
     float_truncate = f64::trunc;
     float_ceil = f64::ceil;
     float_floor = f64::floor;
-    float_sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x.abs() };
+    float_sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 };
     degrees = f64::to_degrees;
     radians = f64::to_radians;
     sine = f64::sin;
@@ -386,7 +386,7 @@ fn float_log10(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 }
 
 fn in_domain(inside: bool, value: f64) -> Computed {
-    if inside || value.is_nan() {
+    if inside {
         return Ok(Datum::Float8(value));
     }
     Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range"))
@@ -394,12 +394,12 @@ fn in_domain(inside: bool, value: f64) -> Computed {
 
 fn arc_sine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let x = float(&arguments[0])?;
-    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), if x.abs() <= 1.0 { x.asin() } else { 0.0 })
+    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), x.asin())
 }
 
 fn arc_cosine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let x = float(&arguments[0])?;
-    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), if x.abs() <= 1.0 { x.acos() } else { 0.0 })
+    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), x.acos())
 }
 
 fn arc_tangent_2(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {

@@ -388,12 +388,39 @@ fn regexp_match(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(expression.captures(str_of(&arguments[0])?).map_or(Datum::Null, |captures| captured(&captures)))
 }
 
+/// The matches from left to right. After an empty match the search goes on a character later; so a match may be empty directly after
+/// another one.
+struct Matches<'r, 't> {
+    expression: &'r Regex,
+    text: &'t str,
+    next: Option<usize>,
+}
+
+impl<'t> Iterator for Matches<'_, 't> {
+    type Item = Captures<'t>;
+
+    fn next(&mut self) -> Option<Captures<'t>> {
+        let captures = self.expression.captures_at(self.text, self.next.take()?)?;
+        let found = captures.get(0)?;
+        self.next = if found.is_empty() {
+            self.text[found.end()..].chars().next().map(|c| found.end() + c.len_utf8())
+        } else {
+            Some(found.end())
+        };
+        Some(captures)
+    }
+}
+
+fn matches_in<'r, 't>(expression: &'r Regex, text: &'t str) -> Matches<'r, 't> {
+    Matches { expression, text, next: Some(0) }
+}
+
 /// The rows of `regexp_matches`: one, or with flag `g` all. Arguments: text, pattern, perhaps flags.
 pub(super) fn regexp_matches(arguments: &[Datum]) -> Result<Vec<Datum>, SqlError> {
     let flags = flags_at(arguments, 2)?;
     let expression = compile(str_of(&arguments[1])?, flags)?;
     let limit = if flags.global { usize::MAX } else { 1 };
-    Ok(expression.captures_iter(str_of(&arguments[0])?).take(limit).map(|c| captured(&c)).collect())
+    Ok(matches_in(&expression, str_of(&arguments[0])?).take(limit).map(|c| captured(&c)).collect())
 }
 
 /// The rows of `regexp_split_to_table`. Arguments: text, pattern, perhaps flags.
@@ -403,14 +430,15 @@ pub(super) fn regexp_split(arguments: &[Datum]) -> Result<Vec<Datum>, SqlError> 
     let expression = compile(str_of(&arguments[1])?, flags)?;
     let whole = str_of(&arguments[0])?;
     let mut parts = Vec::new();
-    let mut start = 0;
-    for found in expression.find_iter(whole) {
-        // An empty match at either end splits nothing off.
-        if found.is_empty() && (found.start() == 0 || found.end() == whole.len() || found.start() == start) {
-            continue;
+    let (mut start, mut previous_end) = (0, 0);
+    for captures in matches_in(&expression, whole) {
+        let Some(found) = captures.get(0) else { break };
+        // Empty matches at either end, or directly after another match, split nothing off.
+        if found.start() < whole.len() && found.end() > previous_end {
+            parts.push(whole[start..found.start()].into());
+            start = found.end();
         }
-        parts.push(whole[start..found.start()].into());
-        start = found.end();
+        previous_end = found.end();
     }
     parts.push(whole[start..].into());
     Ok(parts)
@@ -438,7 +466,7 @@ fn regexp_count(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
         ));
     }
     let from = offset_of(whole, start as usize - 1);
-    Ok(Datum::Int4(compile(str_of(&arguments[1])?, flags)?.find_iter(&whole[from..]).count() as i32))
+    Ok(Datum::Int4(matches_in(&compile(str_of(&arguments[1])?, flags)?, &whole[from..]).count() as i32))
 }
 
 fn regexp_substr(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -481,13 +509,17 @@ fn regexp_replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let flags = flags_at(arguments, 3)?;
     let expression = compile(str_of(&arguments[1])?, flags)?;
     let (whole, replacement) = (str_of(&arguments[0])?, str_of(&arguments[2])?);
-    let limit = if flags.global { 0 } else { 1 };
-    let replaced = expression.replacen(whole, limit, |captures: &Captures<'_>| {
-        let mut out = String::new();
-        expand(replacement, captures, &mut out);
-        out
-    });
-    Ok(replaced.into_owned().into())
+    let limit = if flags.global { usize::MAX } else { 1 };
+    let mut out = String::with_capacity(whole.len());
+    let mut copied = 0;
+    for captures in matches_in(&expression, whole).take(limit) {
+        let Some(found) = captures.get(0) else { break };
+        out.push_str(&whole[copied..found.start()]);
+        expand(replacement, &captures, &mut out);
+        copied = found.end();
+    }
+    out.push_str(&whole[copied..]);
+    Ok(out.into())
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[

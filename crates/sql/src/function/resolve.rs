@@ -102,7 +102,9 @@ fn resolved(
     let generic = select::generic_types(parameters, types).unwrap_or_default();
     let targets = parameters.iter().zip(arguments).map(|(parameter, argument)| match parameter {
         // Untyped literals are text where anything will do.
-        TypeId::Any if argument.id == TypeId::Unknown => Type::new(TypeId::Text),
+        TypeId::Any if argument.id == TypeId::Unknown && function.name != "pg_typeof" => {
+            Type::new(TypeId::Text)
+        }
         TypeId::Any => *argument,
         declared => {
             let actual = generic.actual(*declared);

@@ -318,7 +318,11 @@ fn chr(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     character.map(|c| c.to_string().into()).ok_or_else(|| {
         SqlError::new(
             sqlstate::PROGRAM_LIMIT_EXCEEDED,
-            format!("requested character not valid for encoding: {code}"),
+            if code > 0x10_ffff {
+                format!("requested character too large for encoding: {code}")
+            } else {
+                format!("requested character not valid for encoding: {code}")
+            },
         )
     })
 }
@@ -340,9 +344,7 @@ pub(super) fn append_text(datum: &Datum, ty: Type, context: &EvalContext<'_>, ou
 }
 
 pub(super) fn from_utf8(bytes: Vec<u8>) -> Computed {
-    Text::from_utf8(Bytes::from(bytes)).map(Datum::Text).ok_or_else(|| {
-        SqlError::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
-    })
+    Text::read(&bytes).map(Datum::Text)
 }
 
 fn concat(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
@@ -378,16 +380,20 @@ fn concatenate(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Text(Text::from_stored(Bytes::from(out))))
 }
 
-/// Unlike `concat`, the operator casts its operand to text, which spells out booleans and drops padding.
+/// Appends the value cast to text, which spells out booleans and drops padding.
+fn append_cast(datum: &Datum, ty: Type, context: &EvalContext<'_>, out: &mut Vec<u8>) {
+    match datum {
+        Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Datum::Bpchar(text) => out.extend_from_slice(text.trim_end_blanks().as_bytes()),
+        other => append_text(other, ty, context, out),
+    }
+}
+
+/// Unlike `concat`, the operator casts its operand to text.
 fn concatenate_any(a: &Datum, b: &Datum, types: [Type; 2], context: &EvalContext<'_>) -> Computed {
     let mut out = Vec::new();
-    for (datum, ty) in [(a, types[0]), (b, types[1])] {
-        match datum {
-            Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
-            Datum::Bpchar(text) => out.extend_from_slice(text.trim_end_blanks().as_bytes()),
-            other => append_text(other, ty, context, &mut out),
-        }
-    }
+    append_cast(a, types[0], context, &mut out);
+    append_cast(b, types[1], context, &mut out);
     from_utf8(out)
 }
 
@@ -581,7 +587,9 @@ fn quote_ident(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 }
 
 fn quote_literal(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
-    Ok(quote_text(&arguments[0].to_text_string(types[0], context)).into())
+    let mut text = Vec::new();
+    append_cast(&arguments[0], types[0], context, &mut text);
+    Ok(quote_text(&String::from_utf8_lossy(&text)).into())
 }
 
 fn quote_nullable(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {

@@ -111,9 +111,7 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
 }
 
 fn text(bytes: &[u8]) -> Result<Text, SqlError> {
-    Text::from_utf8(Bytes::copy_from_slice(bytes)).filter(|t| !t.as_bytes().contains(&0)).ok_or_else(|| {
-        SqlError::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
-    })
+    Text::read(bytes)
 }
 
 fn read_jsonb(bytes: &[u8]) -> Result<Text, SqlError> {

@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use bytes::Bytes;
 
+use crate::error::{SqlError, sqlstate};
+
 /// A UTF-8 text without NUL characters, backed by shared bytes. Compares by bytes (collation C).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Text(Bytes);
@@ -13,6 +15,27 @@ impl Text {
     /// A text of these bytes, or `None` if they are not UTF-8.
     pub fn from_utf8(bytes: Bytes) -> Option<Text> {
         std::str::from_utf8(&bytes).is_ok().then_some(Text(bytes))
+    }
+
+    /// A text of bytes from outside. 22021 if they are not UTF-8 or have a NUL.
+    pub fn read(bytes: &[u8]) -> Result<Text, SqlError> {
+        let valid = match std::str::from_utf8(bytes) {
+            Ok(_) => bytes.iter().position(|b| *b == 0),
+            Err(error) => Some(error.valid_up_to()),
+        };
+        let Some(at) = valid else { return Ok(Text(Bytes::copy_from_slice(bytes))) };
+        // As many bytes as the first one announces.
+        let length = match bytes[at] {
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf7 => 4,
+            _ => 1,
+        };
+        let shown: Vec<String> = bytes[at..].iter().take(length).map(|b| format!("0x{b:02x}")).collect();
+        Err(SqlError::new(
+            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+            format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
+        ))
     }
 
     /// A text of bytes that were a `Text` when they were stored. The storage below checks its blocks, so they are not

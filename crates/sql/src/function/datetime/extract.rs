@@ -6,7 +6,9 @@ use crate::function::EvalContext;
 use crate::function::math::unexpected;
 use crate::function::string::str_of;
 use crate::types::datetime::calendar::{self, Civil, civil_from_days};
-use crate::types::datetime::{DAY, HOUR, MINUTE, SECOND, Unit, is_finite_date, is_finite_timestamp, zone};
+use crate::types::datetime::{
+    DAY, HOUR, MINUTE, SECOND, Unit, arithmetic, is_finite_date, is_finite_timestamp, zone,
+};
 use crate::types::{Datum, Interval, Numeric};
 
 /// A field's value: whole, or with this many digits after the point.
@@ -165,7 +167,7 @@ fn field(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Field, SqlErr
             let name = "timestamp without time zone";
             let unit = unit(word, name)?;
             let zoned = matches!(unit, Unit::Timezone | Unit::TimezoneHour | Unit::TimezoneMinute);
-            let found = if zoned {
+            let found = if zoned && is_finite_timestamp(*local) {
                 None
             } else if is_finite_timestamp(*local) {
                 of_local(unit, *local)
@@ -210,7 +212,15 @@ pub(super) fn extract(arguments: &[Datum], context: &EvalContext<'_>) -> Result<
 
 /// `date_part(field, value)`: float8.
 pub(super) fn date_part(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Datum, SqlError> {
-    match extract(arguments, context)? {
+    // Unlike extract, it takes a date for its midnight.
+    let extracted = match &arguments[1] {
+        Datum::Date(date) => {
+            let midnight = Datum::Timestamp(arithmetic::date_to_timestamp(*date)?);
+            extract(&[arguments[0].clone(), midnight], context)?
+        }
+        _ => extract(arguments, context)?,
+    };
+    match extracted {
         Datum::Numeric(value) => Ok(Datum::Float8(value.to_f64())),
         Datum::Null => Ok(Datum::Null),
         other => Err(unexpected(&[&other])),

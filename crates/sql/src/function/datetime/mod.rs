@@ -304,7 +304,10 @@ fn epoch_to_timestamp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let micros = ((seconds - datetime::zone::UNIX_EPOCH_SHIFT as f64) * 1e6).round_ties_even();
     let moment = (micros.abs() < 9.3e18).then_some(micros as i64);
     check_timestamp(moment).map(Datum::Timestamptz).map_err(|_| {
-        SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("timestamp out of range: \"{seconds}\""))
+        let mut shown = Vec::new();
+        crate::types::float::write_f64(seconds, -9, &mut shown);
+        let shown = String::from_utf8_lossy(&shown);
+        SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("timestamp out of range: \"{shown}\""))
     })
 }
 

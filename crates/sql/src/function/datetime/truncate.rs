@@ -14,7 +14,12 @@ use crate::types::{Datum, Interval};
 
 fn unit(word: &str, type_name: &str) -> Result<Unit, SqlError> {
     let lower = word.to_ascii_lowercase();
-    Unit::from_word(&lower).ok_or_else(|| {
+    // What is only a field is no unit here.
+    let field_only = |unit: &Unit| {
+        use Unit::*;
+        matches!(unit, DayOfWeek | IsoDayOfWeek | DayOfYear | IsoYear | Epoch | Julian)
+    };
+    Unit::from_word(&lower).filter(|unit| !field_only(unit)).ok_or_else(|| {
         SqlError::new(
             sqlstate::INVALID_PARAMETER_VALUE,
             format!("unit \"{lower}\" not recognized for type {type_name}"),
@@ -116,20 +121,20 @@ pub(super) fn date_trunc(arguments: &[Datum], context: &EvalContext<'_>) -> Resu
         }
         Datum::Timestamp(local) => {
             let name = "timestamp without time zone";
-            let unit = unit(word, name)?;
             if !is_finite_timestamp(*local) {
                 return Ok(arguments[1].clone());
             }
+            let unit = unit(word, name)?;
             let cut = truncate_local(unit, *local).ok_or_else(|| unsupported(word, name))?;
             check_timestamp(Some(cut)).map(Datum::Timestamp)
         }
         other => {
             let name = "timestamp with time zone";
-            let unit = unit(word, name)?;
             let moment = timestamp(other)?;
             if !is_finite_timestamp(moment) {
                 return Ok(arguments[1].clone());
             }
+            let unit = unit(word, name)?;
             let tz = match arguments.get(2) {
                 None => context.time_zone,
                 Some(zone) => named_zone(str_of(zone)?)?,

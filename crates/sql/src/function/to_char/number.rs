@@ -1,4 +1,8 @@
 //! Numbers as text by template, and back.
+//!
+//! The number is first written plainly with as many fraction digits as the template has places for. Then the template's places are
+//! walked from the left: those before the number's first digit give blanks or zeros, the others take its characters
+//! one by one. A sign that the template does not place itself stands directly before the first digit written.
 
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
@@ -7,48 +11,54 @@ use crate::function::string::str_of;
 use crate::types::{Datum, Numeric};
 
 /// One piece of a template.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
-    /// `9` or `0`.
-    Digit {
-        zero: bool,
-    },
+    Nine,
+    Zero,
     Point,
     Group,
     Currency,
-    /// `S`, `MI`, `PL`, `SG`.
-    Sign(Sign),
-    Literal(char),
-    Ordinal {
-        lower: bool,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sign {
-    /// `S`: next to the number.
-    Anchored,
     Minus,
     Plus,
-    Both,
+    AnySign,
+    Literal(char),
+    Ordinal { lower: bool },
+    Roman { lower: bool },
+}
+
+/// Where `S` puts the sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    Before,
+    After,
 }
 
 /// A template taken apart.
 #[derive(Default)]
 struct Template {
     pieces: Vec<Piece>,
-    integer_digits: usize,
-    fraction_digits: usize,
+    /// Places before the point.
+    integer: usize,
+    /// Places after it.
+    fraction: usize,
     has_point: bool,
     /// `FM`: no padding.
     fill: bool,
     /// `PR`: negative numbers in angle brackets.
     brackets: bool,
     /// `V`: so many digits to shift by.
-    shift: usize,
+    shift: Option<usize>,
     scientific: bool,
-    roman: Option<bool>,
-    anchored_sign: Option<bool>,
+    roman: bool,
+    anchor: Option<Anchor>,
+    /// Places before `S`.
+    places_before_sign: usize,
+    minus: bool,
+    plus: bool,
+    /// First place that a `0` stands for.
+    zero_start: Option<usize>,
+    /// Number of places up to the last `0`.
+    zero_end: usize,
 }
 
 #[cold]
@@ -56,97 +66,228 @@ fn invalid(what: &str) -> SqlError {
     SqlError::new(sqlstate::SYNTAX_ERROR, what.to_owned())
 }
 
+/// Spellings of more than one letter come in capitals or small letters throughout.
+const WORDS: [&str; 9] = ["EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH"];
+
 impl Template {
     fn parse(text: &str) -> Result<Template, SqlError> {
         let mut template = Template::default();
         let mut rest = text;
-        let mut shifting = false;
         while let Some(first) = rest.chars().next() {
-            let has = |word: &str| rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-            let mut taken = first.len_utf8();
-            match first.to_ascii_uppercase() {
-                '9' | '0' => {
-                    template.pieces.push(Piece::Digit { zero: first == '0' });
-                    if shifting {
-                        template.shift += 1;
-                    } else if template.has_point {
-                        template.fraction_digits += 1;
-                    } else {
-                        template.integer_digits += 1;
-                    }
-                }
-                '.' | 'D' => {
-                    if template.has_point {
-                        return Err(invalid("multiple decimal points"));
-                    }
-                    if shifting {
-                        return Err(invalid("cannot use \"V\" and decimal point together"));
-                    }
-                    template.has_point = true;
-                    template.pieces.push(Piece::Point);
-                }
-                ',' | 'G' => template.pieces.push(Piece::Group),
-                'L' => template.pieces.push(Piece::Currency),
-                'V' => {
-                    if template.has_point {
-                        return Err(invalid("cannot use \"V\" and decimal point together"));
-                    }
-                    shifting = true;
-                }
-                'F' if has("FM") => {
-                    template.fill = true;
-                    taken = 2;
-                }
-                'M' if has("MI") => {
-                    template.pieces.push(Piece::Sign(Sign::Minus));
-                    taken = 2;
-                }
-                'P' if has("PL") => {
-                    template.pieces.push(Piece::Sign(Sign::Plus));
-                    taken = 2;
-                }
-                'P' if has("PR") => {
-                    template.brackets = true;
-                    taken = 2;
-                }
-                'S' if has("SG") => {
-                    template.pieces.push(Piece::Sign(Sign::Both));
-                    taken = 2;
-                }
-                'S' => {
-                    let before = !template.pieces.iter().any(|p| matches!(p, Piece::Digit { .. }));
-                    template.anchored_sign = Some(before);
-                    template.pieces.push(Piece::Sign(Sign::Anchored));
-                }
-                'T' if has("TH") => {
-                    template.pieces.push(Piece::Ordinal { lower: first == 't' });
-                    taken = 2;
-                }
-                'R' if has("RN") => {
-                    template.roman = Some(first == 'r');
-                    taken = 2;
-                }
-                'E' if has("EEEE") => {
-                    template.scientific = true;
-                    taken = 4;
-                }
-                '"' => {
-                    let end = rest[1..].find('"').map_or(rest.len(), |at| at + 2);
-                    for c in rest[1..end].trim_end_matches('"').chars() {
-                        template.pieces.push(Piece::Literal(c));
-                    }
-                    taken = end;
-                }
-                _ => template.pieces.push(Piece::Literal(first)),
+            if first == '"' {
+                rest = template.quoted(&rest[1..]);
+                continue;
             }
-            rest = &rest[taken..];
+            let word = WORDS.iter().find(|word| {
+                rest.strip_prefix(**word).is_some() || rest.strip_prefix(&word.to_ascii_lowercase()).is_some()
+            });
+            if let Some(word) = word {
+                template.word(word, first.is_ascii_lowercase())?;
+                rest = &rest[word.len()..];
+            } else {
+                template.letter(first)?;
+                rest = &rest[first.len_utf8()..];
+            }
         }
         Ok(template)
     }
 
-    fn has_sign(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Sign(_))) || self.brackets
+    /// Literal text up to the closing quote; gives back what follows.
+    fn quoted<'a>(&mut self, text: &'a str) -> &'a str {
+        let end = text.find('"').unwrap_or(text.len());
+        self.pieces.extend(text[..end].chars().map(Piece::Literal));
+        text.get(end + 1..).unwrap_or_default()
     }
+
+    fn word(&mut self, word: &str, lower: bool) -> Result<(), SqlError> {
+        let signed = self.anchor.is_some();
+        let no_eeee = || invalid("\"EEEE\" must be the last pattern used");
+        if self.scientific {
+            return Err(no_eeee());
+        }
+        match word {
+            "EEEE" => {
+                if self.fill
+                    || signed
+                    || self.brackets
+                    || self.minus
+                    || self.plus
+                    || self.roman
+                    || self.shift.is_some()
+                {
+                    return Err(invalid("\"EEEE\" is incompatible with other formats").with_detail(
+                        "\"EEEE\" may only be used together with digit and decimal point patterns.",
+                    ));
+                }
+                self.scientific = true;
+            }
+            "FM" => self.fill = true,
+            "MI" if signed => return Err(invalid("cannot use \"S\" and \"MI\" together")),
+            "PL" if signed => return Err(invalid("cannot use \"S\" and \"PL\" together")),
+            "SG" if signed => return Err(invalid("cannot use \"S\" and \"SG\" together")),
+            "MI" => {
+                self.minus = true;
+                self.pieces.push(Piece::Minus);
+            }
+            "PL" => {
+                self.plus = true;
+                self.pieces.push(Piece::Plus);
+            }
+            "SG" => {
+                (self.minus, self.plus) = (true, true);
+                self.pieces.push(Piece::AnySign);
+            }
+            "PR" if signed || self.minus || self.plus => {
+                return Err(invalid("cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"));
+            }
+            "PR" => self.brackets = true,
+            "RN" => {
+                self.roman = true;
+                self.pieces.push(Piece::Roman { lower });
+            }
+            "TH" => self.pieces.push(Piece::Ordinal { lower }),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn letter(&mut self, letter: char) -> Result<(), SqlError> {
+        if self.scientific {
+            return Err(invalid("\"EEEE\" must be the last pattern used"));
+        }
+        match letter {
+            '9' | '0' if self.brackets => {
+                return Err(invalid(&format!("\"{letter}\" must be ahead of \"PR\"")));
+            }
+            '9' => {
+                match (&mut self.shift, self.has_point) {
+                    (Some(shift), _) => *shift += 1,
+                    (None, true) => self.fraction += 1,
+                    (None, false) => self.integer += 1,
+                }
+                self.pieces.push(Piece::Nine);
+            }
+            '0' => {
+                if self.zero_start.is_none() && !self.has_point {
+                    self.zero_start = Some(self.integer);
+                }
+                if self.has_point {
+                    self.fraction += 1;
+                } else {
+                    self.integer += 1;
+                }
+                self.zero_end = self.integer + self.fraction;
+                self.pieces.push(Piece::Zero);
+            }
+            '.' | 'D' | 'd' => {
+                if self.has_point {
+                    return Err(invalid("multiple decimal points"));
+                }
+                if self.shift.is_some() {
+                    return Err(invalid("cannot use \"V\" and decimal point together"));
+                }
+                self.has_point = true;
+                self.pieces.push(Piece::Point);
+            }
+            ',' | 'G' | 'g' => self.pieces.push(Piece::Group),
+            'L' | 'l' => self.pieces.push(Piece::Currency),
+            'S' | 's' => {
+                if self.anchor.is_some() {
+                    return Err(invalid("cannot use \"S\" twice"));
+                }
+                if self.plus || self.minus || self.brackets {
+                    return Err(invalid("cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together"));
+                }
+                self.anchor = Some(if self.has_point { Anchor::After } else { Anchor::Before });
+                self.places_before_sign = self.integer;
+            }
+            'V' | 'v' => {
+                if self.has_point {
+                    return Err(invalid("cannot use \"V\" and decimal point together"));
+                }
+                self.shift.get_or_insert(0);
+            }
+            'B' | 'b' => {}
+            other => self.pieces.push(Piece::Literal(other)),
+        }
+        Ok(())
+    }
+}
+
+/// A number written plainly: its sign and its characters.
+struct Plain {
+    negative: bool,
+    text: String,
+}
+
+impl Plain {
+    fn new(text: String) -> Plain {
+        match text.strip_prefix('-') {
+            Some(rest) => Plain { negative: true, text: rest.to_owned() },
+            None => Plain { negative: false, text },
+        }
+    }
+}
+
+/// The number with the template's fraction digits. Floats have no more than 15 digits in all.
+fn plain(datum: &Datum, template: &mut Template) -> Result<Plain, SqlError> {
+    let shift = template.shift.unwrap_or(0);
+    let power = 10f64.powi(i32::try_from(shift).unwrap_or(i32::MAX));
+    let text = match datum {
+        Datum::Float4(_) | Datum::Float8(_) => {
+            let (value, most) = match datum {
+                Datum::Float4(value) => (f64::from(*value), 6),
+                Datum::Float8(value) => (*value, 15),
+                _ => return Err(unexpected(&[datum])),
+            };
+            let value = value * power;
+            if value.is_finite() {
+                let digits = format!("{:.0}", value.abs()).len();
+                template.fraction = template.fraction.min(usize::saturating_sub(most, digits));
+                format!("{value:.*}", template.fraction)
+            } else if value.is_nan() {
+                "NaN".to_owned()
+            } else {
+                if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+            }
+        }
+        Datum::Numeric(value) => {
+            let shifted =
+                value.multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64))?.round(0))?;
+            shifted.round(template.fraction as i32).to_string()
+        }
+        other => {
+            let value = Numeric::from(other.as_i64().ok_or_else(|| unexpected(&[other]))?);
+            let shifted =
+                value.multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64))?.round(0))?;
+            shifted.round(template.fraction as i32).to_string()
+        }
+    };
+    template.integer += shift;
+    Ok(Plain::new(text))
+}
+
+/// `to_char(number, template)`.
+pub(in crate::function) fn number_to_char(
+    arguments: &[Datum],
+    _: &EvalContext<'_>,
+) -> Result<Datum, SqlError> {
+    let mut template = Template::parse(str_of(&arguments[1])?)?;
+    let datum = &arguments[0];
+    if template.scientific {
+        return Ok(scientific(datum, &template)?.into());
+    }
+    if template.roman {
+        return roman_template(datum, &template).map(Datum::from);
+    }
+    let mut number = plain(datum, &mut template)?;
+    let integer_length = number.text.find('.').unwrap_or(number.text.len());
+    let leading = template.integer.saturating_sub(integer_length);
+    if integer_length > template.integer {
+        // Too long: signs of that in every place.
+        number.text = format!("{}.{}", "#".repeat(template.integer), "#".repeat(template.fraction));
+    }
+    Ok(Writer::new(&template, number, leading).run().into())
 }
 
 fn to_numeric(datum: &Datum) -> Result<Numeric, SqlError> {
@@ -158,59 +299,60 @@ fn to_numeric(datum: &Datum) -> Result<Numeric, SqlError> {
     }
 }
 
-/// `to_char(number, template)`.
-pub(in crate::function) fn number_to_char(
-    arguments: &[Datum],
-    _: &EvalContext<'_>,
-) -> Result<Datum, SqlError> {
-    let template = Template::parse(str_of(&arguments[1])?)?;
-    let value = to_numeric(&arguments[0])?;
-    if let Some(lower) = template.roman {
-        return Ok(roman(&value, lower, template.fill).into());
-    }
-    if template.scientific {
-        return Ok(scientific(&value, &template).into());
-    }
-    let shifted = if template.shift > 0 {
-        value.multiply(&Numeric::from(10i64.pow(template.shift.min(18) as u32)))?
-    } else {
-        value.clone()
+fn scientific(datum: &Datum, template: &Template) -> Result<String, SqlError> {
+    // Floats are rounded as what they are in binary.
+    let float = match datum {
+        Datum::Float4(value) => Some(f64::from(*value)),
+        Datum::Float8(value) => Some(*value),
+        _ => None,
     };
-    Ok(render(&shifted, &template).into())
-}
-
-fn scientific(value: &Numeric, template: &Template) -> String {
-    if !value.is_finite() {
-        return format!(" {}", "#".repeat(template.integer_digits + template.fraction_digits + 5));
+    if let Some(value) = float.filter(|value| value.is_finite()) {
+        let text = format!("{value:.*e}", template.fraction);
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let exponent: i32 = exponent.parse().unwrap_or(0);
+        let blank = if value < 0.0 { "" } else { " " };
+        return Ok(format!(
+            "{blank}{mantissa}e{}{:02}",
+            if exponent < 0 { '-' } else { '+' },
+            exponent.abs()
+        ));
     }
-    let digits = template.fraction_digits;
-    let text = value.abs().to_string();
-    let significant: String = text.chars().filter(char::is_ascii_digit).collect();
-    let leading = significant.len() - significant.trim_start_matches('0').len();
-    let point = text.find('.').unwrap_or(text.len()) as i64;
-    let mut exponent = if value.is_zero() { 0 } else { point - leading as i64 - 1 };
-    let mantissa_text = format!(
-        "0{}.{}",
-        &significant[leading.min(significant.len())..].get(..1).unwrap_or("0"),
-        significant.get(leading + 1..).unwrap_or("")
-    );
-    let mut mantissa =
-        mantissa_text.trim_end_matches('.').parse::<Numeric>().unwrap_or(Numeric::ZERO).round(digits as i32);
+    let value = to_numeric(datum)?;
+    if !value.is_finite() {
+        let marks = "#".repeat(template.fraction + 4);
+        return Ok(format!(" {}.{marks}", "#".repeat(template.integer)));
+    }
+    let sign = if value.signum() < 0 { '-' } else { ' ' };
+    let (digits, exponent) = value.key_digits_for_display();
+    // One digit before the point, rounded to the template's fraction.
+    let mantissa: Numeric = format!("{}.{}", &digits[..1], &digits[1..]).trim_end_matches('.').parse()?;
+    let mut mantissa = mantissa.round(template.fraction as i32);
+    let mut exponent = exponent - 1;
     if mantissa >= Numeric::from(10i64) {
-        mantissa = mantissa.divide(&Numeric::from(10i64)).unwrap_or(mantissa).round(digits as i32);
+        mantissa = Numeric::from(1i64).round(template.fraction as i32);
         exponent += 1;
     }
-    let sign = if value.signum() < 0 {
-        "-"
-    } else if template.fill {
-        ""
-    } else {
-        " "
-    };
-    format!("{sign}{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    Ok(format!("{sign}{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()))
 }
 
-fn roman(value: &Numeric, lower: bool, fill: bool) -> String {
+fn roman_template(datum: &Datum, template: &Template) -> Result<String, SqlError> {
+    let value = to_numeric(datum)?.to_i64("integer").unwrap_or(0);
+    let mut out = String::new();
+    for piece in &template.pieces {
+        match piece {
+            Piece::Roman { lower } => {
+                let letters = roman(value);
+                let letters = if *lower { letters.to_lowercase() } else { letters };
+                out.push_str(&if template.fill { letters } else { format!("{letters:>15}") });
+            }
+            Piece::Literal(c) => out.push(*c),
+            _ => {}
+        }
+    }
+    Ok(out)
+}
+
+fn roman(value: i64) -> String {
     const TABLE: [(i64, &str); 13] = [
         (1000, "M"),
         (900, "CM"),
@@ -226,10 +368,10 @@ fn roman(value: &Numeric, lower: bool, fill: bool) -> String {
         (4, "IV"),
         (1, "I"),
     ];
-    let mut rest = value.to_i64("integer").unwrap_or(0);
-    if !(1..=3999).contains(&rest) {
+    if !(1..=3999).contains(&value) {
         return "#".repeat(15);
     }
+    let mut rest = value;
     let mut out = String::new();
     for (amount, letters) in TABLE {
         while rest >= amount {
@@ -237,190 +379,195 @@ fn roman(value: &Numeric, lower: bool, fill: bool) -> String {
             rest -= amount;
         }
     }
-    let out = if lower { out.to_lowercase() } else { out };
-    if fill { out } else { format!("{out:>15}") }
+    out
 }
 
-/// The value's digits, filled into the template's places.
-fn render(value: &Numeric, template: &Template) -> String {
-    let places = template.integer_digits + template.shift;
-    let rounded = value.round(template.fraction_digits as i32);
-    let negative = rounded.signum() < 0 && !rounded.is_nan();
-    let text = rounded.abs().to_string();
-    let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let overflow = !value.is_finite() || integer.trim_start_matches('0').len() > places;
-    let integer =
-        if overflow { "#".repeat(places) } else { format!("{:>places$}", integer.trim_start_matches('0')) };
-    let fraction = if overflow { "#".repeat(template.fraction_digits) } else { fraction.to_owned() };
-    Renderer { template, negative, integer: integer.into_bytes(), fraction: fraction.into_bytes() }.run()
-}
-
-struct Renderer<'a> {
+/// Walks the template's places.
+struct Writer<'a> {
     template: &'a Template,
+    number: Vec<u8>,
     negative: bool,
-    /// One byte for each place before the point; blanks where there is no digit.
-    integer: Vec<u8>,
-    fraction: Vec<u8>,
+    brackets: bool,
+    anchor: Option<Anchor>,
+    /// Places before the number's first digit.
+    leading: usize,
+    /// With FM, the last character of the number that is not a superfluous zero.
+    last_relevant: Option<usize>,
+    /// Nothing more to do for the sign.
+    sign_written: bool,
+    /// The place after the last, where a sign behind the number goes.
+    end: usize,
+    /// Next character of the number.
+    at: usize,
+    /// Number of the current place.
+    place: usize,
+    /// The last place wrote a digit.
+    inside: bool,
+    out: String,
 }
 
-impl Renderer<'_> {
-    /// From which place on there are digits: the first of the number, or the first `0` of the template.
-    fn first_place(&self) -> usize {
-        let mut place = 0;
-        let first_digit = self.integer.iter().position(|b| *b != b' ').unwrap_or(self.integer.len());
-        for piece in &self.template.pieces {
-            match piece {
-                Piece::Digit { zero } if place < self.integer.len() => {
-                    if *zero {
-                        return first_digit.min(place);
-                    }
-                    place += 1;
-                }
-                _ => {}
+impl<'a> Writer<'a> {
+    fn new(template: &'a Template, number: Plain, leading: usize) -> Writer<'a> {
+        let own_sign = template.minus || template.plus;
+        let negative = number.negative;
+        let number = number.text.into_bytes();
+        let mut brackets = template.brackets;
+        let sign_written = if own_sign {
+            // PL alone leaves a minus to be written.
+            !template.plus || template.minus
+        } else {
+            if !negative && template.fill {
+                brackets = false;
             }
-        }
-        first_digit
-    }
-
-    /// With FM, zeros at the end of the fraction that only nines stand for are left out.
-    fn last_fraction(&self) -> usize {
-        if !self.template.fill {
-            return self.fraction.len();
-        }
-        let mut keep = self.fraction.iter().rposition(|b| *b != b'0').map_or(0, |at| at + 1);
-        let mut place = 0;
-        let mut after_point = false;
-        for piece in &self.template.pieces {
-            match piece {
-                Piece::Point => after_point = true,
-                Piece::Digit { zero } if after_point => {
-                    place += 1;
-                    if *zero {
-                        keep = keep.max(place);
-                    }
-                }
-                _ => {}
-            }
-        }
-        keep
-    }
-
-    fn run(&self) -> String {
-        let template = self.template;
-        let first = self.first_place();
-        let last_fraction = self.last_fraction();
-        let mut out = String::new();
-        // Without a sign in the template, a minus stands directly before the first digit.
-        let own_sign = !template.has_sign();
-        let anchored_before = template.anchored_sign == Some(true);
-        let mut sign_pending = own_sign || anchored_before || template.brackets;
-        let sign = |renderer: &Self| -> &str {
-            match (renderer.negative, own_sign, template.brackets) {
-                (true, _, true) => "<",
-                (true, ..) => "-",
-                (false, true, _) | (false, _, true) => {
-                    if template.fill {
-                        ""
-                    } else {
-                        " "
-                    }
-                }
-                (false, false, false) => "+",
-            }
+            !negative && template.fill && template.anchor.is_none()
         };
-        let (mut place, mut fraction_place, mut after_point) = (0, 0, false);
-        for piece in &template.pieces {
-            match piece {
-                Piece::Digit { .. } if after_point => {
-                    if fraction_place < last_fraction {
-                        out.push(char::from(self.fraction.get(fraction_place).copied().unwrap_or(b'0')));
-                    }
-                    fraction_place += 1;
-                }
-                Piece::Digit { .. } => {
-                    if place < first {
-                        if !template.fill {
-                            out.push(' ');
-                        }
-                    } else {
-                        if std::mem::take(&mut sign_pending) {
-                            out.push_str(sign(self));
-                        }
-                        out.push(match self.integer[place] {
-                            b' ' => '0',
-                            digit => char::from(digit),
-                        });
-                    }
-                    place += 1;
-                }
-                Piece::Point => {
-                    if std::mem::take(&mut sign_pending) {
-                        out.push_str(sign(self));
-                    }
-                    // A number below 1 shows its zero only where the template has a place for one.
-                    if first == place
-                        && place > 0
-                        && !out.ends_with(|c: char| c.is_ascii_digit() || c == '#')
-                        && template.fill
-                    {
-                        out.push('0');
-                    }
-                    out.push('.');
-                    after_point = true;
-                }
-                Piece::Group => {
-                    if place > first
-                        || (place == first
-                            && first < self.integer.len()
-                            && place > 0
-                            && out.ends_with(|c: char| c.is_ascii_digit()))
-                    {
-                        out.push(',');
-                    } else if !template.fill {
-                        out.push(' ');
-                    }
-                }
-                Piece::Currency => out.push_str(if template.fill { "" } else { " " }),
-                Piece::Sign(kind) => out.push_str(self.explicit_sign(*kind)),
-                Piece::Literal(c) => out.push(*c),
-                Piece::Ordinal { lower } => {
-                    if !self.negative && !template.has_point {
-                        out.push_str(ordinal(&out, *lower));
-                    }
-                }
+        // S after all places stands behind the number.
+        let anchor = match template.anchor {
+            Some(Anchor::Before) if !own_sign && template.places_before_sign == template.integer => {
+                Some(Anchor::After)
             }
+            anchor => anchor,
+        };
+        let mut last_relevant = None;
+        if template.fill
+            && template.has_point
+            && let Some(point) = number.iter().position(|b| *b == b'.')
+        {
+            let mut last = number.iter().rposition(|b| *b != b'0').filter(|at| *at > point).unwrap_or(point);
+            if template.zero_end > leading {
+                last = last.max((number.len() - 1).min(template.zero_end - leading));
+            }
+            last_relevant = Some(last);
         }
-        if sign_pending {
-            out.push_str(sign(self));
+        let places = (template.fraction + template.integer + usize::from(!sign_written && leading == 0))
+            .saturating_sub(1);
+        let end = places + usize::from(leading > 0) + usize::from(template.has_point);
+        Writer {
+            template,
+            number,
+            negative,
+            brackets,
+            anchor,
+            leading,
+            last_relevant,
+            sign_written,
+            end,
+            at: 0,
+            place: 0,
+            inside: false,
+            out: String::new(),
         }
-        if template.brackets {
-            out.push_str(if self.negative {
-                ">"
-            } else if template.fill {
-                ""
-            } else {
-                " "
-            });
-        }
-        out
     }
 
-    fn explicit_sign(&self, kind: Sign) -> &'static str {
-        let blank = if self.template.fill { "" } else { " " };
-        match (kind, self.negative) {
-            (Sign::Anchored, _) if self.template.anchored_sign == Some(true) => "",
-            (Sign::Anchored | Sign::Both | Sign::Minus, true) => "-",
-            (Sign::Anchored | Sign::Both | Sign::Plus, false) => "+",
-            (Sign::Minus, false) | (Sign::Plus, true) => blank,
+    fn run(mut self) -> String {
+        for piece in &self.template.pieces {
+            let fill = self.template.fill;
+            match *piece {
+                Piece::Nine | Piece::Point => self.digit(false),
+                Piece::Zero => self.digit(true),
+                Piece::Group if self.inside => self.out.push(','),
+                Piece::Group if !fill => self.out.push(' '),
+                Piece::Currency => self.out.push(' '),
+                Piece::Minus if self.negative => self.out.push('-'),
+                Piece::Plus if !self.negative => self.out.push('+'),
+                Piece::Minus | Piece::Plus if !fill => self.out.push(' '),
+                Piece::AnySign => self.out.push(if self.negative { '-' } else { '+' }),
+                Piece::Literal(c) => self.out.push(c),
+                Piece::Ordinal { lower } => {
+                    let refused =
+                        self.number.first() == Some(&b'#') || self.negative || self.template.has_point;
+                    if !refused {
+                        self.out.push_str(ordinal(&self.number, lower));
+                    }
+                }
+                Piece::Group | Piece::Minus | Piece::Plus | Piece::Roman { .. } => {}
+            }
+        }
+        self.out
+    }
+
+    /// Is the next character the zero before the point, for which the template has only nines?
+    fn is_lone_zero(&self) -> bool {
+        self.template.zero_start.is_none()
+            && self.at == 0
+            && self.number.first() == Some(&b'0')
+            && self.template.fraction != 0
+    }
+
+    fn ends_at_point(&self) -> bool {
+        self.last_relevant.is_some_and(|at| self.number[at] == b'.')
+    }
+
+    fn zeros_begun(&self) -> bool {
+        self.template.zero_start.is_some_and(|start| start <= self.place)
+    }
+
+    fn write_sign(&mut self) {
+        match (self.anchor, self.brackets) {
+            (Some(Anchor::Before), _) => self.out.push(if self.negative { '-' } else { '+' }),
+            (Some(Anchor::After), _) => return,
+            (None, true) => self.out.push(if self.negative { '<' } else { ' ' }),
+            (None, false) if self.negative => self.out.push('-'),
+            (None, false) if !self.template.fill => self.out.push(' '),
+            (None, false) => {}
+        }
+        self.sign_written = true;
+    }
+
+    /// One place for a digit or the point.
+    fn digit(&mut self, zero: bool) {
+        self.inside = false;
+        let started = self.place >= self.leading || self.template.zero_start == Some(self.place);
+        if !self.sign_written && started && (!self.is_lone_zero() || self.ends_at_point()) {
+            self.write_sign();
+        }
+        if self.place < self.leading && !self.zeros_begun() {
+            if !self.template.fill {
+                self.out.push(' ');
+            }
+        } else if self.place < self.leading {
+            self.out.push('0');
+            self.inside = true;
+        } else {
+            self.next_character(zero);
+            if self.at < self.number.len() {
+                self.at += 1;
+            }
+        }
+        let end = if self.last_relevant.is_some_and(|last| last == self.at) { self.place } else { self.end };
+        if self.place + 1 == end {
+            if self.sign_written && self.brackets {
+                self.out.push(if self.negative { '>' } else { ' ' });
+            } else if self.anchor == Some(Anchor::After) {
+                self.out.push(if self.negative { '-' } else { '+' });
+            }
+        }
+        self.place += 1;
+    }
+
+    fn next_character(&mut self, zero: bool) {
+        let Some(&character) = self.number.get(self.at) else { return };
+        if character == b'.' {
+            self.out.push('.');
+        } else if !zero && self.last_relevant.is_some_and(|last| self.at > last) {
+            // A zero at the end that FM drops.
+        } else if self.is_lone_zero() {
+            if !self.template.fill {
+                self.out.push(' ');
+            } else if self.ends_at_point() {
+                self.out.push('0');
+            }
+        } else {
+            self.out.push(char::from(character));
+            self.inside = true;
         }
     }
 }
 
-fn ordinal(number: &str, lower: bool) -> &'static str {
-    let digits: Vec<u8> = number.bytes().filter(u8::is_ascii_digit).collect();
-    let teen = digits.len() > 1 && digits[digits.len() - 2] == b'1';
+fn ordinal(number: &[u8], lower: bool) -> &'static str {
+    let teen = number.len() > 1 && number[number.len() - 2] == b'1';
     let suffixes = if lower { ["st", "nd", "rd", "th"] } else { ["ST", "ND", "RD", "TH"] };
-    match digits.last() {
+    match number.last() {
         Some(b'1') if !teen => suffixes[0],
         Some(b'2') if !teen => suffixes[1],
         Some(b'3') if !teen => suffixes[2],
@@ -433,23 +580,22 @@ pub(in crate::function) fn to_number(arguments: &[Datum], _: &EvalContext<'_>) -
     let text = str_of(&arguments[0])?;
     let template = Template::parse(str_of(&arguments[1])?)?;
     let negative = text.contains('-') || (template.brackets && text.contains('<'));
+    let shift = template.shift.unwrap_or(0);
     let (mut integer, mut fraction, mut after_point) = (0, 0, false);
     let mut digits = String::new();
     for c in text.chars() {
         match c {
-            '0'..='9' if after_point && fraction < template.fraction_digits => {
+            '0'..='9' if after_point && fraction < template.fraction => {
                 digits.push(c);
                 fraction += 1;
             }
             '0'..='9' if after_point => {}
+            '0'..='9' if integer == template.integer + shift => break,
             '0'..='9' => {
-                if integer == template.integer_digits + template.shift {
-                    break;
-                }
                 digits.push(c);
                 integer += 1;
             }
-            '.' if template.has_point => {
+            '.' if template.has_point && !after_point => {
                 after_point = true;
                 digits.push('.');
             }
@@ -458,15 +604,11 @@ pub(in crate::function) fn to_number(arguments: &[Datum], _: &EvalContext<'_>) -
         }
     }
     if digits.trim_matches('.').is_empty() {
-        return Err(SqlError::invalid_text("numeric", text.trim()));
+        return Err(SqlError::invalid_text("numeric", " "));
     }
-    let magnitude: Numeric = digits.trim_end_matches('.').parse()?;
-    let magnitude = if template.shift > 0 {
-        magnitude.divide(&Numeric::from(10i64.pow(template.shift.min(18) as u32)))?
-    } else {
-        magnitude
-    };
-    // The scale is the template's.
-    let scaled = magnitude.round(template.fraction_digits as i32);
-    Ok(Datum::Numeric(if negative { scaled.negate() } else { scaled }))
+    let mut value: Numeric = digits.trim_end_matches('.').parse()?;
+    if shift > 0 {
+        value = value.divide(&Numeric::from(10i64).power(&Numeric::from(shift as i64))?)?;
+    }
+    Ok(Datum::Numeric(if negative { value.negate() } else { value }))
 }

@@ -1,6 +1,6 @@
 //! Dates and times from text by template.
 
-use super::template::{Pattern, Piece, split};
+use super::template::{Case, Pattern, Piece, split};
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::function::string::str_of;
@@ -86,11 +86,11 @@ impl Parts {
                     rest = rest.strip_prefix(|_: char| true).unwrap_or(rest);
                 }
                 Piece::Literal(c) => rest = skip_separator(rest, *c),
-                Piece::Pattern { pattern, .. } => {
+                Piece::Pattern { pattern, case, .. } => {
                     rest = rest.trim_start();
                     // Digits run together end where the next pattern begins.
                     let exact = matches!(pieces.get(i + 1), Some(Piece::Pattern { .. }));
-                    rest = parts.take(*pattern, rest, exact)?;
+                    rest = parts.take(*pattern, *case, rest, exact)?;
                     if rest.is_empty() {
                         break;
                     }
@@ -100,10 +100,16 @@ impl Parts {
         Ok(parts)
     }
 
-    fn take<'a>(&mut self, pattern: Pattern, rest: &'a str, exact: bool) -> Result<&'a str, SqlError> {
+    fn take<'a>(
+        &mut self,
+        pattern: Pattern,
+        case: Case,
+        rest: &'a str,
+        exact: bool,
+    ) -> Result<&'a str, SqlError> {
         let mut rest = rest;
         let mut number = |width: usize, name: &str| {
-            take_number(&mut rest, if exact { width } else { width.max(9) }, width, exact, name)
+            take_number(&mut rest, if exact { width } else { width.max(9) }, width, name)
         };
         match pattern {
             Pattern::Hour12 => {
@@ -127,7 +133,6 @@ impl Parts {
                     &mut rest,
                     if exact { usize::from(digits) } else { 9 },
                     usize::from(digits),
-                    exact,
                     "YYYY",
                 )?;
                 let read = before - rest.len();
@@ -166,18 +171,16 @@ impl Parts {
                 number(1, "Q")?;
             }
             Pattern::MonthName | Pattern::MonthAbbreviation => {
-                let index = take_word(&mut rest, &MONTHS, pattern == Pattern::MonthName);
-                self.month = Some(
-                    index.ok_or_else(|| {
-                        invalid_value(rest, if pattern == Pattern::MonthName { "MONTH" } else { "MON" })
-                    })? as i64
-                        + 1,
-                );
+                let full = pattern == Pattern::MonthName;
+                let index = take_word(&mut rest, &MONTHS, full);
+                let index =
+                    index.ok_or_else(|| invalid_name(rest, if full { "MONTH" } else { "MON" }, case))?;
+                self.month = Some(index as i64 + 1);
             }
             Pattern::DayName | Pattern::DayAbbreviation => {
-                take_word(&mut rest, &WEEKDAYS, pattern == Pattern::DayName).ok_or_else(|| {
-                    invalid_value(rest, if pattern == Pattern::DayName { "DAY" } else { "DY" })
-                })?;
+                let full = pattern == Pattern::DayName;
+                take_word(&mut rest, &WEEKDAYS, full)
+                    .ok_or_else(|| invalid_name(rest, if full { "DAY" } else { "DY" }, case))?;
             }
             Pattern::RomanMonth => rest = self.roman_month(rest)?,
             Pattern::Meridiem { periods } => {
@@ -193,7 +196,7 @@ impl Parts {
             Pattern::ZoneHour => {
                 self.negative_offset = rest.starts_with('-');
                 rest = rest.trim_start_matches(['+', '-', ' ']);
-                let hours = take_number(&mut rest, 2, 2, true, "TZH")?;
+                let hours = take_number(&mut rest, 2, 2, "TZH")?;
                 self.add_offset(hours * 3600);
             }
             Pattern::ZoneMinute => {
@@ -318,13 +321,7 @@ fn invalid_value(rest: &str, pattern: &str) -> SqlError {
     invalid(format!("invalid value \"{shown}\" for \"{pattern}\""))
 }
 
-fn take_number(
-    rest: &mut &str,
-    most: usize,
-    width: usize,
-    exact: bool,
-    pattern: &str,
-) -> Result<i64, SqlError> {
+fn take_number(rest: &mut &str, most: usize, width: usize, pattern: &str) -> Result<i64, SqlError> {
     let text = *rest;
     let digits = text.bytes().take(most).take_while(u8::is_ascii_digit).count();
     if digits == 0 {
@@ -335,9 +332,19 @@ fn take_number(
         return Err(invalid(format!("invalid value \"{shown}\" for \"{pattern}\""))
             .with_detail("Value must be an integer."));
     }
-    let _ = exact;
     *rest = &text[digits..];
     text[..digits].parse().map_err(|_| invalid_value(text, pattern))
+}
+
+/// The pattern is shown as it was written.
+#[cold]
+fn invalid_name(rest: &str, pattern: &str, case: Case) -> SqlError {
+    let lower = pattern.to_ascii_lowercase();
+    match case {
+        Case::Upper => invalid_value(rest, pattern),
+        Case::Lower => invalid_value(rest, &lower),
+        Case::Capital => invalid_value(rest, &format!("{}{}", &pattern[..1], &lower[1..])),
+    }
 }
 
 /// Digits of a fraction, in microseconds.

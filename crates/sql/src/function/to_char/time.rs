@@ -185,9 +185,7 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
     };
     let era_year = if moment.days.is_some() { moment.year.abs() } else { moment.year };
     Ok(match pattern {
-        Pattern::Hour12 => {
-            padded((moment.hour % 12 + if moment.hour % 12 == 0 { 12 } else { 0 }).abs(), 2, fill)
-        }
+        Pattern::Hour12 => padded(if moment.hour % 12 == 0 { 12 } else { moment.hour % 12 }, 2, fill),
         Pattern::Hour24 => padded(moment.hour, 2, fill),
         Pattern::Minute => padded(moment.minute, 2, fill),
         Pattern::Second => padded(moment.second, 2, fill),
@@ -224,6 +222,9 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
             cased(word, case)
         }
         Pattern::MonthName | Pattern::MonthAbbreviation | Pattern::RomanMonth => {
+            if pattern != Pattern::RomanMonth {
+                days()?;
+            }
             month_name(moment, pattern, case, fill)
         }
         Pattern::Month => padded(moment.month, 2, fill),
@@ -234,7 +235,9 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
             let (year, _) = calendar::iso_week(days()?);
             padded(days()? - calendar::iso_week_start(year, 1) + 1, 3, fill)
         }
-        Pattern::Day => padded(moment.day, 2, fill),
+        // Unlike the others, a negative day is not padded.
+        Pattern::Day if fill => moment.day.to_string(),
+        Pattern::Day => format!("{:02}", moment.day),
         Pattern::DayOfWeek => (calendar::weekday(days()?) + 1).to_string(),
         Pattern::IsoDayOfWeek => match calendar::weekday(days()?) {
             0 => "7".to_owned(),

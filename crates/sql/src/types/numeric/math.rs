@@ -12,6 +12,8 @@ use crate::error::{SqlError, sqlstate};
 const LOG10_E: f64 = std::f64::consts::LOG10_E;
 /// Digits beyond the result's that intermediate values carry.
 const GUARD: u32 = 12;
+/// Largest power of e that is computed.
+const MAX_EXPONENT: f64 = 6000.0;
 /// Largest number of digits that a power is computed with exactly.
 const EXACT_DIGITS: u64 = 8_000;
 
@@ -65,8 +67,11 @@ impl Numeric {
         if !self.is_finite() {
             return Ok(if self.is_nan() || self.signum() > 0 { self.clone() } else { Numeric::ZERO });
         }
-        let weight = (self.to_f64() * LOG10_E).clamp(-2000.0, 200_000.0);
+        let weight = (self.to_f64() * LOG10_E).clamp(-2000.0, 2000.0);
         let scale = result_scale(weight as i64, self.scale());
+        if self.to_f64().abs() >= MAX_EXPONENT {
+            return if self.signum() > 0 { Err(overflow()) } else { Numeric::ZERO.rescaled(scale) };
+        }
         exp_to_scale(self, scale)
     }
 
@@ -151,10 +156,11 @@ impl Numeric {
             return Numeric::ZERO.rescaled(16);
         }
         let weight = self.abs().to_f64().log10() * exponent.to_f64();
-        if weight > 140_000.0 {
+        let limit = MAX_EXPONENT * LOG10_E * 1.003;
+        if weight > limit {
             return Err(overflow());
         }
-        if weight < -1001.0 {
+        if weight < -limit {
             return Numeric::ZERO.rescaled(MAX_RESULT_SCALE as u32);
         }
         let scale = result_scale(weight as i64, self.scale().max(exponent.scale()));

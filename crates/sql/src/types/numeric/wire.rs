@@ -149,6 +149,15 @@ impl Numeric {
         Some((digits, exponent))
     }
 
+    /// Decimal digits of the magnitude from the first that is not 0, at least one, and the exponent n of `0.digits × 10^n`; for 0, one
+    /// zero and 1. Finite values only.
+    pub(crate) fn key_digits_for_display(&self) -> (String, i64) {
+        match self.key_digits() {
+            Some((digits, exponent)) => (String::from_utf8_lossy(&digits).into_owned(), exponent),
+            None => ("0".to_owned(), 1),
+        }
+    }
+
     /// The value of `±0.digits × 10^exponent`, for the key codec; the scale is as small as possible.
     pub(crate) fn from_key_digits(negative: bool, digits: &[u8], exponent: i64) -> Option<Numeric> {
         let magnitude = BigInt::parse_bytes(digits, 10)?;
