@@ -275,6 +275,12 @@ impl SqlError {
         self
     }
 
+    /// The same with another SQLSTATE.
+    pub fn with_sqlstate(mut self, sqlstate: &'static str) -> SqlError {
+        self.sqlstate = sqlstate;
+        self
+    }
+
     /// The same with a DETAIL.
     pub fn with_detail(mut self, detail: impl Into<String>) -> SqlError {
         self.detail = Some(detail.into());

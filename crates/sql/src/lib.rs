@@ -5,7 +5,9 @@ pub mod analytic;
 pub mod bind;
 pub mod catalog;
 pub mod copy;
+mod ddl;
 pub mod error;
+mod explain;
 pub mod expr;
 pub mod function;
 pub mod keys;
@@ -14,6 +16,7 @@ pub mod parse;
 pub mod pg_catalog;
 pub mod plan;
 pub mod row;
+mod sequence;
 pub mod session;
 pub mod types;
 

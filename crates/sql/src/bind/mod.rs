@@ -34,7 +34,9 @@ mod with;
 
 pub use coerce::common_type;
 pub(crate) use operator::operator_name;
+pub(crate) use operator::row_items;
 pub use query::*;
+pub(crate) use scope::name_span;
 pub use scope::{name_parts, object_name};
 pub use type_name::resolve_type;
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
@@ -95,6 +97,8 @@ pub struct Binder<'a> {
     ctes: Vec<with::CteInSight>,
     cte_count: usize,
     tables: Vec<Arc<Table>>,
+    /// Oids of the views.
+    views: Vec<u32>,
     unsupported: Option<String>,
     view_depth: usize,
     /// No positions while text other than the statement's is bound.
@@ -182,6 +186,7 @@ impl<'a> Binder<'a> {
             ctes: vec![],
             cte_count: 0,
             tables: vec![],
+            views: vec![],
             unsupported: None,
             view_depth: 0,
             positions: true,
@@ -200,6 +205,11 @@ impl<'a> Binder<'a> {
     /// The stored tables the statement reads, those in subqueries and views too, each once.
     pub fn tables(&self) -> &[Arc<Table>] {
         &self.tables
+    }
+
+    /// Oids of the views the statement reads, through other views too.
+    pub fn views(&self) -> &[u32] {
+        &self.views
     }
 
     /// Number of common table expressions so far.

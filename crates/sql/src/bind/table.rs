@@ -85,8 +85,13 @@ impl Binder<'_> {
         }
     }
 
+    /// The relation a possibly qualified name means.
+    pub(crate) fn find_relation(&self, schema: Option<&str>, name: &str) -> Option<&CatalogRelation> {
+        self.context.catalog.find(&self.search_path, schema, name)
+    }
+
     /// A stored table.
-    pub(super) fn stored_table(
+    pub(crate) fn stored_table(
         &mut self,
         table: &std::sync::Arc<crate::catalog::Table>,
         alias: Option<&TableAlias>,
@@ -121,6 +126,9 @@ impl Binder<'_> {
         let ctes = std::mem::take(&mut self.ctes);
         let positions = std::mem::replace(&mut self.positions, false);
         self.view_depth += 1;
+        if !self.views.contains(&view.oid) {
+            self.views.push(view.oid);
+        }
         let bound = self.derived(query, false, None, &view.name, nullable);
         self.view_depth -= 1;
         self.positions = positions;

@@ -46,7 +46,7 @@ impl Binder<'_> {
     }
 
     /// Binds WITH and the query it belongs to; the expressions are in sight of `bind` only.
-    pub(super) fn with_ctes(
+    pub(crate) fn with_ctes(
         &mut self,
         with: &ast::With,
         bind: impl FnOnce(&mut Self) -> Result<Query>,

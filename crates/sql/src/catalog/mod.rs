@@ -14,6 +14,7 @@
 mod column;
 mod constraint;
 mod index;
+mod own;
 mod schema;
 mod sequence;
 mod snapshot;
@@ -25,10 +26,11 @@ pub mod store;
 pub use column::{Column, Identity};
 pub use constraint::{Check, ForeignKey, Reference, ReferentialAction};
 pub use index::{Index, IndexColumn};
+pub(crate) use own::OwnCatalog;
 pub use schema::Schema;
 pub use sequence::Sequence;
 pub use snapshot::{Catalog, Changes, Object, Relation};
-pub use table::Table;
+pub use table::{Derived, Table};
 pub use view::View;
 
 /// Object identifier, as in PostgreSQL.

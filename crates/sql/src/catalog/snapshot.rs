@@ -102,6 +102,8 @@ pub struct Catalog {
     schemas: HashMap<String, Arc<Schema>>,
     relations: HashMap<Oid, HashMap<String, Relation>>,
     by_oid: HashMap<Oid, Relation>,
+    /// Tables that were truncated, rewritten or indexed since the start, and the commit that did it.
+    moved: HashMap<Oid, u64>,
 }
 
 impl Catalog {
@@ -159,7 +161,28 @@ impl Catalog {
         Catalog::build(version, objects)
     }
 
-    /// The version. Grows with every change; a private catalog of a transaction has odd numbers of its own.
+    /// Notes the tables whose rows or entries went to other trees by the commit that made this from `before`.
+    pub(crate) fn note_moved(&mut self, before: &Catalog, changes: &Changes, csn: u64) {
+        self.moved.clone_from(&before.moved);
+        let trees = |table: &Table| -> Vec<u32> {
+            std::iter::once(table.tree).chain(table.indexes.iter().map(|index| index.tree)).collect()
+        };
+        for oid in changes.keys() {
+            if let (Some(old), Some(new)) = (before.table_by_oid(*oid), self.table_by_oid(*oid))
+                && trees(old) != trees(new)
+            {
+                self.moved.insert(*oid, csn);
+            }
+        }
+    }
+
+    /// The commit that last moved a table's rows or entries to other trees; 0 if none did since the start. A snapshot before it
+    /// does not find them there.
+    pub(crate) fn moved_at(&self, table: Oid) -> u64 {
+        self.moved.get(&table).copied().unwrap_or(0)
+    }
+
+    /// The version. Grows with every committed change; private catalogs have versions of their own above those.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -188,6 +211,11 @@ impl Catalog {
             Some(schema) => self.relation(schema, name),
             None => search_path.iter().find_map(|schema| self.relation(schema, name)),
         }
+    }
+
+    /// The relations of a schema, in no order.
+    pub fn relations_in(&self, schema: Oid) -> impl Iterator<Item = &Relation> {
+        self.relations.get(&schema).into_iter().flat_map(HashMap::values)
     }
 
     /// The relation of this oid.

@@ -8,20 +8,34 @@
 //!
 //! Sorts, hash tables and everything else that holds rows accounts for them (see [`Execution::reserve`](crate::expr::Execution)).
 
+pub(crate) mod conflict;
+pub(crate) mod constraint;
 mod cte;
 mod cursor;
+pub(crate) mod delete;
+pub(crate) mod foreign_key;
 mod group;
 mod hash;
 mod hash_join;
+pub(crate) mod index_maintenance;
 mod input;
+pub(crate) mod insert;
 mod key_range;
 mod memory;
 mod node;
+pub(crate) mod returning;
+pub(crate) mod row_lock;
+pub(crate) mod run;
 mod scan;
 mod set_operation;
 mod sort;
+pub(crate) mod source;
+pub(crate) mod stored;
 pub(crate) mod subquery;
 mod table_function;
+pub(crate) mod target;
+pub(crate) mod update;
+pub(crate) mod write;
 
 pub(crate) use cte::CteState;
 pub use cursor::Cursor;

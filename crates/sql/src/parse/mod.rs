@@ -57,6 +57,19 @@ pub enum Overriding {
     UserValue,
 }
 
+impl Statement {
+    /// A part of this statement as one of its own, with the same source text.
+    pub(crate) fn with_command(&self, command: Command) -> Statement {
+        Statement {
+            text: self.text.clone(),
+            source: self.source.clone(),
+            command,
+            overriding: None,
+            complexity: self.complexity,
+        }
+    }
+}
+
 impl Drop for Statement {
     fn drop(&mut self) {
         if self.complexity > complexity::SHALLOW {

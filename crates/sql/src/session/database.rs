@@ -1,10 +1,27 @@
 //! The database as all sessions share it.
+//!
+//! The committed catalog changes only in [`SqlDatabase::commit_with_catalog`]. A statement finds out with one atomic load
+//! whether a plan was made for the present catalog: `catalog_state` is twice its version, plus one while a change is being
+//! published. A commit raises that bit before the engine lets go of its locks, and takes it away once the new catalog is in
+//! place; so whoever gets a table's lock after a change to the table sees the change, or waits for the moment it takes.
+//!
+//! Mutexes: `publishing`, then the engine's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use cognate_engine::{Access, Commit, Csn, Database, Isolation, Transaction};
+use cognate_env::Clock;
+use parking_lot::Mutex;
 
-use crate::catalog::Catalog;
+use super::plan_cache::PlanCache;
+use crate::catalog::{Catalog, Changes, store};
+use crate::error::Result;
+use crate::sequence::Counters;
+
+/// Microseconds from 1970-01-01 to 2000-01-01.
+const EPOCH_US: i64 = 946_684_800_000_000;
 
 /// A SQL database over an engine. Clones share it.
 #[derive(Clone)]
@@ -13,12 +30,109 @@ pub struct SqlDatabase {
 }
 
 struct Shared {
+    engine: Database,
+    clock: Arc<dyn Clock>,
     catalog: ArcSwap<Catalog>,
+    catalog_state: AtomicU64,
+    /// The commit that last changed the catalog.
+    catalog_csn: AtomicU64,
+    publishing: Mutex<()>,
+    counters: Counters,
+    plans: PlanCache,
 }
 
 impl SqlDatabase {
+    /// Opens the SQL layer over an engine and reads the catalog. XX001 if it cannot be read.
+    pub fn open(engine: Database) -> Result<SqlDatabase> {
+        SqlDatabase::open_with_clock(engine, Arc::new(cognate_env::RealClock::default()))
+    }
+
+    /// The same with a clock of the caller's.
+    pub fn open_with_clock(engine: Database, clock: Arc<dyn Clock>) -> Result<SqlDatabase> {
+        let transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+        let mut scan = transaction.scan(
+            store::CATALOG_TREE,
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Unbounded,
+            false,
+        )?;
+        let mut objects = Vec::new();
+        while let Some((_, document)) = scan.next()? {
+            objects.push(store::decode(&document)?);
+        }
+        drop(transaction);
+        let shared = Shared {
+            counters: Counters::open(engine.clone())?,
+            engine,
+            clock,
+            catalog: ArcSwap::from_pointee(Catalog::new(1, objects)),
+            catalog_state: AtomicU64::new(1 << 1),
+            catalog_csn: AtomicU64::new(0),
+            publishing: Mutex::new(()),
+            plans: PlanCache::default(),
+        };
+        Ok(SqlDatabase { shared: Arc::new(shared) })
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Database {
+        &self.shared.engine
+    }
+
     /// The newest committed catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
+        if self.catalog_state() & 1 != 0 {
+            drop(self.shared.publishing.lock());
+        }
         self.shared.catalog.load_full()
+    }
+
+    /// Equal to what it was: the catalog is still the same. See the module's prose.
+    pub(crate) fn catalog_state(&self) -> u64 {
+        self.shared.catalog_state.load(Ordering::Acquire)
+    }
+
+    /// The catalog and the state it stands for.
+    pub(crate) fn catalog_with_state(&self) -> (Arc<Catalog>, u64) {
+        let catalog = self.catalog();
+        let state = catalog.version() << 1;
+        (catalog, state)
+    }
+
+    /// The commit that last changed the catalog: a snapshot before it may not fit the catalog.
+    pub(crate) fn catalog_csn(&self) -> Csn {
+        self.shared.catalog_csn.load(Ordering::Acquire)
+    }
+
+    /// Commits a transaction that changed the catalog, and publishes the change.
+    pub(crate) fn commit_with_catalog(&self, transaction: Transaction, changes: &Changes) -> Result<Commit> {
+        let shared = &*self.shared;
+        let _publishing = shared.publishing.lock();
+        let before = shared.catalog.load_full();
+        shared.catalog_state.fetch_or(1, Ordering::AcqRel);
+        let committed = transaction.commit();
+        let mut version = before.version();
+        if let Ok(commit) = &committed {
+            version += 1;
+            let mut after = before.with_changes(version, changes);
+            after.note_moved(&before, changes, commit.csn);
+            shared.catalog.store(Arc::new(after));
+            shared.catalog_csn.store(commit.csn, Ordering::Release);
+        }
+        shared.catalog_state.store(version << 1, Ordering::Release);
+        Ok(committed?)
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    pub(crate) fn plans(&self) -> &PlanCache {
+        &self.shared.plans
+    }
+
+    /// Now, in microseconds since 2000-01-01 UTC.
+    pub(crate) fn now(&self) -> i64 {
+        self.shared.clock.wall_us() - EPOCH_US
     }
 }

@@ -7,24 +7,59 @@
 //!
 //! The wire's rules live here too: a statement outside a block opens an *implicit* transaction that lasts until
 //! [`Session::sync`]; an error makes a block [`Failed`](TransactionStatus::Failed) and rolls an implicit transaction back.
+//!
+//! How a statement with a plan runs (see `execute`):
+//!
+//! ```text
+//! 1. open the engine's transaction, or refresh its snapshot
+//! 2. lock the plan's tables (reading or writing rows)       not for a SELECT at the durable mark
+//! 3. is the plan made for the present catalog?              one atomic load; else plan again, and back to 2
+//! 4. run it; at its end the queued foreign keys
+//! ```
 
+mod copy;
+mod cursor;
 mod database;
+mod execute;
+mod explain;
+mod external;
+mod facts;
+mod interrupt;
+mod plan_cache;
+mod planning;
 mod portal;
 mod prepared;
 pub mod settings;
 mod sink;
+mod state;
 mod statement;
+mod transaction;
+mod utility;
+mod variable;
+pub(crate) mod work;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cognate_engine::Transaction;
 
 use crate::error::{Result, SqlError};
+use crate::parse;
+use crate::types::FormatContext;
+use facts::Facts;
+use interrupt::Interrupts;
+use settings::{Effective, Mark, Settings};
+use state::TransactionState;
+use transaction::Modes;
+use work::Work;
 
 pub use database::SqlDatabase;
+pub use interrupt::CancelHandle;
 pub use portal::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal};
+pub(crate) use prepared::{Action, Planned};
 pub use prepared::{OutputColumn, Prepared};
 pub use sink::{Format, RowSink, SinkState};
 pub use statement::Statement;
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a connection says about itself at start.
 #[derive(Clone, Debug, Default)]
@@ -52,37 +87,87 @@ pub enum TransactionStatus {
     Failed,
 }
 
-/// Interrupts the statement that its session runs. Any thread may use it.
-#[derive(Clone, Debug, Default)]
-pub struct CancelHandle {
-    state: Arc<CancelState>,
+/// Where the session stands between BEGIN and COMMIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    /// Between transactions.
+    None,
+    /// A statement outside a block was run, and Sync has not come.
+    Implicit,
+    /// After BEGIN.
+    Explicit,
+    /// After BEGIN and an error.
+    Failed,
 }
 
-#[derive(Debug, Default)]
-struct CancelState {
-    requested: AtomicBool,
-    wake: tokio::sync::Notify,
-}
-
-impl CancelHandle {
-    /// Ends the running statement with 57014. Without one, nothing happens.
-    pub fn cancel(&self) {
-        self.state.requested.store(true, Ordering::Release);
-        self.state.wake.notify_waiters();
-    }
+/// An open transaction.
+struct Open {
+    engine: Transaction,
+    state: TransactionState,
 }
 
 /// One connection's session.
 pub struct Session {
     database: SqlDatabase,
+    facts: Arc<Facts>,
     cancel: CancelHandle,
+    block: Block,
+    modes: Modes,
+    open: Option<Open>,
+    /// Settings before the transaction.
+    settings_mark: Option<Mark>,
+    effective: Arc<Effective>,
+    format: FormatContext,
+    memory_limit: usize,
+    notices: Vec<SqlError>,
+    statements: HashMap<String, Arc<Prepared>>,
+    cursors: cursor::Cursors,
+    copy: Option<Box<copy::CopyIn>>,
 }
+
+/// Bytes that one statement may hold for sorts and hash tables.
+const MEMORY_LIMIT: usize = 256 << 20;
 
 impl Session {
     /// A session with fresh settings. Fails if a startup option is not a valid setting.
     pub fn new(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
-        let _ = parameters;
-        Ok(Session { database, cancel: CancelHandle::default() })
+        let mut settings = Settings::new();
+        settings.set_default("session_authorization", &parameters.user)?;
+        settings.set_default("application_name", &parameters.application_name)?;
+        for (name, value) in &parameters.options {
+            settings.set_default(name, value)?;
+        }
+        let facts = Facts::new(
+            database.clone(),
+            parameters.user,
+            parameters.database,
+            parameters.process_id,
+            settings,
+        );
+        let facts = Arc::new(facts);
+        let effective = facts.effective();
+        let mut session = Session {
+            facts: facts.clone(),
+            cancel: CancelHandle::default(),
+            block: Block::None,
+            modes: Modes { isolation: cognate_engine::Isolation::ReadCommitted, read_only: false },
+            open: None,
+            settings_mark: None,
+            effective,
+            format: FormatContext {
+                transaction_time: database.now(),
+                objects: Some(Arc::new(facts::LiveNames(facts))),
+                ..FormatContext::default()
+            },
+            memory_limit: MEMORY_LIMIT,
+            notices: Vec::new(),
+            statements: HashMap::new(),
+            cursors: cursor::Cursors::default(),
+            copy: None,
+            database,
+        };
+        session.apply_settings();
+        Ok(session)
     }
 
     /// A handle to interrupt this session's statements.
@@ -90,85 +175,91 @@ impl Session {
         self.cancel.clone()
     }
 
-    /// Whether a block is open.
-    pub fn status(&self) -> TransactionStatus {
-        TransactionStatus::Idle
+    /// The database.
+    pub fn database(&self) -> &SqlDatabase {
+        &self.database
     }
 
     /// Notices and warnings since the last call, oldest first.
     pub fn take_notices(&mut self) -> Vec<SqlError> {
-        Vec::new()
+        let least = self.effective.client_min_messages.as_str();
+        let mut notices = std::mem::take(&mut self.notices);
+        match least {
+            "warning" => notices.retain(|notice| notice.severity != crate::Severity::Notice),
+            "error" => notices.clear(),
+            _ => {}
+        }
+        notices
     }
 
     /// Settings to report with ParameterStatus: all reported settings at first, then those that changed.
     pub fn take_parameter_changes(&mut self) -> Vec<(&'static str, String)> {
-        Vec::new()
+        self.facts.with_settings(Settings::take_changes)
+    }
+
+    /// How long the server should let the session idle: milliseconds, `None` for ever. In a block after which 25P03 ends it,
+    /// else 57P05.
+    pub fn idle_timeout_ms(&self) -> Option<u64> {
+        let timeout = match self.status() {
+            TransactionStatus::Idle => self.effective.idle_timeout_ms,
+            _ => self.effective.idle_in_transaction_timeout_ms,
+        };
+        (timeout > 0).then_some(timeout)
+    }
+
+    /// The settings by which values are read and printed.
+    pub fn format_context(&self) -> &FormatContext {
+        &self.format
     }
 
     /// The statements of a simple query, possibly none. 42601 with position.
     pub fn split(&self, text: &str) -> Result<Vec<Statement>> {
-        let _ = text;
-        Err(SqlError::unsupported("SQL"))
+        parse::parse(text)
     }
 
-    /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives types by oid, 0 or
-    /// absent where the server is to infer one.
-    pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
-        let _ = (text, parameter_oids);
-        Err(SqlError::unsupported("SQL"))
+    /// Takes over settings that a statement may have changed.
+    fn refresh_settings(&mut self) {
+        let effective = self.facts.effective();
+        if !Arc::ptr_eq(&effective, &self.effective) {
+            self.effective = effective;
+            self.apply_settings();
+        }
     }
 
-    /// Prepares one statement of a simple query.
-    pub fn prepare_statement(&mut self, statement: &Statement) -> Result<Arc<Prepared>> {
-        let _ = statement;
-        Err(SqlError::unsupported("SQL"))
+    fn apply_settings(&mut self) {
+        self.format.time_zone = self.effective.time_zone;
+        self.format.date_order = self.effective.date_order;
+        self.format.extra_float_digits = self.effective.extra_float_digits;
+        self.format.bytea_output = self.effective.bytea_output;
     }
 
-    /// Binds parameters (`None` is NULL). `formats` has none, one for all, or one for each parameter; `result_formats`
-    /// the same for the output columns.
-    pub fn bind(
-        &mut self,
-        prepared: &Arc<Prepared>,
-        parameters: &[Option<&[u8]>],
-        formats: &[Format],
-        result_formats: &[Format],
-    ) -> Result<Portal> {
-        let _ = (prepared, parameters, formats, result_formats);
-        Err(SqlError::unsupported("SQL"))
+    /// The limits of the statement that begins now.
+    fn interrupts(&self) -> Interrupts {
+        let milliseconds = |value: u64| (value > 0).then(|| std::time::Duration::from_millis(value));
+        Interrupts {
+            cancel: self.cancel.clone(),
+            deadline: milliseconds(self.effective.statement_timeout_ms)
+                .map(|timeout| tokio::time::Instant::now() + timeout),
+            lock_timeout: milliseconds(self.effective.lock_timeout_ms),
+        }
     }
 
-    /// Runs the portal until it is done, has given `max_rows` rows (0 is no limit), or the sink is full.
-    pub async fn fetch(
-        &mut self,
-        portal: &mut Portal,
-        sink: &mut (dyn RowSink + Send),
-        max_rows: u64,
-    ) -> Result<Fetch> {
-        let _ = (portal, sink, max_rows, &self.database);
-        Err(SqlError::unsupported("SQL"))
+    /// What a running statement works with. The transaction must be open.
+    fn work<'a>(&'a mut self, interrupts: &'a Interrupts) -> Result<Work<'a>> {
+        let statement_time = self.database.now();
+        let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
+        let catalog = open.state.catalog.over(self.database.catalog());
+        self.facts.set_catalog(&catalog);
+        Ok(Work {
+            database: &self.database,
+            facts: &self.facts,
+            engine: &mut open.engine,
+            state: &mut open.state,
+            format: &self.format,
+            statement_time,
+            interrupts,
+            notices: &mut self.notices,
+            catalog,
+        })
     }
-
-    /// Data of COPY FROM STDIN, cut anywhere.
-    pub async fn copy_data(&mut self, data: &[u8]) -> Result<()> {
-        let _ = data;
-        Err(SqlError::unsupported("COPY"))
-    }
-
-    /// End of COPY FROM STDIN's data.
-    pub async fn copy_done(&mut self) -> Result<CommandTag> {
-        Err(SqlError::unsupported("COPY"))
-    }
-
-    /// The client gave up COPY FROM STDIN; returns the error to report.
-    pub async fn copy_fail(&mut self, message: &str) -> SqlError {
-        SqlError::new(crate::error::sqlstate::QUERY_CANCELED, format!("COPY from stdin failed: {message}"))
-    }
-
-    /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits until it is durable.
-    pub async fn sync(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// An error was reported: an open block becomes failed, an implicit transaction is rolled back.
-    pub fn fail(&mut self) {}
 }

@@ -1,17 +1,57 @@
 //! Portals: statements with their parameters, being executed.
 
 use std::fmt;
+use std::sync::Arc;
 
-use super::{Format, OutputColumn};
+use super::{Format, OutputColumn, Prepared};
+use crate::oltp::Cursor;
+use crate::types::Datum;
 
 /// A bound statement. It belongs to the session that made it.
 #[derive(Debug)]
 pub struct Portal {
-    columns: Option<Vec<OutputColumn>>,
-    formats: Vec<Format>,
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) parameters: Arc<[Datum]>,
+    pub(crate) columns: Option<Arc<[OutputColumn]>>,
+    pub(crate) formats: Vec<Format>,
+    pub(crate) state: PortalState,
+}
+
+/// How far a portal is.
+#[derive(Debug)]
+pub(crate) enum PortalState {
+    /// Not begun.
+    Ready,
+    /// Rows come from a cursor; so many came already.
+    Cursor { cursor: Box<Cursor>, rows: u64 },
+    /// Rows come from the analytic executor.
+    #[cfg(feature = "analytic")]
+    Analytic { cursor: Box<crate::analytic::AnalyticCursor>, rows: u64 },
+    /// Rows were all made at once.
+    Rows { rows: std::vec::IntoIter<Vec<Datum>>, sent: u64, tag: Tag },
+    /// Another portal gives the rows (EXECUTE, FETCH).
+    Inner(Box<Portal>),
+    /// COPY TO STDOUT.
+    CopyOut(Box<super::copy::CopyOut>),
+    /// Done.
+    Done(CommandTag),
+}
+
+/// The tag of a portal whose rows were made at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tag {
+    /// Counts the rows sent: `SELECT 5`.
+    Sent(&'static str),
+    /// Known beforehand: `UPDATE 5`, `SHOW`.
+    Fixed(CommandTag),
 }
 
 impl Portal {
+    pub(crate) fn new(prepared: Arc<Prepared>, parameters: Arc<[Datum]>, formats: Vec<Format>) -> Portal {
+        let columns = prepared.shared_columns();
+        Portal { prepared, parameters, columns, formats, state: PortalState::Ready }
+    }
+
     /// The columns of its rows, or `None` if it returns none.
     pub fn columns(&self) -> Option<&[OutputColumn]> {
         self.columns.as_deref()

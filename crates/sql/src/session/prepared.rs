@@ -1,5 +1,20 @@
-//! Prepared statements.
+//! Prepared statements and their plans.
+//!
+//! What a statement *is* (its text, the types of its parameters and columns) is settled when it is prepared. How it is carried out, its
+//! [`Planned`] form, belongs to a state of the catalog and is made again when that has changed. Both are shared by all
+//! sessions that prepare the same text.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use crate::catalog::{Oid, Table};
+use crate::oltp::delete::DeletePlan;
+use crate::oltp::insert::InsertPlan;
+use crate::oltp::update::UpdatePlan;
+use crate::parse::Statement;
+use crate::plan::Plan;
 use crate::types::Type;
 
 /// A column of a result.
@@ -18,11 +33,101 @@ pub struct OutputColumn {
 /// A statement that was parsed, bound and planned, to be executed any number of times.
 #[derive(Debug)]
 pub struct Prepared {
+    /// None: the text was empty.
+    statement: Option<Statement>,
+    /// Parameter types the client declared.
+    declared: Vec<Option<Type>>,
+    /// `search_path` it was bound under.
+    search_path: Vec<String>,
     parameter_types: Vec<Type>,
-    columns: Option<Vec<OutputColumn>>,
+    columns: Option<Arc<[OutputColumn]>>,
+    planned: ArcSwap<Planned>,
+}
+
+/// How a statement is carried out, as long as the catalog stays as it is.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) action: Action,
+    pub(crate) parameter_types: Vec<Type>,
+    pub(crate) columns: Option<Arc<[OutputColumn]>>,
+    /// Tables read or changed.
+    pub(crate) tables: Vec<Arc<Table>>,
+    /// The state of the catalog it was made for.
+    state: AtomicU64,
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Nothing: an empty query.
+    Empty,
+    /// SELECT by the row executor.
+    Select(Arc<Plan>),
+    /// SELECT by the analytic executor.
+    #[cfg(feature = "analytic")]
+    Analytic(Arc<crate::analytic::AnalyticPlan>),
+    Insert(InsertPlan),
+    Update(UpdatePlan),
+    Delete(DeletePlan),
+    /// Everything else: done from the syntax tree.
+    Utility,
+}
+
+impl Planned {
+    pub(crate) fn new(
+        action: Action,
+        parameter_types: Vec<Type>,
+        columns: Option<Vec<OutputColumn>>,
+        tables: Vec<Arc<Table>>,
+        state: u64,
+    ) -> Planned {
+        let columns = columns.map(Arc::from);
+        Planned { action, parameter_types, columns, tables, state: AtomicU64::new(state) }
+    }
+
+    /// Whether it was made for this state of the catalog. Statements that use no plan fit every state.
+    pub(crate) fn is_for(&self, state: u64) -> bool {
+        self.state.load(Ordering::Relaxed) == state || matches!(self.action, Action::Utility | Action::Empty)
+    }
+
+    /// It is a SELECT without row locks.
+    pub(crate) fn is_reading(&self) -> bool {
+        match &self.action {
+            Action::Select(plan) => !plan.has_locks(),
+            #[cfg(feature = "analytic")]
+            Action::Analytic(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The table whose rows it changes or locks, if it does.
+    pub(crate) fn target(&self) -> Option<Oid> {
+        match &self.action {
+            Action::Insert(plan) => Some(plan.table.oid),
+            Action::Update(plan) => Some(plan.target.table.oid),
+            Action::Delete(plan) => Some(plan.target.table.oid),
+            _ => None,
+        }
+    }
 }
 
 impl Prepared {
+    pub(crate) fn new(
+        statement: Option<Statement>,
+        declared: Vec<Option<Type>>,
+        search_path: Vec<String>,
+        planned: Planned,
+    ) -> Prepared {
+        Prepared {
+            statement,
+            declared,
+            search_path,
+            parameter_types: planned.parameter_types.clone(),
+            columns: planned.columns.clone(),
+            planned: ArcSwap::from_pointee(planned),
+        }
+    }
+
     /// Types of `$1`, `$2`, ...
     pub fn parameter_types(&self) -> &[Type] {
         &self.parameter_types
@@ -35,6 +140,32 @@ impl Prepared {
 
     /// The text held no statement at all.
     pub fn is_empty(&self) -> bool {
-        false
+        self.statement.is_none()
+    }
+
+    pub(crate) fn shared_columns(&self) -> Option<Arc<[OutputColumn]>> {
+        self.columns.clone()
+    }
+
+    pub(crate) fn statement(&self) -> Option<&Statement> {
+        self.statement.as_ref()
+    }
+
+    pub(crate) fn declared(&self) -> &[Option<Type>] {
+        &self.declared
+    }
+
+    pub(crate) fn search_path(&self) -> &[String] {
+        &self.search_path
+    }
+
+    pub(crate) fn planned(&self) -> Arc<Planned> {
+        self.planned.load_full()
+    }
+
+    pub(crate) fn replan(&self, planned: Planned) -> Arc<Planned> {
+        let planned = Arc::new(planned);
+        self.planned.store(planned.clone());
+        planned
     }
 }

@@ -1,5 +1,119 @@
-//! One statement of a simple query.
+//! Statements, and the words PostgreSQL has for them.
 
-/// A statement split off a query text.
-#[derive(Clone, Debug)]
-pub struct Statement {}
+use sqlparser::ast;
+
+pub use crate::parse::Statement;
+use crate::parse::{AlterSequence, Command};
+
+/// What CommandComplete says of a statement that returns no count, and what messages call it.
+pub(crate) fn tag(command: &Command) -> &'static str {
+    match command {
+        Command::Empty => "",
+        Command::Sql(statement) => sql_tag(statement),
+        Command::Fetch { skip: false, .. } => "FETCH",
+        Command::Fetch { skip: true, .. } => "MOVE",
+        Command::PrepareTransaction(_) => "PREPARE TRANSACTION",
+        Command::CommitPrepared(_) => "COMMIT PREPARED",
+        Command::RollbackPrepared(_) => "ROLLBACK PREPARED",
+        Command::SetConstraints { .. } => "SET CONSTRAINTS",
+        Command::Maintenance { command, .. } => command,
+        Command::CreateSequence { .. } => "CREATE SEQUENCE",
+        Command::AlterSequence { change: AlterSequence::OwnerTo(_) | AlterSequence::Options(_), .. } => {
+            "ALTER SEQUENCE"
+        }
+        Command::AlterSequence { .. } => "ALTER SEQUENCE",
+        Command::Unsupported(name) => name,
+    }
+}
+
+fn sql_tag(statement: &ast::Statement) -> &'static str {
+    use ast::Statement as S;
+    match statement {
+        S::Query(query) => match query.body.as_ref() {
+            ast::SetExpr::Insert(_) => "INSERT",
+            ast::SetExpr::Update(_) => "UPDATE",
+            ast::SetExpr::Delete(_) => "DELETE",
+            _ => "SELECT",
+        },
+        S::Insert(_) => "INSERT",
+        S::Update(_) => "UPDATE",
+        S::Delete(_) => "DELETE",
+        S::Merge(_) => "MERGE",
+        S::Copy { .. } => "COPY",
+        S::CreateTable(table) if table.query.is_some() => "CREATE TABLE AS",
+        S::CreateTable(_) => "CREATE TABLE",
+        S::CreateIndex(_) => "CREATE INDEX",
+        S::CreateView(_) => "CREATE VIEW",
+        S::CreateSchema { .. } => "CREATE SCHEMA",
+        S::CreateFunction(_) => "CREATE FUNCTION",
+        S::CreateTrigger(_) => "CREATE TRIGGER",
+        S::CreateProcedure { .. } => "CREATE PROCEDURE",
+        S::CreateDatabase { .. } => "CREATE DATABASE",
+        S::CreateRole(_) => "CREATE ROLE",
+        S::CreateUser(_) => "CREATE USER",
+        S::CreateExtension(_) => "CREATE EXTENSION",
+        S::CreateType { .. } => "CREATE TYPE",
+        S::CreateDomain(_) => "CREATE DOMAIN",
+        S::CreatePolicy(_) => "CREATE POLICY",
+        S::AlterTable(_) => "ALTER TABLE",
+        S::AlterIndex { .. } => "ALTER INDEX",
+        S::AlterSchema(_) => "ALTER SCHEMA",
+        S::AlterView { .. } => "ALTER VIEW",
+        S::AlterRole { .. } => "ALTER ROLE",
+        S::AlterType(_) => "ALTER TYPE",
+        S::Drop { object_type, .. } => drop_tag(object_type),
+        S::DropFunction(_) => "DROP FUNCTION",
+        S::DropExtension(_) => "DROP EXTENSION",
+        S::DropTrigger(_) => "DROP TRIGGER",
+        S::DropPolicy(_) => "DROP POLICY",
+        S::DropDomain(_) => "DROP DOMAIN",
+        S::Truncate(_) => "TRUNCATE TABLE",
+        S::Comment { .. } => "COMMENT",
+        S::Grant(_) => "GRANT",
+        S::Revoke(_) => "REVOKE",
+        S::Set(_) => "SET",
+        S::Reset(_) => "RESET",
+        S::ShowVariable { .. } => "SHOW",
+        S::StartTransaction { begin: true, .. } => "BEGIN",
+        S::StartTransaction { .. } => "START TRANSACTION",
+        S::Commit { .. } => "COMMIT",
+        S::Rollback { .. } => "ROLLBACK",
+        S::Savepoint { .. } => "SAVEPOINT",
+        S::ReleaseSavepoint { .. } => "RELEASE",
+        S::Prepare { .. } => "PREPARE",
+        S::Execute { .. } => "EXECUTE",
+        S::Deallocate { .. } => "DEALLOCATE",
+        S::Declare { .. } => "DECLARE CURSOR",
+        S::Close { .. } => "CLOSE CURSOR",
+        S::Discard { .. } => "DISCARD",
+        S::Explain { .. } => "EXPLAIN",
+        S::Lock(_) | S::LockTables { .. } => "LOCK TABLE",
+        S::LISTEN { .. } => "LISTEN",
+        S::UNLISTEN { .. } => "UNLISTEN",
+        S::NOTIFY { .. } => "NOTIFY",
+        S::Call(_) => "CALL",
+        _ => "this statement",
+    }
+}
+
+fn drop_tag(kind: &ast::ObjectType) -> &'static str {
+    match kind {
+        ast::ObjectType::Table => "DROP TABLE",
+        ast::ObjectType::View => "DROP VIEW",
+        ast::ObjectType::MaterializedView => "DROP MATERIALIZED VIEW",
+        ast::ObjectType::Index => "DROP INDEX",
+        ast::ObjectType::Schema => "DROP SCHEMA",
+        ast::ObjectType::Sequence => "DROP SEQUENCE",
+        ast::ObjectType::Database => "DROP DATABASE",
+        ast::ObjectType::Role => "DROP ROLE",
+        ast::ObjectType::User => "DROP USER",
+        ast::ObjectType::Type => "DROP TYPE",
+        _ => "DROP",
+    }
+}
+
+/// Statements that a failed block still takes, and those that control transactions.
+pub(crate) fn ends_failed_block(command: &Command) -> bool {
+    matches!(command, Command::Sql(statement)
+        if matches!(statement.as_ref(), ast::Statement::Commit { .. } | ast::Statement::Rollback { .. }))
+}

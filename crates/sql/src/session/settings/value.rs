@@ -210,3 +210,18 @@ pub(crate) fn quote_name(name: &str) -> String {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
+
+/// The parts of a dotted name as in `regclass` input.
+pub(crate) fn split_qualified(text: &str) -> Result<Vec<String>> {
+    // Dots outside quotes become commas, which do not occur in a name outside quotes.
+    let mut quoted = false;
+    let list: String = text
+        .chars()
+        .map(|c| {
+            quoted ^= c == '"';
+            if c == '.' && !quoted { ',' } else { c }
+        })
+        .collect();
+    split_names(&list)
+        .map_err(|()| SqlError::new(sqlstate::INVALID_NAME, format!("invalid name syntax: \"{text}\"")))
+}

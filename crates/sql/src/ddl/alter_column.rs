@@ -1,0 +1,240 @@
+//! ALTER COLUMN and DROP COLUMN.
+
+use sqlparser::ast;
+
+use super::alter_table::{bury, column_place};
+use super::constraint::contains_nulls;
+use super::resolve::undefined_column;
+use crate::bind::resolve_type;
+use crate::catalog::{Identity, Object, Oid, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+use crate::types::{Datum, Type};
+
+impl Work<'_> {
+    /// ALTER COLUMN.
+    pub(crate) async fn alter_column(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        operation: &ast::AlterColumnOperation,
+    ) -> Result<()> {
+        use ast::AlterColumnOperation as Operation;
+        let mut table = self.table_copy(oid)?;
+        let place = column_place(&table, name)?;
+        match operation {
+            Operation::SetNotNull => {
+                self.check_no_nulls(&table, place)?;
+                table.columns[place].not_null = true;
+            }
+            Operation::DropNotNull => {
+                let in_key = |index: &crate::catalog::Index| index.columns.iter().any(|c| c.column == place);
+                if table.primary_key().is_some_and(in_key) {
+                    return Err(SqlError::new(
+                        sqlstate::INVALID_TABLE_DEFINITION,
+                        format!("column \"{name}\" is in a primary key"),
+                    ));
+                }
+                if table.columns[place].identity.is_some() {
+                    return Err(identity_column(&table, name));
+                }
+                table.columns[place].not_null = false;
+            }
+            Operation::SetDefault { value } => {
+                if table.columns[place].identity.is_some() {
+                    return Err(identity_column(&table, name));
+                }
+                table.columns[place].default = self.default_text(&table.columns[place], value)?;
+            }
+            Operation::DropDefault => {
+                if table.columns[place].identity.is_some() {
+                    return Err(identity_column(&table, name)
+                        .with_hint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead."));
+                }
+                table.columns[place].default = None;
+            }
+            Operation::SetDataType { data_type, using, .. } => {
+                let ty = resolve_type(data_type)?;
+                return self.alter_type(table, place, ty, using.as_ref());
+            }
+            Operation::AddGenerated { generated_as, sequence_options } => {
+                let options = sequence_options.as_deref().unwrap_or_default();
+                return self.add_identity(table, place, generated_as.as_ref(), options).await;
+            }
+        }
+        self.change(Object::Table(table.into()))
+    }
+
+    fn check_no_nulls(&mut self, table: &Table, place: usize) -> Result<()> {
+        self.for_each_row(table, |_, _, row| match row[place].is_null() {
+            true => Err(contains_nulls(table, &table.columns[place].name)),
+            false => Ok(()),
+        })
+    }
+
+    async fn add_identity(
+        &mut self,
+        mut table: Table,
+        place: usize,
+        kind: Option<&ast::GeneratedAs>,
+        options: &[ast::SequenceOptions],
+    ) -> Result<()> {
+        let name = table.columns[place].name.clone();
+        if table.columns[place].identity.is_some() {
+            return Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("column \"{name}\" of relation \"{}\" is already an identity column", table.name),
+            ));
+        }
+        if table.columns[place].default.is_some() {
+            return Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("column \"{name}\" of relation \"{}\" already has a default value", table.name),
+            ));
+        }
+        if !table.columns[place].not_null {
+            return Err(SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!(
+                    "column \"{name}\" of relation \"{}\" must be declared NOT NULL before identity can be added",
+                    table.name
+                ),
+            ));
+        }
+        let schema = self.schema_of(table.schema)?;
+        let taken = |name: &str| self.is_taken(&schema.name, name);
+        let sequence = super::names::make_up(&table.name, &name, "seq", taken);
+        let options = super::sequence::identity_options(options)?;
+        let (ty, owner) = (table.columns[place].ty, Some((table.oid, place)));
+        let oid = self.make_sequence(&schema, &sequence, ty, &options, owner, true).await?;
+        let column = &mut table.columns[place];
+        column.sequence = Some(oid);
+        column.default = Some(super::sequence::nextval(oid));
+        column.identity = Some(match kind {
+            Some(ast::GeneratedAs::ByDefault) => Identity::ByDefault,
+            _ => Identity::Always,
+        });
+        self.change(Object::Table(table.into()))
+    }
+
+    /// ALTER COLUMN TYPE: rewrites the table, unless the stored values are the same in the new type.
+    fn alter_type(&mut self, before: Table, place: usize, ty: Type, using: Option<&ast::Expr>) -> Result<()> {
+        let mut table = before.clone();
+        let name = before.columns[place].name.clone();
+        if let Some(view) = self.catalog.views().find(|view| view.depends_on.contains(&before.oid)) {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "cannot alter type of a column used by a view or rule",
+            )
+            .with_detail(format!("rule _RETURN on view {} depends on column \"{name}\"", view.name)));
+        }
+        let conversion = self.bind_conversion(&before, place, ty, using)?;
+        table.columns[place].ty = ty;
+        if let Some(default) = table.columns[place].default.take() {
+            let column = &mut table.columns[place];
+            column.default = Some(self.convert_default(column, &default, before.columns[place].ty)?);
+        }
+        for check in &table.checks {
+            self.bind_check(&table, &check.expression)?;
+        }
+        table.columns[place].missing = Datum::Null;
+        self.replace_trees_after(&before, &mut table);
+        let after = table.clone();
+        self.rewrite_table(&before, &after, |work, mut row| {
+            row[place] = work.evaluate(&conversion, &row)?;
+            crate::oltp::constraint::check_not_null(&after, &row)?;
+            Ok(row)
+        })?;
+        self.change(Object::Table(table.clone().into()))?;
+        for check in &table.checks {
+            self.validate_check(&table, check)?;
+        }
+        for key in &table.foreign_keys {
+            let parent = match key.referenced_table == table.oid {
+                true => Some(std::sync::Arc::new(table.clone())),
+                false => self.catalog.table_by_oid(key.referenced_table).cloned(),
+            };
+            if let Some(parent) = parent.filter(|_| key.columns.contains(&place)) {
+                self.validate_foreign_key(&table, &parent, key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replace_trees_after(&mut self, before: &Table, table: &mut Table) {
+        self.drop_trees(before);
+        table.tree = self.allocate_tree();
+        for index in &mut table.indexes {
+            index.tree = if index.primary { table.tree } else { self.allocate_tree() };
+        }
+    }
+
+    /// DROP COLUMN: with the indexes and constraints that name it.
+    pub(crate) async fn alter_drop_column(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
+        let table = self.table_copy(oid)?;
+        let Some(place) = table.column_place(name) else {
+            let error = undefined_column(name, &table.name);
+            if !if_exists {
+                return Err(error);
+            }
+            self.notice(SqlError::notice(format!("{}, skipping", error.message)));
+            return Ok(());
+        };
+        let what = format!("column {name} of table {}", table.name);
+        let over = |index: &crate::catalog::Index| index.columns.iter().any(|column| column.column == place);
+        let indexes: Vec<_> = table.indexes.iter().filter(|index| over(index)).cloned().collect();
+        for index in &indexes {
+            self.drop_references(&table, index, &what, cascade).await?;
+            self.drop_key(oid, index)?;
+        }
+        let mut table = self.table_copy(oid)?;
+        let (gone, stay): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut table.foreign_keys).into_iter().partition(|key| key.columns.contains(&place));
+        table.foreign_keys = stay;
+        table.checks.retain(|check| !check.columns.contains(&place));
+        let sequence = table.columns[place].sequence;
+        bury(&mut table.columns[place], place);
+        self.change(Object::Table(table.clone().into()))?;
+        for key in &gone {
+            self.forget_reference(key).await?;
+        }
+        if let Some(sequence) = sequence {
+            self.remove(sequence)?;
+        }
+        self.drop_broken_views(oid, &what, cascade).await
+    }
+
+    async fn drop_broken_views(&mut self, table: Oid, what: &str, cascade: bool) -> Result<()> {
+        while let Some(view) = self.broken_view(table)? {
+            let view_name = super::drop::describe(self, &crate::catalog::Relation::View(view.clone()));
+            if !cascade {
+                return Err(SqlError::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop {what} because other objects depend on it"),
+                )
+                .with_detail(format!("{view_name} depends on {what}"))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
+            self.notice(SqlError::notice(format!("drop cascades to {view_name}")));
+            let name = ast::ObjectName::from(vec![
+                ast::Ident::with_quote('"', &view.schema_name),
+                ast::Ident::with_quote('"', &view.name),
+            ]);
+            self.drop_relations("view", &[name], false, true).await?;
+        }
+        Ok(())
+    }
+}
+
+fn identity_column(table: &Table, column: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::SYNTAX_ERROR,
+        format!("column \"{column}\" of relation \"{}\" is an identity column", table.name),
+    )
+}

@@ -1,0 +1,144 @@
+//! Dropping and renaming constraints.
+
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
+
+use super::alter_table::undefined_constraint;
+use super::constraint::duplicate_constraint;
+use crate::catalog::{ForeignKey, Index, Object, Oid, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+
+impl Work<'_> {
+    /// DROP CONSTRAINT.
+    pub(crate) async fn drop_constraint(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
+        let mut table = self.table_copy(oid)?;
+        if let Some(at) = table.checks.iter().position(|check| check.name == name) {
+            table.checks.remove(at);
+            return self.change(Object::Table(table.into()));
+        }
+        if let Some(at) = table.foreign_keys.iter().position(|key| key.name == name) {
+            let key = table.foreign_keys.remove(at);
+            self.change(Object::Table(table.into()))?;
+            return self.forget_reference(&key).await;
+        }
+        let index =
+            table.indexes.iter().find(|index| index.constraint.is_some() && index.name == name).cloned();
+        let Some(index) = index else {
+            let error = undefined_constraint(name, &table.name);
+            if !if_exists {
+                return Err(error);
+            }
+            self.notice(SqlError::notice(format!("{}, skipping", error.message)));
+            return Ok(());
+        };
+        let what = format!("constraint {name} on table {}", table.name);
+        self.drop_references(&table, &index, &what, cascade).await?;
+        self.drop_key(oid, &index)
+    }
+
+    /// Removes a key's index. Without its primary key the table is ordered by row ids.
+    pub(crate) fn drop_key(&mut self, oid: Oid, index: &Index) -> Result<()> {
+        let before = self.table_copy(oid)?;
+        let mut table = before.clone();
+        table.indexes.retain(|other| other.oid != index.oid);
+        if index.primary {
+            self.replace_trees_of(&before, &mut table);
+            let after = table.clone();
+            self.rewrite_table(&before, &after, |_, row| Ok(row))?;
+        } else {
+            self.engine.drop_tree(index.tree);
+        }
+        self.change(Object::Table(table.into()))
+    }
+
+    fn replace_trees_of(&mut self, before: &Table, table: &mut Table) {
+        self.drop_trees(before);
+        table.tree = self.allocate_tree();
+        for index in &mut table.indexes {
+            index.tree = self.allocate_tree();
+        }
+    }
+
+    /// Drops the foreign keys that use an index, with CASCADE; 2BP01 without.
+    pub(crate) async fn drop_references(
+        &mut self,
+        table: &Table,
+        index: &Index,
+        what: &str,
+        cascade: bool,
+    ) -> Result<()> {
+        let mut dropped = Vec::new();
+        while let Some((key, child)) = self.reference_to(&self.table_copy(table.oid)?, index.oid) {
+            if !cascade {
+                return Err(SqlError::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop {what} because other objects depend on it"),
+                )
+                .with_detail(format!(
+                    "constraint {key} on table {} depends on index {}",
+                    child.name, index.name
+                ))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
+            self.drop_foreign_key(&child, &key).await?;
+            dropped.push(format!("constraint {key} on table {}", child.name));
+        }
+        self.notices.extend(super::drop::cascade_notice(&dropped));
+        Ok(())
+    }
+
+    async fn drop_foreign_key(&mut self, child: &Arc<Table>, name: &str) -> Result<()> {
+        self.lock_table(child.oid, TreeMode::Exclusive).await?;
+        let mut child = self.table_copy(child.oid)?;
+        let Some(at) = child.foreign_keys.iter().position(|key| key.name == name) else { return Ok(()) };
+        let key = child.foreign_keys.remove(at);
+        self.change(Object::Table(child.into()))?;
+        self.forget_reference(&key).await
+    }
+
+    /// Takes a dropped foreign key off the table it referred to.
+    pub(crate) async fn forget_reference(&mut self, key: &ForeignKey) -> Result<()> {
+        self.lock_table(key.referenced_table, TreeMode::Exclusive).await?;
+        let Ok(mut parent) = self.table_copy(key.referenced_table) else { return Ok(()) };
+        parent.referenced_by.retain(|reference| reference.constraint != key.oid);
+        self.change(Object::Table(parent.into()))
+    }
+
+    /// RENAME CONSTRAINT.
+    pub(crate) async fn rename_constraint(&mut self, oid: Oid, old: &str, new: &str) -> Result<()> {
+        let mut table = self.table_copy(oid)?;
+        if !table.has_constraint(old) {
+            return Err(SqlError::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{old}\" for table \"{}\" does not exist", table.name),
+            ));
+        }
+        if table.has_constraint(new) {
+            return Err(duplicate_constraint(new, &table.name));
+        }
+        if table.indexes.iter().any(|index| index.constraint.is_some() && index.name == old) {
+            let schema = self.schema_of(table.schema)?;
+            self.claim_name(&schema, new).await?;
+            table = self.table_copy(oid)?;
+        }
+        for index in table.indexes.iter_mut().filter(|index| index.constraint.is_some() && index.name == old)
+        {
+            index.name = new.to_owned();
+        }
+        for check in table.checks.iter_mut().filter(|check| check.name == old) {
+            check.name = new.to_owned();
+        }
+        for key in table.foreign_keys.iter_mut().filter(|key| key.name == old) {
+            key.name = new.to_owned();
+        }
+        self.change(Object::Table(table.into()))
+    }
+}

@@ -1,0 +1,289 @@
+//! ALTER TABLE: each operation in turn, under the table's exclusive lock.
+
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
+use sqlparser::ast;
+
+use super::names::{Qualified, fold};
+use super::request::{self, ConstraintRequest};
+use super::resolve::{undefined_column, undefined_table, wrong_type};
+use crate::catalog::{Column, Object, Oid, Relation, Sequence, Table, View};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+use crate::types::Datum;
+
+impl Work<'_> {
+    /// ALTER TABLE.
+    pub(crate) async fn alter_table(&mut self, statement: &ast::AlterTable) -> Result<()> {
+        if statement.on_cluster.is_some() || statement.table_type.is_some() || statement.location.is_some() {
+            return Err(SqlError::unsupported("this form of ALTER TABLE"));
+        }
+        let name = Qualified::from_object_name(&statement.name)?;
+        self.refresh_catalog();
+        let oid = match self.find(&name) {
+            Some(Relation::Table(_)) => self.locked_table(&name, TreeMode::Exclusive).await?.oid,
+            Some(other) => return self.alter_other(&other, &statement.operations).await,
+            None if statement.if_exists => {
+                let message = format!("relation \"{}\" does not exist, skipping", name.display());
+                self.notice(SqlError::notice(message));
+                return Ok(());
+            }
+            None => return Err(undefined_table(&name)),
+        };
+        for operation in &statement.operations {
+            self.alter(oid, operation).await?;
+        }
+        Ok(())
+    }
+
+    /// A copy of the table to change.
+    pub(crate) fn table_copy(&self, oid: Oid) -> Result<Table> {
+        let table = self.catalog.table_by_oid(oid);
+        table.map(|table| Table::clone(table)).ok_or_else(|| SqlError::internal("the altered table is gone"))
+    }
+
+    /// ALTER TABLE on an index, sequence or view: only what PostgreSQL lets it do for all relations.
+    async fn alter_other(
+        &mut self,
+        relation: &Relation,
+        operations: &[ast::AlterTableOperation],
+    ) -> Result<()> {
+        for operation in operations {
+            match operation {
+                ast::AlterTableOperation::RenameTable { table_name } => {
+                    self.rename_relation(relation, rename_target(table_name)?).await?;
+                }
+                ast::AlterTableOperation::OwnerTo { .. } => {}
+                _ => return Err(wrong_type(relation.name(), "table")),
+            }
+        }
+        Ok(())
+    }
+
+    async fn alter(&mut self, oid: Oid, operation: &ast::AlterTableOperation) -> Result<()> {
+        use ast::AlterTableOperation as Operation;
+        match operation {
+            Operation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
+                self.alter_add_column(oid, column_def, *if_not_exists).await
+            }
+            Operation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                let cascade = matches!(drop_behavior, Some(ast::DropBehavior::Cascade));
+                for name in column_names {
+                    self.alter_drop_column(oid, &fold(name), *if_exists, cascade).await?;
+                }
+                Ok(())
+            }
+            Operation::RenameColumn { old_column_name, new_column_name } => {
+                self.rename_column(oid, &fold(old_column_name), &fold(new_column_name))
+            }
+            Operation::RenameTable { table_name } => {
+                let relation = Relation::Table(Arc::new(self.table_copy(oid)?));
+                self.rename_relation(&relation, rename_target(table_name)?).await
+            }
+            Operation::RenameConstraint { old_name, new_name } => {
+                self.rename_constraint(oid, &fold(old_name), &fold(new_name)).await
+            }
+            Operation::AddConstraint { constraint, not_valid } => {
+                let request = request::constraint(constraint)?;
+                if *not_valid {
+                    return Err(SqlError::unsupported("ADD CONSTRAINT ... NOT VALID"));
+                }
+                let mut table = self.table_copy(oid)?;
+                self.add_constraint(&mut table, request, true).await?;
+                self.change(Object::Table(table.into()))
+            }
+            Operation::DropConstraint { if_exists, name, drop_behavior } => {
+                let cascade = matches!(drop_behavior, Some(ast::DropBehavior::Cascade));
+                self.drop_constraint(oid, &fold(name), *if_exists, cascade).await
+            }
+            Operation::AlterColumn { column_name, op } => {
+                self.alter_column(oid, &fold(column_name), op).await
+            }
+            // There is one role, which owns everything.
+            Operation::OwnerTo { .. } => Ok(()),
+            Operation::SetOptionsParens { options } => {
+                let options = ast::CreateTableOptions::With(options.clone());
+                let mut table = self.table_copy(oid)?;
+                table.options = super::create_table::storage_options(&options)?;
+                self.change(Object::Table(table.into()))
+            }
+            // Constraints are always valid.
+            Operation::ValidateConstraint { name } => {
+                let (name, table) = (fold(name), self.table_copy(oid)?);
+                match table.has_constraint(&name) {
+                    true => Ok(()),
+                    false => Err(undefined_constraint(&name, &table.name)),
+                }
+            }
+            other => Err(SqlError::unsupported(format_args!("ALTER TABLE ... {other}"))),
+        }
+    }
+
+    async fn alter_add_column(
+        &mut self,
+        oid: Oid,
+        definition: &ast::ColumnDef,
+        if_not_exists: bool,
+    ) -> Result<()> {
+        let mut table = self.table_copy(oid)?;
+        let (request, constraints) = request::column(&table.name, definition)?;
+        super::create_table::check_column_name(&request.name)?;
+        if table.column_place(&request.name).is_some() {
+            let error = duplicate_column(&request.name, &table.name);
+            if !if_not_exists {
+                return Err(error);
+            }
+            let notice = SqlError::notice(format!("{}, skipping", error.message));
+            self.notice(notice.with_sqlstate(sqlstate::DUPLICATE_COLUMN));
+            return Ok(());
+        }
+        let before = table.clone();
+        let schema = self.schema_of(table.schema)?;
+        self.add_column(&schema, &mut table, request).await?;
+        let place = table.columns.len() - 1;
+        self.fill_new_column(&before, &mut table, place)?;
+        self.change(Object::Table(table.clone().into()))?;
+        let (keys, others): (Vec<_>, Vec<_>) = constraints
+            .into_iter()
+            .partition(|constraint| matches!(constraint, ConstraintRequest::Key { .. }));
+        for constraint in keys.into_iter().chain(others) {
+            self.add_constraint(&mut table, constraint, true).await?;
+            self.change(Object::Table(table.clone().into()))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the rows there are a value for a new column: one that is the same for all without touching them, else by rewriting.
+    fn fill_new_column(&mut self, before: &Table, table: &mut Table, place: usize) -> Result<()> {
+        let default = self.bind_default(table, place)?;
+        let Some(default) = default else {
+            return match table.columns[place].not_null && self.has_rows(before)? {
+                true => Err(super::constraint::contains_nulls(table, &table.columns[place].name)),
+                false => Ok(()),
+            };
+        };
+        if !default.is_volatile() {
+            let value = self.evaluate(&default, &[])?;
+            if value.is_null() && table.columns[place].not_null && self.has_rows(before)? {
+                return Err(super::constraint::contains_nulls(table, &table.columns[place].name));
+            }
+            table.columns[place].missing = value;
+            return Ok(());
+        }
+        self.replace_trees(table);
+        let after = table.clone();
+        self.rewrite_table(before, &after, |work, mut row| {
+            row.push(work.evaluate(&default, &[])?);
+            Ok(row)
+        })
+    }
+
+    pub(crate) fn has_rows(&mut self, table: &Table) -> Result<bool> {
+        let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let mut scan =
+            crate::oltp::stored::LatestScan::open(self.database.engine(), self.engine, table.tree, from, to)?;
+        Ok(scan.next(self.engine)?.is_some())
+    }
+
+    fn rename_column(&mut self, oid: Oid, old: &str, new: &str) -> Result<()> {
+        let mut table = self.table_copy(oid)?;
+        let missing =
+            || SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist"));
+        let place = table.column_place(old).ok_or_else(missing)?;
+        super::create_table::check_column_name(new)?;
+        if table.column_place(new).is_some() {
+            return Err(duplicate_column(new, &table.name));
+        }
+        for check in &mut table.checks {
+            check.expression = super::expression::rename_column(&check.expression, old, new);
+        }
+        table.columns[place].name = new.to_owned();
+        self.change(Object::Table(table.into()))?;
+        match self.broken_view(oid)? {
+            None => Ok(()),
+            Some(view) => Err(SqlError::unsupported(format_args!(
+                "renaming column \"{old}\", which view \"{}\" uses,",
+                view.name
+            ))),
+        }
+    }
+
+    /// A view over this table that its present definition no longer fits.
+    pub(crate) fn broken_view(&mut self, table: Oid) -> Result<Option<Arc<View>>> {
+        let catalog = self.catalog.clone();
+        for view in catalog.views().filter(|view| view.depends_on.contains(&table)) {
+            if self.bind_view(view).is_err() {
+                return Ok(Some(view.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// RENAME TO, for every kind of relation.
+    pub(crate) async fn rename_relation(&mut self, relation: &Relation, new: String) -> Result<()> {
+        let schema = self.schema_of(relation.schema())?;
+        self.claim_name(&schema, &new).await?;
+        match relation {
+            Relation::Table(table) => {
+                let mut table = self.table_copy(table.oid)?;
+                table.name = new;
+                self.change(Object::Table(table.into()))
+            }
+            Relation::Index(table, oid) => {
+                self.lock_table(table.oid, TreeMode::Exclusive).await?;
+                let mut table = self.table_copy(table.oid)?;
+                if let Some(index) = table.indexes.iter_mut().find(|index| index.oid == *oid) {
+                    index.name = new;
+                }
+                self.change(Object::Table(table.into()))
+            }
+            Relation::Sequence(sequence) => {
+                self.change(Object::Sequence(Sequence { name: new, ..Sequence::clone(sequence) }.into()))
+            }
+            Relation::View(view) => self.change(Object::View(View { name: new, ..View::clone(view) }.into())),
+        }
+    }
+
+    /// Evaluates a bound expression over a row.
+    pub(crate) fn evaluate(&self, expression: &crate::expr::Expr, row: &[Datum]) -> Result<Datum> {
+        self.read(|read| crate::oltp::run::evaluate(expression, row, read))
+    }
+}
+
+fn rename_target(name: &ast::RenameTableNameKind) -> Result<String> {
+    match name {
+        ast::RenameTableNameKind::As(name) | ast::RenameTableNameKind::To(name) => super::names::single(name),
+    }
+}
+
+pub(crate) fn duplicate_column(column: &str, table: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::DUPLICATE_COLUMN,
+        format!("column \"{column}\" of relation \"{table}\" already exists"),
+    )
+}
+
+pub(crate) fn undefined_constraint(name: &str, table: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::UNDEFINED_OBJECT,
+        format!("constraint \"{name}\" of relation \"{table}\" does not exist"),
+    )
+}
+
+/// A visible column's place. 42703.
+pub(crate) fn column_place(table: &Table, name: &str) -> Result<usize> {
+    table.column_place(name).ok_or_else(|| undefined_column(name, &table.name))
+}
+
+/// Makes a column a dropped one: its place stays.
+pub(crate) fn bury(column: &mut Column, place: usize) {
+    column.name = format!("........pg.dropped.{}........", place + 1);
+    column.dropped = true;
+    column.not_null = false;
+    column.default = None;
+    column.identity = None;
+    column.sequence = None;
+    column.missing = Datum::Null;
+    column.comment = None;
+}

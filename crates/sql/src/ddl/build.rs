@@ -1,0 +1,105 @@
+//! Filling an index, and rewriting a table. The caller holds the table exclusively.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::catalog::{Index, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::Interrupt;
+use crate::oltp::constraint::key_detail;
+use crate::oltp::index_maintenance::{entry, primary_key, row_id_key, secondary};
+use crate::oltp::stored::{LatestScan, decode, encode};
+use crate::session::work::Work;
+use crate::types::Datum;
+
+impl Work<'_> {
+    /// Calls `action` with each row's key and values, as the newest commits and the own writes leave them.
+    pub(crate) fn for_each_row(
+        &mut self,
+        table: &Table,
+        mut action: impl FnMut(&mut Work<'_>, &Bytes, Vec<Datum>) -> Result<()>,
+    ) -> Result<()> {
+        let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+        let mut scan = LatestScan::open(self.database.engine(), self.engine, table.tree, from, to)?;
+        let mut rows = 0u32;
+        while let Some((key, value)) = scan.next(self.engine)? {
+            rows = rows.wrapping_add(1);
+            if rows & 0xff == 0 {
+                self.interrupts.check()?;
+            }
+            action(self, &key, decode(table, &value)?)?;
+        }
+        Ok(())
+    }
+
+    /// Fills a new index of a table with the rows there are. 23505 if it is unique and they are not.
+    pub(crate) fn build_index(&mut self, table: &Table, index: &Index) -> Result<()> {
+        self.for_each_row(table, |work, row_key, row| {
+            let entry = entry(index, &row, row_key);
+            if index.unique && !entry.has_null && work.engine.own(index.tree, &entry.key).is_some() {
+                return Err(not_unique(table, index, &row));
+            }
+            Ok(work.engine.put(index.tree, &entry.key, entry.value)?)
+        })
+    }
+
+    /// Moves the rows of `before` into the trees of `after`, which are fresh, changed by `change`. `after` may have another
+    /// primary key, other column types, other indexes.
+    pub(crate) fn rewrite_table(
+        &mut self,
+        before: &Table,
+        after: &Table,
+        mut change: impl FnMut(&mut Work<'_>, Vec<Datum>) -> Result<Vec<Datum>>,
+    ) -> Result<()> {
+        self.for_each_row(before, |work, old_key, row| {
+            let row = change(work, row)?;
+            let key = match (after.primary_key(), before.primary_key()) {
+                (Some(_), _) => primary_key(after, &row).map(Bytes::from).unwrap_or_default(),
+                (None, None) => old_key.clone(),
+                (None, Some(_)) => {
+                    let id = work.database.counters().allocate_row_ids(1)?;
+                    Bytes::copy_from_slice(&row_id_key(id))
+                }
+            };
+            if let Some(index) = after.primary_key()
+                && work.engine.own(after.tree, &key).is_some()
+            {
+                return Err(not_unique(after, index, &row));
+            }
+            work.engine.put(after.tree, &key, encode(after, &row)?)?;
+            for index in secondary(after) {
+                let entry = entry(index, &row, &key);
+                if index.unique && !entry.has_null && work.engine.own(index.tree, &entry.key).is_some() {
+                    return Err(not_unique(after, index, &row));
+                }
+                work.engine.put(index.tree, &entry.key, entry.value)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives a table and all its indexes fresh trees; the old ones go when the transaction commits.
+    pub(crate) fn replace_trees(&mut self, table: &mut Table) {
+        self.drop_trees(table);
+        table.tree = self.allocate_tree();
+        for index in &mut table.indexes {
+            index.tree = if index.primary { table.tree } else { self.allocate_tree() };
+        }
+    }
+
+    /// The trees of a table and its indexes go when the transaction commits.
+    pub(crate) fn drop_trees(&mut self, table: &Table) {
+        self.engine.drop_tree(table.tree);
+        for index in secondary(table) {
+            self.engine.drop_tree(index.tree);
+        }
+    }
+}
+
+fn not_unique(table: &Table, index: &Index, row: &[Datum]) -> SqlError {
+    SqlError::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
+        .with_detail(format!("{} is duplicated.", key_detail(table, index, row)))
+        .with_table(&table.schema_name, &table.name)
+        .with_constraint(&index.name)
+}

@@ -1,0 +1,267 @@
+//! Adding constraints to a table that is being made or altered.
+
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
+
+use super::names::make_up;
+use super::request::{ConstraintRequest, ForeignKeyRequest};
+use crate::catalog::{ForeignKey, Index, IndexColumn, Object, Reference, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+use crate::types::cast::{self, CastContext};
+
+impl Work<'_> {
+    /// Adds a constraint to `table`, which the caller stores afterwards. `loaded`: the table has rows, which must meet it.
+    pub(crate) async fn add_constraint(
+        &mut self,
+        table: &mut Table,
+        request: ConstraintRequest,
+        loaded: bool,
+    ) -> Result<()> {
+        if let Some(name) = request.name()
+            && table.has_constraint(name)
+        {
+            return Err(duplicate_constraint(name, &table.name));
+        }
+        match request {
+            ConstraintRequest::Key { name, columns, primary } => {
+                self.add_key(table, name, &columns, primary, loaded).await
+            }
+            ConstraintRequest::Check { name, expression } => {
+                let check = self.bind_new_check(table, name, &expression)?;
+                if loaded {
+                    self.validate_check(table, &check)?;
+                }
+                table.checks.push(check);
+                table.checks.sort_by(|a, b| a.name.cmp(&b.name));
+                Ok(())
+            }
+            ConstraintRequest::ForeignKey(request) => self.add_foreign_key(table, request, loaded).await,
+        }
+    }
+
+    async fn add_key(
+        &mut self,
+        table: &mut Table,
+        name: Option<String>,
+        columns: &[String],
+        primary: bool,
+        loaded: bool,
+    ) -> Result<()> {
+        let places = key_places(table, columns, primary)?;
+        if primary && table.primary_key().is_some() {
+            return Err(SqlError::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+            ));
+        }
+        let schema = self
+            .catalog
+            .schema_by_oid(table.schema)
+            .cloned()
+            .ok_or_else(|| super::resolve::undefined_schema(&table.schema_name))?;
+        let name = name.unwrap_or_else(|| {
+            let middle = if primary { String::new() } else { columns.join("_") };
+            let label = if primary { "pkey" } else { "key" };
+            let taken = |name: &str| {
+                self.is_taken(&schema.name, name) || table.has_constraint(name) || name == table.name
+            };
+            make_up(&table.name, &middle, label, taken)
+        });
+        if name == table.name {
+            return Err(super::resolve::duplicate_relation(&name));
+        }
+        self.claim_name(&schema, &name).await?;
+        let before = table.clone();
+        let columns =
+            places.iter().map(|&column| IndexColumn { column, descending: false, nulls_first: false });
+        let index = Index {
+            oid: self.allocate_oid()?,
+            name,
+            tree: if primary { table.tree } else { self.allocate_tree() },
+            columns: columns.collect(),
+            unique: true,
+            primary,
+            constraint: Some(self.allocate_oid()?),
+            comment: None,
+        };
+        if primary {
+            for &place in &places {
+                table.columns[place].not_null = true;
+            }
+        }
+        table.indexes.push(index);
+        if !loaded {
+            return Ok(());
+        }
+        if !primary {
+            let index =
+                table.indexes.last().cloned().ok_or_else(|| SqlError::internal("the index is there"))?;
+            return self.build_index(table, &index);
+        }
+        // The rows move into a tree ordered by the new key, and every index leads to the new row keys.
+        self.replace_trees(table);
+        let after = table.clone();
+        self.rewrite_table(&before, &after, |_, row| {
+            let null = places.iter().find(|&&place| row[place].is_null());
+            match null {
+                Some(&place) => Err(contains_nulls(&after, &after.columns[place].name)),
+                None => Ok(row),
+            }
+        })
+    }
+
+    async fn add_foreign_key(
+        &mut self,
+        table: &mut Table,
+        request: ForeignKeyRequest,
+        loaded: bool,
+    ) -> Result<()> {
+        let own = table.oid;
+        let mut parent = self.table(&request.table)?;
+        if parent.oid != own {
+            parent = self.locked_table(&request.table, TreeMode::Exclusive).await?;
+        } else {
+            parent = Arc::new(table.clone());
+        }
+        let places = places(table, &request.columns, |column| {
+            format!("column \"{column}\" referenced in foreign key constraint does not exist")
+        })?;
+        let (referenced_places, index) = referenced_key(&parent, &request.referenced)?;
+        if places.len() != referenced_places.len() {
+            return Err(SqlError::new(
+                sqlstate::INVALID_FOREIGN_KEY,
+                "number of referencing and referenced columns for foreign key disagree",
+            ));
+        }
+        let name = match request.name {
+            Some(name) => name,
+            None => {
+                make_up(&table.name, &request.columns.join("_"), "fkey", |name| table.has_constraint(name))
+            }
+        };
+        for (&place, &referenced) in places.iter().zip(&referenced_places) {
+            check_types(table, place, &parent, referenced, &name)?;
+        }
+        let key = ForeignKey {
+            oid: self.allocate_oid()?,
+            name,
+            columns: places,
+            referenced_table: parent.oid,
+            referenced_columns: referenced_places,
+            referenced_index: index,
+            on_delete: request.on_delete,
+            on_update: request.on_update,
+            deferrable: request.deferrable,
+            initially_deferred: request.initially_deferred,
+            comment: None,
+        };
+        if loaded {
+            self.validate_foreign_key(table, &parent, &key)?;
+        }
+        let reference = Reference { table: own, constraint: key.oid };
+        table.foreign_keys.push(key);
+        if parent.oid == own {
+            table.referenced_by.push(reference);
+            return Ok(());
+        }
+        let mut parent = Table::clone(&parent);
+        parent.referenced_by.push(reference);
+        self.change(Object::Table(parent.into()))
+    }
+}
+
+pub(crate) fn duplicate_constraint(name: &str, table: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::DUPLICATE_OBJECT,
+        format!("constraint \"{name}\" for relation \"{table}\" already exists"),
+    )
+}
+
+/// 23502 as ALTER TABLE reports it.
+pub(crate) fn contains_nulls(table: &Table, column: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::NOT_NULL_VIOLATION,
+        format!("column \"{column}\" of relation \"{}\" contains null values", table.name),
+    )
+    .with_table(&table.schema_name, &table.name)
+    .with_column(column)
+}
+
+fn places(table: &Table, columns: &[String], missing: impl Fn(&str) -> String) -> Result<Vec<usize>> {
+    columns
+        .iter()
+        .map(|column| {
+            let place = table.column_place(column);
+            place.ok_or_else(|| SqlError::new(sqlstate::UNDEFINED_COLUMN, missing(column)))
+        })
+        .collect()
+}
+
+fn key_places(table: &Table, columns: &[String], primary: bool) -> Result<Vec<usize>> {
+    for (at, column) in columns.iter().enumerate() {
+        if columns[..at].contains(column) {
+            let kind = if primary { "primary key" } else { "unique" };
+            return Err(SqlError::new(
+                sqlstate::DUPLICATE_COLUMN,
+                format!("column \"{column}\" appears twice in {kind} constraint"),
+            ));
+        }
+    }
+    places(table, columns, |column| format!("column \"{column}\" named in key does not exist"))
+}
+
+/// The places of a referenced key's columns, in the order asked for, and the oid of its unique index.
+fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32)> {
+    if columns.is_empty() {
+        let key = parent.primary_key().ok_or_else(|| {
+            SqlError::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("there is no primary key for referenced table \"{}\"", parent.name),
+            )
+        })?;
+        return Ok((key.columns.iter().map(|column| column.column).collect(), key.oid));
+    }
+    let places = places(parent, columns, |column| {
+        format!("column \"{column}\" referenced in foreign key constraint does not exist")
+    })?;
+    let mut sorted = places.clone();
+    sorted.sort_unstable();
+    let matches = |index: &&Index| {
+        let mut columns: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
+        columns.sort_unstable();
+        index.unique && columns == sorted
+    };
+    match parent.indexes.iter().find(matches) {
+        Some(index) => Ok((places, index.oid)),
+        None => Err(SqlError::new(
+            sqlstate::INVALID_FOREIGN_KEY,
+            format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                parent.name
+            ),
+        )),
+    }
+}
+
+fn check_types(table: &Table, place: usize, parent: &Table, referenced: usize, name: &str) -> Result<()> {
+    let (column, target) = (&table.columns[place], &parent.columns[referenced]);
+    let convertible = column.ty.id == target.ty.id
+        || cast::find(column.ty, target.ty, CastContext::Implicit).is_some()
+        || (column.ty.id.is_integer() && target.ty.id.is_integer());
+    if convertible {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        sqlstate::DATATYPE_MISMATCH,
+        format!("foreign key constraint \"{name}\" cannot be implemented"),
+    )
+    .with_detail(format!(
+        "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+        column.name,
+        target.name,
+        column.ty.id.sql_name(),
+        target.ty.id.sql_name()
+    )))
+}

@@ -1,0 +1,224 @@
+//! CREATE TABLE.
+
+use sqlparser::ast;
+
+use super::names::{Qualified, make_up};
+use super::request::{self, ColumnRequest, ConstraintRequest};
+use crate::catalog::{Column, Derived, Object, Schema, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+use crate::types::Datum;
+
+/// Columns every table of PostgreSQL has.
+const SYSTEM_COLUMNS: &[&str] = &["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
+/// Most columns of a table.
+const MAX_COLUMNS: usize = 1600;
+
+impl Work<'_> {
+    /// CREATE TABLE without a query. True unless it existed already and IF NOT EXISTS was said.
+    pub(crate) async fn create_table(&mut self, statement: &ast::CreateTable) -> Result<bool> {
+        refuse(statement)?;
+        let name = Qualified::from_object_name(&statement.name)?;
+        let mut columns = Vec::with_capacity(statement.columns.len());
+        let mut constraints = Vec::new();
+        for definition in &statement.columns {
+            let (column, with_column) = request::column(&name.name, definition)?;
+            columns.push(column);
+            constraints.extend(with_column);
+        }
+        for constraint in &statement.constraints {
+            constraints.push(request::constraint(constraint)?);
+        }
+        let options = storage_options(&statement.table_options)?;
+        self.make_table(&name, columns, constraints, options, statement.if_not_exists).await
+    }
+
+    /// Makes a table of these columns and constraints.
+    pub(crate) async fn make_table(
+        &mut self,
+        name: &Qualified,
+        columns: Vec<ColumnRequest>,
+        constraints: Vec<ConstraintRequest>,
+        options: Vec<String>,
+        if_not_exists: bool,
+    ) -> Result<bool> {
+        let schema = self.creation_schema(name)?;
+        if let Err(error) = self.claim_name(&schema, &name.name).await {
+            if if_not_exists && error.sqlstate == sqlstate::DUPLICATE_TABLE {
+                let message = format!("relation \"{}\" already exists, skipping", name.name);
+                self.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_TABLE));
+                return Ok(false);
+            }
+            return Err(error);
+        }
+        check_columns(&columns)?;
+        let mut table = Table {
+            oid: self.allocate_oid()?,
+            schema: schema.oid,
+            schema_name: schema.name.clone(),
+            name: name.name.clone(),
+            tree: self.allocate_tree(),
+            columns: Vec::with_capacity(columns.len()),
+            indexes: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
+            temporary: false,
+            options,
+            comment: None,
+            derived: Derived::default(),
+        };
+        for column in columns {
+            self.add_column(&schema, &mut table, column).await?;
+        }
+        // Keys come first: a foreign key may refer to the table's own.
+        let (keys, others): (Vec<_>, Vec<_>) = constraints
+            .into_iter()
+            .partition(|constraint| matches!(constraint, ConstraintRequest::Key { .. }));
+        for constraint in keys {
+            self.add_constraint(&mut table, constraint, false).await?;
+        }
+        self.change(Object::Table(table.clone().into()))?;
+        for constraint in others {
+            self.add_constraint(&mut table, constraint, false).await?;
+        }
+        self.change(Object::Table(table.into()))?;
+        Ok(true)
+    }
+
+    /// Adds a column to a table that is being made or altered: its type, default and sequence.
+    pub(crate) async fn add_column(
+        &mut self,
+        schema: &Schema,
+        table: &mut Table,
+        request: ColumnRequest,
+    ) -> Result<()> {
+        let place = table.columns.len();
+        let mut column = Column {
+            name: request.name,
+            ty: request.ty,
+            not_null: request.not_null.unwrap_or(false),
+            default: None,
+            identity: None,
+            sequence: None,
+            dropped: false,
+            missing: Datum::Null,
+            comment: None,
+        };
+        if request.serial || request.identity.is_some() {
+            if request.not_null == Some(false) {
+                return Err(SqlError::syntax(format!(
+                    "conflicting NULL/NOT NULL declarations for column \"{}\" of table \"{}\"",
+                    column.name, table.name
+                )));
+            }
+            let taken = |name: &str| self.is_taken(&schema.name, name);
+            let name = make_up(&table.name, &column.name, "seq", taken);
+            let options = request.identity.as_ref().map(|(_, options)| options.clone()).unwrap_or_default();
+            let owner = Some((table.oid, place));
+            let is_identity = request.identity.is_some();
+            let oid = self.make_sequence(schema, &name, column.ty, &options, owner, is_identity).await?;
+            column.not_null = true;
+            column.sequence = Some(oid);
+            column.identity = request.identity.map(|(identity, _)| identity);
+            column.default = Some(super::sequence::nextval(oid));
+        } else if let Some(default) = &request.default {
+            column.default = self.default_text(&column, default)?;
+        }
+        table.columns.push(column);
+        Ok(())
+    }
+}
+
+fn check_columns(columns: &[ColumnRequest]) -> Result<()> {
+    if columns.len() > MAX_COLUMNS {
+        return Err(SqlError::new(
+            sqlstate::TOO_MANY_COLUMNS,
+            format!("tables can have at most {MAX_COLUMNS} columns"),
+        ));
+    }
+    for (place, column) in columns.iter().enumerate() {
+        check_column_name(&column.name)?;
+        if columns[..place].iter().any(|other| other.name == column.name) {
+            return Err(SqlError::new(
+                sqlstate::DUPLICATE_COLUMN,
+                format!("column \"{}\" specified more than once", column.name),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// 42701 if the name is a system column's.
+pub(crate) fn check_column_name(name: &str) -> Result<()> {
+    if SYSTEM_COLUMNS.contains(&name) {
+        return Err(SqlError::new(
+            sqlstate::DUPLICATE_COLUMN,
+            format!("column name \"{name}\" conflicts with a system column name"),
+        ));
+    }
+    Ok(())
+}
+
+/// Says which clause is not supported, if there is one.
+pub(crate) fn refuse(statement: &ast::CreateTable) -> Result<()> {
+    let clauses = [
+        (statement.temporary, "CREATE TEMPORARY TABLE"),
+        (statement.or_replace, "CREATE OR REPLACE TABLE"),
+        (statement.external, "CREATE EXTERNAL TABLE"),
+        (statement.like.is_some(), "CREATE TABLE ... LIKE"),
+        (statement.clone.is_some(), "CREATE TABLE ... CLONE"),
+        (statement.inherits.is_some(), "INHERITS"),
+        (statement.partition_by.is_some(), "PARTITION BY"),
+        (statement.partition_of.is_some(), "PARTITION OF"),
+        (statement.on_commit.is_some(), "ON COMMIT"),
+        (statement.cluster_by.is_some() || statement.clustered_by.is_some(), "CLUSTER BY"),
+        (statement.comment.is_some(), "COMMENT in CREATE TABLE"),
+        (statement.strict, "STRICT"),
+        (statement.without_rowid, "WITHOUT ROWID"),
+    ];
+    match clauses.iter().find(|(present, _)| *present) {
+        Some((_, clause)) => Err(SqlError::unsupported(clause)),
+        None => Ok(()),
+    }
+}
+
+/// WITH (fillfactor = 100, ...): storage parameters are hints; they are checked, kept and have no effect.
+pub(crate) fn storage_options(options: &ast::CreateTableOptions) -> Result<Vec<String>> {
+    let options = match options {
+        ast::CreateTableOptions::None => return Ok(Vec::new()),
+        ast::CreateTableOptions::With(options) => options,
+        other => return Err(SqlError::unsupported(format_args!("table option {other}"))),
+    };
+    options.iter().map(storage_option).collect()
+}
+
+fn storage_option(option: &ast::SqlOption) -> Result<String> {
+    let ast::SqlOption::KeyValue { key, value } = option else {
+        return Err(SqlError::unsupported(format_args!("storage parameter {option}")));
+    };
+    let name = super::names::fold(key);
+    let value = value.to_string().trim_matches('\'').to_owned();
+    let known = name == "fillfactor"
+        || name == "parallel_workers"
+        || name == "toast_tuple_target"
+        || name == "user_catalog_table"
+        || name.starts_with("autovacuum_")
+        || name.starts_with("vacuum_")
+        || name.starts_with("toast.")
+        || name == "log_autovacuum_min_duration";
+    if !known {
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("unrecognized parameter \"{name}\""),
+        ));
+    }
+    if name == "fillfactor" && !value.parse::<i64>().is_ok_and(|value| (10..=100).contains(&value)) {
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("value {value} out of bounds for option \"fillfactor\""),
+        )
+        .with_detail("Valid values are between \"10\" and \"100\"."));
+    }
+    Ok(format!("{name}={value}"))
+}

@@ -1,0 +1,376 @@
+//! DROP of tables, views, sequences, indexes and schemas, with what depends on them.
+//!
+//! A drop is planned first: what goes, which tables lose a foreign key or a default, and who would object. Then the tables
+//! are locked, the plan is made again, and if the locks still cover it, it is carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
+use sqlparser::ast;
+
+use super::names::{Qualified, single};
+use super::resolve::{undefined_schema, wrong_type};
+use crate::catalog::{Catalog, Object, Oid, PG_CATALOG_OID, Relation, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+
+/// What a drop does.
+#[derive(Default)]
+struct Plan {
+    /// Objects that go: relations and schemas.
+    removed: BTreeSet<Oid>,
+    /// Tables that stay but change.
+    changed: BTreeMap<Oid, Table>,
+    /// Who depends on what that goes, in order: "view v", "table t".
+    dependents: Vec<(String, String)>,
+}
+
+/// `table t`, qualified unless it is found by its plain name.
+pub(crate) fn describe(work: &Work<'_>, relation: &Relation) -> String {
+    let path = work.facts.lookup_path(&work.catalog);
+    let found = work.catalog.find(&path, None, relation.name()).map(Relation::oid);
+    if found == Some(relation.oid()) {
+        format!("{} {}", relation.kind(), relation.name())
+    } else {
+        format!("{} {}.{}", relation.kind(), relation.schema_name(), relation.name())
+    }
+}
+
+impl Plan {
+    fn add(&mut self, relation: &Relation) {
+        if !self.removed.insert(relation.oid()) {
+            return;
+        }
+        if let Relation::Table(table) = relation {
+            self.removed.extend(table.columns.iter().filter_map(|column| column.sequence));
+        }
+    }
+
+    /// Adds what depends on what goes, until nothing more does.
+    fn close(&mut self, work: &Work<'_>) {
+        let catalog = work.catalog.clone();
+        loop {
+            let before = self.removed.len();
+            self.close_views(work, &catalog);
+            if self.removed.len() == before {
+                break;
+            }
+        }
+        for table in catalog.tables() {
+            if !self.removed.contains(&table.oid) {
+                self.close_table(work, &catalog, table);
+            }
+        }
+    }
+
+    fn close_views(&mut self, work: &Work<'_>, catalog: &Arc<Catalog>) {
+        for view in catalog.views() {
+            if self.removed.contains(&view.oid) {
+                continue;
+            }
+            let Some(on) = view.depends_on.iter().find(|oid| self.removed.contains(oid)) else { continue };
+            let relation = Relation::View(view.clone());
+            let on = catalog.relation_by_oid(*on).map(|on| describe(work, on)).unwrap_or_default();
+            self.dependents.push((describe(work, &relation), on));
+            self.add(&relation);
+        }
+    }
+
+    /// What a table that stays loses.
+    fn close_table(&mut self, work: &Work<'_>, catalog: &Arc<Catalog>, table: &Arc<Table>) {
+        let mut changed = Table::clone(table);
+        let mut is_changed = false;
+        let described = describe(work, &Relation::Table(table.clone()));
+        changed.foreign_keys.retain(|key| {
+            let stays = !self.removed.contains(&key.referenced_table);
+            if !stays {
+                let on = catalog.relation_by_oid(key.referenced_table).map(|on| describe(work, on));
+                let who = format!("constraint {} on {described}", key.name);
+                self.dependents.push((who, on.unwrap_or_default()));
+            }
+            is_changed |= !stays;
+            stays
+        });
+        let references = changed.referenced_by.len();
+        changed.referenced_by.retain(|reference| !self.removed.contains(&reference.table));
+        is_changed |= changed.referenced_by.len() != references;
+        for column in &mut changed.columns {
+            let used = column.default.as_deref().and_then(default_sequence);
+            if let Some(sequence) = used.filter(|sequence| self.removed.contains(sequence)) {
+                let on = catalog.relation_by_oid(sequence).map(|on| describe(work, on)).unwrap_or_default();
+                self.dependents
+                    .push((format!("default value for column {} of {described}", column.name), on));
+                column.default = None;
+                is_changed = true;
+            }
+            if column.sequence.is_some_and(|sequence| self.removed.contains(&sequence)) {
+                column.sequence = None;
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            self.changed.insert(table.oid, changed);
+        }
+    }
+
+    /// Tables that must be locked.
+    fn tables(&self, catalog: &Catalog) -> BTreeSet<Oid> {
+        let removed = self.removed.iter().filter(|oid| catalog.table_by_oid(**oid).is_some());
+        removed.chain(self.changed.keys()).copied().collect()
+    }
+}
+
+/// The sequence whose next value a default takes.
+pub(crate) fn default_sequence(default: &str) -> Option<Oid> {
+    let rest = &default[default.find("nextval('")? + "nextval('".len()..];
+    rest[..rest.find('\'')?].parse().ok()
+}
+
+fn depend(what: &str, dependents: &[(String, String)]) -> SqlError {
+    let lines: Vec<String> = dependents.iter().map(|(who, on)| format!("{who} depends on {on}")).collect();
+    SqlError::new(
+        sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+        format!("cannot drop {what} because other objects depend on it"),
+    )
+    .with_detail(lines.join("\n"))
+    .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// The NOTICE of a drop that takes others along.
+pub(crate) fn cascade_notice(dependents: &[String]) -> Option<SqlError> {
+    match dependents {
+        [] => None,
+        [one] => Some(SqlError::notice(format!("drop cascades to {one}"))),
+        many => {
+            let lines: Vec<String> = many.iter().map(|one| format!("drop cascades to {one}")).collect();
+            let notice = SqlError::notice(format!("drop cascades to {} other objects", many.len()));
+            Some(notice.with_detail(lines.join("\n")))
+        }
+    }
+}
+
+impl Work<'_> {
+    /// DROP TABLE, VIEW, SEQUENCE.
+    pub(crate) async fn drop_relations(
+        &mut self,
+        kind: &'static str,
+        names: &[ast::ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
+        let names = names.iter().map(Qualified::from_object_name).collect::<Result<Vec<_>>>()?;
+        let mut locked = BTreeSet::new();
+        loop {
+            self.refresh_catalog();
+            let mut plan = Plan::default();
+            let mut first = String::new();
+            let mut missing = Vec::new();
+            for name in &names {
+                match self.droppable(kind, name) {
+                    Ok(relation) => {
+                        first = if names.len() == 1 {
+                            describe(self, &relation)
+                        } else {
+                            "desired object(s)".into()
+                        };
+                        plan.add(&relation);
+                    }
+                    Err(error) if if_exists && error.sqlstate != sqlstate::WRONG_OBJECT_TYPE => {
+                        missing.push(SqlError::notice(format!("{}, skipping", error.message)));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.refuse_identity_sequences(&plan)?;
+            plan.close(self);
+            if !cascade && !plan.dependents.is_empty() {
+                return Err(depend_on_first(&first, &plan));
+            }
+            if self.lock_for(&plan, &mut locked).await? {
+                self.notices.extend(missing);
+                return self.carry_out(plan);
+            }
+        }
+    }
+
+    /// DROP SCHEMA.
+    pub(crate) async fn drop_schemas(
+        &mut self,
+        names: &[ast::ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
+        let names = names.iter().map(single).collect::<Result<Vec<_>>>()?;
+        let mut locked = BTreeSet::new();
+        loop {
+            self.refresh_catalog();
+            let catalog = self.catalog.clone();
+            let mut plan = Plan::default();
+            for name in &names {
+                let Some(schema) = catalog.schema(name) else {
+                    if !if_exists {
+                        return Err(undefined_schema(name));
+                    }
+                    self.notice(SqlError::notice(format!("schema \"{name}\" does not exist, skipping")));
+                    continue;
+                };
+                if schema.oid == PG_CATALOG_OID || name == "information_schema" {
+                    return Err(SqlError::new(
+                        sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                        format!("cannot drop schema {name} because it is required by the database system"),
+                    ));
+                }
+                let on = format!("schema {name}");
+                let mut inside: Vec<&Relation> = catalog.relations_in(schema.oid).collect();
+                inside.sort_by_key(|relation| relation.oid());
+                for relation in inside {
+                    let is_owned =
+                        matches!(relation, Relation::Sequence(sequence) if sequence.owner.is_some());
+                    if !matches!(relation, Relation::Index(..)) && !is_owned {
+                        plan.dependents.push((describe(self, relation), on.clone()));
+                    }
+                    if !matches!(relation, Relation::Index(..)) {
+                        plan.add(relation);
+                    }
+                }
+                plan.removed.insert(schema.oid);
+            }
+            plan.close(self);
+            if !cascade && !plan.dependents.is_empty() {
+                let what = if names.len() == 1 {
+                    format!("schema {}", names[0])
+                } else {
+                    "desired object(s)".into()
+                };
+                return Err(depend(&what, &plan.dependents));
+            }
+            if self.lock_for(&plan, &mut locked).await? {
+                return self.carry_out(plan);
+            }
+        }
+    }
+
+    /// DROP INDEX.
+    pub(crate) async fn drop_indexes(&mut self, names: &[ast::ObjectName], if_exists: bool) -> Result<()> {
+        for name in names {
+            let name = Qualified::from_object_name(name)?;
+            let table = match self.find(&name) {
+                Some(Relation::Index(table, _)) => table,
+                Some(other) => return Err(wrong_kind(&other, "index")),
+                None => {
+                    let error = missing(self, "index", &name);
+                    if !if_exists {
+                        return Err(error);
+                    }
+                    self.notice(SqlError::notice(format!("{}, skipping", error.message)));
+                    continue;
+                }
+            };
+            self.lock_table(table.oid, TreeMode::Exclusive).await?;
+            let Some(Relation::Index(table, oid)) = self.find(&name) else {
+                return Err(missing(self, "index", &name));
+            };
+            let index = table.index(oid).ok_or_else(|| missing(self, "index", &name))?;
+            if index.constraint.is_some() {
+                let what = format!("constraint {} on table {}", index.name, table.name);
+                return Err(SqlError::new(
+                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                    format!("cannot drop index {} because {what} requires it", index.name),
+                )
+                .with_hint(format!("You can drop {what} instead.")));
+            }
+            if self.reference_to(&table, oid).is_some() {
+                let dependents =
+                    [(format!("a foreign key to table {}", table.name), format!("index {}", index.name))];
+                return Err(depend(&format!("index {}", index.name), &dependents));
+            }
+            self.engine.drop_tree(index.tree);
+            let mut table = Table::clone(&table);
+            table.indexes.retain(|index| index.oid != oid);
+            self.change(Object::Table(table.into()))?;
+        }
+        Ok(())
+    }
+
+    /// A foreign key that uses this index of the table: its name and table.
+    pub(crate) fn reference_to(&self, table: &Table, index: Oid) -> Option<(String, Arc<Table>)> {
+        table.referenced_by.iter().find_map(|reference| {
+            let child = self.catalog.table_by_oid(reference.table)?;
+            let key = child.foreign_key(reference.constraint)?;
+            (key.referenced_index == index).then(|| (key.name.clone(), child.clone()))
+        })
+    }
+
+    fn droppable(&self, kind: &'static str, name: &Qualified) -> Result<Relation> {
+        match self.find(name) {
+            Some(relation) if relation.kind() == kind => Ok(relation),
+            Some(relation) => Err(wrong_kind(&relation, kind)),
+            None => Err(missing(self, kind, name)),
+        }
+    }
+
+    fn refuse_identity_sequences(&self, plan: &Plan) -> Result<()> {
+        for sequence in plan.removed.iter().filter_map(|oid| self.catalog.sequence_by_oid(*oid)) {
+            let owner =
+                sequence.owner.filter(|(table, _)| sequence.identity && !plan.removed.contains(table));
+            let Some((table, place)) = owner else { continue };
+            let Some(table) = self.catalog.table_by_oid(table) else { continue };
+            let column = format!("column {} of table {}", table.columns[place].name, table.name);
+            return Err(SqlError::new(
+                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
+                format!("cannot drop sequence {} because {column} requires it", sequence.name),
+            )
+            .with_hint(format!("You can drop {column} instead.")));
+        }
+        Ok(())
+    }
+
+    /// Locks a plan's tables. False if there was something left to lock: then the plan is to be made again.
+    async fn lock_for(&mut self, plan: &Plan, locked: &mut BTreeSet<Oid>) -> Result<bool> {
+        let wanted = plan.tables(&self.catalog);
+        let new: Vec<Oid> = wanted.difference(locked).copied().collect();
+        for &oid in &new {
+            self.lock_table(oid, TreeMode::Exclusive).await?;
+            locked.insert(oid);
+        }
+        Ok(new.is_empty())
+    }
+
+    fn carry_out(&mut self, plan: Plan) -> Result<()> {
+        let dependents: Vec<String> = plan.dependents.iter().map(|(who, _)| who.clone()).collect();
+        self.notices.extend(cascade_notice(&dependents));
+        for table in plan.changed.into_values() {
+            self.change(Object::Table(table.into()))?;
+        }
+        for oid in plan.removed {
+            if let Some(table) = self.catalog.table_by_oid(oid).cloned() {
+                self.drop_trees(&table);
+            }
+            self.remove(oid)?;
+        }
+        Ok(())
+    }
+}
+
+/// Among dependents of dependents, PostgreSQL names all.
+fn depend_on_first(first: &str, plan: &Plan) -> SqlError {
+    depend(first, &plan.dependents)
+}
+
+fn wrong_kind(relation: &Relation, kind: &str) -> SqlError {
+    let article = if relation.kind().starts_with('i') { "an" } else { "a" };
+    wrong_type(relation.name(), kind).with_hint(format!(
+        "Use DROP {} to remove {article} {}.",
+        relation.kind().to_uppercase(),
+        relation.kind()
+    ))
+}
+
+fn missing(work: &Work<'_>, kind: &str, name: &Qualified) -> SqlError {
+    if let Some(schema) = name.schema.as_deref().filter(|schema| work.catalog.schema(schema).is_none()) {
+        return undefined_schema(schema);
+    }
+    let state = if kind == "index" { sqlstate::UNDEFINED_OBJECT } else { sqlstate::UNDEFINED_TABLE };
+    SqlError::new(state, format!("{kind} \"{}\" does not exist", name.name))
+}

@@ -1,0 +1,280 @@
+//! Expressions that the catalog stores as text: defaults, checks, conversions of columns.
+//!
+//! They are bound where they are made, so that a wrong one is refused there, and bound again by whoever plans a statement
+//! with them. A row they are evaluated over has the table's columns at their places.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+use sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::names::make_up;
+use crate::bind::{BindContext, Binder, Clause, NoRowCounts, NoVirtualTables};
+use crate::catalog::{Check, Column, ForeignKey, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Typed};
+use crate::oltp::constraint::named_key_detail;
+use crate::oltp::target::open_table;
+use crate::parse::parse_expression;
+use crate::session::work::Work;
+use crate::types::cast::{self, CastContext};
+use crate::types::{Type, TypeId};
+
+impl Work<'_> {
+    /// Calls `action` with a binder for text of the catalog or of the statement.
+    pub(crate) fn bind<T>(&self, action: impl FnOnce(&mut Binder<'_>) -> Result<T>) -> Result<T> {
+        let search_path = self.facts.named_path(&self.catalog);
+        self.read(|read| {
+            let context = BindContext {
+                catalog: &self.catalog,
+                search_path: &search_path,
+                eval: read.eval,
+                virtual_tables: &NoVirtualTables,
+                row_counts: &NoRowCounts,
+                source: "",
+            };
+            action(&mut Binder::new(&context, &[]))
+        })
+    }
+
+    /// The text a DEFAULT is stored as, once it is known to fit its column. NULL is no default at all.
+    pub(crate) fn default_text(&self, column: &Column, default: &ast::Expr) -> Result<Option<String>> {
+        let bound = self.bind(|binder| bind_default(binder, column, default))?;
+        if matches!(bound.expr, Expr::Constant(ref value) if value.is_null()) {
+            return Ok(None);
+        }
+        Ok(Some(self.fix_sequences(&default.to_string())?))
+    }
+
+    /// The bound default of a column, if it has one.
+    pub(crate) fn bind_default(&self, table: &Table, place: usize) -> Result<Option<Expr>> {
+        let column = &table.columns[place];
+        let Some(text) = &column.default else { return Ok(None) };
+        let default = parse_expression(text)?;
+        self.bind(|binder| bind_default(binder, column, &default)).map(|typed| Some(typed.expr))
+    }
+
+    /// A column's default after its type changed.
+    pub(crate) fn convert_default(&self, column: &Column, default: &str, from: Type) -> Result<String> {
+        let castable =
+            from.id == column.ty.id || cast::find(from, column.ty, CastContext::Assignment).is_some();
+        let syntax = parse_expression(default)?;
+        if !castable || self.bind(|binder| bind_default(binder, column, &syntax)).is_err() {
+            return Err(SqlError::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!(
+                    "default for column \"{}\" cannot be cast automatically to type {}",
+                    column.name,
+                    column.ty.id.sql_name()
+                ),
+            ));
+        }
+        Ok(default.to_owned())
+    }
+
+    /// Replaces the sequence names in `nextval('...')` by oids, which renaming does not change.
+    fn fix_sequences(&self, text: &str) -> Result<String> {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find("nextval('") {
+            let (before, after) = rest.split_at(at + "nextval('".len());
+            out.push_str(before);
+            let end = after.find('\'').unwrap_or(after.len());
+            let names = crate::session::settings::split_qualified(&after[..end])?;
+            let name = match names.as_slice() {
+                [name] => super::names::Qualified { schema: None, name: name.clone() },
+                [schema, name] => {
+                    super::names::Qualified { schema: Some(schema.clone()), name: name.clone() }
+                }
+                _ => return Err(SqlError::syntax("improper sequence name")),
+            };
+            if after[..end].bytes().all(|byte| byte.is_ascii_digit()) {
+                out.push_str(&after[..end]);
+            } else {
+                out.push_str(&self.sequence(&name)?.oid.to_string());
+            }
+            rest = &after[end..];
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+
+    /// The bound condition of a CHECK constraint.
+    pub(crate) fn bind_check(&self, table: &Table, text: &str) -> Result<Expr> {
+        let syntax = parse_expression(text)?;
+        self.bind_check_syntax(table, &syntax)
+    }
+
+    fn bind_check_syntax(&self, table: &Table, syntax: &ast::Expr) -> Result<Expr> {
+        self.bind(|binder| bind_check(binder, &Arc::new(table.clone()), syntax))
+    }
+
+    /// A new CHECK constraint, with a name if it was given none.
+    pub(crate) fn bind_new_check(
+        &self,
+        table: &Table,
+        name: Option<String>,
+        syntax: &ast::Expr,
+    ) -> Result<Check> {
+        let bound = self.bind_check_syntax(table, syntax)?;
+        let mut columns = Vec::new();
+        bound.for_each_slot(&mut |slot| {
+            if !columns.contains(&slot) {
+                columns.push(slot);
+            }
+        });
+        let name = name.unwrap_or_else(|| {
+            let column = match columns.as_slice() {
+                [only] => table.columns[*only].name.as_str(),
+                _ => "",
+            };
+            make_up(&table.name, column, "check", |name| table.has_constraint(name))
+        });
+        Ok(Check { oid: self.allocate_oid()?, name, expression: syntax.to_string(), columns, comment: None })
+    }
+
+    /// 23514 if a row does not meet a constraint.
+    pub(crate) fn validate_check(&mut self, table: &Table, check: &Check) -> Result<()> {
+        let condition = self.bind_check(table, &check.expression)?;
+        self.for_each_row(table, |work, _, row| match work.evaluate(&condition, &row)?.as_bool() {
+            Some(false) => Err(SqlError::new(
+                sqlstate::CHECK_VIOLATION,
+                format!(
+                    "check constraint \"{}\" of relation \"{}\" is violated by some row",
+                    check.name, table.name
+                ),
+            )
+            .with_table(&table.schema_name, &table.name)
+            .with_constraint(&check.name)),
+            _ => Ok(()),
+        })
+    }
+
+    /// 23503 if a row refers to none.
+    pub(crate) fn validate_foreign_key(
+        &mut self,
+        table: &Table,
+        parent: &Table,
+        key: &ForeignKey,
+    ) -> Result<()> {
+        self.for_each_row(table, |work, _, row| {
+            let values: Vec<_> = key.columns.iter().map(|&place| row[place].clone()).collect();
+            if values.iter().any(crate::types::Datum::is_null)
+                || work.has_parent(table, parent, key, &values)?
+            {
+                return Ok(());
+            }
+            Err(crate::oltp::foreign_key::no_parent(
+                table,
+                parent,
+                key,
+                &named_key_detail(table, &key.columns, &values),
+            ))
+        })
+    }
+
+    /// The expression that converts a column's values to another type: USING, or an assignment.
+    pub(crate) fn bind_conversion(
+        &self,
+        table: &Table,
+        place: usize,
+        ty: Type,
+        using: Option<&ast::Expr>,
+    ) -> Result<Expr> {
+        let column = &table.columns[place];
+        self.bind(|binder| {
+            open_table(binder, &Arc::new(table.clone()))?;
+            let (typed, with_using) = match using {
+                Some(syntax) => {
+                    let typed = binder.in_clause(Clause::Other("transform expressions"), |b| b.expression(syntax))?;
+                    (typed, true)
+                }
+                None => (Typed::new(Expr::Slot(place), column.ty), false),
+            };
+            let converted = binder.coerce(typed, ty, CastContext::Assignment)?;
+            let name = ty.format();
+            converted.map(|typed| typed.expr).ok_or_else(|| match with_using {
+                true => SqlError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!(
+                        "result of USING clause for column \"{}\" cannot be cast automatically to type {name}",
+                        column.name
+                    ),
+                )
+                .with_hint("You might need to add an explicit cast."),
+                false => SqlError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!("column \"{}\" cannot be cast automatically to type {name}", column.name),
+                )
+                .with_hint(format!(
+                    "You might need to specify \"USING {}::{name}\".",
+                    crate::session::settings::quote_name(&column.name)
+                )),
+            })
+        })
+    }
+}
+
+/// Binds a DEFAULT for its column.
+pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &ast::Expr) -> Result<Typed> {
+    binder.push_level();
+    let bound = binder.in_clause(Clause::Default, |binder| {
+        let typed = binder.expression(default)?;
+        let from = typed.ty;
+        binder.coerce(typed, column.ty, CastContext::Assignment)?.ok_or_else(|| {
+            SqlError::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!(
+                    "column \"{}\" is of type {} but default expression is of type {}",
+                    column.name,
+                    column.ty.id.sql_name(),
+                    from.id.sql_name()
+                ),
+            )
+            .with_hint("You will need to rewrite or cast the expression.")
+        })
+    });
+    binder.pop_level()?;
+    bound
+}
+
+/// Binds a CHECK over a row of the table.
+pub(crate) fn bind_check(binder: &mut Binder<'_>, table: &Arc<Table>, check: &ast::Expr) -> Result<Expr> {
+    open_table(binder, table)?;
+    let bound = binder.in_clause(Clause::Check, |binder| {
+        let typed = binder.expression(check)?;
+        let from = typed.ty;
+        let coerced = binder.coerce(typed, Type::new(TypeId::Bool), CastContext::Implicit)?;
+        coerced.map(|typed| typed.expr).ok_or_else(|| {
+            SqlError::new(
+                sqlstate::DATATYPE_MISMATCH,
+                format!("argument of CHECK must be type boolean, not type {}", from.id.sql_name()),
+            )
+        })
+    });
+    binder.pop_level()?;
+    bound
+}
+
+/// An expression's text after a column was renamed.
+pub(crate) fn rename_column(text: &str, old: &str, new: &str) -> String {
+    let dialect = sqlparser::dialect::PostgreSqlDialect {};
+    let Ok(tokens) = Tokenizer::new(&dialect, text).with_unescape(false).tokenize() else {
+        return text.to_owned();
+    };
+    let mut out = String::with_capacity(text.len());
+    for (at, token) in tokens.iter().enumerate() {
+        let is_call = matches!(tokens.get(at + 1), Some(Token::LParen));
+        match token {
+            Token::Word(word)
+                if !is_call
+                    && (word.quote_style.is_some() && word.value == old
+                        || word.quote_style.is_none() && word.value.to_ascii_lowercase() == old) =>
+            {
+                out.push_str(&crate::session::settings::quote_name(new));
+            }
+            token => out.push_str(&token.to_string()),
+        }
+    }
+    out
+}

@@ -1,0 +1,24 @@
+//! Statements that change the catalog. They run under the session's transaction like any other write.
+//!
+//! Locks, in the order they are taken: the name of a relation that is made or renamed (so that two sessions cannot both
+//! make it), then tables by oid. A statement that changes a table holds it exclusively; one that builds an index without
+//! changing what readers see could share it, but holds it exclusively too, which is simpler and never slower by much.
+//! After each lock the catalog is looked at again: what a name meant before a wait may have changed.
+
+pub(crate) mod alter_column;
+pub(crate) mod alter_constraint;
+pub(crate) mod alter_table;
+pub(crate) mod build;
+pub(crate) mod comment;
+pub(crate) mod constraint;
+pub(crate) mod create_index;
+pub(crate) mod create_table;
+pub(crate) mod drop;
+pub(crate) mod expression;
+pub(crate) mod names;
+pub(crate) mod request;
+pub(crate) mod resolve;
+pub(crate) mod schema;
+pub(crate) mod sequence;
+pub(crate) mod truncate;
+pub(crate) mod view;

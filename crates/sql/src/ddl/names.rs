@@ -1,0 +1,109 @@
+//! Names of objects: folding, qualification, and the names PostgreSQL makes up for constraints and sequences.
+
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+
+use crate::error::{Result, SqlError, sqlstate};
+
+/// Longest identifier in bytes; longer ones are cut.
+pub(crate) const MAX_NAME: usize = 63;
+
+/// An identifier as it is stored: without quotes in lower case, cut to [`MAX_NAME`] bytes.
+pub(crate) fn fold(ident: &Ident) -> String {
+    let mut name = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
+    cut(&mut name, MAX_NAME);
+    name
+}
+
+/// Cuts a text to at most `limit` bytes, at a character boundary.
+pub(crate) fn cut(name: &mut String, limit: usize) {
+    if name.len() > limit {
+        let end = (0..=limit).rev().find(|&at| name.is_char_boundary(at)).unwrap_or(0);
+        name.truncate(end);
+    }
+}
+
+/// A possibly qualified name of a relation: schema and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Qualified {
+    pub(crate) schema: Option<String>,
+    pub(crate) name: String,
+}
+
+impl Qualified {
+    /// `[[database.]schema.]name`.
+    pub(crate) fn from_object_name(name: &ObjectName) -> Result<Qualified> {
+        let parts = parts(name)?;
+        match parts.as_slice() {
+            [name] => Ok(Qualified { schema: None, name: name.clone() }),
+            [schema, name] | [_, schema, name] => {
+                Ok(Qualified { schema: Some(schema.clone()), name: name.clone() })
+            }
+            _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
+        }
+    }
+
+    /// As messages print it.
+    pub(crate) fn display(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("{schema}.{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// The folded parts of a dotted name.
+pub(crate) fn parts(name: &ObjectName) -> Result<Vec<String>> {
+    name.0
+        .iter()
+        .map(|part| match part {
+            ObjectNamePart::Identifier(ident) => Ok(fold(ident)),
+            ObjectNamePart::Function(_) => Err(SqlError::syntax(format!("improper name: {name}"))),
+        })
+        .collect()
+}
+
+/// A name that must be a single identifier.
+pub(crate) fn single(name: &ObjectName) -> Result<String> {
+    match parts(name)?.as_slice() {
+        [name] => Ok(name.clone()),
+        _ => Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("improper name: {name}"))),
+    }
+}
+
+/// `base_columns_label`, shortened where it is longest until it fits, then numbered until it is not `taken`.
+pub(crate) fn make_up(base: &str, middle: &str, label: &str, taken: impl Fn(&str) -> bool) -> String {
+    for number in 0.. {
+        let label = if number == 0 { label.to_owned() } else { format!("{label}{number}") };
+        let name = join(base, middle, &label);
+        if !taken(&name) {
+            return name;
+        }
+    }
+    unreachable!("some number is free")
+}
+
+fn join(base: &str, middle: &str, label: &str) -> String {
+    let overhead = label.len() + 1 + usize::from(!middle.is_empty());
+    let available = MAX_NAME - overhead;
+    let (mut base, mut middle) = (base.to_owned(), middle.to_owned());
+    while base.len() + middle.len() > available {
+        let longer = if base.len() > middle.len() { &mut base } else { &mut middle };
+        longer.pop();
+    }
+    if middle.is_empty() { format!("{base}_{label}") } else { format!("{base}_{middle}_{label}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_up_names_fit_and_are_free() {
+        assert_eq!(make_up("t", "", "pkey", |_| false), "t_pkey");
+        assert_eq!(make_up("t", "a", "check", |name| name == "t_a_check"), "t_a_check1");
+        let long = "x".repeat(60);
+        let name = make_up(&long, "column", "key", |_| false);
+        assert_eq!(name.len(), 63);
+        assert!(name.ends_with("_column_key"));
+    }
+}

@@ -1,0 +1,298 @@
+//! What CREATE TABLE and ALTER TABLE ask for, taken off the syntax tree: columns and constraints with folded names.
+
+use sqlparser::ast;
+
+use super::names::{Qualified, fold};
+use crate::bind::resolve_type;
+use crate::catalog::{Identity, ReferentialAction};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::SequenceOptions;
+use crate::types::{Type, TypeId};
+
+/// A column to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct ColumnRequest {
+    pub(crate) name: String,
+    pub(crate) ty: Type,
+    /// NOT NULL, NULL, or neither.
+    pub(crate) not_null: Option<bool>,
+    pub(crate) default: Option<ast::Expr>,
+    /// `serial` and its kin.
+    pub(crate) serial: bool,
+    pub(crate) identity: Option<(Identity, SequenceOptions)>,
+}
+
+/// A constraint to be made.
+#[derive(Clone, Debug)]
+pub(crate) enum ConstraintRequest {
+    /// PRIMARY KEY or UNIQUE.
+    Key { name: Option<String>, columns: Vec<String>, primary: bool },
+    /// CHECK.
+    Check { name: Option<String>, expression: Box<ast::Expr> },
+    /// FOREIGN KEY or REFERENCES.
+    ForeignKey(ForeignKeyRequest),
+}
+
+/// A foreign key to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct ForeignKeyRequest {
+    pub(crate) name: Option<String>,
+    pub(crate) columns: Vec<String>,
+    pub(crate) table: Qualified,
+    /// Empty: the primary key.
+    pub(crate) referenced: Vec<String>,
+    pub(crate) on_delete: ReferentialAction,
+    pub(crate) on_update: ReferentialAction,
+    pub(crate) deferrable: bool,
+    pub(crate) initially_deferred: bool,
+}
+
+impl ConstraintRequest {
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            ConstraintRequest::Key { name, .. } | ConstraintRequest::Check { name, .. } => name.as_deref(),
+            ConstraintRequest::ForeignKey(key) => key.name.as_deref(),
+        }
+    }
+}
+
+/// The integer type of `serial` and its kin.
+fn serial_type(data_type: &ast::DataType) -> Option<TypeId> {
+    let ast::DataType::Custom(name, arguments) = data_type else { return None };
+    if !arguments.is_empty() {
+        return None;
+    }
+    match name.to_string().to_ascii_lowercase().as_str() {
+        "serial" | "serial4" => Some(TypeId::Int4),
+        "bigserial" | "serial8" => Some(TypeId::Int8),
+        "smallserial" | "serial2" => Some(TypeId::Int2),
+        _ => None,
+    }
+}
+
+/// A column's definition: the column itself, and the constraints written with it.
+pub(crate) fn column(
+    table: &str,
+    definition: &ast::ColumnDef,
+) -> Result<(ColumnRequest, Vec<ConstraintRequest>)> {
+    let serial = serial_type(&definition.data_type);
+    let mut column = ColumnRequest {
+        name: fold(&definition.name),
+        ty: match serial {
+            Some(id) => Type::new(id),
+            None => resolve_type(&definition.data_type)?,
+        },
+        not_null: None,
+        default: None,
+        serial: serial.is_some(),
+        identity: None,
+    };
+    reject_pseudo(&column)?;
+    let mut constraints: Vec<ConstraintRequest> = Vec::new();
+    let mut previous_is_foreign_key = false;
+    for option in &definition.options {
+        let name = option.name.as_ref().map(fold);
+        let is_foreign_key = matches!(option.option, ast::ColumnOption::ForeignKey(_));
+        let deferral = deferral(&option.option);
+        if let (Some(words), true, Some(ConstraintRequest::ForeignKey(key))) =
+            (deferral, previous_is_foreign_key, constraints.last_mut())
+        {
+            apply_deferral(key, words);
+            continue;
+        }
+        column_option(table, &mut column, &mut constraints, name, &option.option)?;
+        previous_is_foreign_key = is_foreign_key;
+    }
+    Ok((column, constraints))
+}
+
+/// DEFERRABLE and the like as loose words after a column's REFERENCES.
+fn deferral(option: &ast::ColumnOption) -> Option<&str> {
+    match option {
+        ast::ColumnOption::DialectSpecific(tokens) => match tokens.first() {
+            Some(sqlparser::tokenizer::Token::Word(word)) => Some(word.value.as_str()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn apply_deferral(key: &mut ForeignKeyRequest, word: &str) {
+    match word.to_ascii_uppercase().as_str() {
+        "DEFERRABLE" => key.deferrable = true,
+        "DEFERRED" => (key.deferrable, key.initially_deferred) = (true, true),
+        _ => {}
+    }
+}
+
+fn reject_pseudo(column: &ColumnRequest) -> Result<()> {
+    if column.ty.id.is_pseudo() || column.ty.id == TypeId::Unknown {
+        return Err(SqlError::new(
+            sqlstate::INVALID_TABLE_DEFINITION,
+            format!("column \"{}\" has pseudo-type {}", column.name, column.ty.format()),
+        ));
+    }
+    Ok(())
+}
+
+fn column_option(
+    table: &str,
+    column: &mut ColumnRequest,
+    constraints: &mut Vec<ConstraintRequest>,
+    name: Option<String>,
+    option: &ast::ColumnOption,
+) -> Result<()> {
+    let columns = || vec![column.name.clone()];
+    match option {
+        ast::ColumnOption::Null => set_null(table, column, false)?,
+        ast::ColumnOption::NotNull => set_null(table, column, true)?,
+        ast::ColumnOption::Default(expression) => {
+            if column.default.is_some() || column.serial {
+                return Err(SqlError::syntax(format!(
+                    "multiple default values specified for column \"{}\" of table \"{table}\"",
+                    column.name
+                )));
+            }
+            column.default = Some(expression.clone());
+        }
+        ast::ColumnOption::PrimaryKey(key) => {
+            refuse_deferral(key.characteristics.as_ref(), "PRIMARY KEY")?;
+            constraints.push(ConstraintRequest::Key { name, columns: columns(), primary: true });
+        }
+        ast::ColumnOption::Unique(key) => {
+            refuse_deferral(key.characteristics.as_ref(), "UNIQUE")?;
+            constraints.push(ConstraintRequest::Key { name, columns: columns(), primary: false });
+        }
+        ast::ColumnOption::Check(check) => {
+            constraints.push(ConstraintRequest::Check { name, expression: check.expr.clone() });
+        }
+        ast::ColumnOption::ForeignKey(key) => {
+            constraints.push(ConstraintRequest::ForeignKey(foreign_key(key, name, columns())?));
+        }
+        ast::ColumnOption::Generated { generated_as, sequence_options, generation_expr, .. } => {
+            if generation_expr.is_some() {
+                return Err(SqlError::unsupported("GENERATED ALWAYS AS (expression) STORED"));
+            }
+            let identity = match generated_as {
+                ast::GeneratedAs::Always => Identity::Always,
+                ast::GeneratedAs::ByDefault => Identity::ByDefault,
+                ast::GeneratedAs::ExpStored => {
+                    return Err(SqlError::unsupported("GENERATED ALWAYS AS (expression) STORED"));
+                }
+            };
+            if !column.ty.id.is_integer() {
+                return Err(SqlError::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    "identity column type must be smallint, integer, or bigint",
+                ));
+            }
+            let options = super::sequence::identity_options(sequence_options.as_deref().unwrap_or_default())?;
+            column.identity = Some((identity, options));
+        }
+        ast::ColumnOption::Collation(name) => {
+            return Err(SqlError::unsupported(format_args!("collation {name}")));
+        }
+        other => return Err(SqlError::unsupported(format_args!("column option {other}"))),
+    }
+    if column.identity.is_some() && (column.default.is_some() || column.serial) {
+        return Err(SqlError::syntax(format!(
+            "both default and identity specified for column \"{}\" of table \"{table}\"",
+            column.name
+        )));
+    }
+    Ok(())
+}
+
+fn set_null(table: &str, column: &mut ColumnRequest, not_null: bool) -> Result<()> {
+    if column.not_null.is_some_and(|before| before != not_null) {
+        return Err(SqlError::syntax(format!(
+            "conflicting NULL/NOT NULL declarations for column \"{}\" of table \"{table}\"",
+            column.name
+        )));
+    }
+    column.not_null = Some(not_null);
+    Ok(())
+}
+
+/// A table constraint.
+pub(crate) fn constraint(constraint: &ast::TableConstraint) -> Result<ConstraintRequest> {
+    match constraint {
+        ast::TableConstraint::PrimaryKey(key) => {
+            refuse_deferral(key.characteristics.as_ref(), "PRIMARY KEY")?;
+            let columns = key_columns(&key.columns)?;
+            Ok(ConstraintRequest::Key { name: key.name.as_ref().map(fold), columns, primary: true })
+        }
+        ast::TableConstraint::Unique(key) => {
+            refuse_deferral(key.characteristics.as_ref(), "UNIQUE")?;
+            if key.nulls_distinct == ast::NullsDistinctOption::NotDistinct {
+                return Err(SqlError::unsupported("UNIQUE NULLS NOT DISTINCT"));
+            }
+            let columns = key_columns(&key.columns)?;
+            Ok(ConstraintRequest::Key { name: key.name.as_ref().map(fold), columns, primary: false })
+        }
+        ast::TableConstraint::Check(check) => Ok(ConstraintRequest::Check {
+            name: check.name.as_ref().map(fold),
+            expression: check.expr.clone(),
+        }),
+        ast::TableConstraint::ForeignKey(key) => {
+            let columns = key.columns.iter().map(fold).collect();
+            let name = key.name.as_ref().map(fold);
+            foreign_key(key, name, columns).map(ConstraintRequest::ForeignKey)
+        }
+        other => Err(SqlError::unsupported(format_args!("table constraint {other}"))),
+    }
+}
+
+fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
+    columns
+        .iter()
+        .map(|column| match &column.column.expr {
+            ast::Expr::Identifier(name) => Ok(fold(name)),
+            other => Err(SqlError::syntax(format!("a key consists of column names, not of {other}"))),
+        })
+        .collect()
+}
+
+fn refuse_deferral(characteristics: Option<&ast::ConstraintCharacteristics>, what: &str) -> Result<()> {
+    match characteristics {
+        Some(characteristics)
+            if characteristics.deferrable == Some(true) || characteristics.initially.is_some() =>
+        {
+            Err(SqlError::unsupported(format_args!("DEFERRABLE {what}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn foreign_key(
+    key: &ast::ForeignKeyConstraint,
+    name: Option<String>,
+    columns: Vec<String>,
+) -> Result<ForeignKeyRequest> {
+    if let Some(kind) = &key.match_kind
+        && !matches!(kind, ast::ConstraintReferenceMatchKind::Simple)
+    {
+        return Err(SqlError::unsupported(kind));
+    }
+    let action = |action: Option<ast::ReferentialAction>| match action {
+        None | Some(ast::ReferentialAction::NoAction) => ReferentialAction::NoAction,
+        Some(ast::ReferentialAction::Restrict) => ReferentialAction::Restrict,
+        Some(ast::ReferentialAction::Cascade) => ReferentialAction::Cascade,
+        Some(ast::ReferentialAction::SetNull) => ReferentialAction::SetNull,
+        Some(ast::ReferentialAction::SetDefault) => ReferentialAction::SetDefault,
+    };
+    let characteristics = key.characteristics.as_ref();
+    let initially_deferred =
+        characteristics.is_some_and(|c| matches!(c.initially, Some(ast::DeferrableInitial::Deferred)));
+    let deferrable = initially_deferred || characteristics.is_some_and(|c| c.deferrable == Some(true));
+    Ok(ForeignKeyRequest {
+        name,
+        columns,
+        table: Qualified::from_object_name(&key.foreign_table)?,
+        referenced: key.referred_columns.iter().map(fold).collect(),
+        on_delete: action(key.on_delete),
+        on_update: action(key.on_update),
+        deferrable,
+        initially_deferred,
+    })
+}

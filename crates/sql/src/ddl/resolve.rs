@@ -1,0 +1,112 @@
+//! From names to objects, with PostgreSQL's errors.
+
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
+
+use super::names::Qualified;
+use crate::catalog::{PG_CATALOG_OID, Relation, Schema, Sequence, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+
+pub(crate) fn undefined_table(name: &Qualified) -> SqlError {
+    SqlError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", name.display()))
+}
+
+pub(crate) fn undefined_schema(name: &str) -> SqlError {
+    SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+}
+
+pub(crate) fn undefined_column(column: &str, table: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::UNDEFINED_COLUMN,
+        format!("column \"{column}\" of relation \"{table}\" does not exist"),
+    )
+}
+
+pub(crate) fn duplicate_relation(name: &str) -> SqlError {
+    SqlError::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
+}
+
+pub(crate) fn wrong_type(name: &str, expected: &str) -> SqlError {
+    let article = if expected.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {article} {expected}"))
+}
+
+impl Work<'_> {
+    /// The relation of this name, if there is one.
+    pub(crate) fn find(&self, name: &Qualified) -> Option<Relation> {
+        let path = self.facts.lookup_path(&self.catalog);
+        self.catalog.find(&path, name.schema.as_deref(), &name.name).cloned()
+    }
+
+    /// The table of this name. 42P01, 42809.
+    pub(crate) fn table(&self, name: &Qualified) -> Result<Arc<Table>> {
+        match self.find(name) {
+            Some(Relation::Table(table)) => Ok(table),
+            Some(_) => Err(wrong_type(&name.name, "table")),
+            None => Err(undefined_table(name)),
+        }
+    }
+
+    /// The table of this name, locked in this mode. What the name means is asked again after a wait.
+    pub(crate) async fn locked_table(&mut self, name: &Qualified, mode: TreeMode) -> Result<Arc<Table>> {
+        loop {
+            self.refresh_catalog();
+            let table = self.table(name)?;
+            self.lock_table(table.oid, mode).await?;
+            let again = self.table(name)?;
+            if again.oid == table.oid {
+                return Ok(again);
+            }
+        }
+    }
+
+    /// The sequence of this name. 42P01, 42809.
+    pub(crate) fn sequence(&self, name: &Qualified) -> Result<Arc<Sequence>> {
+        match self.find(name) {
+            Some(Relation::Sequence(sequence)) => Ok(sequence),
+            Some(_) => Err(wrong_type(&name.name, "sequence")),
+            None => Err(undefined_table(name)),
+        }
+    }
+
+    /// The schema that a new object of this name goes to. 3F000, 42501.
+    pub(crate) fn creation_schema(&self, name: &Qualified) -> Result<Arc<Schema>> {
+        let schema = match &name.schema {
+            Some(schema) => self.catalog.schema(schema).ok_or_else(|| undefined_schema(schema))?,
+            None => {
+                let path = self.facts.named_path(&self.catalog);
+                let first = path.first().and_then(|schema| self.catalog.schema(schema));
+                first.ok_or_else(|| {
+                    SqlError::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in")
+                })?
+            }
+        };
+        if schema.oid == PG_CATALOG_OID || schema.name == "information_schema" {
+            return Err(SqlError::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied to create \"{}.{}\"", schema.name, name.name),
+            )
+            .with_detail("System catalog modifications are currently disallowed."));
+        }
+        Ok(schema.clone())
+    }
+
+    /// Takes a name in a schema for a new relation. 42P07 if it is in use.
+    pub(crate) async fn claim_name(&mut self, schema: &Schema, name: &str) -> Result<()> {
+        self.lock_name(schema.oid, name).await?;
+        if self.catalog.schema_by_oid(schema.oid).is_none() {
+            return Err(undefined_schema(&schema.name));
+        }
+        match self.catalog.relation(&schema.name, name) {
+            Some(_) => Err(duplicate_relation(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a relation of the schema has this name.
+    pub(crate) fn is_taken(&self, schema: &str, name: &str) -> bool {
+        self.catalog.relation(schema, name).is_some()
+    }
+}

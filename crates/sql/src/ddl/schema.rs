@@ -1,0 +1,98 @@
+//! CREATE SCHEMA and ALTER SCHEMA.
+
+use cognate_engine::LockMode;
+use sqlparser::ast;
+
+use super::names::{fold, single};
+use super::resolve::undefined_schema;
+use crate::catalog::{Object, Relation, Schema, Sequence, Table, View, store};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+
+impl Work<'_> {
+    /// CREATE SCHEMA.
+    pub(crate) async fn create_schema(&mut self, name: &ast::SchemaName, if_not_exists: bool) -> Result<()> {
+        let name = match name {
+            ast::SchemaName::Simple(name) | ast::SchemaName::NamedAuthorization(name, _) => single(name)?,
+            ast::SchemaName::UnnamedAuthorization(role) => fold(role),
+        };
+        if name.starts_with("pg_") {
+            return Err(SqlError::new(
+                sqlstate::RESERVED_NAME,
+                format!("unacceptable schema name \"{name}\""),
+            )
+            .with_detail("The prefix \"pg_\" is reserved for system schemas."));
+        }
+        self.lock_schema_name(&name).await?;
+        if self.catalog.schema(&name).is_some() {
+            let error =
+                SqlError::new(sqlstate::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists"));
+            if !if_not_exists {
+                return Err(error);
+            }
+            let message = format!("schema \"{name}\" already exists, skipping");
+            self.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_SCHEMA));
+            return Ok(());
+        }
+        let schema = Schema { oid: self.allocate_oid()?, name, comment: None };
+        self.change(Object::Schema(schema.into()))
+    }
+
+    async fn lock_schema_name(&mut self, name: &str) -> Result<()> {
+        let mut key = 0u32.to_be_bytes().to_vec();
+        key.extend_from_slice(name.as_bytes());
+        self.lock_key(store::NAME_TREE, &key, LockMode::Exclusive).await?;
+        self.refresh_catalog();
+        Ok(())
+    }
+
+    /// ALTER SCHEMA.
+    pub(crate) async fn alter_schema(&mut self, statement: &ast::AlterSchema) -> Result<()> {
+        let name = single(&statement.name)?;
+        for operation in &statement.operations {
+            match operation {
+                ast::AlterSchemaOperation::Rename { name: new } => {
+                    self.rename_schema(&name, &single(new)?).await?
+                }
+                ast::AlterSchemaOperation::OwnerTo { .. } => {
+                    self.catalog.schema(&name).ok_or_else(|| undefined_schema(&name))?;
+                }
+                other => return Err(SqlError::unsupported(format_args!("ALTER SCHEMA ... {other}"))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn rename_schema(&mut self, name: &str, new: &str) -> Result<()> {
+        self.lock_schema_name(name).await?;
+        self.lock_schema_name(new).await?;
+        let schema = self.catalog.schema(name).cloned().ok_or_else(|| undefined_schema(name))?;
+        if self.catalog.schema(new).is_some() {
+            return Err(SqlError::new(
+                sqlstate::DUPLICATE_SCHEMA,
+                format!("schema \"{new}\" already exists"),
+            ));
+        }
+        let inside: Vec<Relation> = self.catalog.relations_in(schema.oid).cloned().collect();
+        self.change(Object::Schema(Schema { name: new.to_owned(), ..Schema::clone(&schema) }.into()))?;
+        let schema_name = new.to_owned();
+        for relation in inside {
+            let schema_name = schema_name.clone();
+            match relation {
+                Relation::Table(table) => {
+                    self.change(Object::Table(Table { schema_name, ..Table::clone(&table) }.into()))?;
+                }
+                Relation::Sequence(sequence) => {
+                    self.change(Object::Sequence(
+                        Sequence { schema_name, ..Sequence::clone(&sequence) }.into(),
+                    ))?;
+                }
+                Relation::View(view) => {
+                    self.change(Object::View(View { schema_name, ..View::clone(&view) }.into()))?;
+                }
+                Relation::Index(..) => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! CREATE, ALTER and DROP SEQUENCE, and the sequences of serial and identity columns.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::names::{Qualified, fold};
+use crate::bind::resolve_type;
+use crate::catalog::{Object, Schema, Sequence};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{AlterSequence, SequenceOptions};
+use crate::session::work::Work;
+use crate::types::{Type, TypeId};
+
+/// A column default that takes the next value of a sequence. The sequence is named by its oid, so renaming it changes
+/// nothing here; whoever shows a default replaces the oid by the name.
+pub(crate) fn nextval(sequence: u32) -> String {
+    format!("nextval('{sequence}'::regclass)")
+}
+
+fn bounds(ty: Type) -> (i64, i64) {
+    match ty.id {
+        TypeId::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        TypeId::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+}
+
+/// Options of an identity column, from the syntax tree's.
+pub(crate) fn identity_options(options: &[ast::SequenceOptions]) -> Result<SequenceOptions> {
+    let number = |expression: &ast::Expr| {
+        let text = expression.to_string().replace(' ', "");
+        text.parse::<i64>().map_err(|_| SqlError::syntax(format!("syntax error at or near \"{text}\"")))
+    };
+    let optional = |expression: &Option<ast::Expr>| expression.as_ref().map(number).transpose();
+    let mut parsed = SequenceOptions::default();
+    for option in options {
+        match option {
+            ast::SequenceOptions::IncrementBy(value, _) => parsed.increment = Some(number(value)?),
+            ast::SequenceOptions::MinValue(value) => parsed.minimum = Some(optional(value)?),
+            ast::SequenceOptions::MaxValue(value) => parsed.maximum = Some(optional(value)?),
+            ast::SequenceOptions::StartWith(value, _) => parsed.start = Some(number(value)?),
+            ast::SequenceOptions::Cache(value) => parsed.cache = Some(number(value)?),
+            // The parser's flag says NO CYCLE.
+            ast::SequenceOptions::Cycle(no) => parsed.cycle = Some(!no),
+        }
+    }
+    Ok(parsed)
+}
+
+impl Work<'_> {
+    /// CREATE SEQUENCE. True unless it existed already and IF NOT EXISTS was said.
+    pub(crate) async fn create_sequence(
+        &mut self,
+        name: &ast::ObjectName,
+        if_not_exists: bool,
+        options: &SequenceOptions,
+    ) -> Result<bool> {
+        let name = Qualified::from_object_name(name)?;
+        let schema = self.creation_schema(&name)?;
+        let owner = match options.owned_by.as_ref() {
+            Some(Some(column)) => Some(self.owning_column(column)?),
+            _ => None,
+        };
+        let ty = match &options.data_type {
+            Some(data_type) => resolve_type(data_type)?,
+            None => Type::new(TypeId::Int8),
+        };
+        match self.make_sequence(&schema, &name.name, ty, options, owner, false).await {
+            Ok(oid) => {
+                if let Some((table, place)) = owner {
+                    self.set_column_sequence(table, place, Some(oid))?;
+                }
+                Ok(true)
+            }
+            Err(error) if if_not_exists && error.sqlstate == sqlstate::DUPLICATE_TABLE => {
+                let message = format!("relation \"{}\" already exists, skipping", name.name);
+                self.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_TABLE));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a sequence; its oid.
+    pub(crate) async fn make_sequence(
+        &mut self,
+        schema: &Schema,
+        name: &str,
+        ty: Type,
+        options: &SequenceOptions,
+        owner: Option<(u32, usize)>,
+        identity: bool,
+    ) -> Result<u32> {
+        if !ty.id.is_integer() {
+            return Err(invalid("sequence type must be smallint, integer, or bigint"));
+        }
+        self.claim_name(schema, name).await?;
+        let oid = self.allocate_oid()?;
+        let mut sequence = Sequence {
+            oid,
+            schema: schema.oid,
+            schema_name: schema.name.clone(),
+            name: name.to_owned(),
+            ty,
+            start: 0,
+            increment: 1,
+            minimum: 0,
+            maximum: 0,
+            cache: 1,
+            cycle: false,
+            counter: oid,
+            counter_start: 0,
+            owner,
+            identity,
+            comment: None,
+        };
+        apply(&mut sequence, options, true)?;
+        sequence.counter_start = sequence.start;
+        self.change(Object::Sequence(sequence.into()))?;
+        Ok(oid)
+    }
+
+    /// ALTER SEQUENCE. True unless it does not exist and IF EXISTS was said.
+    pub(crate) async fn alter_sequence(
+        &mut self,
+        name: &ast::ObjectName,
+        if_exists: bool,
+        change: &AlterSequence,
+    ) -> Result<bool> {
+        let name = Qualified::from_object_name(name)?;
+        let sequence = match self.sequence(&name) {
+            Ok(sequence) => self.locked_sequence(sequence.oid, &name).await?,
+            Err(error) if if_exists && error.sqlstate == sqlstate::UNDEFINED_TABLE => {
+                self.notice(SqlError::notice(format!("relation \"{}\" does not exist, skipping", name.name)));
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut sequence = Sequence::clone(&sequence);
+        match change {
+            AlterSequence::Options(options) => self.change_options(&mut sequence, options)?,
+            AlterSequence::Rename(new) => {
+                let new = fold(new);
+                let schema = self.schema_of(sequence.schema)?;
+                self.claim_name(&schema, &new).await?;
+                sequence.name = new;
+            }
+            AlterSequence::SetSchema(_) => {
+                return Err(SqlError::unsupported("ALTER SEQUENCE ... SET SCHEMA"));
+            }
+            AlterSequence::OwnerTo(_) => {}
+        }
+        self.change(Object::Sequence(sequence.into()))?;
+        Ok(true)
+    }
+
+    async fn locked_sequence(&mut self, oid: u32, name: &Qualified) -> Result<Arc<Sequence>> {
+        self.lock_table(oid, cognate_engine::TreeMode::Exclusive).await?;
+        self.sequence(name)
+    }
+
+    fn change_options(&mut self, sequence: &mut Sequence, options: &SequenceOptions) -> Result<()> {
+        if let Some(data_type) = &options.data_type {
+            let ty = resolve_type(data_type)?;
+            if !ty.id.is_integer() {
+                return Err(invalid("sequence type must be smallint, integer, or bigint"));
+            }
+            // Bounds that were the old type's become the new type's.
+            let ((old_low, old_high), (low, high)) = (bounds(sequence.ty), bounds(ty));
+            sequence.minimum = if sequence.minimum == old_low { low } else { sequence.minimum };
+            sequence.maximum = if sequence.maximum == old_high { high } else { sequence.maximum };
+            sequence.ty = ty;
+        }
+        apply(sequence, options, false)?;
+        if let Some(restart) = options.restart {
+            let start = restart.unwrap_or(sequence.start);
+            check_inside("RESTART", start, sequence)?;
+            self.restart(sequence, start)?;
+        }
+        if let Some(owned_by) = &options.owned_by {
+            if sequence.identity {
+                return Err(SqlError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    "cannot change ownership of identity sequence",
+                ));
+            }
+            if let Some((table, place)) = sequence.owner.take() {
+                self.set_column_sequence(table, place, None)?;
+            }
+            if let Some(column) = owned_by {
+                let (table, place) = self.owning_column(column)?;
+                self.set_column_sequence(table, place, Some(sequence.oid))?;
+                sequence.owner = Some((table, place));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a sequence go on at `start`, by a counter of its own, so that it can be rolled back.
+    pub(crate) fn restart(&mut self, sequence: &mut Sequence, start: i64) -> Result<()> {
+        sequence.counter = self.allocate_oid()?;
+        sequence.counter_start = start;
+        Ok(())
+    }
+
+    fn owning_column(&self, name: &ast::ObjectName) -> Result<(u32, usize)> {
+        let parts = super::names::parts(name)?;
+        let (column, table) = match parts.as_slice() {
+            [table, column] => (column, Qualified { schema: None, name: table.clone() }),
+            [schema, table, column] => {
+                (column, Qualified { schema: Some(schema.clone()), name: table.clone() })
+            }
+            _ => {
+                return Err(SqlError::syntax("invalid OWNED BY option")
+                    .with_hint("Specify OWNED BY table.column or OWNED BY NONE."));
+            }
+        };
+        let table = self.table(&table)?;
+        let place = table.column_place(column);
+        let place = place.ok_or_else(|| super::resolve::undefined_column(column, &table.name))?;
+        Ok((table.oid, place))
+    }
+
+    fn set_column_sequence(&mut self, table: u32, place: usize, sequence: Option<u32>) -> Result<()> {
+        let Some(table) = self.catalog.table_by_oid(table) else { return Ok(()) };
+        let mut table = crate::catalog::Table::clone(table);
+        table.columns[place].sequence = sequence;
+        self.change(Object::Table(table.into()))
+    }
+
+    pub(crate) fn schema_of(&self, oid: u32) -> Result<Arc<Schema>> {
+        let schema = self.catalog.schema_by_oid(oid).cloned();
+        schema.ok_or_else(|| SqlError::new(sqlstate::INVALID_SCHEMA_NAME, "the schema was dropped"))
+    }
+}
+
+/// Applies options to a definition; `fresh` if it has none yet.
+fn apply(sequence: &mut Sequence, options: &SequenceOptions, fresh: bool) -> Result<()> {
+    if let Some(increment) = options.increment {
+        if increment == 0 {
+            return Err(invalid("INCREMENT must not be zero"));
+        }
+        sequence.increment = increment;
+    }
+    let ascending = sequence.increment > 0;
+    let (low, high) = bounds(sequence.ty);
+    match options.maximum {
+        Some(Some(maximum)) => sequence.maximum = maximum,
+        Some(None) => sequence.maximum = if ascending { high } else { -1 },
+        None if fresh => sequence.maximum = if ascending { high } else { -1 },
+        None => {}
+    }
+    match options.minimum {
+        Some(Some(minimum)) => sequence.minimum = minimum,
+        Some(None) => sequence.minimum = if ascending { 1 } else { low },
+        None if fresh => sequence.minimum = if ascending { 1 } else { low },
+        None => {}
+    }
+    for (what, value) in [("MAXVALUE", sequence.maximum), ("MINVALUE", sequence.minimum)] {
+        if !(low..=high).contains(&value) {
+            return Err(invalid(format!(
+                "{what} ({value}) is out of range for sequence data type {}",
+                sequence.ty.id.sql_name()
+            )));
+        }
+    }
+    if sequence.minimum >= sequence.maximum {
+        return Err(invalid(format!(
+            "MINVALUE ({}) must be less than MAXVALUE ({})",
+            sequence.minimum, sequence.maximum
+        )));
+    }
+    match options.start {
+        Some(start) => sequence.start = start,
+        None if fresh => sequence.start = if ascending { sequence.minimum } else { sequence.maximum },
+        None => {}
+    }
+    check_inside("START", sequence.start, sequence)?;
+    if let Some(cache) = options.cache {
+        if cache <= 0 {
+            return Err(invalid(format!("CACHE ({cache}) must be greater than zero")));
+        }
+        sequence.cache = cache;
+    }
+    sequence.cycle = options.cycle.unwrap_or(sequence.cycle);
+    Ok(())
+}
+
+fn check_inside(what: &str, value: i64, sequence: &Sequence) -> Result<()> {
+    if value < sequence.minimum {
+        return Err(invalid(format!(
+            "{what} value ({value}) cannot be less than MINVALUE ({})",
+            sequence.minimum
+        )));
+    }
+    if value > sequence.maximum {
+        return Err(invalid(format!(
+            "{what} value ({value}) cannot be greater than MAXVALUE ({})",
+            sequence.maximum
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! TRUNCATE: fresh trees for a table and its indexes.
+
+use std::collections::BTreeSet;
+
+use cognate_engine::TreeMode;
+use sqlparser::ast;
+
+use super::names::Qualified;
+use crate::catalog::{Object, Oid, Sequence, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+
+impl Work<'_> {
+    /// TRUNCATE.
+    pub(crate) async fn truncate(&mut self, statement: &ast::Truncate) -> Result<()> {
+        if statement.partitions.is_some() || statement.on_cluster.is_some() {
+            return Err(SqlError::unsupported("TRUNCATE of a partition"));
+        }
+        let cascade = matches!(statement.cascade, Some(ast::CascadeOption::Cascade));
+        let restart = matches!(statement.identity, Some(ast::TruncateIdentityOption::Restart));
+        let mut wanted: Vec<Oid> = Vec::new();
+        for target in &statement.table_names {
+            let name = Qualified::from_object_name(&target.name)?;
+            let table = self.locked_table(&name, TreeMode::Exclusive).await?;
+            if !wanted.contains(&table.oid) {
+                wanted.push(table.oid);
+            }
+        }
+        let mut at = 0;
+        while let Some(&oid) = wanted.get(at) {
+            at += 1;
+            let Some(table) = self.catalog.table_by_oid(oid).cloned() else { continue };
+            let children: BTreeSet<Oid> =
+                table.referenced_by.iter().map(|reference| reference.table).collect();
+            for child in children.into_iter().filter(|child| !wanted.contains(child)).collect::<Vec<_>>() {
+                let name =
+                    self.catalog.table_by_oid(child).map(|child| child.name.clone()).unwrap_or_default();
+                if !cascade {
+                    return Err(referenced(&table, &name));
+                }
+                self.notice(SqlError::notice(format!("truncate cascades to table \"{name}\"")));
+                self.lock_table(child, TreeMode::Exclusive).await?;
+                wanted.push(child);
+            }
+        }
+        for oid in wanted {
+            self.empty(oid, restart)?;
+        }
+        Ok(())
+    }
+
+    fn empty(&mut self, oid: Oid, restart: bool) -> Result<()> {
+        let Some(table) = self.catalog.table_by_oid(oid) else { return Ok(()) };
+        let mut table = Table::clone(table);
+        self.replace_trees(&mut table);
+        let sequences: Vec<Oid> = table.columns.iter().filter_map(|column| column.sequence).collect();
+        self.change(Object::Table(table.into()))?;
+        for sequence in sequences.into_iter().filter(|_| restart) {
+            let Some(sequence) = self.catalog.sequence_by_oid(sequence) else { continue };
+            let mut sequence = Sequence::clone(sequence);
+            let start = sequence.start;
+            self.restart(&mut sequence, start)?;
+            self.change(Object::Sequence(sequence.into()))?;
+        }
+        Ok(())
+    }
+}
+
+fn referenced(table: &Table, child: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        "cannot truncate a table referenced in a foreign key constraint",
+    )
+    .with_detail(format!("Table \"{child}\" references \"{}\".", table.name))
+    .with_hint(format!("Truncate table \"{child}\" at the same time, or use TRUNCATE ... CASCADE."))
+}

@@ -1,0 +1,141 @@
+//! CREATE VIEW.
+
+use sqlparser::ast;
+
+use super::names::{Qualified, fold};
+use crate::catalog::{Column, Object, Relation, View};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{Command, parse_single};
+use crate::session::OutputColumn;
+use crate::session::work::Work;
+use crate::types::Datum;
+
+impl Work<'_> {
+    /// CREATE VIEW.
+    pub(crate) async fn create_view(&mut self, statement: &ast::CreateView) -> Result<()> {
+        refuse(statement)?;
+        let name = Qualified::from_object_name(&statement.name)?;
+        let schema = self.creation_schema(&name)?;
+        self.lock_name(schema.oid, &name.name).await?;
+        let existing = match self.catalog.relation(&schema.name, &name.name) {
+            None => None,
+            Some(Relation::View(view)) if statement.or_replace => Some(view.clone()),
+            Some(_) if statement.or_replace => return Err(super::resolve::wrong_type(&name.name, "view")),
+            Some(_) => return Err(super::resolve::duplicate_relation(&name.name)),
+        };
+        let (columns, depends_on) = self.bind_query(&statement.query)?;
+        let columns = view_columns(columns, &statement.columns)?;
+        if let Some(before) = &existing {
+            check_replacement(before, &columns)?;
+        }
+        let view = View {
+            oid: match &existing {
+                Some(view) => view.oid,
+                None => self.allocate_oid()?,
+            },
+            schema: schema.oid,
+            schema_name: schema.name.clone(),
+            name: name.name,
+            query: pinned(&statement.query),
+            columns,
+            search_path: self.facts.named_path(&self.catalog),
+            depends_on,
+            comment: existing.and_then(|view| view.comment.clone()),
+        };
+        self.change(Object::View(view.into()))
+    }
+
+    /// A query's output columns, and the relations it reads.
+    fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>)> {
+        self.bind(|binder| {
+            let bound = binder.query(query, false)?;
+            if !binder.parameter_types()?.is_empty() {
+                return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
+            }
+            let mut relations: Vec<u32> = binder.tables().iter().map(|table| table.oid).collect();
+            relations.extend(binder.views());
+            Ok((bound.columns, relations))
+        })
+    }
+
+    /// Whether a view still binds: 42703 and the like if not.
+    pub(crate) fn bind_view(&self, view: &View) -> Result<()> {
+        let statement = parse_single(&view.query)?;
+        let Some(Command::Sql(sql)) = statement.as_ref().map(|statement| &statement.command) else {
+            return Err(SqlError::internal(format!("view \"{}\" is no query", view.name)));
+        };
+        match sql.as_ref() {
+            ast::Statement::Query(query) => self.bind_query(query).map(drop),
+            _ => Err(SqlError::internal(format!("view \"{}\" is no query", view.name))),
+        }
+    }
+}
+
+fn refuse(statement: &ast::CreateView) -> Result<()> {
+    let clauses = [
+        (statement.materialized, "CREATE MATERIALIZED VIEW"),
+        (statement.temporary, "CREATE TEMPORARY VIEW"),
+        (statement.if_not_exists, "CREATE VIEW IF NOT EXISTS"),
+        (!matches!(statement.options, ast::CreateTableOptions::None), "CREATE VIEW ... WITH"),
+        (statement.to.is_some() || statement.params.is_some(), "this form of CREATE VIEW"),
+    ];
+    match clauses.iter().find(|(present, _)| *present) {
+        Some((_, clause)) => Err(SqlError::unsupported(clause)),
+        None => Ok(()),
+    }
+}
+
+/// The query's text. Stars are pinned to the columns of today by naming them around it.
+fn pinned(query: &ast::Query) -> String {
+    query.to_string()
+}
+
+fn view_columns(columns: Vec<OutputColumn>, names: &[ast::ViewColumnDef]) -> Result<Vec<Column>> {
+    if names.len() > columns.len() {
+        return Err(SqlError::syntax("CREATE VIEW specifies more column names than columns"));
+    }
+    let mut made: Vec<Column> = Vec::with_capacity(columns.len());
+    for (at, output) in columns.into_iter().enumerate() {
+        let name = names.get(at).map_or(output.name, |definition| fold(&definition.name));
+        if made.iter().any(|column| column.name == name) {
+            return Err(SqlError::new(
+                sqlstate::DUPLICATE_COLUMN,
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+        made.push(Column {
+            name,
+            ty: output.ty,
+            not_null: false,
+            default: None,
+            identity: None,
+            sequence: None,
+            dropped: false,
+            missing: Datum::Null,
+            comment: None,
+        });
+    }
+    Ok(made)
+}
+
+/// OR REPLACE may only add columns at the end.
+fn check_replacement(before: &View, columns: &[Column]) -> Result<()> {
+    let refuse = |message: String| Err(SqlError::new(sqlstate::INVALID_TABLE_DEFINITION, message));
+    if columns.len() < before.columns.len() {
+        return refuse("cannot drop columns from view".to_owned());
+    }
+    for (old, new) in before.columns.iter().zip(columns) {
+        if old.name != new.name {
+            return refuse(format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name));
+        }
+        if old.ty != new.ty {
+            return refuse(format!(
+                "cannot change data type of view column \"{}\" from {} to {}",
+                old.name,
+                old.ty.format(),
+                new.ty.format()
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! INSERT ... ON CONFLICT.
+//!
+//! The *arbiters* are the unique indexes whose conflicts the clause is about. Before a row is inserted its keys there are locked; if one
+//! is held, DO NOTHING skips the row and DO UPDATE changes the holder. The lock makes sure that the answer stays true, so
+//! unlike a plain INSERT the statement never fails on an arbiter.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cognate_engine::Isolation;
+use sqlparser::ast;
+
+use super::index_maintenance::{columns_into, entry, primary_key};
+use super::run::{Checks, Run};
+use super::source::Pieces;
+use super::stored::decode;
+use super::target::open_table_as;
+use super::update::{Assignments, bind_assignments};
+use super::write::serialization_failure;
+use crate::bind::{Binder, Clause};
+use crate::catalog::{Index, Table};
+use crate::ddl::names::{fold, single};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::Expr;
+use crate::session::work::Work;
+use crate::types::Datum;
+
+/// A bound ON CONFLICT clause.
+#[derive(Debug)]
+pub(crate) struct Conflict {
+    /// Oids of the indexes.
+    arbiters: Vec<u32>,
+    action: Action,
+}
+
+#[derive(Debug)]
+enum Action {
+    Nothing,
+    /// Over a frame of the existing row, then the row that was to be inserted (`excluded`).
+    Update {
+        assignments: Assignments,
+        condition: Option<Expr>,
+    },
+}
+
+/// What became of a row that was to be inserted.
+pub(crate) enum Outcome {
+    /// No conflict: insert it.
+    Free,
+    /// Nothing was done.
+    Skipped,
+    /// The existing row was changed to this.
+    Updated(Vec<Datum>),
+}
+
+impl Conflict {
+    /// DO UPDATE?
+    pub(crate) fn updates(&self) -> bool {
+        matches!(self.action, Action::Update { .. })
+    }
+}
+
+/// Binds the clause.
+pub(crate) fn bind(
+    binder: &mut Binder<'_>,
+    pieces: &mut Pieces,
+    table: &Arc<Table>,
+    alias: Option<&ast::TableAlias>,
+    on: &ast::OnConflict,
+) -> Result<Conflict> {
+    let arbiters = arbiters(table, on)?;
+    let action = match &on.action {
+        ast::OnConflictAction::DoNothing => Action::Nothing,
+        ast::OnConflictAction::DoUpdate(update) => {
+            if on.conflict_target.is_none() {
+                return Err(SqlError::syntax(
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                )
+                .with_hint("For example, ON CONFLICT (column_name)."));
+            }
+            open_table_as(binder, table, alias)?;
+            add_excluded(binder, table)?;
+            let bound = bind_update(binder, pieces, table, update);
+            binder.pop_level()?;
+            bound?
+        }
+    };
+    Ok(Conflict { arbiters, action })
+}
+
+/// Puts `excluded` beside the table: qualified names only.
+fn add_excluded(binder: &mut Binder<'_>, table: &Arc<Table>) -> Result<()> {
+    let alias =
+        ast::TableAlias { explicit: true, name: ast::Ident::new("excluded"), columns: Vec::new(), at: None };
+    let (_, names) = binder.stored_table(table, Some(&alias), false)?;
+    let level = binder.level()?;
+    // An unqualified name means the existing row.
+    level.namespace.tables.extend(names.tables);
+    for place in 0..table.columns.len() {
+        level.slot(1, place);
+    }
+    Ok(())
+}
+
+fn bind_update(
+    binder: &mut Binder<'_>,
+    pieces: &mut Pieces,
+    table: &Arc<Table>,
+    update: &ast::DoUpdate,
+) -> Result<Action> {
+    let mut assignments = bind_assignments(binder, table, &update.assignments)?;
+    let mut condition = match &update.selection {
+        None => None,
+        Some(condition) => Some(binder.in_clause(Clause::Where, |binder| {
+            let typed = binder.expression(condition)?;
+            binder.condition(typed, "WHERE")
+        })?),
+    };
+    assignments.plan(binder, pieces)?;
+    pieces.expressions(binder, condition.as_mut_slice())?;
+    Ok(Action::Update { assignments, condition })
+}
+
+fn arbiters(table: &Table, on: &ast::OnConflict) -> Result<Vec<u32>> {
+    match &on.conflict_target {
+        None => Ok(table.indexes.iter().filter(|index| index.unique).map(|index| index.oid).collect()),
+        Some(ast::ConflictTarget::OnConstraint(name)) => {
+            let name = single(name)?;
+            let index = table.indexes.iter().find(|index| index.constraint.is_some() && index.name == name);
+            index.map(|index| vec![index.oid]).ok_or_else(|| {
+                SqlError::new(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("constraint \"{name}\" for table \"{}\" does not exist", table.name),
+                )
+            })
+        }
+        Some(ast::ConflictTarget::Columns(columns)) => {
+            let mut places = Vec::new();
+            for column in columns {
+                let name = fold(column);
+                places.push(table.column_place(&name).ok_or_else(|| {
+                    SqlError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+                })?);
+            }
+            places.sort_unstable();
+            places.dedup();
+            let found: Vec<u32> =
+                table.indexes.iter().filter(|index| is_over(index, &places)).map(|index| index.oid).collect();
+            if found.is_empty() {
+                return Err(SqlError::new(
+                    sqlstate::INVALID_COLUMN_REFERENCE,
+                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                ));
+            }
+            Ok(found)
+        }
+    }
+}
+
+fn is_over(index: &Index, places: &[usize]) -> bool {
+    let mut columns: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    index.unique && columns == places
+}
+
+impl Work<'_> {
+    /// Looks for a row in the way of `row`, and does what the clause says about it.
+    pub(crate) async fn resolve_conflict(
+        &mut self,
+        table: &Arc<Table>,
+        conflict: &Conflict,
+        checks: &Checks,
+        run: &mut Run,
+        row: &[Datum],
+        touched: &mut Vec<Bytes>,
+    ) -> Result<Outcome> {
+        loop {
+            let Some(holder) = self.holder(table, conflict, row).await? else { return Ok(Outcome::Free) };
+            let Action::Update { assignments, condition } = &conflict.action else {
+                return self.skip(table, &holder);
+            };
+            let Some(existing) = self.lock_holder(table, conflict, &holder, row, touched).await? else {
+                continue;
+            };
+            let mut frame = existing.clone();
+            frame.extend_from_slice(row);
+            if let Some(condition) = condition
+                && !run.holds(self, condition, &frame)?
+            {
+                return Ok(Outcome::Skipped);
+            }
+            let mut updated = existing.clone();
+            assignments.apply(self, run, &frame, &mut updated)?;
+            checks.test(self, table, &updated)?;
+            let new_key = self.update_row(table, &holder, &existing, &updated).await?;
+            touched.push(new_key);
+            return Ok(Outcome::Updated(updated));
+        }
+    }
+
+    /// DO NOTHING under snapshot isolation must not hide a row that the snapshot cannot see.
+    fn skip(&self, table: &Table, holder: &[u8]) -> Result<Outcome> {
+        if self.engine.isolation() != Isolation::ReadCommitted
+            && self.engine.own(table.tree, holder).is_none()
+            && self.engine.get_latest(table.tree, holder)?.csn > self.engine.snapshot()
+        {
+            return Err(serialization_failure("update"));
+        }
+        Ok(Outcome::Skipped)
+    }
+
+    /// The row key of the first row that has one of the row's keys in an arbiter; locks the keys.
+    async fn holder(&mut self, table: &Table, conflict: &Conflict, row: &[Datum]) -> Result<Option<Bytes>> {
+        for oid in &conflict.arbiters {
+            let Some(index) = table.index(*oid) else { continue };
+            if index.primary {
+                let Some(key) = primary_key(table, row) else { continue };
+                if self.lock_unique_key(table.tree, &key).await?.is_some() {
+                    return Ok(Some(key.into()));
+                }
+                continue;
+            }
+            let entry = entry(index, row, &[]);
+            if entry.has_null {
+                continue;
+            }
+            if let Some(holder) = self.lock_unique_key(index.tree, &entry.key).await? {
+                return Ok(Some(holder));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Locks the row in the way; what it is now, or `None` if it is not in the way any more.
+    async fn lock_holder(
+        &mut self,
+        table: &Arc<Table>,
+        conflict: &Conflict,
+        holder: &Bytes,
+        row: &[Datum],
+        touched: &[Bytes],
+    ) -> Result<Option<Vec<Datum>>> {
+        if touched.contains(holder) {
+            return Err(SqlError::new(
+                sqlstate::CARDINALITY_VIOLATION,
+                "ON CONFLICT DO UPDATE command cannot affect row a second time",
+            )
+            .with_hint(
+                "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+            ));
+        }
+        // Under READ COMMITTED the newest version counts; otherwise one that the snapshot cannot see is a failure.
+        self.lock_row(table, holder).await?;
+        let Some(bytes) = self.key_holder(table.tree, holder)? else { return Ok(None) };
+        let existing = decode(table, &bytes)?;
+        let in_the_way = conflict.arbiters.iter().filter_map(|oid| table.index(*oid)).any(|index| {
+            let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+            let has_null = columns_into(index, &existing, &mut theirs) | columns_into(index, row, &mut ours);
+            !has_null && theirs == ours
+        });
+        Ok(in_the_way.then_some(existing))
+    }
+}

@@ -1,0 +1,111 @@
+//! NOT NULL, CHECK and unique constraints: what is asked of a row before it is written, and how a violation reads.
+
+use bytes::Bytes;
+use cognate_engine::LockMode;
+
+use crate::catalog::{Index, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+use crate::types::{Datum, FormatContext};
+
+/// `Key (a, b)=(1, x)`, as details name a key.
+pub(crate) fn key_detail(table: &Table, index: &Index, row: &[Datum]) -> String {
+    let places: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
+    let values: Vec<Datum> = places.iter().map(|&place| row[place].clone()).collect();
+    named_key_detail(table, &places, &values)
+}
+
+/// The same for columns of a table and values for them.
+pub(crate) fn named_key_detail(table: &Table, places: &[usize], values: &[Datum]) -> String {
+    let names: Vec<&str> = places.iter().map(|&place| table.columns[place].name.as_str()).collect();
+    let context = FormatContext::default();
+    let texts: Vec<String> = places
+        .iter()
+        .zip(values)
+        .map(|(&place, value)| match value {
+            Datum::Null => "null".to_owned(),
+            value => value.to_text_string(table.columns[place].ty, &context),
+        })
+        .collect();
+    format!("Key ({})=({})", names.join(", "), texts.join(", "))
+}
+
+/// `Failing row contains (1, null, x).`
+fn failing_row(table: &Table, row: &[Datum]) -> String {
+    let context = FormatContext::default();
+    let texts: Vec<String> = table
+        .visible_columns()
+        .map(|(place, column)| match &row[place] {
+            Datum::Null => "null".to_owned(),
+            value => {
+                let mut text = value.to_text_string(column.ty, &context);
+                if text.len() > 64 {
+                    crate::ddl::names::cut(&mut text, 64);
+                    text.push_str("...");
+                }
+                text
+            }
+        })
+        .collect();
+    format!("Failing row contains ({}).", texts.join(", "))
+}
+
+/// 23502 if a NOT NULL column is NULL.
+pub(crate) fn check_not_null(table: &Table, row: &[Datum]) -> Result<()> {
+    let missing =
+        |(place, column): &(usize, &crate::catalog::Column)| column.not_null && row[*place].is_null();
+    match table.visible_columns().find(missing).map(|(_, column)| column) {
+        None => Ok(()),
+        Some(column) => Err(SqlError::new(
+            sqlstate::NOT_NULL_VIOLATION,
+            format!(
+                "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                column.name, table.name
+            ),
+        )
+        .with_detail(failing_row(table, row))
+        .with_table(&table.schema_name, &table.name)
+        .with_column(&column.name)),
+    }
+}
+
+/// 23514.
+#[cold]
+pub(crate) fn check_violation(table: &Table, name: &str, row: &[Datum]) -> SqlError {
+    SqlError::new(
+        sqlstate::CHECK_VIOLATION,
+        format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name),
+    )
+    .with_detail(failing_row(table, row))
+    .with_table(&table.schema_name, &table.name)
+    .with_constraint(name)
+}
+
+/// 23505.
+#[cold]
+pub(crate) fn unique_violation(table: &Table, index: &Index, row: &[Datum]) -> SqlError {
+    SqlError::new(
+        sqlstate::UNIQUE_VIOLATION,
+        format!("duplicate key value violates unique constraint \"{}\"", index.name),
+    )
+    .with_detail(format!("{} already exists.", key_detail(table, index, row)))
+    .with_table(&table.schema_name, &table.name)
+    .with_constraint(&index.name)
+}
+
+impl Work<'_> {
+    /// Locks a key of a unique index (or the row key of a clustered table) and looks who has it: the newest committed entry or the
+    /// own one, whatever the snapshot. `None` if it is free; it then stays free for this transaction.
+    pub(crate) async fn lock_unique_key(&mut self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
+        self.lock_key(tree, key, LockMode::Exclusive).await?;
+        self.key_holder(tree, key)
+    }
+
+    /// The present value of a key: own write, else the newest committed version.
+    pub(crate) fn key_holder(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.engine.own(tree, key) {
+            Some(own) => Ok(own),
+            None => Ok(self.engine.get_latest(tree, key)?.value),
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Foreign keys: that a row refers to one that exists, and what happens to those that refer to a row that goes.
+//!
+//! Both are looked at when the statement has ended (or, if deferred, when the transaction does), on the newest committed state with the
+//! own writes, whatever the transaction's snapshot is. Who refers to a key locks it shared, who takes it away locks it
+//! exclusively (see [`write`](super::write)), so of two transactions that would break the rule together one waits for the other:
+//!
+//! ```text
+//! T1: DELETE FROM parent WHERE id = 1      key 1 locked exclusively, no child found
+//! T2: INSERT INTO child VALUES (1)         waits for key 1 ...
+//! T1: COMMIT
+//! T2:                                      key 1 does not exist: 23503
+//! ```
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cognate_engine::{LockMode, TreeMode};
+
+use super::constraint::{check_not_null, check_violation, named_key_detail};
+use super::index_maintenance::{columns_into, same};
+use super::stored::{LatestScan, decode};
+use super::target::as_key;
+use super::write::{key_lock_tree, prefix_range};
+use crate::catalog::{ForeignKey, Index, Oid, ReferentialAction, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::Interrupt;
+use crate::keys;
+use crate::session::work::Work;
+use crate::types::cast::{self, CastContext};
+use crate::types::{Datum, FormatContext, Type};
+
+/// A check that waits for the end of the statement or transaction.
+#[derive(Clone, Debug)]
+pub(crate) enum Check {
+    /// A row of `table` must refer to a row that exists, by these values.
+    Parent { table: Arc<Table>, key: Oid, values: Vec<Datum> },
+    /// A row of `parent` is gone or has another key; what referred to it by `before` is to be dealt with.
+    Children { parent: Arc<Table>, child: Oid, key: Oid, before: Vec<Datum>, after: Option<Vec<Datum>> },
+}
+
+/// Checks of the transaction's end.
+pub(crate) type DeferredChecks = Vec<Check>;
+
+impl Work<'_> {
+    /// Queues the checks of a new or changed row's references.
+    pub(crate) fn queue_parent_checks(
+        &mut self,
+        table: &Arc<Table>,
+        row: &[Datum],
+        wanted: impl Fn(&ForeignKey) -> bool,
+    ) {
+        for key in table.foreign_keys.iter().filter(|key| wanted(key)) {
+            if key.columns.iter().any(|&place| row[place].is_null()) {
+                continue;
+            }
+            let values = key.columns.iter().map(|&place| row[place].clone()).collect();
+            let check = Check::Parent { table: table.clone(), key: key.oid, values };
+            self.queue(check, key);
+        }
+    }
+
+    /// Queues what is to be done about the rows that referred to a row.
+    pub(crate) fn queue_child_checks(
+        &mut self,
+        parent: &Arc<Table>,
+        before: &[Datum],
+        after: Option<&[Datum]>,
+    ) {
+        for reference in &parent.referenced_by {
+            let Some(child) = self.catalog.table_by_oid(reference.table).cloned() else { continue };
+            let Some(key) = child.foreign_key(reference.constraint) else { continue };
+            let values = |row: &[Datum]| -> Vec<Datum> {
+                key.referenced_columns.iter().map(|&place| row[place].clone()).collect()
+            };
+            let old = values(before);
+            let new = after.map(values);
+            let unchanged =
+                new.as_ref().is_some_and(|new| new.iter().zip(&old).all(|(new, old)| same(new, old)));
+            if unchanged || old.iter().any(Datum::is_null) {
+                continue;
+            }
+            let check = Check::Children {
+                parent: parent.clone(),
+                child: child.oid,
+                key: key.oid,
+                before: old,
+                after: new,
+            };
+            let action = if after.is_some() { key.on_update } else { key.on_delete };
+            // Only NO ACTION can wait: the others act or refuse with the statement.
+            match action {
+                ReferentialAction::NoAction => self.queue(check, key),
+                _ => self.state.checks.push(check),
+            }
+        }
+    }
+
+    fn queue(&mut self, check: Check, key: &ForeignKey) {
+        if self.state.is_deferred(key) {
+            self.state.deferred.push(check);
+        } else {
+            self.state.checks.push(check);
+        }
+    }
+
+    /// The end of a statement: looks at what its writes queued, and at what that queues in turn.
+    pub(crate) async fn run_checks(&mut self) -> Result<()> {
+        while !self.state.checks.is_empty() {
+            for check in std::mem::take(&mut self.state.checks) {
+                self.interrupts.check()?;
+                self.run_check(check).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the transaction, or SET CONSTRAINTS ... IMMEDIATE.
+    pub(crate) async fn run_deferred_checks(&mut self) -> Result<()> {
+        self.state.checks.append(&mut self.state.deferred);
+        self.run_checks().await
+    }
+
+    async fn run_check(&mut self, check: Check) -> Result<()> {
+        match check {
+            Check::Parent { table, key, values } => {
+                let Some(key) = table.foreign_key(key) else { return Ok(()) };
+                self.join_table(key.referenced_table, TreeMode::Read).await?;
+                let Some(parent) = self.catalog.table_by_oid(key.referenced_table).cloned() else {
+                    return Ok(());
+                };
+                if self.lock_parent(&table, &parent, key, &values).await? {
+                    return Ok(());
+                }
+                // A deferred check's row may be gone, or have changed since.
+                if self.state.is_deferred(key) && !self.refers(&table, key, &values)? {
+                    return Ok(());
+                }
+                Err(no_parent(&table, &parent, key, &named_key_detail(&table, &key.columns, &values)))
+            }
+            Check::Children { parent, child, key, before, after } => {
+                self.join_table(child, TreeMode::Write).await?;
+                let Some(child) = self.catalog.table_by_oid(child).cloned() else { return Ok(()) };
+                let Some(key) = child.foreign_key(key).cloned() else { return Ok(()) };
+                let action = if after.is_some() { key.on_update } else { key.on_delete };
+                match action {
+                    ReferentialAction::NoAction | ReferentialAction::Restrict => {
+                        self.refuse_children(&parent, &child, &key, &before, action)
+                    }
+                    _ => self.act_on_children(&parent, &child, &key, &before, after.as_deref(), action).await,
+                }
+            }
+        }
+    }
+
+    /// Locks another table that a check looks into.
+    async fn join_table(&mut self, table: Oid, mode: TreeMode) -> Result<()> {
+        if !self.state.held.iter().any(|(held, _)| *held == table) {
+            self.lock_table(table, mode).await?;
+        }
+        Ok(())
+    }
+
+    /// Locks the referenced key, shared, and says whether it exists.
+    async fn lock_parent(
+        &mut self,
+        table: &Table,
+        parent: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Result<bool> {
+        let Some((index, entry)) = self.parent_key(table, parent, key, values)? else { return Ok(false) };
+        if !self.state.exclusive.contains(&parent.oid) {
+            self.lock_key(key_lock_tree(index.tree), &entry, LockMode::Shared).await?;
+        }
+        Ok(self.key_holder(index.tree, &entry)?.is_some())
+    }
+
+    /// Whether the referenced key exists, without a lock: the caller holds both tables.
+    pub(crate) fn has_parent(
+        &mut self,
+        table: &Table,
+        parent: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Result<bool> {
+        match self.parent_key(table, parent, key, values)? {
+            Some((index, entry)) => Ok(self.key_holder(index.tree, &entry)?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// The referenced index and the key the values have there. `None` if the values cannot be in the referenced columns.
+    fn parent_key<'t>(
+        &self,
+        table: &Table,
+        parent: &'t Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Result<Option<(&'t Index, Vec<u8>)>> {
+        let index = parent
+            .index(key.referenced_index)
+            .ok_or_else(|| SqlError::internal(format!("foreign key \"{}\" has no index", key.name)))?;
+        let mut entry = Vec::with_capacity(values.len() * 10);
+        for column in &index.columns {
+            let at = key.referenced_columns.iter().position(|&place| place == column.column).unwrap_or(0);
+            let from = table.columns[key.columns[at]].ty;
+            let to = parent.columns[column.column].ty;
+            let Some(value) = converted(&values[at], from, to, self.format) else { return Ok(None) };
+            keys::encode_into(&mut entry, &value, column.order());
+        }
+        Ok(Some((index, entry)))
+    }
+
+    /// Whether a row of `table` still refers by these values.
+    fn refers(&mut self, table: &Arc<Table>, key: &ForeignKey, values: &[Datum]) -> Result<bool> {
+        Ok(!self.rows_with(table, &key.columns, values, true)?.is_empty())
+    }
+
+    fn refuse_children(
+        &mut self,
+        parent: &Arc<Table>,
+        child: &Arc<Table>,
+        key: &ForeignKey,
+        before: &[Datum],
+        action: ReferentialAction,
+    ) -> Result<()> {
+        let Some(values) = self.child_values(parent, child, key, before) else { return Ok(()) };
+        if self.rows_with(child, &key.columns, &values, true)?.is_empty() {
+            return Ok(());
+        }
+        // Another row may have taken the key's place by now.
+        if action == ReferentialAction::NoAction && self.has_parent(child, parent, key, &values)? {
+            return Ok(());
+        }
+        Err(still_referenced(parent, child, key, &named_key_detail(parent, &key.referenced_columns, before)))
+    }
+
+    /// CASCADE, SET NULL, SET DEFAULT.
+    async fn act_on_children(
+        &mut self,
+        parent: &Arc<Table>,
+        child: &Arc<Table>,
+        key: &ForeignKey,
+        before: &[Datum],
+        after: Option<&[Datum]>,
+        action: ReferentialAction,
+    ) -> Result<()> {
+        let Some(values) = self.child_values(parent, child, key, before) else { return Ok(()) };
+        for row_key in self.rows_with(child, &key.columns, &values, false)? {
+            if !self.state.exclusive.contains(&child.oid) && self.engine.own(child.tree, &row_key).is_none() {
+                self.lock_key(child.tree, &row_key, LockMode::Exclusive).await?;
+                self.engine.check_unchanged(child.tree, &row_key)?;
+            }
+            let Some(row) = self.latest_row(child, &row_key)? else { continue };
+            if !key.columns.iter().zip(&values).all(|(&place, value)| same(&row[place], value)) {
+                continue;
+            }
+            if action == ReferentialAction::Cascade && after.is_none() {
+                self.delete_row(child, &row_key, &row).await?;
+                continue;
+            }
+            let mut changed = row.clone();
+            for (at, &place) in key.columns.iter().enumerate() {
+                changed[place] = match (action, after) {
+                    (ReferentialAction::Cascade, Some(after)) => {
+                        let from = parent.columns[key.referenced_columns[at]].ty;
+                        let to = child.columns[place].ty;
+                        cast::cast(&after[at], from, to, CastContext::Assignment, self.format)?
+                    }
+                    (ReferentialAction::SetDefault, _) => match self.bind_default(child, place)? {
+                        Some(default) => self.evaluate(&default, &[])?,
+                        None => Datum::Null,
+                    },
+                    _ => Datum::Null,
+                };
+            }
+            check_not_null(child, &changed)?;
+            for check in &child.checks {
+                let condition = self.bind_check(child, &check.expression)?;
+                if self.evaluate(&condition, &changed)?.as_bool() == Some(false) {
+                    return Err(check_violation(child, &check.name, &changed));
+                }
+            }
+            self.update_row(child, &row_key, &row, &changed).await?;
+        }
+        Ok(())
+    }
+
+    fn child_values(
+        &self,
+        parent: &Table,
+        child: &Table,
+        key: &ForeignKey,
+        values: &[Datum],
+    ) -> Option<Vec<Datum>> {
+        let pairs = values.iter().zip(&key.referenced_columns).zip(&key.columns);
+        pairs
+            .map(|((value, &referenced), &place)| {
+                converted(value, parent.columns[referenced].ty, child.columns[place].ty, self.format)
+            })
+            .collect()
+    }
+
+    /// Row keys of the rows of a table that have these values, as the newest commits and own writes leave them. By an index that
+    /// begins with the columns if there is one, else by looking at all rows.
+    fn rows_with(
+        &mut self,
+        table: &Arc<Table>,
+        places: &[usize],
+        values: &[Datum],
+        first_only: bool,
+    ) -> Result<Vec<Bytes>> {
+        let database = self.database.engine();
+        let mut found = Vec::new();
+        let index = table.indexes.iter().find(|index| begins_with(index, places));
+        let (tree, range) = match index {
+            Some(index) => {
+                let mut row = vec![Datum::Null; table.columns.len()];
+                for (&place, value) in places.iter().zip(values) {
+                    row[place] = value.clone();
+                }
+                let head = Index { columns: index.columns[..places.len()].to_vec(), ..index.clone() };
+                let mut prefix = Vec::new();
+                columns_into(&head, &row, &mut prefix);
+                (index.tree, prefix_range(&prefix))
+            }
+            None => (table.tree, (Bound::Unbounded, Bound::Unbounded)),
+        };
+        let (lower, upper) = (range.0.as_ref().map(Vec::as_slice), range.1.as_ref().map(Vec::as_slice));
+        let mut scan = LatestScan::open(database, self.engine, tree, lower, upper)?;
+        let mut rows = 0u32;
+        while let Some((key, value)) = scan.next(self.engine)? {
+            rows = rows.wrapping_add(1);
+            if rows & 0xff == 0 {
+                self.interrupts.check()?;
+            }
+            match index {
+                Some(index) => found.push(index.row_key(&key, &value)?),
+                None => {
+                    let row = decode(table, &value)?;
+                    if places.iter().zip(values).all(|(&place, value)| same(&row[place], value)) {
+                        found.push(key);
+                    }
+                }
+            }
+            if first_only && !found.is_empty() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn begins_with(index: &Index, places: &[usize]) -> bool {
+    index.columns.len() >= places.len()
+        && index.columns[..places.len()].iter().all(|column| places.contains(&column.column))
+}
+
+/// A value of one side's type in the other's; `None` if that type has no equal value.
+fn converted(value: &Datum, from: Type, to: Type, format: &FormatContext) -> Option<Datum> {
+    if from.id == to.id {
+        return Some(value.clone());
+    }
+    if to.id.is_integer() && from.id.is_integer() {
+        return as_key(value.clone(), to);
+    }
+    cast::cast(value, from, Type::new(to.id), CastContext::Assignment, format).ok()
+}
+
+/// 23503 for a row that refers to none.
+#[cold]
+pub(crate) fn no_parent(table: &Table, parent: &Table, key: &ForeignKey, detail: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::FOREIGN_KEY_VIOLATION,
+        format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+            table.name, key.name
+        ),
+    )
+    .with_detail(format!("{detail} is not present in table \"{}\".", parent.name))
+    .with_table(&table.schema_name, &table.name)
+    .with_constraint(&key.name)
+}
+
+/// 23503 for a row that is referred to.
+#[cold]
+fn still_referenced(parent: &Table, child: &Table, key: &ForeignKey, detail: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::FOREIGN_KEY_VIOLATION,
+        format!(
+            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+            parent.name, key.name, child.name
+        ),
+    )
+    .with_detail(format!("{detail} is still referenced from table \"{}\".", child.name))
+    .with_table(&child.schema_name, &child.name)
+    .with_constraint(&key.name)
+}

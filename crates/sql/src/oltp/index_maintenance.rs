@@ -1,0 +1,101 @@
+//! Row keys and index entries: made from a row, written and removed with it.
+//!
+//! The layout of entries is described with [`Index`](crate::catalog::Index).
+
+use bytes::Bytes;
+use cognate_engine::Transaction;
+
+use crate::catalog::{Index, Table};
+use crate::error::Result;
+use crate::keys;
+use crate::types::Datum;
+
+/// An index entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Bytes,
+    /// An index column is NULL, so the entry never meets another one.
+    pub(crate) has_null: bool,
+}
+
+/// Appends the index columns of a row. True if one of them is NULL.
+pub(crate) fn columns_into(index: &Index, row: &[Datum], out: &mut Vec<u8>) -> bool {
+    let mut has_null = false;
+    for column in &index.columns {
+        let datum = &row[column.column];
+        has_null |= datum.is_null();
+        keys::encode_into(out, datum, column.order());
+    }
+    has_null
+}
+
+/// The row's key by its primary key, or `None` if the table has none (it keeps the row id it was given).
+pub(crate) fn primary_key(table: &Table, row: &[Datum]) -> Option<Vec<u8>> {
+    let index = table.primary_key()?;
+    let mut key = Vec::with_capacity(index.columns.len() * 10);
+    columns_into(index, row, &mut key);
+    Some(key)
+}
+
+/// A row id as a row key.
+pub(crate) fn row_id_key(id: u64) -> [u8; 8] {
+    id.to_be_bytes()
+}
+
+/// The row's entry in an index that has a tree of its own.
+pub(crate) fn entry(index: &Index, row: &[Datum], row_key: &[u8]) -> Entry {
+    let mut key = Vec::with_capacity(index.columns.len() * 10 + row_key.len());
+    let has_null = columns_into(index, row, &mut key);
+    if index.unique {
+        if has_null {
+            key.extend_from_slice(row_key);
+        }
+        return Entry { key, value: Bytes::copy_from_slice(row_key), has_null };
+    }
+    let columns = u32::try_from(key.len()).unwrap_or(u32::MAX);
+    key.extend_from_slice(row_key);
+    Entry { key, value: Bytes::copy_from_slice(&columns.to_le_bytes()), has_null }
+}
+
+/// Whether two states of a row have different values in an index's columns.
+pub(crate) fn differs(index: &Index, before: &[Datum], after: &[Datum]) -> bool {
+    index.columns.iter().any(|column| !same(&before[column.column], &after[column.column]))
+}
+
+/// Equal as keys are: NULL is NULL.
+pub(crate) fn same(a: &Datum, b: &Datum) -> bool {
+    a.compare(b).is_eq()
+}
+
+/// The indexes with trees of their own.
+pub(crate) fn secondary(table: &Table) -> impl Iterator<Item = &Index> {
+    table.indexes.iter().filter(|index| !index.is_clustered())
+}
+
+/// Writes a row's entries in all secondary indexes. Uniqueness was checked.
+pub(crate) fn insert_entries(
+    transaction: &mut Transaction,
+    table: &Table,
+    row: &[Datum],
+    row_key: &[u8],
+) -> Result<()> {
+    for index in secondary(table) {
+        let entry = entry(index, row, row_key);
+        transaction.put(index.tree, &entry.key, entry.value)?;
+    }
+    Ok(())
+}
+
+/// Removes a row's entries from all secondary indexes.
+pub(crate) fn delete_entries(
+    transaction: &mut Transaction,
+    table: &Table,
+    row: &[Datum],
+    row_key: &[u8],
+) -> Result<()> {
+    for index in secondary(table) {
+        transaction.delete(index.tree, &entry(index, row, row_key).key)?;
+    }
+    Ok(())
+}

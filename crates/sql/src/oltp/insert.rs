@@ -1,0 +1,315 @@
+//! INSERT.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::conflict::{Conflict, Outcome};
+use super::returning::{Changed, Returning};
+use super::run::{Checks, Run, default_of, generated_always, is_default};
+use super::source::{Pieces, Places, share};
+use super::target::{find_table, open_table_as};
+use crate::bind::Binder;
+use crate::bind::Clause;
+use crate::catalog::{Identity, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Interrupt};
+use crate::parse::Overriding;
+use crate::plan::Plan;
+use crate::session::work::Work;
+use crate::types::Datum;
+
+/// A planned INSERT.
+#[derive(Debug)]
+pub(crate) struct InsertPlan {
+    pub(crate) table: Arc<Table>,
+    source: Source,
+    checks: Checks,
+    conflict: Option<Conflict>,
+    pub(crate) returning: Option<Returning>,
+    pub(crate) places: Places,
+}
+
+/// Where the rows come from.
+#[derive(Debug)]
+enum Source {
+    /// Complete rows: an expression for each column's place.
+    Values(Vec<Vec<Expr>>),
+    /// A query; for each place the number of its output column, or the default.
+    Query(Arc<Plan>, Vec<Result<usize, Expr>>),
+}
+
+/// The same before the whole statement is planned.
+enum BoundSource {
+    Values(Vec<Vec<Expr>>),
+    Query(Box<Plan>, Vec<Result<usize, Expr>>),
+}
+
+/// What the statement says about its target's columns.
+struct Columns {
+    table: Arc<Table>,
+    /// Places in the order of the column list.
+    places: Vec<usize>,
+    overriding: Option<Overriding>,
+}
+
+/// Binds and plans an INSERT.
+pub(crate) fn bind(
+    binder: &mut Binder<'_>,
+    statement: &ast::Insert,
+    overriding: Option<Overriding>,
+) -> Result<InsertPlan> {
+    refuse(statement)?;
+    let ast::TableObject::TableName(name) = &statement.table else {
+        return Err(SqlError::unsupported("INSERT into anything but a table"));
+    };
+    let table = find_table(binder, name)?;
+    binder.note_table(&table);
+    let columns =
+        Columns { places: column_list(&table, &statement.columns)?, table: table.clone(), overriding };
+    let mut pieces = Pieces::default();
+    let source = match &statement.source {
+        None => BoundSource::Values(vec![columns.row(binder, &[])?]),
+        Some(query) => bind_source(binder, &mut pieces, &columns, query, !statement.columns.is_empty())?,
+    };
+    let checks = Checks::bind(binder, &table, |_| true)?;
+    let alias = statement.table_alias.as_ref().map(|alias| ast::TableAlias {
+        explicit: true,
+        name: alias.alias.clone(),
+        columns: Vec::new(),
+        at: None,
+    });
+    let conflict = match &statement.on {
+        None => None,
+        Some(ast::OnInsert::OnConflict(on)) => {
+            Some(super::conflict::bind(binder, &mut pieces, &table, alias.as_ref(), on)?)
+        }
+        Some(_) => return Err(SqlError::syntax("syntax error at or near \"DUPLICATE\"")),
+    };
+    let returning = match &statement.returning {
+        None => None,
+        Some(items) => {
+            open_table_as(binder, &table, alias.as_ref())?;
+            let bound = binder.returning(items);
+            binder.pop_level()?;
+            let (columns, mut exprs) = bound?;
+            pieces.expressions(binder, &mut exprs)?;
+            Some(Returning { columns, exprs })
+        }
+    };
+    let source = match source {
+        BoundSource::Values(mut rows) => {
+            for row in &mut rows {
+                pieces.expressions(binder, row)?;
+            }
+            BoundSource::Values(rows)
+        }
+        query => query,
+    };
+    let places = pieces.finish(binder);
+    let source = match source {
+        BoundSource::Values(rows) => Source::Values(rows),
+        BoundSource::Query(plan, map) => Source::Query(share(*plan, places), map),
+    };
+    Ok(InsertPlan { table, source, checks, conflict, returning, places })
+}
+
+fn refuse(statement: &ast::Insert) -> Result<()> {
+    let foreign = statement.or.is_some()
+        || statement.ignore
+        || statement.overwrite
+        || statement.replace_into
+        || statement.partitioned.is_some()
+        || !statement.after_columns.is_empty()
+        || !statement.assignments.is_empty()
+        || statement.priority.is_some()
+        || statement.insert_alias.is_some()
+        || statement.output.is_some()
+        || statement.multi_table_insert_type.is_some();
+    if foreign {
+        Err(SqlError::syntax("syntax error in INSERT: a clause of another dialect"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Places of the listed columns, or of all. 42703, 42701.
+fn column_list(table: &Table, names: &[ast::ObjectName]) -> Result<Vec<usize>> {
+    if names.is_empty() {
+        return Ok(table.visible_columns().map(|(place, _)| place).collect());
+    }
+    let mut places = Vec::with_capacity(names.len());
+    for name in names {
+        let name = crate::ddl::names::single(name)?;
+        let place = crate::ddl::alter_table::column_place(table, &name)?;
+        if places.contains(&place) {
+            return Err(SqlError::new(
+                sqlstate::DUPLICATE_COLUMN,
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+fn bind_source(
+    binder: &mut Binder<'_>,
+    pieces: &mut Pieces,
+    columns: &Columns,
+    query: &ast::Query,
+    listed: bool,
+) -> Result<BoundSource> {
+    let plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty();
+    if let (true, ast::SetExpr::Values(values)) = (plain, query.body.as_ref()) {
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        if values.rows.iter().any(|row| row.content.len() != width) {
+            return Err(SqlError::syntax("VALUES lists must all be the same length"));
+        }
+        columns.check_width(width, listed)?;
+        let rows = values.rows.iter().map(|row| columns.row(binder, &row.content)).collect::<Result<_>>()?;
+        return Ok(BoundSource::Values(rows));
+    }
+    let query = binder.query(query, true)?;
+    columns.check_width(query.columns.len(), listed)?;
+    let places = &columns.places[..query.columns.len()];
+    for &place in places {
+        columns.check_generated(place)?;
+    }
+    let types: Vec<_> = places.iter().map(|&place| columns.table.columns[place].ty).collect();
+    let names: Vec<&str> = places.iter().map(|&place| columns.table.columns[place].name.as_str()).collect();
+    let query = binder.assign_query(query, &types, &names)?;
+    let map = (0..columns.table.columns.len())
+        .map(|place| match places.iter().position(|&given| given == place && !columns.ignores(place)) {
+            Some(output) => Ok(Ok(output)),
+            None => default_of(binder, &columns.table, place).map(Err),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(BoundSource::Query(Box::new(pieces.query(binder, query)?), map))
+}
+
+impl Columns {
+    fn check_width(&self, width: usize, listed: bool) -> Result<()> {
+        if width > self.places.len() {
+            return Err(SqlError::syntax("INSERT has more expressions than target columns"));
+        }
+        if listed && width < self.places.len() {
+            return Err(SqlError::syntax("INSERT has more target columns than expressions"));
+        }
+        Ok(())
+    }
+
+    /// A given value for this column is dropped: OVERRIDING USER VALUE.
+    fn ignores(&self, place: usize) -> bool {
+        self.overriding == Some(Overriding::UserValue) && self.table.columns[place].identity.is_some()
+    }
+
+    /// 428C9 if the column may not be given a value.
+    fn check_generated(&self, place: usize) -> Result<()> {
+        let column = &self.table.columns[place];
+        if column.identity == Some(Identity::Always) && self.overriding.is_none() {
+            return Err(generated_always(&column.name, false));
+        }
+        Ok(())
+    }
+
+    /// A complete row of these expressions, those missing by default.
+    fn row(&self, binder: &mut Binder<'_>, values: &[ast::Expr]) -> Result<Vec<Expr>> {
+        let mut row: Vec<Option<Expr>> = vec![None; self.table.columns.len()];
+        binder.push_level();
+        let bound = binder.in_clause(Clause::Values, |binder| {
+            for (value, &place) in values.iter().zip(&self.places) {
+                if is_default(value) {
+                    continue;
+                }
+                self.check_generated(place)?;
+                if self.ignores(place) {
+                    continue;
+                }
+                let column = &self.table.columns[place];
+                let typed = binder.expression(value)?;
+                row[place] = Some(binder.assign(typed, column.ty, &column.name)?.expr);
+            }
+            Ok(())
+        });
+        binder.pop_level()?;
+        bound?;
+        let complete = row.into_iter().enumerate().map(|(place, expr)| match expr {
+            Some(expr) => Ok(expr),
+            None => default_of(binder, &self.table, place),
+        });
+        complete.collect()
+    }
+}
+
+impl InsertPlan {
+    /// Where its rows come from, for EXPLAIN.
+    pub(crate) fn source_lines(&self) -> Vec<String> {
+        match &self.source {
+            Source::Values(rows) => vec![format!("Values: {} rows", rows.len())],
+            Source::Query(plan, _) => plan.explain(),
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Runs an INSERT.
+    pub(crate) async fn insert(&mut self, plan: &InsertPlan, run: &mut Run) -> Result<Changed> {
+        let mut changed = Changed::default();
+        let mut touched = Vec::new();
+        match &plan.source {
+            Source::Values(rows) => {
+                for row in rows {
+                    let row = run.evaluate(self, row, &[])?;
+                    self.insert_one(plan, run, row, &mut touched, &mut changed).await?;
+                }
+            }
+            Source::Query(source, map) => {
+                run.open(source);
+                while let Some(values) = run.next(self)? {
+                    self.interrupts.check()?;
+                    let mut row = Vec::with_capacity(map.len());
+                    for source in map {
+                        match source {
+                            Ok(output) => row.push(values[*output].clone()),
+                            Err(Expr::Constant(value)) => row.push(value.clone()),
+                            Err(default) => row.push(self.evaluate(default, &[])?),
+                        }
+                    }
+                    self.insert_one(plan, run, row, &mut touched, &mut changed).await?;
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    async fn insert_one(
+        &mut self,
+        plan: &InsertPlan,
+        run: &mut Run,
+        mut row: Vec<Datum>,
+        touched: &mut Vec<bytes::Bytes>,
+        changed: &mut Changed,
+    ) -> Result<()> {
+        plan.checks.test(self, &plan.table, &row)?;
+        if let Some(conflict) = &plan.conflict {
+            match self.resolve_conflict(&plan.table, conflict, &plan.checks, run, &row, touched).await? {
+                Outcome::Free => {}
+                Outcome::Skipped => return Ok(()),
+                Outcome::Updated(updated) => {
+                    row = updated;
+                    return run.give_back(self, plan.returning.as_ref(), &row, changed);
+                }
+            }
+        }
+        let row_key = self.insert_row(&plan.table, &row).await?;
+        if plan.conflict.as_ref().is_some_and(Conflict::updates) {
+            touched.push(row_key);
+        }
+        run.give_back(self, plan.returning.as_ref(), &row, changed)
+    }
+}

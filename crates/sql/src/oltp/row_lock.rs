@@ -1,0 +1,106 @@
+//! SELECT ... FOR UPDATE and FOR SHARE, with NOWAIT and SKIP LOCKED.
+//!
+//! The rows of the query are read and locked one by one; a row counts against LIMIT only once it is locked. If, under READ
+//! COMMITTED, a row turns out to have changed while its lock was waited for, the whole query is asked again with a new snapshot:
+//! what was locked stays locked, so each round has fewer rows that can change, and what is returned is what the rows are
+//! while they are locked.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cognate_engine::{LockMode, LockOutcome, WaitPolicy};
+
+use super::Cursor;
+use super::write::Locked;
+use crate::bind::LockWait;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::plan::{Plan, PlannedLock};
+use crate::session::work::Work;
+use crate::types::Datum;
+
+impl Work<'_> {
+    /// All rows of a locking query, locked; `None` if one of them changed meanwhile.
+    pub(crate) async fn select_and_lock(
+        &mut self,
+        plan: &Arc<Plan>,
+        parameters: &Arc<[Datum]>,
+    ) -> Result<Option<Vec<Vec<Datum>>>> {
+        let mut cursor = Cursor::new(plan, parameters.clone());
+        let (mut offset, limit) = self.read(|read| cursor.limits(read))?;
+        let limit = limit.unwrap_or(u64::MAX);
+        let mut rows = Vec::new();
+        while (rows.len() as u64) < limit {
+            let Some(mut row) = self.read(|read| cursor.next(read))? else { break };
+            match self.lock_rows(plan, &row).await? {
+                RowLock::Skipped => continue,
+                RowLock::Changed => return Ok(None),
+                RowLock::Locked => {}
+            }
+            if offset > 0 {
+                offset -= 1;
+                continue;
+            }
+            row.truncate(plan.columns.len());
+            rows.push(row);
+        }
+        Ok(Some(rows))
+    }
+
+    async fn lock_rows(&mut self, plan: &Plan, row: &[Datum]) -> Result<RowLock> {
+        for lock in &plan.locks {
+            let key = match &row[lock.key] {
+                Datum::Bytea(key) => key.clone(),
+                // A missing row of an outer join.
+                _ => continue,
+            };
+            match self.lock_one(lock, &key).await? {
+                RowLock::Locked => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(RowLock::Locked)
+    }
+
+    async fn lock_one(&mut self, lock: &PlannedLock, key: &Bytes) -> Result<RowLock> {
+        let table = &lock.table;
+        if self.state.exclusive.contains(&table.oid) {
+            return Ok(RowLock::Locked);
+        }
+        let mode = if lock.exclusive { LockMode::Exclusive } else { LockMode::Shared };
+        let policy = match lock.wait {
+            LockWait::Block => WaitPolicy::Block,
+            LockWait::NoWait => WaitPolicy::NoWait,
+            LockWait::SkipLocked => WaitPolicy::SkipLocked,
+        };
+        let request = self.engine.lock(table.tree, key, mode, policy);
+        let outcome = self.interrupts.lock(request).await.map_err(|error| match error.sqlstate {
+            sqlstate::LOCK_NOT_AVAILABLE if lock.wait == LockWait::NoWait => SqlError::new(
+                sqlstate::LOCK_NOT_AVAILABLE,
+                format!("could not obtain lock on row in relation \"{}\"", table.name),
+            ),
+            _ => error,
+        })?;
+        if outcome == LockOutcome::Skipped {
+            return Ok(RowLock::Skipped);
+        }
+        // FOR UPDATE keeps others from referring to the row, as DELETE does.
+        if lock.exclusive
+            && !table.referenced_by.is_empty()
+            && let Some(row) = self.latest_row(table, key)?
+        {
+            self.lock_referenced_keys(table, &row, |_| true).await?;
+        }
+        match self.recheck(table, key)? {
+            Locked::Unchanged => Ok(RowLock::Locked),
+            Locked::Changed(_) | Locked::Gone => Ok(RowLock::Changed),
+        }
+    }
+}
+
+enum RowLock {
+    Locked,
+    /// Held by another transaction, and SKIP LOCKED was said.
+    Skipped,
+    /// Not what the snapshot showed.
+    Changed,
+}

@@ -1,0 +1,162 @@
+//! Running a statement that changes rows: evaluation over frames.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::constraint::check_violation;
+use super::returning::{Changed, Returning};
+use super::source::{Places, unplanned};
+use crate::bind::Binder;
+use crate::catalog::Table;
+use crate::ddl::expression;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Env, Execution, Expr, ReadContext, Runtime};
+use crate::oltp::Cursor;
+use crate::parse::parse_expression;
+use crate::plan::Plan;
+use crate::session::work::Work;
+use crate::types::Datum;
+
+/// One execution of a statement: its parameters, and what lives as long as it.
+pub(crate) struct Run {
+    parameters: Arc<[Datum]>,
+    /// Kept results of subqueries, unless the cursor has them.
+    runtime: Runtime,
+    cursor: Option<Cursor>,
+}
+
+impl Run {
+    pub(crate) fn new(parameters: Arc<[Datum]>, places: Places) -> Run {
+        Run { parameters, runtime: Runtime::new(places.subqueries, places.ctes), cursor: None }
+    }
+
+    /// Begins to read the rows of the statement's query. Its expressions are evaluated beside them from now on.
+    pub(crate) fn open(&mut self, plan: &Arc<Plan>) {
+        self.cursor = Some(Cursor::new(plan, self.parameters.clone()));
+    }
+
+    /// The next row of the query.
+    pub(crate) fn next(&mut self, work: &Work<'_>) -> Result<Option<Vec<Datum>>> {
+        let cursor = self.cursor.as_mut().ok_or_else(unplanned)?;
+        work.read(|read| cursor.next(read))
+    }
+
+    /// Evaluates expressions over a frame.
+    pub(crate) fn evaluate(&self, work: &Work<'_>, exprs: &[Expr], frame: &[Datum]) -> Result<Vec<Datum>> {
+        work.read(|read| match &self.cursor {
+            Some(cursor) => exprs.iter().map(|expr| cursor.evaluate(expr, frame, read)).collect(),
+            None => {
+                let execution = Execution { read, parameters: &self.parameters, runtime: &self.runtime };
+                let env = Env::new(frame, execution);
+                exprs.iter().map(|expr| expr.eval(&env)).collect()
+            }
+        })
+    }
+
+    /// Whether a condition holds over a frame.
+    pub(crate) fn holds(&self, work: &Work<'_>, condition: &Expr, frame: &[Datum]) -> Result<bool> {
+        if matches!(condition, Expr::Constant(Datum::Bool(true))) {
+            return Ok(true);
+        }
+        Ok(self.evaluate(work, std::slice::from_ref(condition), frame)?[0].as_bool() == Some(true))
+    }
+
+    /// Counts a changed row, and adds what RETURNING gives for its frame.
+    pub(crate) fn give_back(
+        &self,
+        work: &Work<'_>,
+        returning: Option<&Returning>,
+        frame: &[Datum],
+        changed: &mut Changed,
+    ) -> Result<()> {
+        changed.rows += 1;
+        if let Some(returning) = returning {
+            changed.returned.push(self.evaluate(work, &returning.exprs, frame)?);
+        }
+        Ok(())
+    }
+}
+
+/// The value of an expression without parameters and subqueries over a row: a default, a check.
+pub(crate) fn evaluate(expr: &Expr, row: &[Datum], read: &ReadContext<'_>) -> Result<Datum> {
+    let runtime = Runtime::default();
+    expr.eval(&Env::new(row, Execution { read, parameters: &[], runtime: &runtime }))
+}
+
+/// The CHECK constraints of a table, bound over its row.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    checks: Vec<(String, Expr)>,
+    /// Places of the columns that must not be NULL.
+    not_null: Vec<usize>,
+}
+
+impl Checks {
+    /// Binds those constraints that `wanted` says a change of these columns can break.
+    pub(crate) fn bind(
+        binder: &mut Binder<'_>,
+        table: &Arc<Table>,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Checks> {
+        let mut checks = Vec::new();
+        for check in table
+            .checks
+            .iter()
+            .filter(|check| check.columns.is_empty() || check.columns.iter().any(|&c| wanted(c)))
+        {
+            let syntax = parse_expression(&check.expression)?;
+            let bound = expression::bind_check(binder, table, &syntax)?;
+            checks.push((check.name.clone(), bound));
+        }
+        let columns = table.columns.iter().enumerate();
+        let not_null = columns
+            .filter(|(_, column)| column.not_null && !column.dropped)
+            .map(|(place, _)| place)
+            .collect();
+        Ok(Checks { checks, not_null })
+    }
+
+    /// 23502, 23514.
+    pub(crate) fn test(&self, work: &Work<'_>, table: &Table, row: &[Datum]) -> Result<()> {
+        if self.not_null.iter().any(|&place| row[place].is_null()) {
+            super::constraint::check_not_null(table, row)?;
+        }
+        for (name, condition) in &self.checks {
+            // NULL passes.
+            if work.evaluate(condition, row)?.as_bool() == Some(false) {
+                return Err(check_violation(table, name, row));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Is this expression the word DEFAULT?
+pub(crate) fn is_default(expression: &ast::Expr) -> bool {
+    matches!(expression, ast::Expr::Identifier(ident)
+        if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// The value of a column that a statement gives none.
+pub(crate) fn default_of(binder: &mut Binder<'_>, table: &Table, place: usize) -> Result<Expr> {
+    let column = &table.columns[place];
+    match &column.default {
+        Some(text) if !column.dropped => {
+            let syntax = parse_expression(text)?;
+            expression::bind_default(binder, column, &syntax).map(|typed| typed.expr)
+        }
+        _ => Ok(Expr::NULL),
+    }
+}
+
+/// 428C9.
+pub(crate) fn generated_always(column: &str, update: bool) -> SqlError {
+    let message = match update {
+        true => format!("column \"{column}\" can only be updated to DEFAULT"),
+        false => format!("cannot insert a non-DEFAULT value into column \"{column}\""),
+    };
+    let error = SqlError::new(sqlstate::GENERATED_ALWAYS, message)
+        .with_detail(format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS."));
+    if update { error } else { error.with_hint("Use OVERRIDING SYSTEM VALUE to override.") }
+}

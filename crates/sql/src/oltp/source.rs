@@ -1,0 +1,60 @@
+//! Rows that feed a statement, and the planning of its expressions.
+//!
+//! A statement that changes rows is planned in pieces: the query that finds or makes rows, and the expressions evaluated over
+//! them. Subqueries in all of them share one numbering of kept results, which the [`Pieces`] count.
+
+use std::sync::Arc;
+
+use crate::bind::{Binder, Query};
+use crate::catalog::Table;
+use crate::error::{Result, SqlError};
+use crate::expr::Expr;
+use crate::plan::{self, Plan};
+
+/// The pieces of a statement planned so far.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    subqueries: usize,
+    ctes: usize,
+}
+
+/// Places a statement needs while it runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) subqueries: usize,
+    pub(crate) ctes: usize,
+}
+
+impl Pieces {
+    /// Plans the statement's query. It comes before the expressions.
+    pub(crate) fn query(&mut self, binder: &Binder<'_>, query: Query) -> Result<Plan> {
+        let tables: Vec<Arc<Table>> = binder.tables().to_vec();
+        let parameters = binder.parameter_types().unwrap_or_default();
+        let plan = plan::plan(query, binder.cte_count(), parameters, tables, binder.context.row_counts)?;
+        self.subqueries = plan.subqueries;
+        Ok(plan)
+    }
+
+    /// Makes expressions ready to be evaluated.
+    pub(crate) fn expressions(&mut self, binder: &Binder<'_>, exprs: &mut [Expr]) -> Result<()> {
+        plan::plan_expressions(exprs, &mut self.subqueries, binder.context.row_counts)
+    }
+
+    /// Ends planning: the places needed.
+    pub(crate) fn finish(mut self, binder: &Binder<'_>) -> Places {
+        self.ctes = binder.cte_count();
+        Places { subqueries: self.subqueries, ctes: self.ctes }
+    }
+}
+
+/// Shares a query's plan, once the whole statement's places are known.
+pub(crate) fn share(mut plan: Plan, places: Places) -> Arc<Plan> {
+    plan.subqueries = places.subqueries;
+    plan.ctes = places.ctes;
+    Arc::new(plan)
+}
+
+/// XX000: a statement that runs without having been planned.
+pub(crate) fn unplanned() -> SqlError {
+    SqlError::internal("the statement is not planned")
+}

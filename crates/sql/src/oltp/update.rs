@@ -1,0 +1,338 @@
+//! UPDATE.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sqlparser::ast;
+
+use super::returning::{Changed, Returning};
+use super::run::{Checks, Run, default_of, generated_always, is_default};
+use super::source::{Pieces, Places};
+use super::stored::decode;
+use super::target::{Access, Target, as_key, find_table, open_target};
+use super::write::Locked;
+use crate::bind::{Binder, Clause, Query};
+use crate::catalog::{Identity, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Interrupt};
+use crate::keys;
+use crate::session::work::Work;
+use crate::types::Datum;
+
+/// A planned UPDATE.
+#[derive(Debug)]
+pub(crate) struct UpdatePlan {
+    pub(crate) target: Target,
+    assignments: Assignments,
+    checks: Checks,
+    pub(crate) returning: Option<Returning>,
+    pub(crate) places: Places,
+}
+
+/// `SET` over a frame.
+#[derive(Debug)]
+pub(crate) struct Assignments {
+    places: Vec<usize>,
+    exprs: Vec<Expr>,
+}
+
+impl Assignments {
+    /// Makes the expressions ready to be evaluated.
+    pub(crate) fn plan(&mut self, binder: &Binder<'_>, pieces: &mut Pieces) -> Result<()> {
+        pieces.expressions(binder, &mut self.exprs)
+    }
+
+    /// Changes a row by what the expressions give over the frame.
+    pub(crate) fn apply(
+        &self,
+        work: &Work<'_>,
+        run: &mut Run,
+        frame: &[Datum],
+        row: &mut [Datum],
+    ) -> Result<()> {
+        let values = run.evaluate(work, &self.exprs, frame)?;
+        for (&place, value) in self.places.iter().zip(values) {
+            row[place] = value;
+        }
+        Ok(())
+    }
+}
+
+/// Binds SET in the open level.
+pub(crate) fn bind_assignments(
+    binder: &mut Binder<'_>,
+    table: &Arc<Table>,
+    assignments: &[ast::Assignment],
+) -> Result<Assignments> {
+    let mut bound = Assignments { places: Vec::new(), exprs: Vec::new() };
+    for assignment in assignments {
+        match &assignment.target {
+            ast::AssignmentTarget::ColumnName(name) => {
+                let place = bound.claim(table, name)?;
+                let expr = assigned(binder, table, place, &assignment.value)?;
+                bound.exprs.push(expr);
+            }
+            ast::AssignmentTarget::Tuple(names) => {
+                bind_tuple(binder, table, names, &assignment.value, &mut bound)?
+            }
+        }
+    }
+    Ok(bound)
+}
+
+impl Assignments {
+    /// The place of a column that is assigned to. 42703, 42601.
+    fn claim(&mut self, table: &Table, name: &ast::ObjectName) -> Result<usize> {
+        let parts = crate::ddl::names::parts(name)?;
+        let [column] = parts.as_slice() else {
+            // PostgreSQL reads t.c as column t's field c.
+            let first = parts.first().map_or("", String::as_str);
+            return Err(crate::ddl::resolve::undefined_column(first, &table.name));
+        };
+        let place = crate::ddl::alter_table::column_place(table, column)?;
+        if self.places.contains(&place) {
+            return Err(SqlError::syntax(format!("multiple assignments to same column \"{column}\"")));
+        }
+        self.places.push(place);
+        Ok(place)
+    }
+}
+
+fn assigned(binder: &mut Binder<'_>, table: &Arc<Table>, place: usize, value: &ast::Expr) -> Result<Expr> {
+    if is_default(value) {
+        return default_of(binder, table, place);
+    }
+    let column = &table.columns[place];
+    if column.identity == Some(Identity::Always) {
+        return Err(generated_always(&column.name, true));
+    }
+    binder.in_clause(Clause::Update, |binder| {
+        let typed = binder.expression(value)?;
+        Ok(binder.assign(typed, column.ty, &column.name)?.expr)
+    })
+}
+
+/// `SET (a, b) = (x, y)`, `= ROW(x, y)` or `= (SELECT ...)`.
+fn bind_tuple(
+    binder: &mut Binder<'_>,
+    table: &Arc<Table>,
+    names: &[ast::ObjectName],
+    value: &ast::Expr,
+    bound: &mut Assignments,
+) -> Result<()> {
+    let places = names.iter().map(|name| bound.claim(table, name)).collect::<Result<Vec<_>>>()?;
+    let mismatch = || SqlError::syntax("number of columns does not match number of values");
+    if let ast::Expr::Subquery(query) = value {
+        let columns = binder.in_clause(Clause::Update, |binder| binder.row_subquery(query, places.len()));
+        let columns = columns.map_err(|error| match error.sqlstate {
+            sqlstate::SYNTAX_ERROR => mismatch(),
+            _ => error,
+        })?;
+        for (&place, typed) in places.iter().zip(columns) {
+            let column = &table.columns[place];
+            bound.exprs.push(binder.assign(typed, column.ty, &column.name)?.expr);
+        }
+        return Ok(());
+    }
+    let values: Vec<&ast::Expr> = match value {
+        ast::Expr::Tuple(values) => values.iter().collect(),
+        ast::Expr::Nested(value) => vec![value],
+        other => match crate::bind::row_items(other) {
+            Some(items) => items,
+            None => {
+                return Err(SqlError::unsupported(
+                    "a source for a multiple-column UPDATE item that is no sub-SELECT or ROW() expression",
+                ));
+            }
+        },
+    };
+    if values.len() != places.len() {
+        return Err(mismatch());
+    }
+    for (&place, value) in places.iter().zip(values) {
+        let expr = assigned(binder, table, place, value)?;
+        bound.exprs.push(expr);
+    }
+    Ok(())
+}
+
+/// Binds and plans an UPDATE.
+pub(crate) fn bind(
+    binder: &mut Binder<'_>,
+    statement: &ast::Update,
+    with: Option<&ast::With>,
+) -> Result<UpdatePlan> {
+    if statement.or.is_some() || !statement.order_by.is_empty() || statement.limit.is_some() {
+        return Err(SqlError::syntax("syntax error in UPDATE: a clause of another dialect"));
+    }
+    let ast::TableFactor::Table { name, alias, .. } = &statement.table.relation else {
+        return Err(SqlError::syntax("syntax error: UPDATE of something that is no table"));
+    };
+    if !statement.table.joins.is_empty() {
+        return Err(SqlError::syntax("syntax error at or near \"JOIN\""));
+    }
+    let from: &[ast::TableWithJoins] = match &statement.from {
+        None => &[],
+        Some(ast::UpdateTableFromKind::AfterSet(from)) => from,
+        Some(ast::UpdateTableFromKind::BeforeSet(_)) => {
+            return Err(SqlError::syntax("syntax error at or near \"FROM\""));
+        }
+    };
+    let table = find_table(binder, name)?;
+    let mut parts = None;
+    let query = with_ctes(binder, with, |binder| {
+        open_target(binder, &table, alias.as_ref())?;
+        binder.from_clause(from)?;
+        if let Some(condition) = &statement.selection {
+            binder.where_clause(condition)?;
+        }
+        let assignments = bind_assignments(binder, &table, &statement.assignments)?;
+        let returning = match &statement.returning {
+            None => None,
+            Some(items) => {
+                let (columns, exprs) = binder.returning(items)?;
+                Some(Returning { columns, exprs })
+            }
+        };
+        let (query, filter) = Target::query(binder)?;
+        parts = Some((assignments, returning, filter));
+        Ok(query)
+    })?;
+    let (mut assignments, mut returning, filter) =
+        parts.ok_or_else(|| SqlError::internal("an UPDATE was not bound"))?;
+    let places = assignments.places.clone();
+    let checks = Checks::bind(binder, &table, |place| places.contains(&place))?;
+    let mut pieces = Pieces::default();
+    let target = Target::plan(binder, &mut pieces, table, query, filter)?;
+    assignments.plan(binder, &mut pieces)?;
+    if let Some(returning) = &mut returning {
+        pieces.expressions(binder, &mut returning.exprs)?;
+    }
+    let places = pieces.finish(binder);
+    Ok(UpdatePlan { target: target.finish(places), assignments, checks, returning, places })
+}
+
+/// Binds the query of a statement's target with its WITH in sight.
+pub(crate) fn with_ctes(
+    binder: &mut Binder<'_>,
+    with: Option<&ast::With>,
+    bind: impl FnOnce(&mut Binder<'_>) -> Result<Query>,
+) -> Result<Query> {
+    match with {
+        Some(with) => binder.with_ctes(with, bind),
+        None => bind(binder),
+    }
+}
+
+impl Work<'_> {
+    /// Runs an UPDATE.
+    pub(crate) async fn update(&mut self, plan: &UpdatePlan, run: &mut Run) -> Result<Changed> {
+        let mut changed = Changed::default();
+        match &plan.target.access {
+            Access::Point(key) => {
+                if let Some((row_key, frame)) = self.point_row(&plan.target, key, run)? {
+                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
+                }
+            }
+            Access::Query(source) => {
+                run.open(source);
+                let mut seen = HashSet::new();
+                while let Some(frame) = run.next(self)? {
+                    self.interrupts.check()?;
+                    let row_key = frame_key(&plan.target, &frame)?;
+                    if plan.target.is_joined && !seen.insert(row_key.clone()) {
+                        continue;
+                    }
+                    self.update_one(plan, run, row_key, frame, &mut changed).await?;
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    async fn update_one(
+        &mut self,
+        plan: &UpdatePlan,
+        run: &mut Run,
+        row_key: Bytes,
+        mut frame: Vec<Datum>,
+        changed: &mut Changed,
+    ) -> Result<()> {
+        let table = &plan.target.table;
+        if !self.lock_target(&plan.target, run, &row_key, &mut frame).await? {
+            return Ok(());
+        }
+        let width = table.columns.len();
+        let mut after = frame[..width].to_vec();
+        plan.assignments.apply(self, run, &frame, &mut after)?;
+        plan.checks.test(self, table, &after)?;
+        self.update_row(table, &row_key, &frame[..width], &after).await?;
+        if plan.returning.is_some() {
+            frame.splice(..width, after);
+        }
+        run.give_back(self, plan.returning.as_ref(), &frame, changed)
+    }
+
+    /// The row of a primary key, if the snapshot has one and it meets the condition: its key and frame.
+    pub(crate) fn point_row(
+        &self,
+        target: &Target,
+        key: &[Expr],
+        run: &mut Run,
+    ) -> Result<Option<(Bytes, Vec<Datum>)>> {
+        let table = &target.table;
+        let Some(index) = table.primary_key() else { return Ok(None) };
+        let values = run.evaluate(self, key, &[])?;
+        let mut row_key = Vec::with_capacity(values.len() * 10);
+        for (value, column) in values.into_iter().zip(&index.columns) {
+            let Some(value) = as_key(value, table.columns[column.column].ty) else { return Ok(None) };
+            keys::encode_into(&mut row_key, &value, column.order());
+        }
+        let Some(bytes) = self.engine.get(table.tree, &row_key)? else { return Ok(None) };
+        let row_key = Bytes::from(row_key);
+        let mut frame = decode(table, &bytes)?;
+        frame.push(Datum::Bytea(row_key.clone()));
+        Ok(run.holds(self, &target.filter, &frame)?.then_some((row_key, frame)))
+    }
+
+    /// Locks a row that was found. If it changed meanwhile, the frame gets what it is now; false if the condition does not hold
+    /// any more, or the row is gone.
+    pub(crate) async fn lock_target(
+        &mut self,
+        target: &Target,
+        run: &mut Run,
+        row_key: &Bytes,
+        frame: &mut Vec<Datum>,
+    ) -> Result<bool> {
+        match self.lock_row(&target.table, row_key).await? {
+            Locked::Unchanged => self.still_there(target, row_key, frame),
+            Locked::Gone => Ok(false),
+            Locked::Changed(bytes) => {
+                let row = decode(&target.table, &bytes)?;
+                frame.splice(..target.table.columns.len(), row);
+                run.holds(self, &target.filter, frame)
+            }
+        }
+    }
+
+    /// A row that this statement itself (or its foreign keys) already changed or deleted is left alone, as in PostgreSQL.
+    fn still_there(&self, target: &Target, row_key: &Bytes, frame: &[Datum]) -> Result<bool> {
+        match self.engine.own(target.table.tree, row_key) {
+            None => Ok(true),
+            Some(None) => Ok(false),
+            Some(Some(bytes)) => {
+                let row = decode(&target.table, &bytes)?;
+                Ok(row.iter().zip(frame).all(|(now, then)| super::index_maintenance::same(now, then)))
+            }
+        }
+    }
+}
+
+/// The row key in a target's frame.
+pub(crate) fn frame_key(target: &Target, frame: &[Datum]) -> Result<Bytes> {
+    match &frame[target.key_slot()] {
+        Datum::Bytea(key) => Ok(key.clone()),
+        _ => Err(SqlError::internal("a target's row has no key")),
+    }
+}

@@ -1,0 +1,221 @@
+//! Writing one row: locks, uniqueness, the row itself, its index entries, and the foreign keys to be checked.
+//!
+//! Order of locks for one row: the row (by its key), then the keys that others may refer to, then entries of unique indexes in index
+//! order. A table that the transaction holds exclusively (made, truncated or altered by it) needs no row locks.
+//!
+//! *Key locks.* A foreign key's check must keep the referenced row from going, but not from changing in other columns. So the key of a
+//! referenced unique index is locked under a name of its own ([`key_lock_tree`]): shared by who refers to it, exclusively by who
+//! deletes the row or changes the key. An UPDATE of other columns takes only the row's lock and meets neither.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cognate_engine::{Isolation, LockMode};
+
+use super::constraint::unique_violation;
+use super::index_maintenance::{
+    columns_into, differs, entry, insert_entries, primary_key, row_id_key, secondary,
+};
+use super::stored::{decode, encode};
+use crate::catalog::{Index, Table};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::session::work::Work;
+use crate::types::Datum;
+
+/// Lock space of an index's keys as foreign keys refer to them.
+pub(crate) fn key_lock_tree(tree: u32) -> u32 {
+    tree | 1 << 31
+}
+
+/// A row whose lock was taken.
+pub(crate) enum Locked {
+    /// As the snapshot (or the own writes) showed it.
+    Unchanged,
+    /// Changed meanwhile; this is what it is now (READ COMMITTED only).
+    Changed(Bytes),
+    /// Deleted meanwhile (READ COMMITTED only).
+    Gone,
+}
+
+impl Work<'_> {
+    /// Whether rows of the table need locks.
+    fn needs_locks(&self, table: &Table) -> bool {
+        !self.state.exclusive.contains(&table.oid)
+    }
+
+    /// Locks a row that is to be changed and says whether it is still what the snapshot shows. Under snapshot isolation a
+    /// changed row is a serialization failure: first updater wins.
+    pub(crate) async fn lock_row(&mut self, table: &Table, row_key: &[u8]) -> Result<Locked> {
+        if !self.needs_locks(table) || self.engine.own(table.tree, row_key).is_some() {
+            return Ok(Locked::Unchanged);
+        }
+        self.lock_key(table.tree, row_key, LockMode::Exclusive).await?;
+        self.recheck(table, row_key)
+    }
+
+    /// Compares a locked row with the snapshot.
+    pub(crate) fn recheck(&self, table: &Table, row_key: &[u8]) -> Result<Locked> {
+        if self.engine.own(table.tree, row_key).is_some() {
+            return Ok(Locked::Unchanged);
+        }
+        let latest = self.engine.get_latest(table.tree, row_key)?;
+        if latest.csn <= self.engine.snapshot() {
+            return Ok(Locked::Unchanged);
+        }
+        if self.engine.isolation() != Isolation::ReadCommitted {
+            let what = if latest.value.is_some() { "update" } else { "delete" };
+            return Err(serialization_failure(what));
+        }
+        Ok(latest.value.map_or(Locked::Gone, Locked::Changed))
+    }
+
+    /// Locks a row's referenced keys exclusively: it is about to go, or they are about to change.
+    pub(crate) async fn lock_referenced_keys(
+        &mut self,
+        table: &Table,
+        row: &[Datum],
+        changed: impl Fn(&Index) -> bool,
+    ) -> Result<()> {
+        if table.referenced_by.is_empty() || !self.needs_locks(table) {
+            return Ok(());
+        }
+        for index in table.indexes.iter().filter(|index| index.unique && changed(index)) {
+            let mut key = Vec::new();
+            if !columns_into(index, row, &mut key) {
+                self.lock_key(key_lock_tree(index.tree), &key, LockMode::Exclusive).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts a complete, checked row; its row key. 23505 if a key exists.
+    pub(crate) async fn insert_row(&mut self, table: &Arc<Table>, row: &[Datum]) -> Result<Bytes> {
+        let locks = self.needs_locks(table);
+        let row_key = match primary_key(table, row) {
+            Some(key) => {
+                if locks {
+                    self.lock_key(table.tree, &key, LockMode::Exclusive).await?;
+                }
+                if self.key_holder(table.tree, &key)?.is_some() {
+                    let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
+                    return Err(unique_violation(table, index, row));
+                }
+                Bytes::from(key)
+            }
+            None => Bytes::copy_from_slice(&row_id_key(self.database.counters().allocate_row_ids(1)?)),
+        };
+        for index in secondary(table).filter(|index| index.unique) {
+            self.claim_entry(table, index, row, &row_key).await?;
+        }
+        self.engine.put(table.tree, &row_key, encode(table, row)?)?;
+        insert_entries(self.engine, table, row, &row_key)?;
+        self.queue_parent_checks(table, row, |_| true);
+        Ok(row_key)
+    }
+
+    /// Locks a row's key in a unique index and sees that it is free. 23505.
+    async fn claim_entry(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Index,
+        row: &[Datum],
+        row_key: &[u8],
+    ) -> Result<()> {
+        let entry = entry(index, row, row_key);
+        if entry.has_null {
+            return Ok(());
+        }
+        if self.needs_locks(table) {
+            self.lock_key(index.tree, &entry.key, LockMode::Exclusive).await?;
+        }
+        match self.key_holder(index.tree, &entry.key)? {
+            Some(holder) if holder != row_key => Err(unique_violation(table, index, row)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces a locked row. Its new key, if the primary key changed. 23505.
+    pub(crate) async fn update_row(
+        &mut self,
+        table: &Arc<Table>,
+        row_key: &Bytes,
+        before: &[Datum],
+        after: &[Datum],
+    ) -> Result<Bytes> {
+        let moved = table.primary_key().is_some_and(|index| differs(index, before, after));
+        self.lock_referenced_keys(table, before, |index| differs(index, before, after)).await?;
+        let new_key = match primary_key(table, after).filter(|_| moved) {
+            None => row_key.clone(),
+            Some(key) => {
+                if self.needs_locks(table) {
+                    self.lock_key(table.tree, &key, LockMode::Exclusive).await?;
+                }
+                if self.key_holder(table.tree, &key)?.is_some() {
+                    let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
+                    return Err(unique_violation(table, index, after));
+                }
+                Bytes::from(key)
+            }
+        };
+        for index in secondary(table) {
+            let changed = differs(index, before, after);
+            if changed && index.unique {
+                self.claim_entry(table, index, after, row_key).await?;
+            }
+        }
+        for index in secondary(table) {
+            if moved || differs(index, before, after) {
+                self.engine.delete(index.tree, &entry(index, before, row_key).key)?;
+                let new = entry(index, after, &new_key);
+                self.engine.put(index.tree, &new.key, new.value)?;
+            }
+        }
+        if moved {
+            self.engine.delete(table.tree, row_key)?;
+        }
+        self.engine.put(table.tree, &new_key, encode(table, after)?)?;
+        if !table.foreign_keys.is_empty() {
+            let changed = |places: &[usize]| {
+                places.iter().any(|&place| !super::index_maintenance::same(&before[place], &after[place]))
+            };
+            self.queue_parent_checks(table, after, |key| changed(&key.columns));
+        }
+        self.queue_child_checks(table, before, Some(after));
+        Ok(new_key)
+    }
+
+    /// Deletes a locked row.
+    pub(crate) async fn delete_row(
+        &mut self,
+        table: &Arc<Table>,
+        row_key: &[u8],
+        row: &[Datum],
+    ) -> Result<()> {
+        self.lock_referenced_keys(table, row, |_| true).await?;
+        self.engine.delete(table.tree, row_key)?;
+        super::index_maintenance::delete_entries(self.engine, table, row, row_key)?;
+        self.queue_child_checks(table, row, None);
+        Ok(())
+    }
+
+    /// The row of this key as the newest commits and own writes leave it.
+    pub(crate) fn latest_row(&self, table: &Table, row_key: &[u8]) -> Result<Option<Vec<Datum>>> {
+        self.key_holder(table.tree, row_key)?.map(|bytes| decode(table, &bytes)).transpose()
+    }
+}
+
+/// 40001, in PostgreSQL's words.
+#[cold]
+pub(crate) fn serialization_failure(what: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::SERIALIZATION_FAILURE,
+        format!("could not serialize access due to concurrent {what}"),
+    )
+}
+
+/// The keys that begin with `prefix`.
+pub(crate) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let upper = crate::keys::next_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+    (Bound::Included(prefix.to_vec()), upper)
+}

@@ -1,0 +1,211 @@
+//! Counters that transactions do not roll back: values of sequences, oids, row ids.
+//!
+//! A counter is handed out from memory. What may have been handed out is stored ahead of use, in blocks, each by a small
+//! engine transaction of its own; after a restart a counter goes on where its stored block ends. So numbers are never given
+//! twice, and a crash or restart skips at most the rest of a block (32 values of a sequence, as in PostgreSQL).
+//!
+//! ```text
+//! nextval 1    stored: 32     in memory: 1
+//! nextval 2    stored: 32     in memory: 2           (no write)
+//! restart      stored: 32     nextval gives 33       (a gap)
+//! ```
+//!
+//! A value is safe to show once its block is durable. Whoever commits later waits for a later log record, which is
+//! enough; who shows a value without committing waits for [`NextValue::stored_at`].
+//!
+//! Mutexes: the registry's, then one counter's; the engine's are taken inside.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cognate_engine::{Access, Csn, Database, Isolation};
+use parking_lot::Mutex;
+
+use crate::catalog::{FIRST_USER_OID, Sequence, store};
+use crate::error::{Result, SqlError, sqlstate};
+
+/// Values of a sequence stored ahead of use.
+const SEQUENCE_BLOCK: i64 = 32;
+/// Oids stored ahead of use.
+const OID_BLOCK: u64 = 64;
+/// Row ids stored ahead of use.
+const ROW_ID_BLOCK: u64 = 1 << 16;
+
+const OID_COUNTER: u32 = 1;
+const ROW_ID_COUNTER: u32 = 2;
+
+/// All counters of a database.
+pub(crate) struct Counters {
+    engine: Database,
+    sequences: Mutex<HashMap<u32, Arc<Mutex<Counter>>>>,
+    oids: Allocator,
+    row_ids: Allocator,
+}
+
+/// A number handed out by nextval.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextValue {
+    /// The number.
+    pub(crate) value: i64,
+    /// The commit that stored its block.
+    pub(crate) stored_at: Csn,
+}
+
+/// A sequence's value in memory.
+#[derive(Clone, Copy, Debug)]
+struct Counter {
+    last: i64,
+    is_called: bool,
+    /// The last value stored ahead, if any is left before it.
+    stored: Option<i64>,
+    stored_at: Csn,
+}
+
+impl Counters {
+    /// The counters of this engine.
+    pub(crate) fn open(engine: Database) -> Result<Counters> {
+        let oids = Allocator::open(&engine, OID_COUNTER, u64::from(FIRST_USER_OID), OID_BLOCK)?;
+        let row_ids = Allocator::open(&engine, ROW_ID_COUNTER, 1, ROW_ID_BLOCK)?;
+        Ok(Counters { engine, sequences: Mutex::default(), oids, row_ids })
+    }
+
+    /// A fresh oid.
+    pub(crate) fn allocate_oid(&self) -> Result<u32> {
+        let oid = self.oids.allocate(&self.engine, 1)?;
+        u32::try_from(oid)
+            .map_err(|_| SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "out of object identifiers"))
+    }
+
+    /// The first of `count` fresh row ids.
+    pub(crate) fn allocate_row_ids(&self, count: u64) -> Result<u64> {
+        self.row_ids.allocate(&self.engine, count)
+    }
+
+    fn counter(&self, sequence: &Sequence) -> Result<Arc<Mutex<Counter>>> {
+        let mut sequences = self.sequences.lock();
+        if let Some(counter) = sequences.get(&sequence.counter) {
+            return Ok(counter.clone());
+        }
+        let counter = match load(&self.engine, sequence.counter)? {
+            Some((last, is_called)) => Counter { last, is_called, stored: None, stored_at: 0 },
+            None => Counter { last: sequence.counter_start, is_called: false, stored: None, stored_at: 0 },
+        };
+        let counter = Arc::new(Mutex::new(counter));
+        sequences.insert(sequence.counter, counter.clone());
+        Ok(counter)
+    }
+
+    /// nextval. 2200H at the end of a sequence that does not cycle.
+    pub(crate) fn next(&self, sequence: &Sequence) -> Result<NextValue> {
+        let counter = self.counter(sequence)?;
+        let mut counter = counter.lock();
+        let value = match counter.is_called {
+            true => successor(sequence, counter.last)?,
+            false => counter.last,
+        };
+        let covered = counter.stored.is_some_and(|stored| match sequence.increment > 0 {
+            true => value > counter.last && value <= stored,
+            false => value < counter.last && value >= stored,
+        });
+        if !covered {
+            let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
+            let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
+            // Only whole steps are ever given out, so the last of the block is a whole number of steps away.
+            let stored = value + (stored - value) / sequence.increment * sequence.increment;
+            counter.stored_at = save(&self.engine, sequence.counter, stored, true)?;
+            counter.stored = Some(stored);
+        }
+        counter.last = value;
+        counter.is_called = true;
+        Ok(NextValue { value, stored_at: counter.stored_at })
+    }
+
+    /// setval. The range was checked.
+    pub(crate) fn set(&self, sequence: &Sequence, value: i64, is_called: bool) -> Result<NextValue> {
+        let counter = self.counter(sequence)?;
+        let mut counter = counter.lock();
+        let stored_at = save(&self.engine, sequence.counter, value, is_called)?;
+        *counter = Counter { last: value, is_called, stored: None, stored_at };
+        Ok(NextValue { value, stored_at })
+    }
+
+    /// `last_value` and `is_called`.
+    pub(crate) fn state(&self, sequence: &Sequence) -> Result<(i64, bool)> {
+        let counter = self.counter(sequence)?;
+        let counter = counter.lock();
+        Ok((counter.last, counter.is_called))
+    }
+}
+
+fn successor(sequence: &Sequence, last: i64) -> Result<i64> {
+    let next = last.checked_add(sequence.increment);
+    let inside = next.filter(|next| (sequence.minimum..=sequence.maximum).contains(next));
+    if let Some(next) = inside {
+        return Ok(next);
+    }
+    let (end, limit, again) = match sequence.increment > 0 {
+        true => ("maximum", sequence.maximum, sequence.minimum),
+        false => ("minimum", sequence.minimum, sequence.maximum),
+    };
+    if sequence.cycle {
+        return Ok(again);
+    }
+    Err(SqlError::new(
+        sqlstate::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+        format!("nextval: reached {end} value of sequence \"{}\" ({limit})", sequence.name),
+    ))
+}
+
+fn load(engine: &Database, counter: u32) -> Result<Option<(i64, bool)>> {
+    let transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+    let Some(value) = transaction.get(store::COUNTER_TREE, &counter.to_be_bytes())? else { return Ok(None) };
+    match value.as_ref() {
+        [number @ .., is_called] if number.len() == 8 => {
+            let number = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
+            Ok(Some((number, *is_called != 0)))
+        }
+        _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"))),
+    }
+}
+
+fn save(engine: &Database, counter: u32, value: i64, is_called: bool) -> Result<Csn> {
+    let mut transaction = engine.begin(Isolation::ReadCommitted, Access::ReadWrite);
+    let mut bytes = [0; 9];
+    bytes[..8].copy_from_slice(&value.to_le_bytes());
+    bytes[8] = u8::from(is_called);
+    transaction.put(store::COUNTER_TREE, &counter.to_be_bytes(), bytes.to_vec().into())?;
+    Ok(transaction.commit()?.csn)
+}
+
+/// Numbers from one up, never given twice. Within a block one atomic addition.
+struct Allocator {
+    counter: u32,
+    block: u64,
+    next: AtomicU64,
+    /// Numbers below this are stored as given out.
+    limit: AtomicU64,
+    refill: Mutex<()>,
+}
+
+impl Allocator {
+    fn open(engine: &Database, counter: u32, first: u64, block: u64) -> Result<Allocator> {
+        let next = load(engine, counter)?.map_or(first, |(stored, _)| stored as u64);
+        let (next, limit) = (AtomicU64::new(next), AtomicU64::new(next));
+        Ok(Allocator { counter, block, next, limit, refill: Mutex::new(()) })
+    }
+
+    fn allocate(&self, engine: &Database, count: u64) -> Result<u64> {
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        let end = first + count;
+        if end > self.limit.load(Ordering::Acquire) {
+            let _refill = self.refill.lock();
+            if end > self.limit.load(Ordering::Acquire) {
+                let limit = end + self.block;
+                save(engine, self.counter, limit as i64, true)?;
+                self.limit.store(limit, Ordering::Release);
+            }
+        }
+        Ok(first)
+    }
+}

@@ -1,0 +1,399 @@
+//! COPY FROM STDIN and TO STDOUT.
+//!
+//! Rows go in by the same path as INSERT's: defaults, checks, unique keys, foreign keys at the end. Into a table that the
+//! transaction holds exclusively (made or truncated by it) there are no row locks.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::portal::PortalState;
+use super::{CommandTag, CopyFormat, CopyInFormat, Fetch, OutputColumn, Portal, RowSink, Session, SinkState};
+use crate::catalog::Table;
+use crate::copy::{CopyOptions, CopyReader, CopyWriter, Fields};
+use crate::ddl::names::{Qualified, fold};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Expr, Interrupt};
+use crate::oltp::Cursor;
+use crate::oltp::run::Checks;
+use crate::parse::{Command, Statement};
+use crate::session::work::Work;
+use crate::types::{Datum, Type};
+
+/// A COPY FROM STDIN that waits for data.
+pub(super) struct CopyIn {
+    table: Arc<Table>,
+    reader: CopyReader,
+    fields: Fields,
+    columns: Vec<InColumn>,
+    /// Places not in the data, with their defaults.
+    defaults: Vec<(usize, Expr)>,
+    checks: Checks,
+    rows: u64,
+}
+
+struct InColumn {
+    place: usize,
+    name: String,
+    ty: Type,
+    force_not_null: bool,
+    force_null: bool,
+}
+
+/// A COPY TO STDOUT.
+#[derive(Debug)]
+pub(crate) struct CopyOut {
+    cursor: Cursor,
+    writer: CopyWriter,
+    types: Vec<Type>,
+    header: Option<Vec<String>>,
+    announced: bool,
+    rows: u64,
+    buffer: Vec<u8>,
+}
+
+impl Session {
+    /// Begins COPY.
+    pub(super) async fn start_copy(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Statement,
+    ) -> Result<Option<Fetch>> {
+        let Command::Sql(sql) = &statement.command else { return Err(SqlError::internal("no COPY")) };
+        let ast::Statement::Copy { source, to, target, options, legacy_options, values } = sql.as_ref()
+        else {
+            return Err(SqlError::internal("no COPY"));
+        };
+        if !values.is_empty() {
+            return Err(SqlError::syntax("syntax error: data after COPY"));
+        }
+        match target {
+            ast::CopyTarget::Stdin if !to => {}
+            ast::CopyTarget::Stdout if *to => {}
+            ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => {
+                return Err(SqlError::syntax("syntax error: COPY FROM STDIN or TO STDOUT"));
+            }
+            ast::CopyTarget::File { .. } => {
+                return Err(SqlError::unsupported("COPY of a file on the server"));
+            }
+            ast::CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY of a program")),
+        }
+        let options = CopyOptions::new(options, legacy_options)?;
+        if *to {
+            portal.state = PortalState::CopyOut(Box::new(self.copy_to(source, options, statement).await?));
+            return Ok(None);
+        }
+        let ast::CopySource::Table { table_name, columns } = source else {
+            return Err(SqlError::syntax("COPY query FROM is not possible"));
+        };
+        let copy = self.copy_from(table_name, columns, options).await?;
+        let format = CopyInFormat { format: CopyFormat::Text, columns: copy.columns.len() };
+        self.copy = Some(Box::new(copy));
+        Ok(Some(Fetch::CopyIn(format)))
+    }
+
+    async fn copy_from(
+        &mut self,
+        name: &ast::ObjectName,
+        columns: &[ast::Ident],
+        options: CopyOptions,
+    ) -> Result<CopyIn> {
+        let name = Qualified::from_object_name(name)?;
+        self.open_transaction(false);
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        work.require_writable("COPY FROM")?;
+        let table = work.locked_table(&name, cognate_engine::TreeMode::Write).await?;
+        let places = copy_columns(&table, columns)?;
+        let checks = work.bind(|binder| Checks::bind(binder, &table, |_| true))?;
+        let mut defaults = Vec::new();
+        for place in (0..table.columns.len()).filter(|place| !places.contains(place)) {
+            if let Some(default) = work.bind_default(&table, place)?.filter(|_| !table.columns[place].dropped)
+            {
+                defaults.push((place, default));
+            }
+        }
+        check_forced(&table, &places, &options)?;
+        let column = |&place: &usize| {
+            let column = &table.columns[place];
+            InColumn {
+                place,
+                name: column.name.clone(),
+                ty: column.ty,
+                force_not_null: options.force_not_null.contains(&column.name),
+                force_null: options.force_null.contains(&column.name),
+            }
+        };
+        let columns = places.iter().map(column).collect();
+        let reader = CopyReader::new(options);
+        Ok(CopyIn { table, reader, fields: Fields::default(), columns, defaults, checks, rows: 0 })
+    }
+
+    async fn copy_to(
+        &mut self,
+        source: &ast::CopySource,
+        options: CopyOptions,
+        statement: &Statement,
+    ) -> Result<CopyOut> {
+        let query = match source {
+            ast::CopySource::Query(query) => query.clone(),
+            ast::CopySource::Table { table_name, columns } => self.table_query(table_name, columns)?,
+        };
+        let command = Command::Sql(Box::new(ast::Statement::Query(query)));
+        let statement = statement.with_command(command);
+        let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
+        let mut inner = Portal::new(prepared, Arc::from([]), Vec::new());
+        self.start_cursor(&mut inner).await?;
+        let columns: Vec<OutputColumn> = inner.columns().unwrap_or_default().to_vec();
+        let PortalState::Cursor { cursor, .. } = inner.state else {
+            return Err(SqlError::unsupported("COPY of this query"));
+        };
+        let forced = columns.iter().map(|column| options.force_quote.contains(&column.name)).collect();
+        let header = options.header.then(|| columns.iter().map(|column| column.name.clone()).collect());
+        Ok(CopyOut {
+            cursor: *cursor,
+            types: columns.iter().map(|column| column.ty).collect(),
+            writer: CopyWriter::new(options, forced),
+            header,
+            announced: false,
+            rows: 0,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// `SELECT columns FROM table`, once the columns are known to exist.
+    fn table_query(&mut self, name: &ast::ObjectName, columns: &[ast::Ident]) -> Result<Box<ast::Query>> {
+        let (catalog, _) = self.catalog_with_state();
+        let qualified = Qualified::from_object_name(name)?;
+        let path = self.facts.lookup_path(&catalog);
+        let relation = catalog.find(&path, qualified.schema.as_deref(), &qualified.name);
+        let table = match relation {
+            Some(crate::catalog::Relation::Table(table)) => table,
+            Some(crate::catalog::Relation::View(view)) => {
+                return Err(SqlError::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot copy from view \"{}\"", view.name),
+                )
+                .with_hint("Try the COPY (SELECT ...) TO variant."));
+            }
+            Some(other) => return Err(crate::ddl::resolve::wrong_type(other.name(), "table")),
+            None => return Err(crate::ddl::resolve::undefined_table(&qualified)),
+        };
+        let quote = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let places = copy_columns(table, columns)?;
+        let list: Vec<String> = places.iter().map(|&place| quote(&table.columns[place].name)).collect();
+        let text =
+            format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
+        let parsed = crate::parse::parse_single(&text)?;
+        match parsed.as_ref().map(|statement| &statement.command) {
+            Some(Command::Sql(sql)) => match sql.as_ref() {
+                ast::Statement::Query(query) => Ok(query.clone()),
+                _ => Err(SqlError::internal("COPY made no query")),
+            },
+            _ => Err(SqlError::internal("COPY made no query")),
+        }
+    }
+
+    /// Gives lines of COPY TO.
+    pub(super) fn copy_out(&mut self, portal: &mut Portal, sink: &mut (dyn RowSink + Send)) -> Result<Fetch> {
+        let PortalState::CopyOut(copy) = &mut portal.state else {
+            return Err(SqlError::internal("the portal is no COPY"));
+        };
+        if !copy.announced {
+            copy.announced = true;
+            return Ok(Fetch::CopyOut(CopyInFormat { format: CopyFormat::Text, columns: copy.types.len() }));
+        }
+        let interrupts = self.interrupts();
+        let work = self.work(&interrupts)?;
+        if let Some(header) = copy.header.take() {
+            let fields: Vec<Option<&[u8]>> = header.iter().map(|name| Some(name.as_bytes())).collect();
+            if sink.copy_out(copy.writer.line(&fields)) == SinkState::Full {
+                return Ok(Fetch::SinkFull);
+            }
+        }
+        let done = work.read(|read| {
+            loop {
+                let Some(row) = copy.cursor.next(read)? else { return Ok::<bool, SqlError>(true) };
+                copy.rows += 1;
+                copy.writer.begin();
+                for (place, (value, ty)) in row.iter().zip(&copy.types).enumerate() {
+                    if value.is_null() {
+                        copy.writer.field(place, None, row.len() == 1);
+                    } else {
+                        copy.buffer.clear();
+                        value.to_text(*ty, work.format, &mut copy.buffer);
+                        copy.writer.field(place, Some(&copy.buffer), row.len() == 1);
+                    }
+                }
+                if sink.copy_out(copy.writer.end()) == SinkState::Full {
+                    return Ok(false);
+                }
+            }
+        })?;
+        if !done {
+            return Ok(Fetch::SinkFull);
+        }
+        let tag = CommandTag::Rows("COPY", copy.rows);
+        portal.state = PortalState::Done(tag);
+        Ok(Fetch::Complete(tag))
+    }
+
+    /// Data of COPY FROM STDIN, cut anywhere.
+    pub async fn copy_data(&mut self, data: &[u8]) -> Result<()> {
+        let Some(mut copy) = self.copy.take() else { return Ok(()) };
+        copy.reader.feed(data);
+        let result = self.copy_rows(&mut copy).await;
+        match result {
+            Ok(()) => {
+                self.copy = Some(copy);
+                Ok(())
+            }
+            Err(error) => {
+                self.fail();
+                Err(error)
+            }
+        }
+    }
+
+    /// End of COPY FROM STDIN's data.
+    pub async fn copy_done(&mut self) -> Result<CommandTag> {
+        let Some(mut copy) = self.copy.take() else {
+            return Err(SqlError::new(sqlstate::PROTOCOL_VIOLATION, "there is no COPY to end"));
+        };
+        copy.reader.finish();
+        let result = match self.copy_rows(&mut copy).await {
+            Ok(()) => self.end_copy().await,
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => Ok(CommandTag::Rows("COPY", copy.rows)),
+            Err(error) => {
+                self.fail();
+                Err(error)
+            }
+        }
+    }
+
+    async fn end_copy(&mut self) -> Result<()> {
+        let interrupts = self.interrupts();
+        self.work(&interrupts)?.run_checks().await
+    }
+
+    /// The client gave up COPY FROM STDIN; returns the error to report.
+    pub async fn copy_fail(&mut self, message: &str) -> SqlError {
+        self.copy = None;
+        self.fail();
+        SqlError::new(sqlstate::QUERY_CANCELED, format!("COPY from stdin failed: {message}"))
+    }
+
+    /// Inserts the complete rows there are.
+    async fn copy_rows(&mut self, copy: &mut CopyIn) -> Result<()> {
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        loop {
+            let next = copy.reader.next(&mut copy.fields);
+            let more = next.map_err(|error| copy.at_line(error, None))?;
+            if !more {
+                return Ok(());
+            }
+            if copy.rows & 0xff == 0 {
+                work.interrupts.check()?;
+            }
+            let row = copy.row(&work)?;
+            let inserted = match copy.checks.test(&work, &copy.table, &row) {
+                Ok(()) => work.insert_row(&copy.table, &row).await.map(drop),
+                Err(error) => Err(error),
+            };
+            inserted.map_err(|error| copy.at_line(error, None))?;
+            copy.rows += 1;
+        }
+    }
+}
+
+impl CopyIn {
+    /// The row of the present fields.
+    fn row(&self, work: &Work<'_>) -> Result<Vec<Datum>> {
+        if self.fields.len() < self.columns.len() {
+            let missing = &self.columns[self.fields.len()].name;
+            let error = SqlError::new(
+                sqlstate::BAD_COPY_FILE_FORMAT,
+                format!("missing data for column \"{missing}\""),
+            );
+            return Err(self.at_line(error, None));
+        }
+        if self.fields.len() > self.columns.len() {
+            let error =
+                SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column");
+            return Err(self.at_line(error, None));
+        }
+        let mut row = vec![Datum::Null; self.table.columns.len()];
+        for (at, column) in self.columns.iter().enumerate() {
+            let Some(bytes) = self.fields.get_forced(at, column.force_not_null, column.force_null) else {
+                continue;
+            };
+            let text = std::str::from_utf8(bytes).map_err(|_| {
+                let error = SqlError::new(
+                    sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+                    "invalid byte sequence for encoding \"UTF8\"",
+                );
+                self.at_line(error, None)
+            })?;
+            let value = Datum::from_text(column.ty, text, work.format)
+                .and_then(|value| match column.ty.modifier {
+                    -1 => Ok(value),
+                    _ => crate::types::cast::apply_modifier(value, column.ty, false),
+                })
+                .map_err(|error| self.at_line(error, Some((column, text))))?;
+            row[column.place] = value;
+        }
+        for (place, default) in &self.defaults {
+            row[*place] = work.evaluate(default, &[])?;
+        }
+        Ok(row)
+    }
+
+    /// The error with where it happened: `COPY t, line 3, column a: "x"`.
+    fn at_line(&self, error: SqlError, column: Option<(&InColumn, &str)>) -> SqlError {
+        if error.context.is_some() {
+            return error;
+        }
+        let place = format!("COPY {}, line {}", self.table.name, self.reader.line());
+        error.with_context(match column {
+            Some((column, text)) => format!("{place}, column {}: \"{text}\"", column.name),
+            None => place,
+        })
+    }
+}
+
+/// Places of COPY's columns. 42703, 42701.
+fn copy_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>> {
+    if columns.is_empty() {
+        return Ok(table.visible_columns().map(|(place, _)| place).collect());
+    }
+    let mut places = Vec::with_capacity(columns.len());
+    for column in columns {
+        let name = fold(column);
+        let place = crate::ddl::alter_table::column_place(table, &name)?;
+        if places.contains(&place) {
+            return Err(SqlError::new(
+                sqlstate::DUPLICATE_COLUMN,
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+fn check_forced(table: &Table, places: &[usize], options: &CopyOptions) -> Result<()> {
+    for name in options.force_not_null.iter().chain(&options.force_null) {
+        let place = crate::ddl::alter_table::column_place(table, name)?;
+        if !places.contains(&place) {
+            return Err(SqlError::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!("FORCE column \"{name}\" not referenced by COPY"),
+            ));
+        }
+    }
+    Ok(())
+}

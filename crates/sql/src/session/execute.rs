@@ -1,0 +1,285 @@
+//! Running portals.
+
+use std::sync::Arc;
+
+use cognate_engine::{Access, TreeMode};
+
+use super::portal::{PortalState, Tag};
+use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, SinkState};
+use crate::catalog::Oid;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::oltp::Cursor;
+use crate::oltp::returning::Changed;
+use crate::oltp::run::Run;
+use crate::plan::Plan;
+use crate::types::Datum;
+
+impl Session {
+    /// Runs the portal until it is done, has given `max_rows` rows (0 is no limit), or the sink is full.
+    pub async fn fetch(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Result<Fetch> {
+        let fetched = self.advance(portal, sink, max_rows).await;
+        if fetched.is_err() {
+            self.fail();
+        }
+        fetched
+    }
+
+    pub(super) async fn advance(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Result<Fetch> {
+        if matches!(portal.state, PortalState::Ready) {
+            self.check_not_failed(portal.prepared.statement())?;
+            self.cancel.reset();
+            if let Some(fetch) = self.start(portal).await? {
+                return Ok(fetch);
+            }
+        }
+        match &mut portal.state {
+            PortalState::Cursor { .. } => self.pump(portal, sink, max_rows),
+            #[cfg(feature = "analytic")]
+            PortalState::Analytic { .. } => self.pump_analytic(portal, sink, max_rows).await,
+            PortalState::Rows { .. } => Ok(self.send_rows(portal, sink, max_rows)),
+            PortalState::Inner(inner) => Box::pin(self.advance(inner, sink, max_rows)).await,
+            PortalState::CopyOut(_) => self.copy_out(portal, sink),
+            PortalState::Done(tag) => Ok(Fetch::Complete(*tag)),
+            PortalState::Ready => Err(SqlError::internal("a portal did not start")),
+        }
+    }
+
+    /// Begins a portal: afterwards its state says where rows come from, unless the answer is here already.
+    async fn start(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
+        let prepared = portal.prepared.clone();
+        let planned = prepared.planned();
+        match &planned.action {
+            Action::Empty => Ok(Some(Fetch::Empty)),
+            Action::Utility => self.start_utility(portal).await,
+            _ => {
+                self.enter_implicit();
+                portal.state = self.start_planned(&prepared, planned, &portal.parameters).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Begins a portal of a query, so that its snapshot is taken, without giving a row.
+    pub(super) async fn start_cursor(&mut self, portal: &mut Portal) -> Result<()> {
+        if matches!(portal.state, PortalState::Ready) {
+            Box::pin(self.start(portal)).await?;
+        }
+        Ok(())
+    }
+
+    async fn start_planned(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        planned: Arc<Planned>,
+        parameters: &Arc<[Datum]>,
+    ) -> Result<PortalState> {
+        let planned = self.settle(prepared, planned).await?;
+        match &planned.action {
+            Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
+            Action::Select(plan) => {
+                let cursor = Box::new(Cursor::new(plan, parameters.clone()));
+                Ok(PortalState::Cursor { cursor, rows: 0 })
+            }
+            #[cfg(feature = "analytic")]
+            Action::Analytic(plan) => self.start_analytic(plan, parameters),
+            Action::Insert(plan) => {
+                let mut run = Run::new(parameters.clone(), plan.places);
+                let interrupts = self.interrupts();
+                let mut work = self.work(&interrupts)?;
+                let changed = work.insert(plan, &mut run).await?;
+                work.run_checks().await?;
+                Ok(outcome(changed, plan.returning.is_some(), CommandTag::Insert))
+            }
+            Action::Update(plan) => {
+                let mut run = Run::new(parameters.clone(), plan.places);
+                let interrupts = self.interrupts();
+                let mut work = self.work(&interrupts)?;
+                let changed = work.update(plan, &mut run).await?;
+                work.run_checks().await?;
+                Ok(outcome(changed, plan.returning.is_some(), |rows| CommandTag::Rows("UPDATE", rows)))
+            }
+            Action::Delete(plan) => {
+                let mut run = Run::new(parameters.clone(), plan.places);
+                let interrupts = self.interrupts();
+                let mut work = self.work(&interrupts)?;
+                let changed = work.delete(plan, &mut run).await?;
+                work.run_checks().await?;
+                Ok(outcome(changed, plan.returning.is_some(), |rows| CommandTag::Rows("DELETE", rows)))
+            }
+            Action::Empty | Action::Utility => Err(SqlError::internal("the statement has no plan")),
+        }
+    }
+
+    /// Opens the transaction, locks the plan's tables and sees that the plan is that of the present catalog.
+    async fn settle(&mut self, prepared: &Arc<Prepared>, mut planned: Arc<Planned>) -> Result<Arc<Planned>> {
+        loop {
+            if !planned.is_for(self.catalog_state()) {
+                planned = self.replan(prepared)?;
+            }
+            let reading = planned.is_reading();
+            self.open_transaction(reading);
+            self.check_writable(&planned)?;
+            let snapshot_only =
+                self.open.as_ref().is_some_and(|open| open.engine.access() == Access::ReadOnly);
+            let waited = if snapshot_only { false } else { self.lock_tables(&planned).await? };
+            if planned.is_for(self.catalog_state()) {
+                if waited {
+                    // What the wait was for is to be seen.
+                    self.open_transaction(reading);
+                }
+                self.check_snapshot(&planned)?;
+                return Ok(planned);
+            }
+        }
+    }
+
+    fn check_writable(&self, planned: &Planned) -> Result<()> {
+        let command = match &planned.action {
+            Action::Insert(_) => "INSERT",
+            Action::Update(_) => "UPDATE",
+            Action::Delete(_) => "DELETE",
+            Action::Select(plan) if plan.locks.iter().any(|lock| lock.exclusive) => "SELECT FOR UPDATE",
+            Action::Select(plan) if plan.has_locks() => "SELECT FOR SHARE",
+            _ => return Ok(()),
+        };
+        if !self.open.as_ref().is_some_and(|open| open.state.read_only) {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            sqlstate::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {command} in a read-only transaction"),
+        ))
+    }
+
+    /// Locks the tables a plan reads and the one it changes. True if it had to wait for one.
+    async fn lock_tables(&mut self, planned: &Planned) -> Result<bool> {
+        let target = planned.target();
+        let tables: smallvec::SmallVec<[(Oid, TreeMode); 4]> = planned
+            .tables
+            .iter()
+            .map(|table| {
+                (table.oid, if target == Some(table.oid) { TreeMode::Write } else { TreeMode::Read })
+            })
+            .collect();
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        let mut waited = false;
+        for (oid, mode) in tables {
+            waited |= work.hold_table(oid, mode).await?;
+        }
+        Ok(waited)
+    }
+
+    /// 40001 if a table was truncated or rewritten after the transaction's snapshot: what the snapshot saw is not there.
+    fn check_snapshot(&self, planned: &Planned) -> Result<()> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let snapshot = open.engine.snapshot();
+        if self.database.catalog_csn() <= snapshot {
+            return Ok(());
+        }
+        let catalog = self.database.catalog();
+        let changed = |table: &&Arc<crate::catalog::Table>| {
+            catalog.moved_at(table.oid) > snapshot && !open.state.exclusive.contains(&table.oid)
+        };
+        match planned.tables.iter().find(changed) {
+            None => Ok(()),
+            Some(table) => Err(SqlError::new(
+                sqlstate::SERIALIZATION_FAILURE,
+                format!("could not serialize access due to a concurrent change of table \"{}\"", table.name),
+            )
+            .with_hint("The transaction might succeed if retried.")),
+        }
+    }
+
+    /// SELECT FOR UPDATE or SHARE: the rows are locked before the first is sent.
+    async fn select_locking(&mut self, plan: &Arc<Plan>, parameters: &Arc<[Datum]>) -> Result<PortalState> {
+        let interrupts = self.interrupts();
+        loop {
+            let mut work = self.work(&interrupts)?;
+            if let Some(rows) = work.select_and_lock(plan, parameters).await? {
+                return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
+            }
+            // READ COMMITTED: a row changed while its lock was waited for. Look again, with what is locked now kept.
+            self.open_transaction(false);
+        }
+    }
+
+    /// Gives rows from a cursor.
+    fn pump(&mut self, portal: &mut Portal, sink: &mut (dyn RowSink + Send), max_rows: u64) -> Result<Fetch> {
+        let PortalState::Cursor { cursor, rows } = &mut portal.state else {
+            return Err(SqlError::internal("the portal has no cursor"));
+        };
+        let columns = portal.columns.as_deref().unwrap_or_default();
+        let interrupts = self.interrupts();
+        let work = self.work(&interrupts)?;
+        let mut given = 0;
+        let fetch = work.read(|read| {
+            loop {
+                let Some(row) = cursor.next(read)? else {
+                    return Ok(Fetch::Complete(CommandTag::Rows("SELECT", *rows)));
+                };
+                given += 1;
+                *rows += 1;
+                let state = sink.row(columns, &portal.formats, &row, work.format);
+                if given == max_rows {
+                    return Ok(Fetch::Suspended);
+                }
+                if state == SinkState::Full {
+                    return Ok(Fetch::SinkFull);
+                }
+            }
+        });
+        if let Ok(Fetch::Complete(tag)) = fetch {
+            portal.state = PortalState::Done(tag);
+        }
+        fetch
+    }
+
+    /// Gives rows that were made at once.
+    fn send_rows(&mut self, portal: &mut Portal, sink: &mut (dyn RowSink + Send), max_rows: u64) -> Fetch {
+        let PortalState::Rows { rows, sent, tag } = &mut portal.state else { return Fetch::Empty };
+        let columns = portal.columns.as_deref().unwrap_or_default();
+        let mut given = 0;
+        for row in rows.by_ref() {
+            given += 1;
+            *sent += 1;
+            let state = sink.row(columns, &portal.formats, &row, &self.format);
+            if given == max_rows {
+                return Fetch::Suspended;
+            }
+            if state == SinkState::Full {
+                return Fetch::SinkFull;
+            }
+        }
+        let tag = match tag {
+            Tag::Sent(words) => CommandTag::Rows(words, *sent),
+            Tag::Fixed(tag) => *tag,
+        };
+        portal.state = PortalState::Done(tag);
+        Fetch::Complete(tag)
+    }
+
+    /// A message of several statements goes on in the same implicit transaction; in a block nothing changes.
+    pub(super) fn is_in_block(&self) -> bool {
+        self.block == Block::Explicit
+    }
+}
+
+fn outcome(changed: Changed, returning: bool, tag: impl Fn(u64) -> CommandTag) -> PortalState {
+    let tag = tag(changed.rows);
+    if returning {
+        PortalState::Rows { rows: changed.returned.into_iter(), sent: 0, tag: Tag::Fixed(tag) }
+    } else {
+        PortalState::Done(tag)
+    }
+}

@@ -1,0 +1,109 @@
+//! EXPLAIN and CREATE TABLE AS: statements around a statement.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sqlparser::ast;
+
+use super::portal::{PortalState, Tag};
+use super::{CommandTag, Portal, Session};
+use crate::ddl::names::{Qualified, fold};
+use crate::ddl::request::ColumnRequest;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{Command, Statement};
+use crate::types::{Datum, TypeId};
+
+impl Session {
+    /// EXPLAIN [ANALYZE].
+    pub(super) async fn explain(
+        &mut self,
+        sql: &ast::Statement,
+        statement: &Statement,
+    ) -> Result<PortalState> {
+        let ast::Statement::Explain { analyze, statement: inner, format, options, .. } = sql else {
+            return Err(SqlError::internal("no EXPLAIN"));
+        };
+        if format.as_ref().is_some_and(|format| !format.to_string().to_uppercase().contains("TEXT")) {
+            return Err(SqlError::unsupported("EXPLAIN in a format other than text"));
+        }
+        let mut analyze = *analyze;
+        for option in options.iter().flatten() {
+            let on = !matches!(&option.arg, Some(value) if matches!(value.to_string().to_lowercase().as_str(), "false" | "off" | "0"));
+            match option.name.value.to_lowercase().as_str() {
+                "analyze" => analyze = on,
+                "verbose" | "costs" | "settings" | "buffers" | "wal" | "timing" | "summary" => {}
+                "format"
+                    if option
+                        .arg
+                        .as_ref()
+                        .is_some_and(|arg| arg.to_string().eq_ignore_ascii_case("text")) => {}
+                "format" => return Err(SqlError::unsupported("EXPLAIN in a format other than text")),
+                other => return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\""))),
+            }
+        }
+        let inner = statement.with_command(Command::Sql(inner.clone()));
+        let prepared = Arc::new(self.plan_prepared(Some(inner), Vec::new())?);
+        let mut lines = crate::explain::lines(&prepared.planned());
+        if analyze {
+            let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+            let began = Instant::now();
+            let rows = self.gather_rows(&mut portal).await?;
+            let elapsed = began.elapsed();
+            lines.push(format!("Rows: {rows}"));
+            lines.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1e3));
+        }
+        let rows: Vec<Vec<Datum>> = lines.into_iter().map(|line| vec![Datum::from(line)]).collect();
+        Ok(PortalState::Rows {
+            rows: rows.into_iter(),
+            sent: 0,
+            tag: Tag::Fixed(CommandTag::Plain("EXPLAIN")),
+        })
+    }
+
+    /// CREATE TABLE AS.
+    pub(super) async fn create_table_as(
+        &mut self,
+        create: &ast::CreateTable,
+        statement: &Statement,
+    ) -> Result<PortalState> {
+        let Some(query) = &create.query else { return Err(SqlError::internal("no CREATE TABLE AS")) };
+        crate::ddl::create_table::refuse(create)?;
+        let name = Qualified::from_object_name(&create.name)?;
+        let inner = statement.with_command(Command::Sql(Box::new(ast::Statement::Query(query.clone()))));
+        let prepared = Arc::new(self.plan_prepared(Some(inner), Vec::new())?);
+        let outputs = prepared.columns().unwrap_or_default();
+        if create.columns.len() > outputs.len() {
+            return Err(SqlError::syntax("too many column names were specified"));
+        }
+        let column = |(place, output): (usize, &super::OutputColumn)| ColumnRequest {
+            name: create.columns.get(place).map_or_else(|| output.name.clone(), |column| fold(&column.name)),
+            ty: if output.ty.id == TypeId::Unknown { TypeId::Text.into() } else { output.ty },
+            not_null: None,
+            default: None,
+            serial: false,
+            identity: None,
+        };
+        let columns: Vec<ColumnRequest> = outputs.iter().enumerate().map(column).collect();
+        let options = crate::ddl::create_table::storage_options(&create.table_options)?;
+        // The query is run first: it must not see the table.
+        let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
+        self.open_transaction(false);
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        work.require_writable("CREATE TABLE AS")?;
+        if create.if_not_exists && work.find(&name).is_some() {
+            let message = format!("relation \"{}\" already exists, skipping", name.name);
+            work.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_TABLE));
+            return Ok(PortalState::Done(CommandTag::Plain("CREATE TABLE AS")));
+        }
+        let rows = self.gather_all(&mut portal).await?;
+        let mut work = self.work(&interrupts)?;
+        work.make_table(&name, columns, Vec::new(), options, false).await?;
+        let table = work.table(&name)?;
+        let count = rows.len() as u64;
+        for row in rows {
+            work.insert_row(&table, &row).await?;
+        }
+        Ok(PortalState::Done(CommandTag::Rows("SELECT", count)))
+    }
+}

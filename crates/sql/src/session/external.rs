@@ -1,0 +1,137 @@
+//! Functions that need the session or the catalog: sequences.
+
+use std::sync::Arc;
+
+use super::facts::Facts;
+use crate::catalog::{Catalog, Relation, Sequence};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::ExternalFunctions;
+use crate::function::{EvalContext, Function};
+use crate::types::Datum;
+
+/// The session's functions.
+pub(crate) struct External<'a> {
+    pub(crate) facts: &'a Arc<Facts>,
+    pub(crate) catalog: &'a Arc<Catalog>,
+}
+
+impl ExternalFunctions for External<'_> {
+    fn call(
+        &self,
+        function: &'static Function,
+        arguments: &[Datum],
+        context: &EvalContext<'_>,
+    ) -> Result<Datum> {
+        let _ = context;
+        if arguments.iter().any(Datum::is_null) {
+            return Ok(Datum::Null);
+        }
+        match (function.name, arguments) {
+            ("nextval", [sequence]) => self.nextval(sequence).map(Datum::Int8),
+            ("currval", [sequence]) => self.currval(sequence).map(Datum::Int8),
+            ("lastval", []) => self.lastval().map(Datum::Int8),
+            ("setval", [sequence, Datum::Int8(value)]) => {
+                self.setval(sequence, *value, true).map(Datum::Int8)
+            }
+            ("setval", [sequence, Datum::Int8(value), Datum::Bool(is_called)]) => {
+                self.setval(sequence, *value, *is_called).map(Datum::Int8)
+            }
+            ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
+            _ => Err(SqlError::unsupported(format_args!("function {}", function.name))),
+        }
+    }
+}
+
+impl External<'_> {
+    fn sequence(&self, oid: &Datum) -> Result<&Arc<Sequence>> {
+        let Datum::Oid(oid) = oid else {
+            return Err(SqlError::internal("a sequence is named by a regclass"));
+        };
+        match self.catalog.relation_by_oid(*oid) {
+            Some(Relation::Sequence(sequence)) => Ok(sequence),
+            Some(other) => Err(SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("\"{}\" is not a sequence", other.name()),
+            )),
+            None => Err(SqlError::new(
+                sqlstate::UNDEFINED_TABLE,
+                format!("could not open relation with OID {oid}"),
+            )),
+        }
+    }
+
+    fn nextval(&self, sequence: &Datum) -> Result<i64> {
+        let sequence = self.sequence(sequence)?;
+        let next = self.facts.database.counters().next(sequence)?;
+        self.facts.depend_on(next.stored_at);
+        self.facts.note_sequence(sequence.oid, next.value, true);
+        Ok(next.value)
+    }
+
+    fn currval(&self, sequence: &Datum) -> Result<i64> {
+        let sequence = self.sequence(sequence)?;
+        self.facts.current_value(sequence.oid).ok_or_else(|| {
+            SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name),
+            )
+        })
+    }
+
+    fn lastval(&self) -> Result<i64> {
+        let last = self.facts.last_value().filter(|(oid, _)| self.catalog.sequence_by_oid(*oid).is_some());
+        last.map(|(_, value)| value).ok_or_else(|| {
+            SqlError::new(
+                sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "lastval is not yet defined in this session",
+            )
+        })
+    }
+
+    fn setval(&self, sequence: &Datum, value: i64, is_called: bool) -> Result<i64> {
+        let sequence = self.sequence(sequence)?;
+        if !(sequence.minimum..=sequence.maximum).contains(&value) {
+            return Err(SqlError::new(
+                sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                    sequence.name, sequence.minimum, sequence.maximum
+                ),
+            ));
+        }
+        let set = self.facts.database.counters().set(sequence, value, is_called)?;
+        self.facts.depend_on(set.stored_at);
+        if is_called {
+            self.facts.note_sequence(sequence.oid, value, false);
+        }
+        Ok(value)
+    }
+
+    fn serial_sequence(&self, table: &Datum, column: &Datum) -> Result<Datum> {
+        let (Some(table), Some(column)) = (table.as_str(), column.as_str()) else { return Ok(Datum::Null) };
+        let names = super::settings::split_qualified(table)?;
+        let path = self.facts.lookup_path(self.catalog);
+        let relation = match names.as_slice() {
+            [name] => self.catalog.find(&path, None, name),
+            [schema, name] => self.catalog.find(&path, Some(schema), name),
+            _ => None,
+        };
+        let Some(table) = relation.and_then(Relation::as_table) else {
+            return Err(SqlError::new(
+                sqlstate::UNDEFINED_TABLE,
+                format!("relation \"{table}\" does not exist"),
+            ));
+        };
+        let Some(place) = table.column_place(column) else {
+            return Err(SqlError::new(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{column}\" of relation \"{}\" does not exist", table.name),
+            ));
+        };
+        let sequence = table.columns[place].sequence.and_then(|oid| self.catalog.sequence_by_oid(oid));
+        Ok(sequence.map_or(Datum::Null, |sequence| {
+            let quote = super::settings::quote_name;
+            Datum::from(format!("{}.{}", quote(&sequence.schema_name), quote(&sequence.name)))
+        }))
+    }
+}

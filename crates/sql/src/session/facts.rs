@@ -1,0 +1,271 @@
+//! The session as functions see it: settings, user, search path, random numbers.
+//!
+//! Shared between the session and what it evaluates, so what changes is behind a mutex; none is held while another is
+//! taken.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cognate_env::SplitMix;
+use parking_lot::Mutex;
+
+use super::SqlDatabase;
+use super::settings::{Effective, Mark, Settings};
+use crate::catalog::{Catalog, Oid, Sequence};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::function::SessionView;
+use crate::pg_catalog::{CatalogNames, ServerView};
+use crate::types::ObjectNames;
+
+/// What stays of the session while statements come and go.
+pub(crate) struct Facts {
+    pub(crate) database: SqlDatabase,
+    pub(crate) user: String,
+    pub(crate) database_name: String,
+    pub(crate) process_id: i32,
+    settings: Mutex<Settings>,
+    catalog: Mutex<Arc<Catalog>>,
+    transaction_id: AtomicU64,
+    random: Mutex<SplitMix>,
+    sequences: Mutex<SequenceValues>,
+    /// The latest commit outside the session's own that a shown value depends on.
+    depends_on: AtomicU64,
+}
+
+/// What currval and lastval give.
+#[derive(Default)]
+struct SequenceValues {
+    current: HashMap<Oid, i64>,
+    last: Option<Oid>,
+}
+
+impl Facts {
+    pub(crate) fn new(
+        database: SqlDatabase,
+        user: String,
+        database_name: String,
+        process_id: i32,
+        settings: Settings,
+    ) -> Facts {
+        let seed = random_u64();
+        Facts {
+            catalog: Mutex::new(database.catalog()),
+            database,
+            user,
+            database_name,
+            process_id,
+            settings: Mutex::new(settings),
+            transaction_id: AtomicU64::new(0),
+            random: Mutex::new(SplitMix::new(seed)),
+            sequences: Mutex::default(),
+            depends_on: AtomicU64::new(0),
+        }
+    }
+
+    /// Looks at or changes the settings.
+    pub(crate) fn with_settings<T>(&self, action: impl FnOnce(&mut Settings) -> T) -> T {
+        action(&mut self.settings.lock())
+    }
+
+    pub(crate) fn effective(&self) -> Arc<Effective> {
+        self.settings.lock().effective().clone()
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        self.settings.lock().mark()
+    }
+
+    pub(crate) fn set_catalog(&self, catalog: &Arc<Catalog>) {
+        let mut current = self.catalog.lock();
+        if !Arc::ptr_eq(&current, catalog) {
+            *current = catalog.clone();
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.lock().clone()
+    }
+
+    pub(crate) fn set_transaction_id(&self, id: u64) {
+        self.transaction_id.store(id, Ordering::Relaxed);
+    }
+
+    /// A value was shown that only this commit makes safe.
+    pub(crate) fn depend_on(&self, csn: u64) {
+        self.depends_on.fetch_max(csn, Ordering::Relaxed);
+    }
+
+    pub(crate) fn depends_on(&self) -> u64 {
+        self.depends_on.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_sequence(&self, sequence: Oid, value: i64, is_last: bool) {
+        let mut sequences = self.sequences.lock();
+        sequences.current.insert(sequence, value);
+        if is_last {
+            sequences.last = Some(sequence);
+        }
+    }
+
+    pub(crate) fn current_value(&self, sequence: Oid) -> Option<i64> {
+        self.sequences.lock().current.get(&sequence).copied()
+    }
+
+    /// The sequence nextval was last called for, with its value.
+    pub(crate) fn last_value(&self) -> Option<(Oid, i64)> {
+        let sequences = self.sequences.lock();
+        let last = sequences.last?;
+        sequences.current.get(&last).map(|value| (last, *value))
+    }
+
+    /// DISCARD SEQUENCES.
+    pub(crate) fn forget_sequences(&self) {
+        *self.sequences.lock() = SequenceValues::default();
+    }
+
+    /// The schemas that unqualified names are looked up in, those that exist, `pg_catalog` first unless it is named.
+    pub(crate) fn lookup_path(&self, catalog: &Catalog) -> Vec<String> {
+        let mut path = self.named_path(catalog);
+        if !path.iter().any(|schema| schema == "pg_catalog") {
+            path.insert(0, "pg_catalog".to_owned());
+        }
+        path
+    }
+
+    /// The schemas of `search_path` that exist.
+    pub(crate) fn named_path(&self, catalog: &Catalog) -> Vec<String> {
+        let effective = self.effective();
+        let names = effective.search_path.iter().map(|name| if name == "$user" { &self.user } else { name });
+        names.filter(|name| catalog.schema(name).is_some()).cloned().collect()
+    }
+}
+
+fn random_u64() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}
+
+/// Names of objects as the catalog and the search path are when they are asked for.
+pub(crate) struct LiveNames(pub(crate) Arc<Facts>);
+
+impl LiveNames {
+    fn now(&self) -> CatalogNames {
+        let catalog = self.0.catalog();
+        let path = self.0.lookup_path(&catalog);
+        CatalogNames::new(catalog, path, self.0.user.clone())
+    }
+}
+
+impl ObjectNames for LiveNames {
+    fn relation_oid(&self, name: &str) -> Option<u32> {
+        self.now().relation_oid(name)
+    }
+
+    fn relation_name(&self, oid: u32) -> Option<String> {
+        self.now().relation_name(oid)
+    }
+
+    fn function_oid(&self, name: &str) -> Option<u32> {
+        self.now().function_oid(name)
+    }
+
+    fn function_name(&self, oid: u32) -> Option<String> {
+        self.now().function_name(oid)
+    }
+
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        self.now().schema_oid(name)
+    }
+
+    fn schema_name(&self, oid: u32) -> Option<String> {
+        self.now().schema_name(oid)
+    }
+
+    fn role_oid(&self, name: &str) -> Option<u32> {
+        self.now().role_oid(name)
+    }
+
+    fn role_name(&self, oid: u32) -> Option<String> {
+        self.now().role_name(oid)
+    }
+}
+
+impl SessionView for Facts {
+    fn setting(&self, name: &str) -> Option<String> {
+        self.settings.lock().show(name).ok()
+    }
+
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
+        if name.starts_with("transaction_") {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                format!("set_config of \"{name}\" is not supported"),
+            )
+            .with_hint("Use SET TRANSACTION."));
+        }
+        let mut settings = self.settings.lock();
+        settings.set(name, Some(value), local)?;
+        settings.show(name)
+    }
+
+    fn user(&self) -> String {
+        self.user.clone()
+    }
+
+    fn session_user(&self) -> String {
+        self.user.clone()
+    }
+
+    fn database(&self) -> String {
+        self.database_name.clone()
+    }
+
+    fn search_path(&self, implicit: bool) -> Vec<String> {
+        let catalog = self.catalog();
+        if implicit { self.lookup_path(&catalog) } else { self.named_path(&catalog) }
+    }
+
+    fn process_id(&self) -> i32 {
+        self.process_id
+    }
+
+    fn transaction_id(&self) -> u64 {
+        self.transaction_id.load(Ordering::Relaxed)
+    }
+
+    fn clock(&self) -> i64 {
+        self.database.now()
+    }
+
+    fn random(&self) -> f64 {
+        // 53 bits: every such number is a double of its own.
+        (self.random.lock().bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn set_seed(&self, seed: f64) {
+        *self.random.lock() = SplitMix::new(seed.to_bits());
+    }
+
+    fn random_bytes(&self) -> [u8; 16] {
+        *uuid::Uuid::new_v4().as_bytes()
+    }
+
+    fn catalog(&self) -> Option<Arc<Catalog>> {
+        Some(Facts::catalog(self))
+    }
+
+    fn server(&self) -> &dyn ServerView {
+        self
+    }
+
+    fn version(&self) -> String {
+        "PostgreSQL 15.0 (Cognate 0.1.0)".to_owned()
+    }
+}
+
+impl ServerView for Facts {
+    fn last_value(&self, sequence: &Sequence) -> Option<i64> {
+        let (last, is_called) = self.database.counters().state(sequence).ok()?;
+        is_called.then_some(last)
+    }
+}

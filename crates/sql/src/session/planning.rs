@@ -1,0 +1,348 @@
+//! Preparing statements: from text to [`Prepared`], and planning again when the catalog has changed.
+
+use std::sync::Arc;
+
+use sqlparser::ast;
+
+use super::plan_cache::Key;
+use super::statement::tag;
+use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Session, Statement};
+use crate::bind::{BindContext, Binder, NoRowCounts};
+use crate::catalog::Catalog;
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{NeverInterrupted, NoReader, ReadContext};
+use crate::function::EvalContext;
+use crate::oltp::{delete, insert, update};
+use crate::parse::{self, Command};
+use crate::pg_catalog::SystemTables;
+use crate::plan;
+use crate::types::{Datum, FormatContext, Type, TypeId};
+
+impl Session {
+    /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives types by oid, 0 or
+    /// absent where the server is to infer one.
+    pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
+        let declared = declared_types(parameter_oids)?;
+        let search_path = self.effective.search_path.clone();
+        let key = Key { text, declared: &declared, search_path: &search_path };
+        if let Some(found) = self.database.plans().get(key) {
+            self.check_not_failed(found.statement())?;
+            if found.planned().is_for(self.catalog_state()) {
+                return Ok(found);
+            }
+        }
+        let statement = parse::parse_single(text)?;
+        self.check_not_failed(statement.as_ref())?;
+        let prepared = Arc::new(self.plan_prepared(statement, declared.clone())?);
+        if !matches!(prepared.planned().action, Action::Utility | Action::Empty)
+            && self.own_catalog_is_empty()
+        {
+            self.database.plans().put(key, &prepared);
+        }
+        Ok(prepared)
+    }
+
+    /// Prepares one statement of a simple query.
+    pub fn prepare_statement(&mut self, statement: &Statement) -> Result<Arc<Prepared>> {
+        self.check_not_failed(Some(statement))?;
+        self.plan_prepared(Some(statement.clone()), Vec::new()).map(Arc::new)
+    }
+
+    pub(super) fn plan_prepared(
+        &mut self,
+        statement: Option<Statement>,
+        declared: Vec<Option<Type>>,
+    ) -> Result<Prepared> {
+        let planned = match &statement {
+            None => Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0),
+            Some(statement) => self.plan(statement, &declared)?,
+        };
+        Ok(Prepared::new(statement, declared, self.effective.search_path.clone(), planned))
+    }
+
+    /// 25P02 unless the statement may be given in a failed block.
+    pub(super) fn check_not_failed(&self, statement: Option<&Statement>) -> Result<()> {
+        let allowed =
+            statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command));
+        if self.block == Block::Failed && !allowed {
+            return Err(SqlError::new(
+                sqlstate::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ));
+        }
+        Ok(())
+    }
+
+    fn own_catalog_is_empty(&self) -> bool {
+        self.open.as_ref().is_none_or(|open| open.state.catalog.is_empty())
+    }
+
+    /// The state of the catalog that this session sees now.
+    pub(super) fn catalog_state(&mut self) -> u64 {
+        match &mut self.open {
+            Some(open) if !open.state.catalog.is_empty() => {
+                open.state.catalog.over(self.database.catalog()).version()
+            }
+            _ => self.database.catalog_state(),
+        }
+    }
+
+    /// The catalog that this session sees now, and the state it stands for.
+    pub(super) fn catalog_with_state(&mut self) -> (Arc<Catalog>, u64) {
+        match &mut self.open {
+            Some(open) if !open.state.catalog.is_empty() => {
+                let catalog = open.state.catalog.over(self.database.catalog());
+                let state = catalog.version();
+                (catalog, state)
+            }
+            _ => self.database.catalog_with_state(),
+        }
+    }
+
+    /// Plans a statement again after the catalog has changed. 0A000 if its result would change its shape.
+    pub(super) fn replan(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Planned>> {
+        let statement =
+            prepared.statement().ok_or_else(|| SqlError::internal("an empty query has no plan"))?;
+        let planned = self.plan(statement, prepared.declared())?;
+        let same_types = match (&planned.columns, prepared.columns()) {
+            (Some(now), Some(then)) => {
+                now.len() == then.len()
+                    && now.iter().zip(then).all(|(now, then)| now.ty == then.ty && now.name == then.name)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        if !same_types || planned.parameter_types != prepared.parameter_types() {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            ));
+        }
+        Ok(prepared.replan(planned))
+    }
+
+    /// Binds and plans a statement for the present catalog.
+    pub(super) fn plan(&mut self, statement: &Statement, declared: &[Option<Type>]) -> Result<Planned> {
+        let (catalog, state) = self.catalog_with_state();
+        self.facts.set_catalog(&catalog);
+        let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement) };
+        let search_path = self.facts.named_path(&catalog);
+        let context = BindContext {
+            catalog: &catalog,
+            search_path: &search_path,
+            eval: self.eval(),
+            virtual_tables: &SystemTables,
+            row_counts: &NoRowCounts,
+            source: &statement.source,
+        };
+        let mut binder = Binder::new(&context, declared);
+        let (action, columns) = match sql.as_ref() {
+            ast::Statement::Insert(insert) => {
+                let plan = insert::bind(&mut binder, insert, statement.overriding)?;
+                let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+                (Action::Insert(plan), columns)
+            }
+            ast::Statement::Update(update) => {
+                let plan = update::bind(&mut binder, update, None)?;
+                let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+                (Action::Update(plan), columns)
+            }
+            ast::Statement::Delete(delete) => {
+                let plan = delete::bind(&mut binder, delete, None)?;
+                let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+                (Action::Delete(plan), columns)
+            }
+            ast::Statement::Query(query) => match query.body.as_ref() {
+                ast::SetExpr::Update(ast::Statement::Update(update)) => {
+                    let plan = update::bind(&mut binder, update, query.with.as_ref())?;
+                    let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+                    (Action::Update(plan), columns)
+                }
+                ast::SetExpr::Delete(ast::Statement::Delete(delete)) => {
+                    let plan = delete::bind(&mut binder, delete, query.with.as_ref())?;
+                    let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+                    (Action::Delete(plan), columns)
+                }
+                ast::SetExpr::Insert(_) => {
+                    return Err(SqlError::unsupported("WITH before INSERT")
+                        .with_hint("Put WITH before the SELECT: INSERT INTO ... WITH ... SELECT."));
+                }
+                _ => {
+                    let bound = binder.query(query, false)?;
+                    let columns = bound.columns.clone();
+                    let plan = plan::plan(
+                        bound,
+                        binder.cte_count(),
+                        binder.parameter_types()?,
+                        binder.tables().to_vec(),
+                        context.row_counts,
+                    )?;
+                    (Action::Select(Arc::new(plan)), Some(columns))
+                }
+            },
+            _ => return self.plan_utility(statement),
+        };
+        let parameter_types = binder.parameter_types()?;
+        let tables = binder.tables().to_vec();
+        Ok(Planned::new(action, parameter_types, columns, tables, state))
+    }
+
+    /// Statements without a plan: only their columns are known beforehand.
+    fn plan_utility(&mut self, statement: &Statement) -> Result<Planned> {
+        let columns = self.utility_columns(&statement.command)?;
+        Ok(Planned::new(Action::Utility, Vec::new(), columns, Vec::new(), 0))
+    }
+
+    fn utility_columns(&mut self, command: &Command) -> Result<Option<Vec<OutputColumn>>> {
+        let text = |name: &str| OutputColumn {
+            name: name.to_owned(),
+            ty: Type::new(TypeId::Text),
+            table_oid: 0,
+            attribute_number: 0,
+        };
+        match command {
+            Command::Fetch { cursor, skip: false, .. } => {
+                let name = crate::ddl::names::fold(cursor);
+                Ok(Some(self.cursor_columns(&name)?))
+            }
+            Command::Sql(statement) => match statement.as_ref() {
+                ast::Statement::ShowVariable { variable } => self.show_columns(variable).map(Some),
+                ast::Statement::Explain { .. } => Ok(Some(vec![text("QUERY PLAN")])),
+                ast::Statement::Execute { name: Some(name), .. } => {
+                    let name = crate::ddl::names::single(name)?;
+                    Ok(self.sql_statement(&name)?.columns().map(<[OutputColumn]>::to_vec))
+                }
+                _ => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// What evaluation outside a statement may know of the session.
+    pub(super) fn eval(&self) -> EvalContext<'_> {
+        EvalContext { format: &self.format, statement_time: self.database.now(), session: &*self.facts }
+    }
+
+    /// Evaluates an expression that reads no table: arguments of EXECUTE.
+    pub(super) fn evaluate_argument(
+        &mut self,
+        argument: &ast::Expr,
+        ty: Type,
+        place: usize,
+    ) -> Result<Datum> {
+        let (catalog, _) = self.catalog_with_state();
+        let search_path = self.facts.named_path(&catalog);
+        let context = BindContext {
+            catalog: &catalog,
+            search_path: &search_path,
+            eval: self.eval(),
+            virtual_tables: &SystemTables,
+            row_counts: &NoRowCounts,
+            source: "",
+        };
+        let mut binder = Binder::new(&context, &[]);
+        binder.push_level();
+        let typed = binder.expression(argument)?;
+        let from = typed.ty;
+        let typed =
+            binder.coerce(typed, ty, crate::types::cast::CastContext::Assignment)?.ok_or_else(|| {
+                SqlError::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!(
+                        "parameter ${place} of type {} cannot be coerced to the expected type {}",
+                        from.id.sql_name(),
+                        ty.id.sql_name()
+                    ),
+                )
+                .with_hint("You will need to rewrite or cast the expression.")
+            })?;
+        let external = super::external::External { facts: &self.facts, catalog: &catalog };
+        let read = ReadContext {
+            reader: &NoReader,
+            eval: self.eval(),
+            catalog: &catalog,
+            external: &external,
+            interrupt: &NeverInterrupted,
+            memory_limit: self.memory_limit,
+        };
+        crate::oltp::run::evaluate(&typed.expr, &[], &read)
+    }
+
+    /// Binds parameters (`None` is NULL). `formats` has none, one for all, or one for each parameter; `result_formats`
+    /// the same for the output columns.
+    pub fn bind(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: &[Option<&[u8]>],
+        formats: &[Format],
+        result_formats: &[Format],
+    ) -> Result<Portal> {
+        self.check_not_failed(prepared.statement())?;
+        let types = prepared.parameter_types();
+        if parameters.len() != types.len() {
+            return Err(SqlError::new(
+                sqlstate::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message supplies {} parameters, but prepared statement requires {}",
+                    parameters.len(),
+                    types.len()
+                ),
+            ));
+        }
+        let format_of = |place: usize, formats: &[Format]| match formats {
+            [] => Ok(Format::Text),
+            [one] => Ok(*one),
+            many => many.get(place).copied().ok_or_else(|| {
+                SqlError::new(
+                    sqlstate::PROTOCOL_VIOLATION,
+                    format!("bind message has {} formats but more values", many.len()),
+                )
+            }),
+        };
+        let mut values = Vec::with_capacity(parameters.len());
+        for (place, (value, ty)) in parameters.iter().zip(types).enumerate() {
+            values.push(match value {
+                None => Datum::Null,
+                Some(bytes) => read_parameter(bytes, *ty, format_of(place, formats)?, &self.format)?,
+            });
+        }
+        let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
+        let formats =
+            (0..columns).map(|place| format_of(place, result_formats)).collect::<Result<Vec<_>>>()?;
+        Ok(Portal::new(prepared.clone(), values.into(), formats))
+    }
+}
+
+fn read_parameter(bytes: &[u8], ty: Type, format: Format, context: &FormatContext) -> Result<Datum> {
+    match format {
+        Format::Binary => Datum::from_binary(ty, bytes),
+        Format::Text => {
+            let text =
+                std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or_else(|| {
+                    SqlError::new(
+                        sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+                        "invalid byte sequence for encoding \"UTF8\" in a parameter",
+                    )
+                })?;
+            Datum::from_text(ty, text, context)
+        }
+    }
+}
+
+/// Parameter types by oid; 0 is open.
+fn declared_types(oids: &[u32]) -> Result<Vec<Option<Type>>> {
+    oids.iter()
+        .map(|&oid| match oid {
+            0 => Ok(None),
+            oid if oid == TypeId::Unknown.oid() => Ok(None),
+            oid => TypeId::from_oid(oid).map(|id| Some(Type::new(id))).ok_or_else(|| {
+                SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"))
+            }),
+        })
+        .collect()
+}
+
+/// 0A000 for a statement that is known and not supported.
+pub(super) fn unsupported(command: &Command) -> SqlError {
+    SqlError::unsupported(tag(command))
+}

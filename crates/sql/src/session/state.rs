@@ -1,0 +1,70 @@
+//! What SQL adds to an engine transaction: own catalog changes, access mode, savepoints, deferred checks.
+
+use std::collections::HashSet;
+
+use cognate_engine::{Savepoint, TreeMode};
+use smallvec::SmallVec;
+
+use super::settings::Mark;
+use crate::catalog::{ForeignKey, Oid, OwnCatalog};
+use crate::oltp::foreign_key::{Check, DeferredChecks};
+
+/// The SQL side of an open transaction.
+pub(crate) struct TransactionState {
+    /// Own changes to the catalog.
+    pub(crate) catalog: OwnCatalog,
+    /// Declared READ ONLY.
+    pub(crate) read_only: bool,
+    /// Bytes one statement may hold for sorts and hash tables.
+    pub(crate) memory_limit: usize,
+    /// Open savepoints, oldest first.
+    pub(crate) savepoints: Vec<SavepointFrame>,
+    /// Tables held as a whole, and how.
+    pub(crate) held: SmallVec<[(Oid, TreeMode); 4]>,
+    /// Tables that nobody else can look into: their rows need no locks.
+    pub(crate) exclusive: HashSet<Oid>,
+    /// Checks for the end of the statement.
+    pub(crate) checks: Vec<Check>,
+    /// Checks for the end of the transaction.
+    pub(crate) deferred: DeferredChecks,
+    /// SET CONSTRAINTS: ALL, then single ones by oid.
+    pub(crate) all_deferred: Option<bool>,
+    pub(crate) constraints_deferred: Vec<(Oid, bool)>,
+}
+
+/// A savepoint: where to go back to.
+pub(crate) struct SavepointFrame {
+    pub(crate) name: String,
+    pub(crate) engine: Savepoint,
+    pub(crate) catalog: OwnCatalog,
+    pub(crate) settings: Mark,
+    pub(crate) deferred: DeferredChecks,
+    pub(crate) read_only: bool,
+}
+
+impl TransactionState {
+    /// That of a fresh transaction.
+    pub(crate) fn new(read_only: bool, memory_limit: usize) -> TransactionState {
+        TransactionState {
+            catalog: OwnCatalog::default(),
+            read_only,
+            memory_limit,
+            savepoints: Vec::new(),
+            held: SmallVec::new(),
+            exclusive: HashSet::new(),
+            checks: Vec::new(),
+            deferred: Vec::new(),
+            all_deferred: None,
+            constraints_deferred: Vec::new(),
+        }
+    }
+
+    /// Whether a foreign key's checks wait for the end of the transaction.
+    pub(crate) fn is_deferred(&self, key: &ForeignKey) -> bool {
+        if !key.deferrable {
+            return false;
+        }
+        let single = self.constraints_deferred.iter().rev().find(|(oid, _)| *oid == key.oid);
+        single.map(|(_, deferred)| *deferred).or(self.all_deferred).unwrap_or(key.initially_deferred)
+    }
+}

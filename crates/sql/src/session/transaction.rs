@@ -1,0 +1,412 @@
+//! Transaction control: when transactions begin and end, blocks, savepoints, modes.
+//!
+//! The engine's transaction begins with the first statement that needs one, not with BEGIN, so that the snapshot is that of
+//! the first statement. A statement outside a block opens an implicit transaction. A SELECT there, under READ COMMITTED, reads
+//! at the durable mark: it takes no locks, and its answer never waits for the log.
+
+use cognate_engine::{Access, Isolation};
+use sqlparser::ast;
+
+use super::settings::Mark;
+use super::state::{SavepointFrame, TransactionState};
+use super::{Block, Open, Session, TransactionStatus};
+use crate::error::{Result, SqlError, sqlstate};
+
+/// What BEGIN and SET TRANSACTION say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Modes {
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+}
+
+/// An isolation level by its name in settings.
+pub(crate) fn isolation_of(name: &str) -> Isolation {
+    match name {
+        "serializable" => Isolation::Serializable,
+        "repeatable read" => Isolation::Snapshot,
+        _ => Isolation::ReadCommitted,
+    }
+}
+
+/// The name of an isolation level in settings.
+pub(crate) fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::Serializable => "serializable",
+        Isolation::Snapshot => "repeatable read",
+        Isolation::ReadCommitted => "read committed",
+    }
+}
+
+impl Session {
+    /// Whether a block is open.
+    pub fn status(&self) -> TransactionStatus {
+        match self.block {
+            Block::None | Block::Implicit => TransactionStatus::Idle,
+            Block::Explicit => TransactionStatus::InBlock,
+            Block::Failed => TransactionStatus::Failed,
+        }
+    }
+
+    fn default_modes(&self) -> Modes {
+        Modes {
+            isolation: isolation_of(&self.effective.default_isolation),
+            read_only: self.effective.default_read_only,
+        }
+    }
+
+    /// A statement outside a block begins: from here to Sync is one transaction.
+    pub(super) fn enter_implicit(&mut self) {
+        if self.block == Block::None {
+            self.block = Block::Implicit;
+            self.modes = self.default_modes();
+            self.start_clock();
+        }
+    }
+
+    fn start_clock(&mut self) {
+        self.format.transaction_time = self.database.now();
+        self.settings_mark = Some(self.facts.mark());
+    }
+
+    /// BEGIN and START TRANSACTION.
+    pub(super) fn begin_block(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+        match self.block {
+            Block::Explicit | Block::Failed => {
+                self.notices.push(SqlError::warning(
+                    sqlstate::ACTIVE_SQL_TRANSACTION,
+                    "there is already a transaction in progress",
+                ));
+                return Ok(());
+            }
+            // What the message did so far becomes part of the block, as in PostgreSQL.
+            Block::Implicit => self.block = Block::Explicit,
+            Block::None => {
+                self.block = Block::Explicit;
+                self.modes = self.default_modes();
+                self.start_clock();
+            }
+        }
+        self.set_modes(modes)
+    }
+
+    /// SET TRANSACTION.
+    pub(super) fn set_transaction(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+        if self.block == Block::None || self.block == Block::Implicit {
+            self.notices.push(SqlError::warning(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION can only be used in transaction blocks",
+            ));
+            return Ok(());
+        }
+        self.set_modes(modes)
+    }
+
+    fn set_modes(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+        for mode in modes {
+            match mode {
+                ast::TransactionMode::AccessMode(ast::TransactionAccessMode::ReadOnly) => {
+                    self.set_read_only(true)?
+                }
+                ast::TransactionMode::AccessMode(ast::TransactionAccessMode::ReadWrite) => {
+                    self.set_read_only(false)?
+                }
+                ast::TransactionMode::IsolationLevel(level) => self.set_isolation(isolation(level)?)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// 25001 once a query was run.
+    pub(super) fn set_isolation(&mut self, isolation: Isolation) -> Result<()> {
+        if self.open.is_some() && self.modes.isolation != isolation {
+            return Err(SqlError::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+            ));
+        }
+        if isolation == Isolation::Serializable && self.modes.isolation != isolation {
+            self.notices.push(serializable_notice());
+        }
+        self.modes.isolation = isolation;
+        Ok(())
+    }
+
+    /// 25001 if a transaction that was read-only is to write after its first query.
+    pub(super) fn set_read_only(&mut self, read_only: bool) -> Result<()> {
+        if self.open.is_some() && self.modes.read_only && !read_only {
+            return Err(SqlError::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                "transaction read-write mode must be set before any query",
+            ));
+        }
+        self.modes.read_only = read_only;
+        if let Some(open) = &mut self.open {
+            open.state.read_only = read_only;
+        }
+        Ok(())
+    }
+
+    /// The engine's transaction for the next statement. `reading`: the statement is a SELECT without row locks.
+    pub(super) fn open_transaction(&mut self, reading: bool) {
+        let read_committed = self.modes.isolation == Isolation::ReadCommitted;
+        // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
+        let durable = self.database.engine().durable() >= self.database.catalog_csn();
+        let declared = self.block == Block::Explicit && self.modes.read_only;
+        let at_durable_mark =
+            durable && (declared || (self.block == Block::Implicit && reading && read_committed));
+        match &mut self.open {
+            None => {
+                let access = if at_durable_mark { Access::ReadOnly } else { Access::ReadWrite };
+                let engine = self.database.engine().begin(self.modes.isolation, access);
+                self.facts.set_transaction_id(engine.id());
+                let state = TransactionState::new(self.modes.read_only, self.memory_limit);
+                self.open = Some(Open { engine, state });
+            }
+            // The implicit transaction began with reading and goes on with writing.
+            Some(open) if open.engine.access() == Access::ReadOnly && !reading && !declared => {
+                let fresh = self.database.engine().begin(self.modes.isolation, Access::ReadWrite);
+                self.facts.set_transaction_id(fresh.id());
+                open.engine = fresh;
+            }
+            Some(open) => {
+                if read_committed {
+                    open.engine.refresh_snapshot();
+                }
+            }
+        }
+    }
+
+    /// COMMIT.
+    pub(super) async fn commit_block(&mut self, chain: bool) -> Result<&'static str> {
+        match self.block {
+            Block::None | Block::Implicit => {
+                if chain {
+                    return Err(not_in_block("COMMIT AND CHAIN"));
+                }
+                self.notices.push(no_transaction());
+                if self.block == Block::Implicit {
+                    self.commit().await?;
+                }
+                Ok("COMMIT")
+            }
+            Block::Failed => {
+                self.rollback_block(chain)?;
+                Ok("ROLLBACK")
+            }
+            Block::Explicit => {
+                let modes = self.modes;
+                self.commit().await?;
+                self.chain(chain, modes);
+                Ok("COMMIT")
+            }
+        }
+    }
+
+    fn chain(&mut self, chain: bool, modes: Modes) {
+        if chain {
+            self.block = Block::Explicit;
+            self.modes = modes;
+            self.start_clock();
+        }
+    }
+
+    /// ROLLBACK.
+    pub(super) fn rollback_block(&mut self, chain: bool) -> Result<()> {
+        match self.block {
+            Block::None | Block::Implicit => {
+                if chain {
+                    return Err(not_in_block("ROLLBACK AND CHAIN"));
+                }
+                self.notices.push(no_transaction());
+                self.rollback();
+            }
+            Block::Explicit | Block::Failed => {
+                let modes = self.modes;
+                self.rollback();
+                self.chain(chain, modes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits what is open and waits until it is durable. On an error everything is rolled back.
+    pub(super) async fn commit(&mut self) -> Result<()> {
+        if let Err(error) = self.before_commit().await {
+            self.rollback();
+            return Err(error);
+        }
+        let depends_on = self.facts.depends_on();
+        let committed = match self.open.take() {
+            None => Ok(None),
+            Some(Open { engine, state }) if state.catalog.is_empty() => {
+                engine.commit().map(Some).map_err(SqlError::from)
+            }
+            Some(Open { engine, state }) => {
+                self.database.commit_with_catalog(engine, state.catalog.changes()).map(Some)
+            }
+        };
+        match committed {
+            Ok(commit) => {
+                self.end(false);
+                if let Some(commit) = commit {
+                    commit.durable.await?;
+                }
+                if depends_on > self.database.engine().durable() {
+                    self.database.engine().wait_durable(depends_on).await?;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.rollback();
+                Err(error)
+            }
+        }
+    }
+
+    /// What must happen inside the transaction before it ends: deferred checks, rows of cursors that outlive it.
+    async fn before_commit(&mut self) -> Result<()> {
+        if self.open.as_ref().is_some_and(|open| !open.state.deferred.is_empty()) {
+            let interrupts = self.interrupts();
+            let mut work = self.work(&interrupts)?;
+            work.run_deferred_checks().await?;
+        }
+        self.hold_cursors().await
+    }
+
+    /// Rolls back what is open.
+    pub(super) fn rollback(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.engine.rollback();
+        }
+        if let Some(mark) = self.settings_mark.take() {
+            self.facts.with_settings(|settings| settings.restore(&mark));
+        }
+        self.end(true);
+    }
+
+    fn end(&mut self, rolled_back: bool) {
+        self.block = Block::None;
+        self.settings_mark = None;
+        self.facts.with_settings(super::settings::Settings::end_transaction);
+        self.facts.set_transaction_id(0);
+        self.refresh_settings();
+        self.facts.set_catalog(&self.database.catalog());
+        self.drop_cursors(rolled_back);
+        self.copy = None;
+    }
+
+    /// SAVEPOINT.
+    pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
+        if self.block != Block::Explicit {
+            return Err(not_in_block("SAVEPOINT"));
+        }
+        self.open_transaction(false);
+        let settings = self.facts.mark();
+        let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
+        let frame = SavepointFrame {
+            name,
+            engine: open.engine.savepoint(),
+            catalog: open.state.catalog.clone(),
+            settings,
+            deferred: open.state.deferred.clone(),
+            read_only: open.state.read_only,
+        };
+        open.state.savepoints.push(frame);
+        Ok(())
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize> {
+        let savepoints = self.open.as_ref().map_or(&[][..], |open| &open.state.savepoints);
+        savepoints.iter().rposition(|frame| frame.name == name).ok_or_else(|| {
+            SqlError::new(sqlstate::SAVEPOINT_EXCEPTION, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    /// RELEASE SAVEPOINT.
+    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+        if self.block != Block::Explicit {
+            return Err(not_in_block("RELEASE SAVEPOINT"));
+        }
+        let at = self.find_savepoint(name)?;
+        if let Some(open) = &mut self.open {
+            let frame = open.state.savepoints.swap_remove(at);
+            open.engine.release(frame.engine);
+            open.state.savepoints.truncate(at);
+        }
+        Ok(())
+    }
+
+    /// ROLLBACK TO SAVEPOINT.
+    pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
+        if self.block != Block::Explicit && self.block != Block::Failed {
+            return Err(not_in_block("ROLLBACK TO SAVEPOINT"));
+        }
+        let at = self.find_savepoint(name)?;
+        let mut settings: Option<Mark> = None;
+        if let Some(open) = &mut self.open {
+            open.state.savepoints.truncate(at + 1);
+            let frame = &open.state.savepoints[at];
+            open.engine.rollback_to(frame.engine);
+            open.state.catalog = frame.catalog.clone();
+            open.state.deferred = frame.deferred.clone();
+            open.state.read_only = frame.read_only;
+            open.state.checks.clear();
+            self.modes.read_only = frame.read_only;
+            settings = Some(frame.settings.clone());
+        }
+        if let Some(mark) = settings {
+            self.facts.with_settings(|settings| settings.restore(&mark));
+            self.refresh_settings();
+        }
+        self.close_cursors_after(at);
+        self.block = Block::Explicit;
+        Ok(())
+    }
+
+    /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits until it is durable.
+    pub async fn sync(&mut self) -> Result<()> {
+        match self.block {
+            Block::Implicit => self.commit().await,
+            Block::None | Block::Explicit | Block::Failed => Ok(()),
+        }
+    }
+
+    /// An error was reported: an open block becomes failed, an implicit transaction is rolled back.
+    pub fn fail(&mut self) {
+        match self.block {
+            Block::None | Block::Failed => {}
+            Block::Implicit => self.rollback(),
+            Block::Explicit => self.block = Block::Failed,
+        }
+        self.copy = None;
+    }
+}
+
+fn isolation(level: &ast::TransactionIsolationLevel) -> Result<Isolation> {
+    match level {
+        ast::TransactionIsolationLevel::ReadUncommitted | ast::TransactionIsolationLevel::ReadCommitted => {
+            Ok(Isolation::ReadCommitted)
+        }
+        ast::TransactionIsolationLevel::RepeatableRead => Ok(Isolation::Snapshot),
+        ast::TransactionIsolationLevel::Serializable => Ok(Isolation::Serializable),
+        ast::TransactionIsolationLevel::Snapshot => {
+            Err(SqlError::syntax("syntax error at or near \"SNAPSHOT\""))
+        }
+    }
+}
+
+fn not_in_block(what: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+        format!("{what} can only be used in transaction blocks"),
+    )
+}
+
+fn no_transaction() -> SqlError {
+    SqlError::warning(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress")
+}
+
+/// Said whenever a transaction is asked to be serializable.
+pub(super) fn serializable_notice() -> SqlError {
+    SqlError::notice("SERIALIZABLE currently gives snapshot isolation (REPEATABLE READ)")
+}

@@ -1,0 +1,402 @@
+//! Statements without a plan: DDL, transaction control, settings, cursors, and what is accepted without effect.
+
+use std::sync::Arc;
+
+use cognate_engine::TreeMode;
+use sqlparser::ast;
+
+use super::planning::unsupported;
+use super::portal::PortalState;
+use super::statement::tag;
+use super::{Block, CommandTag, Fetch, Portal, Prepared, Session};
+use crate::ddl::names::{Qualified, fold, single};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{Command, Statement};
+use crate::session::work::Work;
+use crate::types::Datum;
+
+impl Session {
+    /// Starts a statement without a plan. `None`: the portal's state says how it goes on.
+    pub(super) async fn start_utility(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
+        let prepared = portal.prepared.clone();
+        let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty query was run"))?;
+        if let Some(done) = self.control(&statement.command).await? {
+            portal.state = PortalState::Done(CommandTag::Plain(done));
+            return Ok(None);
+        }
+        self.enter_implicit();
+        match &statement.command {
+            Command::Sql(sql) => match sql.as_ref() {
+                ast::Statement::ShowVariable { variable } => portal.state = self.show(variable)?,
+                ast::Statement::Explain { .. } => portal.state = self.explain(sql, statement).await?,
+                ast::Statement::Execute { .. } => portal.state = self.execute(sql, portal)?,
+                ast::Statement::Copy { .. } => return self.start_copy(portal, statement).await,
+                ast::Statement::CreateTable(create) if create.query.is_some() => {
+                    portal.state = self.create_table_as(create, statement).await?;
+                }
+                _ => portal.state = PortalState::Done(self.other(sql, statement).await?),
+            },
+            Command::Fetch { cursor, count, skip } => {
+                portal.state = self.fetch_cursor(cursor, count, *skip).await?;
+            }
+            command => portal.state = PortalState::Done(CommandTag::Plain(self.command(command).await?)),
+        }
+        Ok(None)
+    }
+
+    /// BEGIN, COMMIT and their kin. `None` if it is something else.
+    async fn control(&mut self, command: &Command) -> Result<Option<&'static str>> {
+        let Command::Sql(sql) = command else { return Ok(None) };
+        Ok(Some(match sql.as_ref() {
+            ast::Statement::StartTransaction { modes, begin, .. } => {
+                self.begin_block(modes)?;
+                if *begin { "BEGIN" } else { "START TRANSACTION" }
+            }
+            ast::Statement::Commit { chain, .. } => self.commit_block(*chain).await?,
+            ast::Statement::Rollback { chain, savepoint: None } => {
+                self.rollback_block(*chain)?;
+                "ROLLBACK"
+            }
+            ast::Statement::Rollback { savepoint: Some(name), .. } => {
+                self.rollback_to(&fold(name))?;
+                "ROLLBACK"
+            }
+            ast::Statement::Savepoint { name } => {
+                self.savepoint(fold(name))?;
+                "SAVEPOINT"
+            }
+            ast::Statement::ReleaseSavepoint { name } => {
+                self.release(&fold(name))?;
+                "RELEASE"
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Statements that concern the session only, then DDL.
+    async fn other(&mut self, sql: &ast::Statement, statement: &Statement) -> Result<CommandTag> {
+        use ast::Statement as S;
+        let words = match sql {
+            S::Set(set) => {
+                self.set(set)?;
+                "SET"
+            }
+            S::Reset(reset) => {
+                self.reset(&reset.reset)?;
+                "RESET"
+            }
+            S::Discard { object_type } => self.discard(object_type)?,
+            S::Prepare { name, data_types, statement: inner } => {
+                self.prepare_sql(fold(name), data_types, inner, statement)?;
+                "PREPARE"
+            }
+            S::Deallocate { name, .. } => self.deallocate(name)?,
+            S::Declare { stmts } => match stmts.as_slice() {
+                [declare] => {
+                    self.declare(declare, statement).await?;
+                    "DECLARE CURSOR"
+                }
+                _ => return Err(SqlError::syntax("syntax error in DECLARE")),
+            },
+            S::Close { cursor } => self.close_cursor(cursor)?,
+            // Nobody can LISTEN, so there is nothing to stop.
+            S::UNLISTEN { .. } => "UNLISTEN",
+            S::Lock(lock) => {
+                self.lock_tables_as(lock).await?;
+                "LOCK TABLE"
+            }
+            _ => return self.define(sql).await.map(CommandTag::Plain),
+        };
+        Ok(CommandTag::Plain(words))
+    }
+
+    /// DDL.
+    async fn define(&mut self, sql: &ast::Statement) -> Result<&'static str> {
+        let words = tag(&Command::Sql(Box::new(sql.clone())));
+        self.open_transaction(false);
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        work.require_writable(words)?;
+        work.define(sql).await?;
+        work.run_checks().await?;
+        Ok(words)
+    }
+
+    /// Statements the parser crate does not know.
+    async fn command(&mut self, command: &Command) -> Result<&'static str> {
+        let words = tag(command);
+        match command {
+            Command::Maintenance { command, relations } => {
+                self.maintain(command, relations)?;
+                return Ok(words);
+            }
+            Command::SetConstraints { names, deferred } => {
+                self.set_constraints(names.as_deref(), *deferred).await?;
+                return Ok(words);
+            }
+            Command::CreateSequence { temporary: true, .. } => {
+                return Err(SqlError::unsupported("CREATE TEMPORARY SEQUENCE"));
+            }
+            Command::CreateSequence { .. } | Command::AlterSequence { .. } => {}
+            other => return Err(unsupported(other)),
+        }
+        self.open_transaction(false);
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        work.require_writable(words)?;
+        match command {
+            Command::CreateSequence { name, if_not_exists, options, .. } => {
+                work.create_sequence(name, *if_not_exists, options).await?;
+            }
+            Command::AlterSequence { name, if_exists, change } => {
+                work.alter_sequence(name, *if_exists, change).await?;
+            }
+            _ => {}
+        }
+        Ok(words)
+    }
+
+    /// VACUUM and its kin: nothing needs them here, but the tables named must exist.
+    fn maintain(&mut self, command: &str, relations: &[ast::ObjectName]) -> Result<()> {
+        if command == "VACUUM" && self.block == Block::Explicit {
+            return Err(SqlError::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                "VACUUM cannot run inside a transaction block",
+            ));
+        }
+        if command == "REINDEX" {
+            return Ok(());
+        }
+        let (catalog, _) = self.catalog_with_state();
+        let path = self.facts.lookup_path(&catalog);
+        for name in relations {
+            let name = Qualified::from_object_name(name)?;
+            let known = catalog.find(&path, name.schema.as_deref(), &name.name).is_some()
+                || crate::pg_catalog::table(name.schema.as_deref().unwrap_or("pg_catalog"), &name.name)
+                    .is_some();
+            if !known {
+                return Err(crate::ddl::resolve::undefined_table(&name));
+            }
+        }
+        Ok(())
+    }
+
+    async fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, deferred: bool) -> Result<()> {
+        if self.block != Block::Explicit {
+            self.notices.push(SqlError::warning(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "SET CONSTRAINTS can only be used in transaction blocks",
+            ));
+            return Ok(());
+        }
+        self.open_transaction(false);
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        work.set_constraints(names, deferred)?;
+        if deferred { Ok(()) } else { work.run_deferred_checks().await }
+    }
+
+    /// LOCK TABLE.
+    async fn lock_tables_as(&mut self, lock: &ast::Lock) -> Result<()> {
+        if self.block != Block::Explicit {
+            return Err(SqlError::new(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "LOCK TABLE can only be used in transaction blocks",
+            ));
+        }
+        let mode = tree_mode(lock.lock_mode.as_ref());
+        self.open_transaction(false);
+        let interrupts = self.interrupts();
+        let mut work = self.work(&interrupts)?;
+        for target in &lock.tables {
+            work.lock_table_as(&target.name, mode, lock.nowait).await?;
+        }
+        // What the wait was for is to be seen.
+        self.open_transaction(false);
+        Ok(())
+    }
+
+    /// PREPARE.
+    fn prepare_sql(
+        &mut self,
+        name: String,
+        types: &[ast::DataType],
+        inner: &ast::Statement,
+        statement: &Statement,
+    ) -> Result<()> {
+        if self.statements.contains_key(&name) {
+            return Err(SqlError::new(
+                sqlstate::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        let declared =
+            types.iter().map(|ty| crate::bind::resolve_type(ty).map(Some)).collect::<Result<_>>()?;
+        let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
+        let prepared = self.plan_prepared(Some(statement), declared)?;
+        self.statements.insert(name, Arc::new(prepared));
+        Ok(())
+    }
+
+    /// A statement made by PREPARE. 26000.
+    pub(super) fn sql_statement(&self, name: &str) -> Result<&Arc<Prepared>> {
+        self.statements.get(name).ok_or_else(|| {
+            SqlError::new(
+                sqlstate::INVALID_SQL_STATEMENT_NAME,
+                format!("prepared statement \"{name}\" does not exist"),
+            )
+        })
+    }
+
+    fn deallocate(&mut self, name: &ast::Ident) -> Result<&'static str> {
+        if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
+            self.statements.clear();
+            return Ok("DEALLOCATE ALL");
+        }
+        let name = fold(name);
+        self.sql_statement(&name)?;
+        self.statements.remove(&name);
+        Ok("DEALLOCATE")
+    }
+
+    /// EXECUTE: a portal within the portal.
+    fn execute(&mut self, sql: &ast::Statement, portal: &mut Portal) -> Result<PortalState> {
+        let ast::Statement::Execute { name: Some(name), parameters, into, using, immediate, .. } = sql else {
+            return Err(SqlError::syntax("syntax error in EXECUTE"));
+        };
+        if *immediate || !into.is_empty() || !using.is_empty() {
+            return Err(SqlError::syntax("syntax error in EXECUTE"));
+        }
+        let name = single(name)?;
+        let prepared = self.sql_statement(&name)?.clone();
+        let types = prepared.parameter_types().to_vec();
+        if types.len() != parameters.len() {
+            return Err(SqlError::syntax(format!(
+                "wrong number of parameters for prepared statement \"{name}\""
+            ))
+            .with_detail(format!(
+                "Expected {} parameters but got {}.",
+                types.len(),
+                parameters.len()
+            )));
+        }
+        let mut values: Vec<Datum> = Vec::with_capacity(types.len());
+        for (place, (argument, ty)) in parameters.iter().zip(types).enumerate() {
+            values.push(self.evaluate_argument(argument, ty, place + 1)?);
+        }
+        let formats = portal.formats.clone();
+        Ok(PortalState::Inner(Box::new(Portal::new(prepared, values.into(), formats))))
+    }
+}
+
+impl Work<'_> {
+    /// Carries out a statement of DDL. 0A000 names one that is not supported.
+    async fn define(&mut self, sql: &ast::Statement) -> Result<()> {
+        use ast::Statement as S;
+        match sql {
+            S::CreateTable(create) => self.create_table(create).await.map(drop),
+            S::CreateIndex(create) => self.create_index(create).await.map(drop),
+            S::CreateView(create) => self.create_view(create).await,
+            S::CreateSchema {
+                schema_name, if_not_exists, with: None, options: None, clone: None, ..
+            } => self.create_schema(schema_name, *if_not_exists).await,
+            S::AlterSchema(alter) => self.alter_schema(alter).await,
+            S::AlterTable(alter) => self.alter_table(alter).await,
+            S::AlterIndex { name, operation: ast::AlterIndexOperation::RenameIndex { index_name } } => {
+                let name = Qualified::from_object_name(name)?;
+                let relation = self.find(&name).ok_or_else(|| crate::ddl::resolve::undefined_table(&name))?;
+                self.rename_relation(&relation, single(index_name)?).await
+            }
+            S::Drop { object_type, if_exists, names, cascade, .. } => {
+                self.drop(object_type, names, *if_exists, *cascade).await
+            }
+            S::Truncate(truncate) => self.truncate(truncate).await,
+            S::Comment { object_type, object_name, comment, .. } => {
+                self.comment(*object_type, object_name, comment.as_deref()).await
+            }
+            S::Grant(_) | S::Revoke(_) => {
+                self.notice(SqlError::notice(
+                    "there is one role, which may do everything: privileges are not kept",
+                ));
+                Ok(())
+            }
+            other => Err(unsupported(&Command::Sql(Box::new(other.clone())))),
+        }
+    }
+
+    async fn drop(
+        &mut self,
+        kind: &ast::ObjectType,
+        names: &[ast::ObjectName],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
+        match kind {
+            ast::ObjectType::Table => self.drop_relations("table", names, if_exists, cascade).await,
+            ast::ObjectType::View => self.drop_relations("view", names, if_exists, cascade).await,
+            ast::ObjectType::Sequence => self.drop_relations("sequence", names, if_exists, cascade).await,
+            ast::ObjectType::Index => self.drop_indexes(names, if_exists).await,
+            ast::ObjectType::Schema => self.drop_schemas(names, if_exists, cascade).await,
+            other => Err(SqlError::unsupported(format_args!("DROP {other}"))),
+        }
+    }
+
+    fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, deferred: bool) -> Result<()> {
+        let Some(names) = names else {
+            self.state.all_deferred = Some(deferred);
+            self.state.constraints_deferred.clear();
+            return Ok(());
+        };
+        for name in names {
+            let name = Qualified::from_object_name(name)?;
+            let keys = self.catalog.tables().flat_map(|table| &table.foreign_keys);
+            let found: Vec<_> =
+                keys.filter(|key| key.name == name.name).map(|key| (key.oid, key.deferrable)).collect();
+            if found.is_empty() {
+                return Err(SqlError::new(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("constraint \"{}\" does not exist", name.name),
+                ));
+            }
+            for (oid, deferrable) in found {
+                if !deferrable {
+                    return Err(SqlError::new(
+                        sqlstate::WRONG_OBJECT_TYPE,
+                        format!("constraint \"{}\" is not deferrable", name.name),
+                    ));
+                }
+                self.state.constraints_deferred.push((oid, deferred));
+            }
+        }
+        Ok(())
+    }
+
+    async fn lock_table_as(&mut self, name: &ast::ObjectName, mode: TreeMode, nowait: bool) -> Result<()> {
+        let name = Qualified::from_object_name(name)?;
+        let table = self.table(&name)?;
+        if !nowait {
+            return self.lock_table(table.oid, mode).await;
+        }
+        let request = self.engine.lock_tree(table.oid, mode, cognate_engine::WaitPolicy::NoWait);
+        self.interrupts.lock(request).await.map_err(|error| match error.sqlstate {
+            sqlstate::LOCK_NOT_AVAILABLE => SqlError::new(
+                sqlstate::LOCK_NOT_AVAILABLE,
+                format!("could not obtain lock on relation \"{}\"", table.name),
+            ),
+            _ => error,
+        })?;
+        self.lock_table(table.oid, mode).await
+    }
+}
+
+/// The lock a mode of LOCK TABLE means here; ACCESS EXCLUSIVE if none is said.
+fn tree_mode(mode: Option<&ast::LockTableMode>) -> TreeMode {
+    use ast::LockTableMode as Mode;
+    match mode {
+        Some(Mode::AccessShare) => TreeMode::Read,
+        Some(Mode::RowShare | Mode::RowExclusive) => TreeMode::Write,
+        Some(Mode::ShareUpdateExclusive | Mode::Share) => TreeMode::Share,
+        // Readers of EXCLUSIVE tables are kept out too, which PostgreSQL does not.
+        Some(Mode::ShareRowExclusive | Mode::Exclusive | Mode::AccessExclusive) | None => TreeMode::Exclusive,
+    }
+}

@@ -1,0 +1,260 @@
+//! SET, SHOW, RESET and DISCARD.
+
+use sqlparser::ast;
+
+use super::portal::{PortalState, Tag};
+use super::transaction::{isolation_name, isolation_of};
+use super::{Block, CommandTag, OutputColumn, Session};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::types::{Datum, Type, TypeId};
+
+/// The name of a setting as SHOW and SET spell it: `TIME ZONE` and the like are words of their own.
+fn variable_name(words: &[ast::Ident]) -> String {
+    let parts: Vec<String> = words.iter().map(|word| word.value.to_lowercase()).collect();
+    match parts.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["time", "zone"] => "timezone".to_owned(),
+        ["transaction", "isolation", "level"] => "transaction_isolation".to_owned(),
+        ["session", "authorization"] => "session_authorization".to_owned(),
+        _ => parts.join("."),
+    }
+}
+
+/// A value of SET as text.
+fn value_text(value: &ast::Expr) -> Result<String> {
+    match value {
+        ast::Expr::Identifier(ident) => Ok(ident.value.clone()),
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::SingleQuotedString(text)
+            | ast::Value::EscapedStringLiteral(text)
+            | ast::Value::DoubleQuotedString(text) => Ok(text.clone()),
+            ast::Value::DollarQuotedString(text) => Ok(text.value.clone()),
+            ast::Value::Number(number, _) => Ok(number.clone()),
+            ast::Value::Boolean(value) => Ok(if *value { "on" } else { "off" }.to_owned()),
+            other => Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+        },
+        ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => Ok(format!("-{}", value_text(expr)?)),
+        ast::Expr::UnaryOp { op: ast::UnaryOperator::Plus, expr } => value_text(expr),
+        ast::Expr::Interval(interval) => value_text(&interval.value),
+        ast::Expr::CompoundIdentifier(parts) => {
+            Ok(parts.iter().map(|part| part.value.clone()).collect::<Vec<_>>().join("."))
+        }
+        other => Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+    }
+}
+
+/// A list of values as one text: names that were quoted stay quoted.
+fn list_text(name: &str, values: &[ast::Expr]) -> Result<Option<String>> {
+    if let [ast::Expr::Identifier(ident)] = values
+        && ident.quote_style.is_none()
+        && ident.value.eq_ignore_ascii_case("default")
+    {
+        return Ok(None);
+    }
+    let is_names = name == "search_path";
+    let mut texts = Vec::with_capacity(values.len());
+    for value in values {
+        let text = value_text(value)?;
+        let folded = matches!(value, ast::Expr::Identifier(ident) if ident.quote_style.is_none());
+        texts.push(match (is_names, folded) {
+            (true, true) => text.to_lowercase(),
+            // A string is one name, not a list of them.
+            (true, false) if text.is_empty() && values.len() == 1 => "\"\"".to_owned(),
+            (true, false) => format!("\"{}\"", text.replace('"', "\"\"")),
+            _ => text,
+        });
+    }
+    Ok(Some(texts.join(", ")))
+}
+
+impl Session {
+    /// SET.
+    pub(super) fn set(&mut self, set: &ast::Set) -> Result<()> {
+        use ast::Set;
+        match set {
+            Set::SingleAssignment { scope, variable, values, .. } => {
+                let name = super::variable::object_name(variable)?;
+                let local = matches!(scope, Some(ast::ContextModifier::Local));
+                let value = list_text(&name, values)?;
+                self.set_variable(&name, value.as_deref(), local)
+            }
+            Set::SetTimeZone { local, value } => {
+                let value = list_text("timezone", std::slice::from_ref(value))?;
+                let value = value.filter(|value| !value.eq_ignore_ascii_case("local"));
+                self.set_variable("timezone", value.as_deref(), *local)
+            }
+            Set::SetNames { charset_name, .. } => {
+                self.set_variable("client_encoding", Some(&charset_name.value), false)
+            }
+            Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false),
+            Set::SetTransaction { snapshot: Some(_), .. } => {
+                Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"))
+            }
+            Set::SetTransaction { modes, session: true, .. } => self.set_characteristics(modes),
+            Set::SetTransaction { modes, .. } => self.set_transaction(modes),
+            Set::SetRole { role_name, .. } => {
+                let name = role_name.as_ref().map(|name| name.value.to_lowercase());
+                match name {
+                    None => Ok(()),
+                    Some(name) if name == "none" || name == self.facts.user => Ok(()),
+                    Some(name) => Err(undefined_role(&name)),
+                }
+            }
+            Set::SetSessionAuthorization(_) => Err(SqlError::unsupported("SET SESSION AUTHORIZATION")),
+            other => Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+        }
+    }
+
+    fn set_characteristics(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+        for mode in modes {
+            match mode {
+                ast::TransactionMode::AccessMode(mode) => {
+                    let read_only = matches!(mode, ast::TransactionAccessMode::ReadOnly);
+                    let value = if read_only { "on" } else { "off" };
+                    self.set_variable("default_transaction_read_only", Some(value), false)?;
+                }
+                ast::TransactionMode::IsolationLevel(level) => {
+                    let level = level.to_string().to_lowercase();
+                    self.set_variable("default_transaction_isolation", Some(&level), false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One variable; `None` is DEFAULT. SET LOCAL outside a block has no effect but a warning.
+    fn set_variable(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        if local && self.block != Block::Explicit {
+            self.notices.push(SqlError::warning(
+                sqlstate::NO_ACTIVE_SQL_TRANSACTION,
+                "SET LOCAL can only be used in transaction blocks",
+            ));
+        }
+        match name {
+            "transaction_isolation" => {
+                let level = value.unwrap_or(&self.effective.default_isolation).to_lowercase();
+                // Checks the name.
+                self.facts.with_settings(|settings| settings.clone().set(name, Some(&level), true))?;
+                return self.set_isolation(isolation_of(&level));
+            }
+            "transaction_read_only" => {
+                let text = value.unwrap_or("off");
+                self.facts.with_settings(|settings| settings.clone().set(name, Some(text), true))?;
+                return self.set_read_only(super::settings::parse_bool(text) == Some(true));
+            }
+            "transaction_deferrable" => return Ok(()),
+            _ => {}
+        }
+        self.facts.with_settings(|settings| settings.set(name, value, local))?;
+        if name == "default_transaction_isolation"
+            && self.facts.effective().default_isolation == "serializable"
+        {
+            self.notices.push(super::transaction::serializable_notice());
+        }
+        self.refresh_settings();
+        Ok(())
+    }
+
+    /// RESET.
+    pub(super) fn reset(&mut self, reset: &ast::Reset) -> Result<()> {
+        match reset {
+            ast::Reset::ALL => {
+                self.facts.with_settings(super::settings::Settings::reset_all);
+                self.refresh_settings();
+                Ok(())
+            }
+            ast::Reset::ConfigurationParameter(name) => {
+                let name = object_name(name)?;
+                self.set_variable(&name, None, false)
+            }
+        }
+    }
+
+    /// DISCARD.
+    pub(super) fn discard(&mut self, what: &ast::DiscardObject) -> Result<&'static str> {
+        match what {
+            ast::DiscardObject::ALL => {
+                if self.is_in_block() {
+                    return Err(SqlError::new(
+                        sqlstate::ACTIVE_SQL_TRANSACTION,
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
+                }
+                self.reset(&ast::Reset::ALL)?;
+                self.statements.clear();
+                self.cursors.clear();
+                self.facts.forget_sequences();
+                Ok("DISCARD ALL")
+            }
+            ast::DiscardObject::PLANS => Ok("DISCARD PLANS"),
+            ast::DiscardObject::SEQUENCES => {
+                self.facts.forget_sequences();
+                Ok("DISCARD SEQUENCES")
+            }
+            ast::DiscardObject::TEMP => Ok("DISCARD TEMP"),
+        }
+    }
+
+    /// The columns of SHOW. 42704.
+    pub(super) fn show_columns(&self, variable: &[ast::Ident]) -> Result<Vec<OutputColumn>> {
+        let text = |name: String| OutputColumn {
+            name,
+            ty: Type::new(TypeId::Text),
+            table_oid: 0,
+            attribute_number: 0,
+        };
+        let name = variable_name(variable);
+        if name == "all" {
+            return Ok(["name", "setting", "description"].map(|name| text(name.to_owned())).to_vec());
+        }
+        let canonical = self.facts.with_settings(|settings| settings.canonical_name(&name))?;
+        Ok(vec![text(canonical)])
+    }
+
+    /// SHOW.
+    pub(super) fn show(&self, variable: &[ast::Ident]) -> Result<PortalState> {
+        let name = variable_name(variable);
+        let rows = if name == "all" {
+            let all = self.facts.with_settings(|settings| settings.all());
+            let row = |(definition, value): (&super::settings::Definition, String)| {
+                vec![Datum::from(definition.name), Datum::from(value), Datum::from("")]
+            };
+            all.into_iter().map(row).collect()
+        } else {
+            vec![vec![Datum::from(self.variable(&name)?)]]
+        };
+        let tag = Tag::Fixed(CommandTag::Plain("SHOW"));
+        Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag })
+    }
+
+    /// A variable's value: the transaction's own are not among the settings.
+    fn variable(&self, name: &str) -> Result<String> {
+        let in_transaction = self.block != Block::None && self.block != Block::Implicit;
+        match name {
+            "transaction_isolation" if in_transaction => Ok(isolation_name(self.modes.isolation).to_owned()),
+            "transaction_isolation" => Ok(self.effective.default_isolation.clone()),
+            "transaction_read_only" => {
+                let read_only =
+                    if in_transaction { self.modes.read_only } else { self.effective.default_read_only };
+                Ok(if read_only { "on" } else { "off" }.to_owned())
+            }
+            _ => self.facts.with_settings(|settings| settings.show(name)),
+        }
+    }
+}
+
+fn undefined_role(name: &str) -> SqlError {
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist"))
+}
+
+/// A setting's dotted name.
+fn object_name(name: &ast::ObjectName) -> Result<String> {
+    let words: Vec<ast::Ident> = name
+        .0
+        .iter()
+        .filter_map(|part| match part {
+            ast::ObjectNamePart::Identifier(ident) => Some(ident.clone()),
+            ast::ObjectNamePart::Function(_) => None,
+        })
+        .collect();
+    Ok(variable_name(&words))
+}

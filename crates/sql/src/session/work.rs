@@ -1,0 +1,169 @@
+//! What a running statement works with: the transaction, the catalog it sees, the session around it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cognate_engine::{LockMode, LockOutcome, Scan, Transaction, TreeMode, WaitPolicy};
+
+use super::SqlDatabase;
+use super::external::External;
+use super::facts::Facts;
+use super::interrupt::Interrupts;
+use super::state::TransactionState;
+use crate::catalog::{Catalog, Object, Oid, store};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{ReadContext, Reader, RowScan};
+use crate::function::EvalContext;
+use crate::types::FormatContext;
+
+/// A running statement's surroundings, lent by the session.
+pub(crate) struct Work<'a> {
+    pub(crate) database: &'a SqlDatabase,
+    pub(crate) facts: &'a Arc<Facts>,
+    pub(crate) engine: &'a mut Transaction,
+    pub(crate) state: &'a mut TransactionState,
+    pub(crate) format: &'a FormatContext,
+    /// Start of the statement, microseconds since 2000-01-01 UTC.
+    pub(crate) statement_time: i64,
+    pub(crate) interrupts: &'a Interrupts,
+    pub(crate) notices: &'a mut Vec<SqlError>,
+    /// The catalog the statement sees: its own changes included.
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+/// The engine's transaction as expressions and cursors read it.
+pub(crate) struct TransactionReader<'a>(pub(crate) &'a Transaction);
+
+struct EngineScan(Scan);
+
+impl RowScan for EngineScan {
+    fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        Ok(self.0.next()?)
+    }
+}
+
+impl Reader for TransactionReader<'_> {
+    fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
+        Ok(self.0.get(tree, key)?)
+    }
+
+    fn scan(
+        &self,
+        tree: u32,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Box<dyn RowScan>> {
+        Ok(Box::new(EngineScan(self.0.scan(tree, lower, upper, reverse)?)))
+    }
+}
+
+impl Work<'_> {
+    /// Evaluates something: lends the context that expressions and cursors read with.
+    pub(crate) fn read<T>(&self, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
+        let reader = TransactionReader(self.engine);
+        let external = External { facts: self.facts, catalog: &self.catalog };
+        let context = ReadContext {
+            reader: &reader,
+            eval: EvalContext {
+                format: self.format,
+                statement_time: self.statement_time,
+                session: &**self.facts,
+            },
+            catalog: &self.catalog,
+            external: &external,
+            interrupt: self.interrupts,
+            memory_limit: self.state.memory_limit,
+        };
+        action(&context)
+    }
+
+    /// Adds a notice.
+    pub(crate) fn notice(&mut self, notice: SqlError) {
+        self.notices.push(notice);
+    }
+
+    /// A fresh oid.
+    pub(crate) fn allocate_oid(&self) -> Result<Oid> {
+        self.database.counters().allocate_oid()
+    }
+
+    /// A fresh tree.
+    pub(crate) fn allocate_tree(&self) -> u32 {
+        self.database.engine().allocate_tree()
+    }
+
+    /// Locks a row (or any key), waiting if need be. Says whether it waited.
+    pub(crate) async fn lock_key(&mut self, tree: u32, key: &[u8], mode: LockMode) -> Result<bool> {
+        let request = self.engine.lock(tree, key, mode, WaitPolicy::Block);
+        match self.interrupts.lock(request).await? {
+            LockOutcome::Granted { waited } => Ok(waited),
+            LockOutcome::Skipped => Err(SqlError::internal("a lock that was to be waited for was skipped")),
+        }
+    }
+
+    /// Locks a table as a whole, by its oid; afterwards the catalog is as new as the lock.
+    pub(crate) async fn lock_table(&mut self, oid: Oid, mode: TreeMode) -> Result<()> {
+        self.hold_table(oid, mode).await?;
+        self.refresh_catalog();
+        Ok(())
+    }
+
+    /// Locks a table as a whole, by its oid, unless that is done. True if it had to wait.
+    pub(crate) async fn hold_table(&mut self, oid: Oid, mode: TreeMode) -> Result<bool> {
+        if self.state.held.contains(&(oid, mode)) {
+            return Ok(false);
+        }
+        let request = self.engine.lock_tree(oid, mode, WaitPolicy::Block);
+        let outcome = self.interrupts.lock(request).await?;
+        self.state.held.push((oid, mode));
+        if mode == TreeMode::Exclusive {
+            self.state.exclusive.insert(oid);
+        }
+        Ok(outcome == LockOutcome::Granted { waited: true })
+    }
+
+    /// Locks the name of a relation that is to be made or to go.
+    pub(crate) async fn lock_name(&mut self, schema: Oid, name: &str) -> Result<()> {
+        let mut key = schema.to_be_bytes().to_vec();
+        key.extend_from_slice(name.as_bytes());
+        self.lock_key(store::NAME_TREE, &key, LockMode::Exclusive).await?;
+        self.refresh_catalog();
+        Ok(())
+    }
+
+    /// Looks at the newest committed catalog, with the transaction's own changes.
+    pub(crate) fn refresh_catalog(&mut self) {
+        self.catalog = self.state.catalog.over(self.database.catalog());
+        self.facts.set_catalog(&self.catalog);
+    }
+
+    /// Stores a new or changed object.
+    pub(crate) fn change(&mut self, object: Object) -> Result<()> {
+        let oid = object.oid();
+        self.engine.put(store::CATALOG_TREE, &store::key(oid), store::encode(&object)?)?;
+        self.state.catalog.change(oid, Some(object));
+        self.refresh_catalog();
+        Ok(())
+    }
+
+    /// Removes an object.
+    pub(crate) fn remove(&mut self, oid: Oid) -> Result<()> {
+        self.engine.delete(store::CATALOG_TREE, &store::key(oid))?;
+        self.state.catalog.change(oid, None);
+        self.refresh_catalog();
+        Ok(())
+    }
+
+    /// 25006 in a read-only transaction. `command` is the tag: `CREATE TABLE`.
+    pub(crate) fn require_writable(&self, command: &str) -> Result<()> {
+        if !self.state.read_only {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            sqlstate::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {command} in a read-only transaction"),
+        ))
+    }
+}

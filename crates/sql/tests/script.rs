@@ -1,0 +1,378 @@
+//! Golden scripts: dialogues between sessions, with the answers they must get.
+//!
+//! ```text
+//! a: BEGIN
+//! > BEGIN
+//! a: UPDATE t SET v = 1 WHERE id = 1
+//! > UPDATE 1
+//! b: UPDATE t SET v = v + 1 WHERE id = 1     -- session b waits for a's lock
+//! > ... waits
+//! a: COMMIT
+//! > COMMIT
+//! > b: UPDATE 1                               -- and goes on
+//! ```
+//!
+//! A line `name: text` runs the text as one simple query in the session of that name, made when first used. Lines that begin with
+//! two spaces continue it. `>` lines are the expected answer: notices, column names, rows, command tags, errors; then what
+//! other sessions answered that had been waiting. `name! ` cancels the session's statement; `name.` waits for it to end by itself (a timeout);
+//! `restart` closes the database and opens it again. `#` is a comment.
+//!
+//! Whether a session waits is asked of the engine's lock table, never of a clock. With `BLESS=1` in the environment the answers are
+//! written into the scripts instead of compared.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::Poll;
+
+use cognate_engine::{Database, Options};
+use cognate_sql::SqlError;
+use cognate_sql::session::{
+    CancelHandle, Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState, SqlDatabase,
+};
+use cognate_sql::types::{Datum, FormatContext};
+
+/// A step of a script.
+enum Step {
+    Comment(String),
+    Run { session: String, text: String },
+    Cancel(String),
+    Await(String),
+    Restart,
+}
+
+fn parse(script: &str) -> Vec<(Step, Vec<String>)> {
+    let mut steps: Vec<(Step, Vec<String>)> = Vec::new();
+    for line in script.lines() {
+        if let (Some(expected), Some((_, answers))) = (line.strip_prefix('>'), steps.last_mut()) {
+            answers.push(expected.strip_prefix(' ').unwrap_or(expected).to_owned());
+        } else if let (true, Some((Step::Run { text, .. }, _))) = (line.starts_with("  "), steps.last_mut()) {
+            text.push('\n');
+            text.push_str(line);
+        } else if line == "restart" {
+            steps.push((Step::Restart, Vec::new()));
+        } else if let Some(session) = line.strip_suffix('!').filter(|name| is_name(name)) {
+            steps.push((Step::Cancel(session.to_owned()), Vec::new()));
+        } else if let Some(session) = line.strip_suffix('.').filter(|name| is_name(name)) {
+            steps.push((Step::Await(session.to_owned()), Vec::new()));
+        } else if let Some((session, text)) = line.split_once(": ").filter(|(name, _)| is_name(name)) {
+            steps.push((Step::Run { session: session.to_owned(), text: text.to_owned() }, Vec::new()));
+        } else {
+            assert!(line.is_empty() || line.starts_with('#'), "not a step: {line:?}");
+            steps.push((Step::Comment(line.to_owned()), Vec::new()));
+        }
+    }
+    steps
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+/// Writes rows down as text.
+#[derive(Default)]
+struct Lines {
+    out: Vec<String>,
+    headed: bool,
+}
+
+impl RowSink for Lines {
+    fn row(
+        &mut self,
+        columns: &[OutputColumn],
+        _: &[Format],
+        row: &[Datum],
+        context: &FormatContext,
+    ) -> SinkState {
+        if !std::mem::replace(&mut self.headed, true) {
+            self.out.push(columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join("|"));
+        }
+        let texts = row.iter().zip(columns).map(|(value, column)| match value {
+            Datum::Null => "NULL".to_owned(),
+            value => value.to_text_string(column.ty, context),
+        });
+        self.out.push(texts.collect::<Vec<_>>().join("|"));
+        SinkState::Ready
+    }
+
+    fn copy_out(&mut self, data: &[u8]) -> SinkState {
+        self.out.push(String::from_utf8_lossy(data).trim_end_matches('\n').to_owned());
+        SinkState::Ready
+    }
+}
+
+fn report(out: &mut Vec<String>, error: &SqlError) {
+    let severity = error.severity.as_str();
+    let mut lines = format!("{severity} {}: {}", error.sqlstate, error.message);
+    for (label, text) in [("DETAIL", &error.detail), ("HINT", &error.hint), ("CONTEXT", &error.context)] {
+        if let Some(text) = text {
+            let _ = write!(lines, "\n{label}: {text}");
+        }
+    }
+    out.extend(lines.lines().map(str::to_owned));
+}
+
+/// One simple query from start to ReadyForQuery; COPY FROM STDIN takes what follows the first line of the text.
+async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
+    let (text, data) = match text.split_once("\n  | ") {
+        Some((text, data)) => (text, data.replace("\n  | ", "\n") + "\n"),
+        None => (text, String::new()),
+    };
+    let mut lines = Lines::default();
+    let mut failed = None;
+    match session.split(text) {
+        Err(error) => failed = Some(error),
+        Ok(statements) => {
+            for statement in statements {
+                lines.headed = false;
+                let result = run_one(session, &statement, data.as_bytes(), &mut lines).await;
+                for notice in session.take_notices() {
+                    report(&mut lines.out, &notice);
+                }
+                if let Err(error) = result {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+    }
+    if let Some(error) = failed {
+        session.fail();
+        report(&mut lines.out, &error);
+    }
+    if let Err(error) = session.sync().await {
+        report(&mut lines.out, &error);
+    }
+    lines.out
+}
+
+async fn run_one(
+    session: &mut Session,
+    statement: &cognate_sql::session::Statement,
+    data: &[u8],
+    lines: &mut Lines,
+) -> Result<(), SqlError> {
+    let prepared = session.prepare_statement(statement)?;
+    let mut portal = session.bind(&prepared, &[], &[], &[])?;
+    loop {
+        match session.fetch(&mut portal, lines, 0).await? {
+            Fetch::Complete(tag) => {
+                if !lines.headed
+                    && let Some(columns) = portal.columns()
+                {
+                    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                    lines.out.push(names.join("|"));
+                }
+                for notice in session.take_notices() {
+                    report(&mut lines.out, &notice);
+                }
+                lines.out.push(tag.to_string());
+                return Ok(());
+            }
+            Fetch::CopyIn(_) => {
+                session.copy_data(data).await?;
+                let tag = session.copy_done().await?;
+                lines.out.push(tag.to_string());
+                return Ok(());
+            }
+            Fetch::CopyOut(_) | Fetch::SinkFull => {}
+            Fetch::Empty => return Ok(()),
+            Fetch::Suspended => panic!("there was no row limit"),
+        }
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = (Session, Vec<String>)> + Send>>;
+
+/// A session of the script: idle, or with a statement that waits.
+struct Client {
+    cancel: CancelHandle,
+    idle: Option<Session>,
+    running: Option<Running>,
+    /// The engine's transaction that waits.
+    waits: Option<u64>,
+}
+
+struct World {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    engine: Option<Database>,
+    sql: Option<SqlDatabase>,
+    clients: BTreeMap<String, Client>,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let mut world = World { _folder: folder, path, engine: None, sql: None, clients: BTreeMap::new() };
+        world.open();
+        world
+    }
+
+    fn open(&mut self) {
+        let engine = Database::open(Options::new(&self.path)).unwrap();
+        self.sql = Some(SqlDatabase::open(engine.clone()).unwrap());
+        self.engine = Some(engine);
+    }
+
+    fn restart(&mut self) {
+        self.clients.clear();
+        self.sql = None;
+        if let Some(engine) = self.engine.take() {
+            engine.close().unwrap();
+        }
+        self.open();
+    }
+
+    fn waiting(&self) -> Vec<u64> {
+        let engine = self.engine.as_ref().unwrap();
+        engine.transactions().into_iter().filter(|t| t.waits_for.is_some()).map(|t| t.id).collect()
+    }
+
+    fn client(&mut self, name: &str) -> &mut Client {
+        let sql = self.sql.clone().unwrap();
+        self.clients.entry(name.to_owned()).or_insert_with(|| {
+            let parameters = SessionParameters {
+                user: "postgres".into(),
+                database: "postgres".into(),
+                ..SessionParameters::default()
+            };
+            let session = Session::new(sql, parameters).unwrap();
+            Client { cancel: session.cancel_handle(), idle: Some(session), running: None, waits: None }
+        })
+    }
+
+    async fn step(&mut self, step: &Step) -> Vec<String> {
+        let mut out = Vec::new();
+        match step {
+            Step::Comment(_) => return out,
+            Step::Restart => self.restart(),
+            Step::Cancel(name) => self.client(name).cancel.cancel(),
+            Step::Await(name) => {
+                let running = self.client(name).running.take().expect("nothing to wait for");
+                let (session, lines) = running.await;
+                let client = self.client(name);
+                (client.idle, client.waits) = (Some(session), None);
+                out.extend(lines);
+            }
+            Step::Run { session: name, text } => {
+                let text = text.clone();
+                let client = self.client(name);
+                let mut session = client.idle.take().expect("the session is still waiting");
+                client.running = Some(Box::pin(async move {
+                    let lines = simple_query(&mut session, &text).await;
+                    (session, lines)
+                }));
+                match self.poll(name).await {
+                    Some(lines) => out.extend(lines),
+                    None => out.push("... waits".to_owned()),
+                }
+            }
+        }
+        self.others(&mut out).await;
+        out
+    }
+
+    /// Lets those that waited go on.
+    async fn others(&mut self, out: &mut Vec<String>) {
+        loop {
+            let names: Vec<String> = self
+                .clients
+                .iter()
+                .filter(|(_, client)| client.waits.is_some())
+                .map(|(name, _)| name.clone())
+                .collect();
+            let mut progress = false;
+            for name in names {
+                if let Some(lines) = self.poll(&name).await {
+                    out.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
+                    progress = true;
+                }
+            }
+            if !progress {
+                return;
+            }
+        }
+    }
+
+    /// Runs a session's statement until it ends or waits for a lock.
+    async fn poll(&mut self, name: &str) -> Option<Vec<String>> {
+        let client = self.clients.get_mut(name).unwrap();
+        let mut running = client.running.take().unwrap();
+        let before = self.waiting();
+        let known = self.clients[name].waits;
+        let ended = std::future::poll_fn(|context| match running.as_mut().poll(context) {
+            Poll::Ready(ended) => Poll::Ready(Ok(ended)),
+            Poll::Pending => {
+                let now = self.waiting();
+                let mine = known.filter(|id| now.contains(id));
+                match mine.or_else(|| now.into_iter().find(|id| !before.contains(id))) {
+                    Some(id) => Poll::Ready(Err(id)),
+                    None => Poll::Pending,
+                }
+            }
+        })
+        .await;
+        let client = self.clients.get_mut(name).unwrap();
+        match ended {
+            Ok((session, lines)) => {
+                (client.idle, client.waits) = (Some(session), None);
+                Some(lines)
+            }
+            Err(id) => {
+                client.running = Some(running);
+                client.waits = Some(id);
+                None
+            }
+        }
+    }
+}
+
+fn run(path: &Path) {
+    let script = std::fs::read_to_string(path).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut world = World::new();
+    let mut blessed = String::new();
+    let mut failures = String::new();
+    for (step, expected) in parse(&script) {
+        let answer = runtime.block_on(world.step(&step));
+        let line = match &step {
+            Step::Comment(line) => line.clone(),
+            Step::Run { session, text } => format!("{session}: {text}"),
+            Step::Cancel(session) => format!("{session}!"),
+            Step::Await(session) => format!("{session}."),
+            Step::Restart => "restart".to_owned(),
+        };
+        let _ = writeln!(blessed, "{line}");
+        for line in &answer {
+            let _ = writeln!(blessed, "{}", format!("> {line}").trim_end());
+        }
+        let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
+        if answer.iter().map(|line| line.trim_end()).ne(expected.iter().copied()) {
+            let (expected, answer) = (expected.join("\n  "), answer.join("\n  "));
+            let _ = write!(failures, "{line}\n expected\n  {expected}\n got\n  {answer}\n\n");
+        }
+    }
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, blessed).unwrap();
+    } else {
+        assert!(failures.is_empty(), "{}:\n\n{failures}", path.display());
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            let file = concat!(stringify!($name), ".script");
+            run(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(file));
+        })*
+    };
+}
+
+scripts!(basics);
