@@ -27,8 +27,9 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::key::SmallKey;
 use crate::manager::Manager;
-use crate::memory::Entry;
+use crate::memory::{Entry, Rows};
 use crate::txn::snapshot::Pin;
 use crate::{Csn, Error, Key, TreeId, Value};
 
@@ -73,7 +74,7 @@ struct Changes<'a> {
     /// Trees still to do, the next one last.
     trees: Vec<TreeId>,
     tree: TreeId,
-    after: Option<Key>,
+    after: Option<SmallKey>,
     /// The tree is not exhausted.
     open: bool,
     slice: std::vec::IntoIter<Entry>,
@@ -97,14 +98,14 @@ impl<'a> Changes<'a> {
                 let Some(tree) = self.trees.pop() else { return false };
                 (self.tree, self.after, self.open) = (tree, None, true);
             }
-            let mut slice = Vec::new();
+            let mut slice = Rows::default();
             let (after, watermark, since) = (self.after.as_ref(), self.watermark, self.since);
             let tree = self.manager.memory.tree(self.tree);
             let next = tree.and_then(|tree| tree.changes(after, watermark, since, SLICE, &mut slice));
             self.open = next.is_some();
             self.after = next;
             if !slice.is_empty() {
-                self.slice = slice.into_iter();
+                self.slice = slice.into_entries().collect::<Vec<_>>().into_iter();
                 return true;
             }
         }

@@ -15,6 +15,7 @@ mod checkpoint;
 mod database;
 mod durable;
 pub mod error;
+mod key;
 mod late;
 mod lock;
 mod manager;

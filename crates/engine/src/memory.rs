@@ -15,17 +15,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
+use crate::key::SmallKey;
 use crate::txn::version::{Chain, Needs, Version};
 use crate::{Csn, Key, TreeId, Value};
 
-/// Bytes that a key costs besides itself and its versions.
-const KEY_BYTES: usize = 112;
+/// Bytes that a short key costs besides its versions: its place in a node of the map, which is about two thirds full.
+const KEY_BYTES: usize = 64;
 /// A commit that makes a chain this long trims it.
 const LONG_CHAIN: usize = 8;
 
 /// The versions of one tree.
 pub(crate) struct Tree {
-    map: RwLock<BTreeMap<Key, Chain>>,
+    map: RwLock<BTreeMap<SmallKey, Chain>>,
     /// The commit that dropped the tree; `Csn::MAX` while it exists.
     dropped: AtomicU64,
 }
@@ -45,6 +46,61 @@ pub(crate) type Entry = (Key, Option<Value>);
 /// A key range by reference.
 pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
+/// Copied rows. The keys lie in one buffer, so that a batch costs few allocations however many rows it has.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    keys: Vec<u8>,
+    /// End of the key in the buffer, and the value.
+    rows: Vec<(u32, Option<Value>)>,
+}
+
+impl Rows {
+    pub(crate) fn push(&mut self, key: &[u8], value: Option<Value>) {
+        self.keys.extend_from_slice(key);
+        self.rows.push((self.keys.len() as u32, value));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The rows in order, and their number.
+    pub(crate) fn into_entries(self) -> impl ExactSizeIterator<Item = Entry> {
+        let keys = Key::from(self.keys);
+        let mut start = 0;
+        self.rows.into_iter().map(move |(end, value)| {
+            let key = keys.slice(std::mem::replace(&mut start, end as usize)..end as usize);
+            (key, value)
+        })
+    }
+}
+
+/// Copies up to `limit` rows. True if there are no more.
+pub(crate) fn copy_rows<'a>(
+    rows: impl Iterator<Item = (&'a SmallKey, Option<&'a Option<Value>>)>,
+    limit: usize,
+    into: &mut Rows,
+) -> bool {
+    for (key, value) in rows {
+        if let Some(value) = value {
+            into.push(key, value.clone());
+            if into.len() == limit {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Bytes of a key in the map.
+fn key_bytes(key: &SmallKey) -> usize {
+    KEY_BYTES + key.heap_bytes()
+}
+
 /// Whether `BTreeMap::range` would refuse the range (it panics) or find nothing in it.
 pub(crate) fn is_empty_range((lower, upper): &Range<'_>) -> bool {
     match (lower, upper) {
@@ -62,17 +118,21 @@ impl Tree {
     /// The version of `key` that a reader at `snapshot` finds in memory.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], snapshot: Csn) -> Option<Option<Value>> {
-        self.map.read().get(key).and_then(|chain| chain.at(snapshot)).map(|version| version.value.clone())
+        self.map
+            .read()
+            .get(&SmallKey::new(key))
+            .and_then(|chain| chain.at(snapshot))
+            .map(|version| version.value.clone())
     }
 
     /// The newest version of `key` in memory.
     pub(crate) fn newest(&self, key: &[u8]) -> Option<Version> {
-        self.map.read().get(key).map(|chain| chain.newest().clone())
+        self.map.read().get(&SmallKey::new(key)).map(|chain| chain.newest().clone())
     }
 
     /// The commit that made the newest version of `key` in memory.
     pub(crate) fn newest_csn(&self, key: &[u8]) -> Option<Csn> {
-        self.map.read().get(key).map(|chain| chain.newest().csn)
+        self.map.read().get(&SmallKey::new(key)).map(|chain| chain.newest().csn)
     }
 
     /// Copies up to `limit` keys of `range` as of `snapshot`, in the given direction, under one lock. True if the
@@ -83,32 +143,17 @@ impl Tree {
         reverse: bool,
         snapshot: Csn,
         limit: usize,
-        into: &mut Vec<Entry>,
+        into: &mut Rows,
     ) -> bool {
-        fn copy<'a>(
-            chains: impl Iterator<Item = (&'a Key, &'a Chain)>,
-            snapshot: Csn,
-            limit: usize,
-            into: &mut Vec<Entry>,
-        ) -> bool {
-            for (key, chain) in chains {
-                if let Some(version) = chain.at(snapshot) {
-                    into.push((key.clone(), version.value.clone()));
-                    if into.len() == limit {
-                        return false;
-                    }
-                }
-            }
-            true
-        }
         let map = self.map.read();
         if map.is_empty() {
             return true;
         }
-        let chains = map.range::<[u8], _>(range);
+        let range = (range.0.map(SmallKey::new), range.1.map(SmallKey::new));
+        let chains = map.range(range).map(|(key, chain)| (key, chain.at(snapshot).map(|v| &v.value)));
         match reverse {
-            false => copy(chains, snapshot, limit, into),
-            true => copy(chains.rev(), snapshot, limit, into),
+            false => copy_rows(chains, limit, into),
+            true => copy_rows(chains.rev(), limit, into),
         }
     }
 
@@ -116,18 +161,18 @@ impl Tree {
     /// `limit` keys. Returns where to go on, or `None` at the end.
     pub(crate) fn changes(
         &self,
-        after: Option<&Key>,
+        after: Option<&SmallKey>,
         snapshot: Csn,
         newer_than: Csn,
         limit: usize,
-        into: &mut Vec<Entry>,
-    ) -> Option<Key> {
-        let lower = after.map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+        into: &mut Rows,
+    ) -> Option<SmallKey> {
+        let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
         let map = self.map.read();
         let mut looked_at = 0;
-        for (key, chain) in map.range::<[u8], _>((lower, Bound::Unbounded)) {
+        for (key, chain) in map.range::<SmallKey, _>((lower, Bound::Unbounded)) {
             if let Some(version) = chain.at(snapshot).filter(|v| v.csn > newer_than) {
-                into.push((key.clone(), version.value.clone()));
+                into.push(key, version.value.clone());
             }
             looked_at += 1;
             if looked_at == limit {
@@ -197,7 +242,7 @@ impl Memory {
         &self,
         id: TreeId,
         csn: Csn,
-        writes: impl Iterator<Item = (Key, Option<Value>)>,
+        writes: impl Iterator<Item = (SmallKey, Option<Value>)>,
         needs: &impl Fn() -> Arc<Needs>,
     ) {
         let tree = self.tree_or_new(id);
@@ -207,7 +252,7 @@ impl Memory {
             let version = Version { csn, value };
             match map.entry(key) {
                 std::collections::btree_map::Entry::Vacant(vacant) => {
-                    let key_bytes = KEY_BYTES + vacant.key().len();
+                    let key_bytes = key_bytes(vacant.key());
                     let chain = vacant.insert(Chain::new(version));
                     grown += key_bytes + chain.bytes();
                     added += 1;
@@ -232,12 +277,17 @@ impl Memory {
     }
 
     /// Installs what commit `csn` of the log wrote in one tree, where nobody can need older versions.
-    pub(crate) fn replay(&self, id: TreeId, csn: Csn, writes: impl Iterator<Item = (Key, Option<Value>)>) {
+    pub(crate) fn replay(
+        &self,
+        id: TreeId,
+        csn: Csn,
+        writes: impl Iterator<Item = (SmallKey, Option<Value>)>,
+    ) {
         let tree = self.tree_or_new(id);
         let mut map = tree.map.write();
         let (mut grown, mut shrunk, mut added) = (0, 0, 0);
         for (key, value) in writes {
-            let (key_bytes, chain) = (KEY_BYTES + key.len(), Chain::new(Version { csn, value }));
+            let (key_bytes, chain) = (key_bytes(&key), Chain::new(Version { csn, value }));
             grown += key_bytes + chain.bytes();
             match map.insert(key, chain) {
                 Some(before) => shrunk += key_bytes + before.bytes(),
@@ -255,15 +305,21 @@ impl Memory {
     }
 
     /// Trims up to `limit` keys after `after`. Returns where to go on, or `None` at the end.
-    pub(crate) fn trim(&self, tree: &Tree, after: Option<&Key>, needs: &Needs, limit: usize) -> Option<Key> {
-        let lower = after.map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+    pub(crate) fn trim(
+        &self,
+        tree: &Tree,
+        after: Option<&SmallKey>,
+        needs: &Needs,
+        limit: usize,
+    ) -> Option<SmallKey> {
+        let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut map = tree.map.write();
         let (mut looked_at, mut grown, mut shrunk, mut next) = (0, 0, 0, None);
         let mut gone = Vec::new();
-        for (key, chain) in map.range_mut::<[u8], _>((lower, Bound::Unbounded)) {
+        for (key, chain) in map.range_mut::<SmallKey, _>((lower, Bound::Unbounded)) {
             shrunk += chain.bytes();
             if chain.trim(needs) {
-                shrunk += KEY_BYTES + key.len();
+                shrunk += key_bytes(key);
                 gone.push(key.clone());
             } else {
                 grown += chain.bytes();
@@ -308,7 +364,7 @@ impl Memory {
         let Some(tree) = trees.remove(&id) else { return };
         self.trees.store(Arc::new(trees));
         let mut map = tree.map.write();
-        let bytes = map.iter().map(|(key, chain)| KEY_BYTES + key.len() + chain.bytes()).sum::<usize>();
+        let bytes = map.iter().map(|(key, chain)| key_bytes(key) + chain.bytes()).sum::<usize>();
         self.entries.fetch_sub(map.len() as u64, Ordering::Relaxed);
         self.account(0, bytes);
         map.clear();

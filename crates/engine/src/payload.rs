@@ -15,7 +15,8 @@
 //! The log guards the bytes with a checksum; a payload that does not decode was written by another version or is a
 //! defect, and is reported as such.
 
-use crate::{Key, TransactionId, TreeId, Value};
+use crate::key::SmallKey;
+use crate::{TransactionId, TreeId, Value};
 
 const COMMIT: u8 = 1;
 
@@ -153,8 +154,8 @@ impl<'a> Input<'a> {
 }
 
 /// The key and value of an entry, copied.
-pub(crate) fn owned(key: &[u8], value: Option<&[u8]>) -> (Key, Option<Value>) {
-    (Key::copy_from_slice(key), value.map(Value::copy_from_slice))
+pub(crate) fn owned(key: &[u8], value: Option<&[u8]>) -> (SmallKey, Option<Value>) {
+    (SmallKey::new(key), value.map(Value::copy_from_slice))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use crate::checkpoint::{ENGINE_TREE, NUMBERS_KEY, SavedNumbers};
-use crate::memory::{Entry, Memory};
+use crate::key::SmallKey;
+use crate::memory::{Entry, Memory, Rows};
 use crate::options::Options;
 use crate::payload::{self, Piece};
 use crate::storage::{Base, Log, LogOptions};
@@ -83,22 +84,22 @@ fn drain(memory: &Memory, base: &Base, watermark: Csn, numbers: SavedNumbers) ->
 struct Slices<'a> {
     memory: &'a Memory,
     tree: TreeId,
-    after: Option<Key>,
+    after: Option<SmallKey>,
     done: bool,
 }
 
 impl Iterator for Slices<'_> {
     type Item = Vec<Entry>;
 
-    fn next(&mut self) -> Option<Vec<Entry>> {
+    fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;
         }
-        let mut slice = Vec::new();
+        let mut slice = Rows::default();
         let tree = self.memory.tree(self.tree)?;
         self.after = tree.changes(self.after.as_ref(), Csn::MAX, 0, SLICE, &mut slice);
         self.done = self.after.is_none();
-        Some(slice)
+        Some(slice.into_entries().collect())
     }
 }
 
@@ -106,7 +107,7 @@ impl Iterator for Slices<'_> {
 struct Replay<'a> {
     memory: &'a Memory,
     /// Changes of one tree, collected to be installed under one lock.
-    changes: Vec<(Key, Option<Value>)>,
+    changes: Vec<(SmallKey, Option<Value>)>,
     /// Greatest transaction id seen.
     transaction: u64,
     /// All tree ids below may be in use.

@@ -16,13 +16,14 @@
 //! A row of the base is handed out only if the memory batch reaches beyond it or memory is exhausted: that is why a
 //! batch is refilled as soon as it is empty, before the next choice.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::manager::Manager;
-use crate::memory::{Entry, Range, Tree, is_empty_range};
+use crate::memory::{Entry, Range, Rows, Tree, is_empty_range};
 use crate::storage::BaseScan;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::TreeWrites;
@@ -39,6 +40,8 @@ type OwnedBound = Bound<SmallVec<[u8; 32]>>;
 struct Batch {
     rows: Vec<Entry>,
     next: usize,
+    /// The last key of the batch, unless that is the last of the range.
+    last: Option<Key>,
     /// Nothing comes after these rows.
     exhausted: bool,
     limit: usize,
@@ -64,10 +67,13 @@ impl Batch {
     }
 
     /// Replaces the rows by those that `read` appends, up to a limit; `read` answers whether these are the last.
-    fn refill(&mut self, read: impl FnOnce(usize, &mut Vec<Entry>) -> bool) {
+    fn refill(&mut self, read: impl FnOnce(usize, &mut Rows) -> bool) {
+        let mut rows = Rows::default();
+        self.exhausted = read(self.limit, &mut rows);
         self.rows.clear();
+        self.rows.extend(rows.into_entries());
         self.next = 0;
-        self.exhausted = read(self.limit, &mut self.rows);
+        self.last = if self.exhausted { None } else { self.rows.last().map(|row| row.0.clone()) };
         self.limit = (self.limit * 4).min(LAST_BATCH);
     }
 }
@@ -77,7 +83,6 @@ struct Own {
     writes: Arc<TreeWrites>,
     sequence: u64,
     batch: Batch,
-    last: Option<Key>,
 }
 
 /// The base's part: an open scan of one view and its next row.
@@ -97,8 +102,6 @@ pub struct Scan {
     upper: OwnedBound,
     reverse: bool,
     memory: Batch,
-    /// Last key taken from memory, kept only while memory is not exhausted.
-    last: Option<Key>,
     base: Option<BasePart>,
     own: Option<Own>,
 }
@@ -132,7 +135,7 @@ impl Scan {
         own: Option<(Arc<TreeWrites>, u64)>,
     ) -> Scan {
         let tree = manager.memory.tree(id);
-        let own = own.map(|(writes, sequence)| Own { writes, sequence, batch: Batch::new(), last: None });
+        let own = own.map(|(writes, sequence)| Own { writes, sequence, batch: Batch::new() });
         let mut scan = Scan {
             manager,
             snapshot,
@@ -142,7 +145,6 @@ impl Scan {
             upper: own_bound(range.1),
             reverse,
             memory: Batch::new(),
-            last: None,
             base: None,
             own,
         };
@@ -176,7 +178,8 @@ impl Scan {
     fn refill(&mut self) -> Result<(), Error> {
         if self.memory.is_empty() && !(self.memory.exhausted && self.base.is_some()) {
             let (tree, snapshot, reverse) = (&self.tree, self.snapshot.csn(), self.reverse);
-            let range = remaining(&self.lower, &self.upper, self.last.as_ref(), reverse);
+            let after = self.memory.last.take();
+            let range = remaining(&self.lower, &self.upper, after.as_ref(), reverse);
             self.memory.refill(|limit, rows| match tree {
                 Some(tree) if !is_empty_range(&range) => tree.batch(range, reverse, snapshot, limit, rows),
                 _ => true,
@@ -200,7 +203,8 @@ impl Scan {
             && !own.batch.exhausted
         {
             let (writes, sequence, reverse) = (&own.writes, own.sequence, self.reverse);
-            let range = remaining(&self.lower, &self.upper, own.last.as_ref(), reverse);
+            let after = own.batch.last.take();
+            let range = remaining(&self.lower, &self.upper, after.as_ref(), reverse);
             own.batch.refill(|limit, rows| {
                 is_empty_range(&range) || writes.batch(range, reverse, sequence, limit, rows)
             });
@@ -213,31 +217,41 @@ impl Scan {
         let memory = self.memory.head();
         let base = self.base.as_ref().and_then(|base| base.head.as_ref()).map(|row| &row.0);
         let own = self.own.as_ref().and_then(|own| own.batch.head());
-        let first = [memory, base, own].into_iter().flatten().reduce(|a, b| match self.reverse {
-            false => a.min(b),
-            true => a.max(b),
-        });
-        let Some(first) = first else { return Ok(None) };
-        let (in_memory, in_base, in_own) = (memory == Some(first), base == Some(first), own == Some(first));
+        let committed = self.order(memory, base);
+        let turn = self.order(own, if committed.is_gt() { base } else { memory });
         let mut entry = None;
-        if in_base && let Some(base) = &mut self.base {
-            let next = base.scan.next()?;
-            entry = std::mem::replace(&mut base.head, next).map(|(key, value)| (key, Some(value)));
+        if turn.is_ge() && committed.is_ge() {
+            entry = self.take_base()?;
         }
-        if in_memory {
-            let row = self.memory.take();
-            if !self.memory.exhausted {
-                self.last = Some(row.0.clone());
-            }
-            entry = Some(row);
+        if turn.is_ge() && committed.is_le() && !self.memory.is_empty() {
+            entry = Some(self.memory.take());
         }
-        if in_own && let Some(own) = &mut self.own {
-            let row = own.batch.take();
-            if !own.batch.exhausted {
-                own.last = Some(row.0.clone());
-            }
-            entry = Some(row);
+        if turn.is_le()
+            && let Some(own) = &mut self.own
+            && !own.batch.is_empty()
+        {
+            entry = Some(own.batch.take());
         }
         Ok(entry)
+    }
+
+    /// Which key's turn it is: `Less` the first's, `Greater` the second's, `Equal` both. A missing key comes last.
+    fn order(&self, a: Option<&Key>, b: Option<&Key>) -> Ordering {
+        match (a, b) {
+            (None, None) => Ordering::Equal,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) if self.reverse => b.cmp(a),
+            (Some(a), Some(b)) => a.cmp(b),
+        }
+    }
+
+    fn take_base(&mut self) -> Result<Option<Entry>, Error> {
+        let Some(base) = &mut self.base else { return Ok(None) };
+        if base.head.is_none() {
+            return Ok(None);
+        }
+        let next = base.scan.next()?;
+        Ok(std::mem::replace(&mut base.head, next).map(|(key, value)| (key, Some(value))))
     }
 }

@@ -47,9 +47,13 @@ impl Version {
 #[derive(Debug)]
 pub(crate) struct Chain {
     newest: Version,
-    /// Oldest first, so that a commit appends.
-    older: Vec<Version>,
+    /// Mostly there are none; then this is one word in the map's node.
+    older: Option<Box<Older>>,
 }
+
+/// Oldest first, so that a commit appends.
+#[derive(Debug, Default)]
+struct Older(Vec<Version>);
 
 /// Who may still read what; see the module's prose.
 #[derive(Debug, Default, Clone)]
@@ -86,19 +90,23 @@ impl Needs {
 
 impl Chain {
     pub(crate) fn new(newest: Version) -> Chain {
-        Chain { newest, older: Vec::new() }
+        Chain { newest, older: None }
     }
 
     pub(crate) fn newest(&self) -> &Version {
         &self.newest
     }
 
+    fn older(&self) -> &[Version] {
+        self.older.as_ref().map_or(&[], |older| &older.0)
+    }
+
     pub(crate) fn len(&self) -> usize {
-        1 + self.older.len()
+        1 + self.older().len()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.newest.bytes() + self.older.iter().map(Version::bytes).sum::<usize>()
+        self.newest.bytes() + self.older().iter().map(Version::bytes).sum::<usize>()
     }
 
     /// The newest version at or below `snapshot`.
@@ -107,7 +115,7 @@ impl Chain {
         if self.newest.csn <= snapshot {
             return Some(&self.newest);
         }
-        self.older.iter().rev().find(|v| v.csn <= snapshot)
+        self.older().iter().rev().find(|v| v.csn <= snapshot)
     }
 
     /// Adds a newer version. A second version of the same commit replaces the first.
@@ -116,27 +124,30 @@ impl Chain {
         if version.csn == self.newest.csn {
             self.newest = version;
         } else {
-            self.older.push(std::mem::replace(&mut self.newest, version));
+            let before = std::mem::replace(&mut self.newest, version);
+            self.older.get_or_insert_default().0.push(before);
         }
     }
 
     /// Removes what nobody needs. True if nothing stays: the caller removes the key.
     pub(crate) fn trim(&mut self, needs: &Needs) -> bool {
         let mut stays = false;
-        if !self.older.is_empty() {
-            let newest = self.newest.csn;
+        if let Some(older) = &mut self.older {
+            let (older, newest) = (&mut older.0, self.newest.csn);
             let mut kept = 0;
-            for i in 0..self.older.len() {
-                let next = self.older.get(i + 1).map_or(newest, |v| v.csn);
-                if needs.judge(self.older[i].csn, next, stays) {
-                    self.older.swap(kept, i);
+            for i in 0..older.len() {
+                let next = older.get(i + 1).map_or(newest, |v| v.csn);
+                if needs.judge(older[i].csn, next, stays) {
+                    older.swap(kept, i);
                     kept += 1;
                     stays = true;
                 }
             }
-            self.older.truncate(kept);
-            if self.older.capacity() > 8 && self.older.len() * 4 < self.older.capacity() {
-                self.older.shrink_to(self.older.len() * 2);
+            older.truncate(kept);
+            if kept == 0 {
+                self.older = None;
+            } else if older.capacity() > 4 * older.len() {
+                older.shrink_to(2 * kept);
             }
         }
         !stays && !needs.judge(self.newest.csn, Csn::MAX, false)
@@ -157,7 +168,7 @@ mod tests {
     }
 
     fn csns(chain: &Chain) -> Vec<Csn> {
-        chain.older.iter().chain([&chain.newest]).map(|v| v.csn).collect()
+        chain.older().iter().chain([&chain.newest]).map(|v| v.csn).collect()
     }
 
     #[test]

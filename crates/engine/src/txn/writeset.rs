@@ -16,13 +16,15 @@
 //! cursor copies a batch and lets go.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::{Error, Key, TreeId, Value};
+use crate::key::SmallKey;
+use crate::memory::{Range, Rows, copy_rows};
+use crate::{Error, TreeId, Value};
 
 /// Bytes that one write costs besides key and value.
 const WRITE_BYTES: usize = 144;
@@ -38,7 +40,7 @@ type Writes = SmallVec<[Write; 1]>;
 /// The writes of one transaction in one tree.
 #[derive(Debug, Default)]
 pub(crate) struct TreeWrites {
-    map: Mutex<BTreeMap<Key, Writes>>,
+    map: Mutex<BTreeMap<SmallKey, Writes>>,
 }
 
 fn at(writes: &Writes, sequence: u64) -> Option<&Write> {
@@ -50,33 +52,18 @@ impl TreeWrites {
     /// exhausted.
     pub(crate) fn batch(
         &self,
-        range: (Bound<&[u8]>, Bound<&[u8]>),
+        range: Range<'_>,
         reverse: bool,
         sequence: u64,
         limit: usize,
-        into: &mut Vec<(Key, Option<Value>)>,
+        into: &mut Rows,
     ) -> bool {
-        fn copy<'a>(
-            entries: impl Iterator<Item = (&'a Key, &'a Writes)>,
-            sequence: u64,
-            limit: usize,
-            into: &mut Vec<(Key, Option<Value>)>,
-        ) -> bool {
-            for (key, writes) in entries {
-                if let Some(write) = at(writes, sequence) {
-                    into.push((key.clone(), write.value.clone()));
-                    if into.len() == limit {
-                        return false;
-                    }
-                }
-            }
-            true
-        }
         let map = self.map.lock();
-        let entries = map.range::<[u8], _>(range);
+        let range = (range.0.map(SmallKey::new), range.1.map(SmallKey::new));
+        let writes = map.range(range).map(|(key, writes)| (key, at(writes, sequence).map(|w| &w.value)));
         match reverse {
-            false => copy(entries, sequence, limit, into),
-            true => copy(entries.rev(), sequence, limit, into),
+            false => copy_rows(writes, limit, into),
+            true => copy_rows(writes.rev(), limit, into),
         }
     }
 }
@@ -101,7 +88,7 @@ pub(crate) struct WriteSet {
     savepoints: Vec<Savepoint>,
     ordinal: u64,
     /// Keys written since the oldest open savepoint.
-    journal: Vec<(TreeId, Key)>,
+    journal: Vec<(TreeId, SmallKey)>,
     bytes: u64,
     limit: u64,
 }
@@ -152,7 +139,7 @@ impl WriteSet {
     #[inline]
     pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<Value>> {
         let map = self.tree(tree)?.map.lock();
-        map.get(key).and_then(|w| w.last()).map(|w| w.value.clone())
+        map.get(&SmallKey::new(key)).and_then(|w| w.last()).map(|w| w.value.clone())
     }
 
     /// Writes or (with `None`) deletes a key.
@@ -176,16 +163,16 @@ impl WriteSet {
         let watched = Arc::strong_count(writes) > 1;
         let savepoint = self.savepoints.last().map_or(0, |s| s.sequence);
         let mut map = writes.map.lock();
-        let journalled = match map.get_mut(key) {
-            None => {
-                let key = Key::copy_from_slice(key);
+        let journalled = match map.entry(SmallKey::new(key)) {
+            Entry::Vacant(vacant) => {
                 if !self.savepoints.is_empty() {
-                    self.journal.push((tree, key.clone()));
+                    self.journal.push((tree, vacant.key().clone()));
                 }
-                map.insert(key, SmallVec::from_buf([write]));
+                vacant.insert(SmallVec::from_buf([write]));
                 return Ok(());
             }
-            Some(list) => {
+            Entry::Occupied(mut occupied) => {
+                let list = occupied.get_mut();
                 let mut freed = 0;
                 if !watched {
                     while let Some(last) = list.last().filter(|w| w.sequence > savepoint) {
@@ -199,7 +186,7 @@ impl WriteSet {
             }
         };
         if !self.savepoints.is_empty() && !journalled {
-            self.journal.push((tree, Key::copy_from_slice(key)));
+            self.journal.push((tree, SmallKey::new(key)));
         }
         Ok(())
     }
@@ -276,36 +263,41 @@ impl WriteSet {
 }
 
 /// The last writes of a transaction in one tree, ascending by key.
-pub(crate) struct Changes(BTreeMap<Key, Writes>);
+pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 
 impl Changes {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, Option<&Value>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SmallKey, Option<&Value>)> {
         self.0.iter().filter_map(|(key, list)| list.last().map(|last| (key, last.value.as_ref())))
     }
 
-    pub(crate) fn into_iter(self) -> impl Iterator<Item = (Key, Option<Value>)> {
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = (SmallKey, Option<Value>)> {
         self.0.into_iter().filter_map(|(key, mut list)| list.pop().map(|last| (key, last.value)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+
     use super::*;
+    use crate::Key;
 
     fn value(text: &str) -> Option<Value> {
         Some(Value::copy_from_slice(text.as_bytes()))
     }
 
+    fn every(tree: &TreeWrites, sequence: u64) -> Vec<(Key, Option<Value>)> {
+        let mut out = Rows::default();
+        assert!(tree.batch((Bound::Unbounded, Bound::Unbounded), false, sequence, usize::MAX, &mut out));
+        out.into_entries().collect()
+    }
+
     fn read(set: &WriteSet, sequence: u64) -> Vec<(Key, Option<Value>)> {
-        let mut out = Vec::new();
-        if let Some(tree) = set.tree(1) {
-            tree.batch((Bound::Unbounded, Bound::Unbounded), false, sequence, usize::MAX, &mut out);
-        }
-        out
+        set.tree(1).map_or(Vec::new(), |tree| every(tree, sequence))
     }
 
     #[test]
@@ -397,10 +389,7 @@ mod tests {
                     prop_assert_eq!(set.get(1, &[*k]), Some(v.clone()));
                 }
                 for (tree, sequence, copy) in &cursors {
-                    let mut out = Vec::new();
-                    if let Some(tree) = tree {
-                        tree.batch((Bound::Unbounded, Bound::Unbounded), false, *sequence, usize::MAX, &mut out);
-                    }
+                    let out = tree.as_ref().map_or(Vec::new(), |tree| every(tree, *sequence));
                     let want: Vec<_> = copy.iter().map(|(k, v)| (Key::from(vec![*k]), v.clone())).collect();
                     prop_assert_eq!(out, want);
                 }
