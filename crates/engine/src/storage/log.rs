@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::group_commit::{BatchListener, DurableWait, GroupCommit, LogStatistics};
 use super::log_writer::{LogWriter, Resume, SegmentShape};
+use super::prepare::{PREPARED, Preparer};
 use super::record::RECORD_HEADER;
 use super::segment::{ScanEnd, SegmentReader, parse_segment_name, segment_name};
 use crate::{Csn, Error};
@@ -30,6 +31,8 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// Bytes by which a segment file grows at once.
     pub grow_bytes: u64,
+    /// Whether the next segment is prepared in the background.
+    pub prepare: bool,
     /// Largest payload of one record, at most 1 GB.
     pub record_bytes_max: u64,
     /// After this long without a commit, a mark is written behind the last batch, so that later damage to it cannot pass for a torn write.
@@ -45,6 +48,7 @@ impl Default for LogOptions {
         LogOptions {
             segment_bytes: 64 << 20,
             grow_bytes: 1 << 20,
+            prepare: true,
             record_bytes_max: 1 << 30,
             idle_mark: Some(Duration::from_millis(100)),
             rng: Arc::new(RealRng),
@@ -138,6 +142,10 @@ impl Log {
                 (LogWriter::create(Arc::clone(&disk), folder, shape, rng, after + 1, 0)?, after)
             }
         };
+        let preparer = options.prepare.then(|| Preparer::start(&disk, folder, options.segment_bytes));
+        let preparer =
+            preparer.transpose().map_err(|cause| Error::io("starting a thread of", folder, cause))?;
+        let writer = writer.with_preparer(preparer);
         let shared = Arc::new(GroupCommit::new(last));
         let segments = Arc::new(Mutex::new(segments));
         let thread = {
@@ -297,6 +305,9 @@ impl Recovery<'_> {
     fn segment_names(&self) -> Result<Vec<Csn>, Error> {
         let names = self.disk.list(self.folder);
         let names = names.map_err(|cause| Error::io("listing", self.folder, cause))?;
+        if names.iter().any(|name| name == PREPARED) {
+            self.remove(&self.folder.join(PREPARED))?;
+        }
         let mut firsts: Vec<Csn> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
         firsts.sort_unstable();
         while let Some(&last) = firsts.last() {

@@ -1,13 +1,15 @@
 //! The writing end of the log: the active segment, its growth and its rotation. One owner, no locks; the log thread drives it.
 //!
-//! A segment grows by whole chunks of zeros written behind the batch that needs room, so that most flushes find their bytes inside
-//! the file and need not write its metadata. A new segment's header, and the folder, are flushed before its first batch.
+//! A flush is fastest when its bytes lie inside the file and were written before, so that no metadata changes. Segments are therefore
+//! prepared in the background, full of zeros ([`super::prepare`]). Where none is ready, the segment grows by a chunk of zeros behind the batch that
+//! needs room. A new segment's header, and the folder, are flushed before its first batch.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cognate_env::{Disk, File, OpenMode, Rng};
 
+use super::prepare::{PREPARED, Preparer};
 use super::record::{BATCH_HEADER, BatchKind, seal_batch};
 use super::segment::{SEGMENT_HEADER, SegmentHeader, encode_header, segment_name};
 use crate::{Csn, Error};
@@ -37,6 +39,7 @@ pub struct LogWriter {
     position: u64,
     length: u64,
     zeros: Vec<u8>,
+    preparer: Option<Preparer>,
 }
 
 /// Where recovery left the active segment.
@@ -76,7 +79,14 @@ impl LogWriter {
             position: at.position,
             length,
             zeros: Vec::new(),
+            preparer: None,
         })
+    }
+
+    /// Has segments prepared from now on.
+    pub fn with_preparer(mut self, preparer: Option<Preparer>) -> LogWriter {
+        self.preparer = preparer;
+        self
     }
 
     /// Begins a log, or goes on after a segment that `chain` ends, with a new segment for `first`.
@@ -88,7 +98,7 @@ impl LogWriter {
         first: Csn,
         chain: u32,
     ) -> Result<LogWriter, Error> {
-        let (file, path, header) = create_segment(disk.as_ref(), folder, first, chain, rng.next_u64())?;
+        let (file, path, header) = create_segment(disk.as_ref(), folder, first, chain, rng.next_u64(), None)?;
         let position = SEGMENT_HEADER as u64;
         let resume = Resume { file, path, chain: header.crc, header, position };
         LogWriter::resume(disk, folder, shape, rng, resume)
@@ -98,7 +108,10 @@ impl LogWriter {
     /// Returns the first csn of a new segment if one was begun. After an error the log must not be written any more.
     pub fn write(&mut self, batch: &mut Vec<u8>, first: Csn, count: u32) -> Result<Option<Csn>, Error> {
         let end = self.position + batch.len().next_multiple_of(BATCH_HEADER) as u64;
-        let rotate = end > self.shape.segment_bytes && self.position > SEGMENT_HEADER as u64;
+        let full = end > self.shape.segment_bytes;
+        // Rather than grow, go on in a prepared segment.
+        let ready = || self.preparer.as_ref().is_some_and(Preparer::is_ready);
+        let rotate = self.position > SEGMENT_HEADER as u64 && (full || (end > self.length && ready()));
         if rotate {
             self.rotate(first)?;
         }
@@ -127,34 +140,50 @@ impl LogWriter {
         self.file.sync_data().map_err(|cause| Error::io("flushing", &self.path, cause))?;
         self.position = end;
         self.chain = chain;
+        if end >= self.length / 4
+            && let Some(preparer) = &self.preparer
+        {
+            preparer.want();
+        }
         Ok(())
     }
 
     fn rotate(&mut self, first: Csn) -> Result<(), Error> {
         let salt = self.rng.next_u64();
-        let (file, path, header) = create_segment(self.disk.as_ref(), &self.folder, first, self.chain, salt)?;
+        let prepared = self.preparer.as_ref().and_then(Preparer::take);
+        self.length = if prepared.is_some() { self.shape.segment_bytes } else { SEGMENT_HEADER as u64 };
+        let (file, path, header) =
+            create_segment(self.disk.as_ref(), &self.folder, first, self.chain, salt, prepared)?;
         (self.file, self.path) = (file, path);
         (self.salt, self.chain) = (header.salt, header.crc);
-        (self.position, self.length) = (SEGMENT_HEADER as u64, SEGMENT_HEADER as u64);
+        self.position = SEGMENT_HEADER as u64;
         Ok(())
     }
 }
 
 type Created = (Arc<dyn File>, PathBuf, SegmentHeader);
 
+/// Makes a segment of a prepared file, or a new one.
 fn create_segment(
     disk: &dyn Disk,
     folder: &Path,
     first: Csn,
     chain: u32,
     salt: u64,
+    prepared: Option<Arc<dyn File>>,
 ) -> Result<Created, Error> {
     let path = folder.join(segment_name(first));
     let (bytes, header) = encode_header(first, chain, salt);
     let fail = |cause| Error::io("creating", &path, cause);
-    let file = disk.open(&path, OpenMode::CreateNew).map_err(fail)?;
+    let file = match &prepared {
+        Some(file) => Arc::clone(file),
+        None => disk.open(&path, OpenMode::CreateNew).map_err(fail)?,
+    };
     file.write_all_at(&bytes, 0).map_err(fail)?;
     file.sync_data().map_err(fail)?;
+    if prepared.is_some() {
+        disk.rename(&folder.join(PREPARED), &path).map_err(fail)?;
+    }
     disk.sync_dir(folder).map_err(|cause| Error::io("flushing", folder, cause))?;
     Ok((file, path, header))
 }

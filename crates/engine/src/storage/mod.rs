@@ -1,7 +1,7 @@
 //! Durable storage: the log of commits and the base store.
 //!
 //! ```text
-//! log/   record ─ segment ─ log_writer ─ group_commit ─ log      every commit, in order, flushed in groups
+//! log/   record ─ segment ─ log_writer ─ prepare ─ group_commit ─ log   every commit, in order, flushed in groups
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
 //!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base         which of them count, and reading them as one
 //! ```
@@ -20,6 +20,7 @@ pub mod log_writer;
 pub mod manifest;
 pub mod merge;
 pub mod partition;
+pub mod prepare;
 pub mod record;
 pub mod run;
 pub mod run_writer;

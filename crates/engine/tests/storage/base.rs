@@ -129,11 +129,11 @@ fn check(base: &Base, model: &Model, trees: &[TreeId], random: &mut SplitMix, sp
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Any history of checkpoints, drops, merges and reopenings reads like the sorted map.
     #[test]
-    fn the_base_store_reads_like_a_sorted_map(seed: u64, steps in 1_usize..40, spread in 10_u64..20_000) {
+    fn the_base_store_reads_like_a_sorted_map(seed: u64, steps in 1_usize..25, spread in 10_u64..20_000) {
         let mut random = SplitMix::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let mut base = open(folder.path()).unwrap();

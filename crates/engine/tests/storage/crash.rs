@@ -39,6 +39,8 @@ struct LogModel {
     appended: BTreeMap<Csn, Vec<u8>>,
     acknowledged: Csn,
     watermark: Csn,
+    /// Prepared segments come from a thread of their own, so such rounds do not repeat exactly.
+    prepare: bool,
 }
 
 impl LogModel {
@@ -49,6 +51,7 @@ impl LogModel {
             appended: BTreeMap::new(),
             acknowledged: 0,
             watermark: 0,
+            prepare: seed % 4 == 1,
         }
     }
 
@@ -57,6 +60,7 @@ impl LogModel {
         let options = LogOptions {
             segment_bytes: 16 << 10,
             grow_bytes: 3 << 10,
+            prepare: self.prepare,
             idle_mark: None,
             rng: Arc::new(SimRng::new(self.random.bits())),
             clock: Arc::new(SimClock::default()),
@@ -126,7 +130,7 @@ impl LogModel {
 
 #[test]
 fn no_acknowledged_record_is_lost_when_the_power_goes_at_any_moment() {
-    for seed in seeds(300) {
+    for seed in seeds(200) {
         let _round = Round(seed);
         let mut model = LogModel::new(seed);
         let at_once = if seed % 3 == 0 { 6 } else { 1 };
@@ -152,7 +156,7 @@ fn no_acknowledged_record_is_lost_when_the_power_goes_at_any_moment() {
 
 #[test]
 fn a_failed_flush_poisons_the_log_and_loses_nothing_acknowledged() {
-    for seed in seeds(150) {
+    for seed in seeds(100) {
         let _round = Round(seed);
         let mut model = LogModel::new(seed);
         let log = model.open().unwrap();
@@ -186,7 +190,7 @@ fn a_failed_flush_poisons_the_log_and_loses_nothing_acknowledged() {
 
 #[test]
 fn a_full_disk_stops_commits_and_recovery_works_after_space_returns() {
-    for seed in seeds(100) {
+    for seed in seeds(60) {
         let _round = Round(seed);
         let mut model = LogModel::new(seed);
         let log = model.open().unwrap();
@@ -236,7 +240,7 @@ fn damage_after_any_crash_is_named_or_harmless() {
             model.disk.handle(),
             Path::new(LOG),
             model.watermark,
-            LogOptions { idle_mark: None, ..LogOptions::default() },
+            LogOptions { idle_mark: None, prepare: false, ..LogOptions::default() },
             &mut |csn, payload| {
                 assert_eq!(Some(payload), model.appended.get(&csn).map(|payload| &payload[..]));
                 found = csn;
@@ -331,7 +335,7 @@ fn run_history(base: &Base, history: &[(State, Changes)]) -> (Csn, Result<(), Er
 
 #[test]
 fn the_base_store_is_whole_when_the_power_goes_at_every_operation() {
-    for seed in seeds(12) {
+    for seed in seeds(4) {
         let _round = Round(seed);
         let history = history(seed, 8);
         let disk = SimDisk::new(seed);

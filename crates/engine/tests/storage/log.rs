@@ -10,7 +10,13 @@ use cognate_env::RealDisk;
 use proptest::prelude::*;
 
 fn options() -> LogOptions {
-    LogOptions { segment_bytes: 8 << 10, grow_bytes: 2 << 10, idle_mark: None, ..LogOptions::default() }
+    LogOptions {
+        segment_bytes: 8 << 10,
+        grow_bytes: 2 << 10,
+        idle_mark: None,
+        prepare: false,
+        ..LogOptions::default()
+    }
 }
 
 type Found = Vec<(Csn, Vec<u8>)>;

@@ -1,0 +1,153 @@
+//! Prepares the next log segment beside the log: a file of zeros, flushed, so that no flush of a commit has to write a file's metadata.
+//!
+//! States, one mutex: `Idle → Wanted → Ready → Idle`, with the writer asking and taking, the thread here filling. It writes in portions with
+//! pauses, so that a log flush beside it waits for one portion at most. If it fails, the writer does without: segments then grow as they are written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use cognate_env::{Disk, File, OpenMode};
+use parking_lot::{Condvar, Mutex};
+
+/// Name of the prepared file. Its contents are never trusted after a restart.
+pub const PREPARED: &str = "prepared";
+
+const PORTION_BYTES: u64 = 1 << 20;
+const PAUSE: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Wanted,
+    Ready(Arc<dyn File>),
+    Closing,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The thread and what it has ready.
+#[derive(Debug)]
+pub struct Preparer {
+    shared: Arc<Shared>,
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Preparer {
+    /// Starts the thread; files will have `bytes`.
+    pub fn start(disk: &Arc<dyn Disk>, folder: &Path, bytes: u64) -> io::Result<Preparer> {
+        let shared = Arc::new(Shared { state: Mutex::new(State::Idle), changed: Condvar::new() });
+        let path = folder.join(PREPARED);
+        let thread = {
+            let (shared, disk, path) = (Arc::clone(&shared), Arc::clone(disk), path.clone());
+            let body = move || {
+                cognate_env::priority::lower_thread_priority();
+                shared.run(disk.as_ref(), &path, bytes);
+            };
+            std::thread::Builder::new().name("log-prepare".into()).spawn(body)?
+        };
+        Ok(Preparer { shared, disk: Arc::clone(disk), path, thread: Some(thread) })
+    }
+
+    /// Asks for a file, unless one is ready or asked for.
+    pub fn want(&self) {
+        let mut state = self.shared.state.lock();
+        if matches!(*state, State::Idle) {
+            *state = State::Wanted;
+            self.shared.changed.notify_one();
+        }
+    }
+
+    /// Whether a file is ready.
+    pub fn is_ready(&self) -> bool {
+        matches!(*self.shared.state.lock(), State::Ready(_))
+    }
+
+    /// The file, if it is ready: all zeros and durable, under the name [`PREPARED`], from which the caller moves it.
+    pub fn take(&self) -> Option<Arc<dyn File>> {
+        let mut state = self.shared.state.lock();
+        match &*state {
+            State::Ready(file) => {
+                let file = Arc::clone(file);
+                *state = State::Idle;
+                Some(file)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Preparer {
+    fn drop(&mut self) {
+        let ready =
+            matches!(std::mem::replace(&mut *self.shared.state.lock(), State::Closing), State::Ready(_));
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported and concerns no commit.
+            let _ = thread.join();
+        }
+        if ready && let Err(error) = self.disk.remove(&self.path) {
+            tracing::debug!(%error, "could not remove the prepared log segment");
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, disk: &dyn Disk, path: &Path, bytes: u64) {
+        loop {
+            let mut state = self.state.lock();
+            while !matches!(*state, State::Wanted | State::Closing) {
+                self.changed.wait(&mut state);
+            }
+            if matches!(*state, State::Closing) {
+                return;
+            }
+            drop(state);
+            let filled = self.fill(disk, path, bytes);
+            let mut state = self.state.lock();
+            match (filled, &*state) {
+                (Ok(Some(file)), State::Wanted) => *state = State::Ready(file),
+                (result, current) => {
+                    if let Err(error) = result {
+                        tracing::debug!(%error, "could not prepare a log segment");
+                    }
+                    // It may be there in part. Not worth another error.
+                    let _ = disk.remove(path);
+                    if matches!(current, State::Closing) {
+                        return;
+                    }
+                    *state = State::Idle;
+                }
+            }
+        }
+    }
+
+    /// `None` if the log closes meanwhile.
+    fn fill(&self, disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<Option<Arc<dyn File>>> {
+        let file = disk.open(path, OpenMode::Truncate)?;
+        let zeros = vec![0; PORTION_BYTES.min(bytes) as usize];
+        let mut position = 0;
+        while position < bytes {
+            let portion = PORTION_BYTES.min(bytes - position);
+            file.write_all_at(&zeros[..portion as usize], position)?;
+            file.sync_data()?;
+            position += portion;
+            let mut state = self.state.lock();
+            if matches!(*state, State::Wanted) {
+                self.changed.wait_for(&mut state, PAUSE);
+            }
+            if matches!(*state, State::Closing) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(file))
+    }
+}
