@@ -375,4 +375,4 @@ macro_rules! scripts {
     };
 }
 
-scripts!(basics);
+scripts!(basics, deadlock, isolation, locks, transactions);
