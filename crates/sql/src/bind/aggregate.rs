@@ -25,7 +25,6 @@ impl Binder<'_> {
         if !syntax.within_group.is_empty() {
             return Err(self.lacks("an ordered-set aggregate"));
         }
-        self.check_aggregate_allowed()?;
         let wildcard = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
         let arguments = if wildcard { vec![] } else { plain_arguments(&list.args)? };
         if arguments.is_empty() && !wildcard && name == "count" {
@@ -45,40 +44,49 @@ impl Binder<'_> {
             })?),
             None => None,
         };
-        let call = AggregateCall { filter, ..call };
-        self.check_own_level(&call)?;
+        let mut call = AggregateCall { filter, ..call };
+        let depth = self.owner(&call);
+        self.check_aggregate_allowed(depth)?;
+        if depth > 0 {
+            lower(&mut call, depth);
+        }
         let ty = call.function.result;
-        let level = self.level()?;
-        let place = match level.aggregates.iter().position(|known| *known == call) {
+        let index = self.levels.len() - 1 - depth;
+        let aggregates = &mut self.levels[index].aggregates;
+        let place = match aggregates.iter().position(|known| *known == call) {
             Some(place) => place,
             None => {
-                level.aggregates.push(call);
-                level.aggregates.len() - 1
+                aggregates.push(call);
+                aggregates.len() - 1
             }
         };
-        Ok(Typed::new(Expr::Aggregate(place), ty))
+        Ok(Typed::new(Expr::Aggregate { depth, place }, ty))
     }
 
-    fn check_aggregate_allowed(&self) -> Result<()> {
-        let clause = self.clause();
-        let message = match clause {
-            Clause::Targets | Clause::Having | Clause::OrderBy if !self.levels.is_empty() => return Ok(()),
-            Clause::Aggregate => "aggregate function calls cannot be nested".to_owned(),
+    /// How many levels out the query is that an aggregate belongs to: the innermost one whose columns it is over.
+    fn owner(&self, call: &AggregateCall) -> usize {
+        let mut nearest = None;
+        let order = call.order.iter().map(|(key, ..)| key);
+        for expr in call.arguments.iter().chain(order).chain(&call.filter) {
+            expr.for_each_reference(0, &mut |depth, _| {
+                nearest = Some(nearest.map_or(depth, |known: usize| known.min(depth)));
+            });
+        }
+        nearest.unwrap_or(0)
+    }
+
+    /// Whether the clause that the owning query is at allows aggregates.
+    fn check_aggregate_allowed(&self, depth: usize) -> Result<()> {
+        let Some(level) = self.levels.len().checked_sub(1 + depth).and_then(|index| self.levels.get(index))
+        else {
+            return Err(SqlError::new(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed here"));
+        };
+        let message = match level.clause {
+            Clause::Targets | Clause::Having | Clause::OrderBy => return Ok(()),
+            Clause::Aggregate | Clause::Filter => "aggregate function calls cannot be nested".to_owned(),
             clause => format!("aggregate functions are not allowed in {}", clause.name()),
         };
         Err(SqlError::new(sqlstate::GROUPING_ERROR, message))
-    }
-
-    /// An aggregate over nothing but an enclosing query's columns belongs to that query, by the standard.
-    fn check_own_level(&mut self, call: &AggregateCall) -> Result<()> {
-        let (mut own, mut outer) = (false, false);
-        for expr in &call.arguments {
-            expr.for_each_reference(0, &mut |depth, _| {
-                own |= depth == 0;
-                outer |= depth > 0;
-            });
-        }
-        if outer && !own { Err(self.lacks("an aggregate of an enclosing query's columns")) } else { Ok(()) }
     }
 
     fn aggregate_call(
@@ -129,5 +137,13 @@ impl Binder<'_> {
             ));
         }
         Ok(AggregateCall { function, arguments, distinct, order, filter: None })
+    }
+}
+
+/// Makes the expressions of a call, bound `depth` levels further in, those of the query it belongs to.
+fn lower(call: &mut AggregateCall, depth: usize) {
+    let order = call.order.iter_mut().map(|(key, ..)| key);
+    for expr in call.arguments.iter_mut().chain(order).chain(&mut call.filter) {
+        expr.lower(depth);
     }
 }

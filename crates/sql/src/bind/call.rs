@@ -80,6 +80,9 @@ impl Binder<'_> {
             return self.call(schema.as_deref(), &name, arguments);
         }
         if !function::is_aggregate(&name) {
+            if matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]) {
+                function::resolve(schema.as_deref(), &name, &[])?;
+            }
             return Err(not_an_aggregate(&name, syntax, list));
         }
         self.aggregate(schema.as_deref(), &name, syntax, list)

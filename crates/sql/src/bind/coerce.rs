@@ -116,6 +116,10 @@ impl Binder<'_> {
     /// Reads a literal's text as a value of a type.
     fn literal(&self, text: &str, target: Type, how: CastContext) -> Result<Datum> {
         let format = self.context.eval.format;
+        // What a bare number means depends on the interval's fields.
+        if target.id == TypeId::Interval {
+            return Datum::from_text(target, text, format);
+        }
         let value = Datum::from_text(Type::new(target.id), text, format)?;
         if target.modifier == -1 {
             return Ok(value);

@@ -78,6 +78,12 @@ impl Binder<'_> {
             Syntax::ILike { negated, any: false, expr, pattern, escape_char } => {
                 self.like(if *negated { "!~~*" } else { "~~*" }, expr, pattern, escape_char.as_ref())
             }
+            Syntax::Like { negated: false, any: true, expr, pattern, escape_char: None } => {
+                self.like_any("~~", expr, pattern)
+            }
+            Syntax::ILike { negated: false, any: true, expr, pattern, escape_char: None } => {
+                self.like_any("~~*", expr, pattern)
+            }
             Syntax::SimilarTo { negated, expr, pattern, escape_char } => {
                 self.similar(*negated, expr, pattern, escape_char.as_ref())
             }
@@ -341,6 +347,16 @@ impl Binder<'_> {
             pattern = self.call(None, "like_escape", vec![pattern, escape])?;
         }
         self.operate(name, operand, pattern)
+    }
+
+    /// `LIKE ANY (array)`.
+    fn like_any(&mut self, name: &str, operand: &Syntax, patterns: &Syntax) -> Result<Typed> {
+        if let Syntax::Subquery(query) = strip(patterns) {
+            return self.quantified_subquery(operand, name, query, false);
+        }
+        let operand = self.expression(operand)?;
+        let patterns = self.expression(patterns)?;
+        self.over_array(operand, name, patterns, false)
     }
 
     fn similar(

@@ -166,6 +166,16 @@ impl Binder<'_> {
 
     /// One item of FROM without joins.
     fn factor(&mut self, factor: &TableFactor, nullable: bool) -> Result<Item> {
+        let item = self.bind_factor(factor, nullable)?;
+        let mut mentioned: Vec<String> = item.1.tables.iter().map(|table| table.name.clone()).collect();
+        if let TableFactor::Table { name, .. } = factor {
+            mentioned.extend(name_parts(name)?.pop().map(|(name, _)| name));
+        }
+        self.level()?.mentioned.extend(mentioned);
+        Ok(item)
+    }
+
+    fn bind_factor(&mut self, factor: &TableFactor, nullable: bool) -> Result<Item> {
         match factor {
             TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
                 self.table(name, alias.as_ref(), nullable)

@@ -80,7 +80,7 @@ impl Binder<'_> {
         let settled = self.settle(typed.clone())?;
         *typed = settled;
         self.check_sortable(typed.ty, "equality")?;
-        if typed.expr.any(&mut |expr| matches!(expr, Expr::Aggregate(_))) {
+        if typed.expr.any(&mut |expr| matches!(expr, Expr::Aggregate { depth: 0, .. })) {
             return Err(SqlError::new(
                 sqlstate::GROUPING_ERROR,
                 "aggregate functions are not allowed in GROUP BY",
@@ -195,8 +195,9 @@ fn move_to_group(expr: &mut Expr, level: usize, keys: &[Expr]) {
         return;
     }
     match expr {
-        Expr::Aggregate(place) if level == 0 => {
-            *expr = Expr::Slot(keys.len() + *place);
+        Expr::Aggregate { depth, place } if *depth == level => {
+            let slot = keys.len() + *place;
+            *expr = if level == 0 { Expr::Slot(slot) } else { Expr::Outer { depth: level, slot } };
             return;
         }
         Expr::Subquery(subquery) => {

@@ -71,28 +71,28 @@ impl Binder<'_> {
             Value::DollarQuotedString(text) => text.value.clone(),
             other => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
         };
-        let modifier = interval
-            .fractional_seconds_precision
-            .or(interval.leading_precision)
-            .map_or(-1, |digits| (0x7fff << 16) | digits.min(6) as i32);
-        let text = match (&interval.leading_field, &interval.last_field) {
-            (Some(field), None) => with_unit(&text, field),
-            // `'1:30' HOUR TO MINUTE` reads as hours and minutes by itself, `'1:30' MINUTE TO SECOND` does not.
-            (Some(DateTimeField::Minute), Some(DateTimeField::Second)) if text.matches(':').count() == 1 => {
-                format!("0:{text}")
+        let precision = interval.fractional_seconds_precision.or(interval.leading_precision);
+        let range = interval_range(interval.leading_field.as_ref(), interval.last_field.as_ref());
+        let modifier = match (range, precision) {
+            (None, None) => -1,
+            (range, precision) => {
+                (range.unwrap_or(0x7fff) << 16) | precision.map_or(0xffff, |digits| digits.min(6) as i32)
             }
-            _ => text,
         };
         let ty = Type { id: TypeId::Interval, modifier };
         self.cast(untyped(&text), ty).map_err(|error| self.at(error, value.span))
     }
 }
 
-/// An interval literal that is a bare number means that many units.
-fn with_unit(text: &str, field: &DateTimeField) -> String {
-    let trimmed = text.trim();
-    let is_number = trimmed.parse::<f64>().is_ok() && !trimmed.ends_with(|c: char| c.is_ascii_alphabetic());
-    if is_number { format!("{trimmed} {}", field.to_string().to_ascii_lowercase()) } else { text.to_owned() }
+/// The bits of an interval's fields, as a type modifier has them; none without fields.
+fn interval_range(leading: Option<&DateTimeField>, last: Option<&DateTimeField>) -> Option<i32> {
+    use DateTimeField as F;
+    // In the order of size, each with its bit.
+    let fields = [(F::Year, 2), (F::Month, 1), (F::Day, 3), (F::Hour, 10), (F::Minute, 11), (F::Second, 12)];
+    let place = |field: &DateTimeField| fields.iter().position(|(known, _)| known == field);
+    let first = place(leading?)?;
+    let last = last.and_then(place).unwrap_or(first);
+    Some(fields.get(first..=last)?.iter().map(|(_, bit)| 1 << bit).sum())
 }
 
 /// A number: int4, int8 or numeric, the first that holds it.

@@ -113,6 +113,8 @@ pub(crate) struct Level {
     pub(crate) aggregates: Vec<AggregateCall>,
     pub(crate) clause: Clause,
     pub(crate) set_returning: Vec<SetReturning>,
+    /// Names of all tables bound so far, those out of sight too, for messages.
+    pub(crate) mentioned: Vec<String>,
 }
 
 /// Where in a statement an expression stands: what is allowed in it, and how messages name the place.

@@ -37,7 +37,6 @@ fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
             resolve_type(&literal.data_type).ok().map(|ty| (ty.id.internal_name().to_owned(), false))
         }
         Syntax::Interval(_) => weak("interval"),
-        Syntax::Value(value) if matches!(value.value, sqlparser::ast::Value::Boolean(_)) => weak("bool"),
         Syntax::Case { else_result, .. } => match else_result.as_deref().and_then(name_of) {
             Some((name, true)) => Some((name, true)),
             _ => weak("case"),

@@ -240,8 +240,7 @@ impl Binder<'_> {
     }
 
     fn missing_table(&self, name: &str) -> SqlError {
-        let hidden =
-            self.levels.iter().any(|level| level.select.relations.iter().any(|known| known.alias == name));
+        let hidden = self.levels.iter().any(|level| level.mentioned.iter().any(|known| known == name));
         let (message, hint) = if hidden {
             (
                 format!("invalid reference to FROM-clause entry for table \"{name}\""),

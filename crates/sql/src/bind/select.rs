@@ -137,11 +137,10 @@ impl Binder<'_> {
             return Err(self.lacks("a WINDOW clause"));
         }
         check_dialect(syntax)?;
+        let depth = self.levels.len();
         self.push_level();
         let bound = self.select_in_level(syntax, order, locks, keep_unknown);
-        if bound.is_err() {
-            self.pop_level()?;
-        }
+        self.levels.truncate(depth);
         bound
     }
 
@@ -241,6 +240,7 @@ impl Binder<'_> {
         match item {
             SelectItem::UnnamedExpr(expr) => targets.push((figure_name(expr), self.expression(expr)?)),
             SelectItem::ExprWithAlias { expr, alias } => {
+                check_alias(alias).map_err(|error| self.at(error, alias.span))?;
                 targets.push((object_name(alias), self.expression(expr)?))
             }
             SelectItem::Wildcard(options) => {
@@ -495,6 +495,14 @@ fn origin(select: &Select, name: &str, typed: &Typed) -> OutputColumn {
         column.attribute_number = i16::try_from(place + 1).unwrap_or(0);
     }
     column
+}
+
+/// The parser takes a string for an alias.
+fn check_alias(alias: &ast::Ident) -> Result<()> {
+    if alias.quote_style == Some('\'') {
+        return Err(SqlError::syntax(format!("syntax error at or near \"'{}'\"", alias.value)));
+    }
+    Ok(())
 }
 
 fn check_wildcard(options: &WildcardAdditionalOptions) -> Result<()> {

@@ -28,6 +28,9 @@ pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static s
         "json_each" => vec![("key", text), ("value", TypeId::Json.into())],
         "jsonb_each" => vec![("key", text), ("value", TypeId::Jsonb.into())],
         "json_each_text" | "jsonb_each_text" => vec![("key", text), ("value", text)],
+        "json_array_elements" => vec![("value", TypeId::Json.into())],
+        "jsonb_array_elements" => vec![("value", TypeId::Jsonb.into())],
+        "json_array_elements_text" | "jsonb_array_elements_text" => vec![("value", text)],
         "pg_get_keywords" => vec![
             ("word", text),
             ("catcode", TypeId::InternalChar.into()),
@@ -122,7 +125,8 @@ impl Binder<'_> {
             _ => return Err(SqlError::internal(format!("view \"{}\" is no query", view.name))),
         };
         let search_path = std::mem::replace(&mut self.search_path, view.search_path.clone());
-        let barrier = std::mem::replace(&mut self.barrier, self.levels.len());
+        // The level itself stays in sight: its names are those of the view's own FROM while the view is merged.
+        let barrier = std::mem::replace(&mut self.barrier, self.levels.len().saturating_sub(1));
         let ctes = std::mem::take(&mut self.ctes);
         let positions = std::mem::replace(&mut self.positions, false);
         self.view_depth += 1;

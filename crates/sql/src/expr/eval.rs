@@ -104,7 +104,7 @@ impl Expr {
             Expr::Slice(slice) => evaluate_slice(&slice.0, &slice.1, env),
             Expr::Subquery(query) => subquery::evaluate(query, env),
             Expr::Row(items) => row_text(items, env),
-            Expr::Aggregate(_) | Expr::SetResult(_) => {
+            Expr::Aggregate { .. } | Expr::SetResult(_) => {
                 Err(SqlError::internal("an aggregate outside its query"))
             }
         }

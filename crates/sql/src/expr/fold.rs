@@ -14,7 +14,7 @@ fn is_foldable(expr: &Expr) -> bool {
         | Expr::Outer { .. }
         | Expr::Parameter(_)
         | Expr::Subquery(_)
-        | Expr::Aggregate(_)
+        | Expr::Aggregate { .. }
         | Expr::SetResult(_)
         | Expr::Row(_) => false,
         Expr::Function(call) => {

@@ -130,8 +130,13 @@ pub enum Expr {
     Slice(Box<(Expr, [Option<Expr>; 2])>),
     /// A subquery's result.
     Subquery(Box<Subquery>),
-    /// While binding an aggregating query: its n-th aggregate.
-    Aggregate(usize),
+    /// While binding an aggregating query: one of its aggregates.
+    Aggregate {
+        /// How many levels out the query is to which it belongs; 0 is the one around the expression.
+        depth: usize,
+        /// Place among that query's aggregates.
+        place: usize,
+    },
     /// While binding: the value of the n-th set-returning call of the select list.
     SetResult(usize),
     /// ROW(...) or a whole row, as the composite value's text form.

@@ -10,7 +10,7 @@ macro_rules! children {
             | Expr::Slot(_)
             | Expr::Outer { .. }
             | Expr::Parameter(_)
-            | Expr::Aggregate(_)
+            | Expr::Aggregate { .. }
             | Expr::SetResult(_) => {}
             Expr::Compare(_, operands) => operands.$iter().for_each($visit),
             Expr::Operator(call) => {
@@ -166,7 +166,7 @@ impl Expr {
     pub(crate) fn raise(&mut self, level: usize, by: usize) {
         match self {
             Expr::Slot(slot) if level == 0 => *self = Expr::Outer { depth: by, slot: *slot },
-            Expr::Outer { depth, .. } if *depth >= level => *depth += by,
+            Expr::Outer { depth, .. } | Expr::Aggregate { depth, .. } if *depth >= level => *depth += by,
             Expr::Subquery(subquery) => {
                 if let SubqueryBody::Bound(query) = &mut subquery.body {
                     query.for_each_expr_mut(&mut |inner, nested| inner.raise(level + 1 + nested, by));
@@ -176,6 +176,16 @@ impl Expr {
         }
         if !matches!(self, Expr::Outer { .. }) {
             self.for_each_child_mut(&mut |child| child.raise(level, by));
+        }
+    }
+
+    /// Moves the expression `by` query levels further out: the opposite of [`raise`](Expr::raise), for expressions without
+    /// subqueries that refer to nothing in between.
+    pub(crate) fn lower(&mut self, by: usize) {
+        match self {
+            Expr::Outer { depth, slot } if *depth == by => *self = Expr::Slot(*slot),
+            Expr::Outer { depth, .. } => *depth -= by,
+            _ => self.for_each_child_mut(&mut |child| child.lower(by)),
         }
     }
 }

@@ -91,6 +91,9 @@ impl Dialect for CognateDialect {
 
     /// Signs: the crate lets `-2 ^ 2` be -(2 ^ 2); PostgreSQL's sign binds tighter.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if parser.peek_token_ref().token == Token::LParen && is_word(parser, 1, "VALUES") {
+            return Some(values_subquery(parser));
+        }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,
@@ -119,6 +122,14 @@ impl Dialect for CognateDialect {
 fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
     matches!(&parser.peek_nth_token_ref(ahead).token,
         Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
+/// `(VALUES ...)` as a value: the crate takes VALUES for a function.
+fn values_subquery(parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
+    parser.advance_token();
+    let query = parser.parse_query()?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Subquery(query))
 }
 
 impl CognateDialect {
