@@ -200,7 +200,7 @@ fn pinned(filter: &[Expr], place: usize) -> Option<Expr> {
             _ => return None,
         };
         let reads_rows = value.any(&mut |expr| {
-            matches!(expr, Expr::Slot(_) | Expr::Outer { .. } | Expr::Subquery(_) | Expr::Aggregate(_))
+            matches!(expr, Expr::Slot(_) | Expr::Outer { .. } | Expr::Subquery(_) | Expr::Aggregate { .. })
         });
         (!reads_rows && !value.is_volatile()).then(|| value.clone())
     })
