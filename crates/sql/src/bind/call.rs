@@ -47,7 +47,7 @@ impl Binder<'_> {
             FunctionArguments::List(list) => list,
         };
         if syntax.over.is_some() {
-            return Err(self.lacks("a window function"));
+            return self.window_function(&name, syntax);
         }
         if schema.is_none() {
             if name == "row" {
@@ -202,6 +202,9 @@ impl Binder<'_> {
         }
         if call.exprs().iter().any(|expr| expr.any(&mut |inner| matches!(inner, Expr::SetResult(_)))) {
             return Err(self.lacks("a set-returning function within another"));
+        }
+        if self.level()?.set_returning.iter().any(|set| matches!(set.call, RowsCall::Ranking { .. })) {
+            return Err(self.lacks("a set-returning function beside a window function"));
         }
         let level = self.level()?;
         level.set_returning.push(SetReturning { call, ty });

@@ -30,6 +30,7 @@ mod table;
 mod target;
 mod type_name;
 mod virtual_table;
+mod window;
 mod with;
 
 pub use coerce::common_type;

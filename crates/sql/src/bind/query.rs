@@ -209,6 +209,28 @@ pub enum RowsCall {
     Unnest(Vec<Expr>),
     /// A scalar function: one row of one column.
     Scalar(Expr),
+    /// A window function that numbers rows, among the targets only: one number for each row of the level.
+    Ranking {
+        /// How it counts.
+        ranking: Ranking,
+        /// PARTITION BY, then ORDER BY, over the frame.
+        keys: Vec<Expr>,
+        /// Number of keys of PARTITION BY.
+        partition: usize,
+        /// For each key of ORDER BY: descending, NULLs first.
+        order: Vec<(bool, bool)>,
+    },
+}
+
+/// How a window function numbers the rows of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranking {
+    /// 1, 2, 3 ...
+    RowNumber,
+    /// Rows that sort alike share the number of the first of them.
+    Rank,
+    /// The same without gaps.
+    DenseRank,
 }
 
 /// A set-returning call among the targets.
@@ -383,6 +405,7 @@ impl RowsCall {
         match self {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
             RowsCall::Scalar(expr) => std::slice::from_ref(expr),
+            RowsCall::Ranking { keys, .. } => keys,
         }
     }
 
@@ -391,6 +414,7 @@ impl RowsCall {
         match self {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
             RowsCall::Scalar(expr) => std::slice::from_mut(expr),
+            RowsCall::Ranking { keys, .. } => keys,
         }
     }
 }

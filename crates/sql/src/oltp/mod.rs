@@ -35,6 +35,7 @@ pub(crate) mod subquery;
 mod table_function;
 pub(crate) mod target;
 pub(crate) mod update;
+mod window;
 pub(crate) mod write;
 
 pub(crate) use cte::CteState;

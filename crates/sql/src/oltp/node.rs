@@ -10,6 +10,8 @@ use super::memory::row_bytes;
 use super::set_operation::SetState;
 use super::sort::SortState;
 use super::table_function::TableRows;
+use super::window::WindowRows;
+use crate::bind::RowsCall;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::plan::{Node, SelectNode};
@@ -35,6 +37,8 @@ pub(crate) struct SelectState {
     grouped: Vec<Datum>,
     /// Rows of the set-returning calls for the current frame, and how many were given.
     sets: Option<(Vec<Vec<Datum>>, usize)>,
+    /// With window functions: all rows.
+    window: Option<WindowRows>,
 }
 
 /// The number a LIMIT or OFFSET stands for; none for NULL. 2201W and 2201X if it is negative.
@@ -82,6 +86,9 @@ impl NodeState {
                 state.source.release(context);
                 if let Some(group) = &mut state.group {
                     group.release(context);
+                }
+                if let Some(window) = &mut state.window {
+                    window.release(context);
                 }
             }
             NodeState::Values { .. } => {}
@@ -182,10 +189,14 @@ impl SelectState {
             group: select.group.as_ref().map(|_| GroupState::new()),
             grouped: vec![Datum::Null; grouped],
             sets: None,
+            window: None,
         }
     }
 
     fn next(&mut self, select: &SelectNode, context: Context<'_>, out: &mut Vec<Datum>) -> Result<bool> {
+        if matches!(select.set_returning.first(), Some(RowsCall::Ranking { .. })) {
+            return self.next_of_window(select, context, out);
+        }
         if !select.set_returning.is_empty() {
             return self.next_of_sets(select, context, out);
         }
@@ -204,6 +215,28 @@ impl SelectState {
                 state.next(select, group, &mut self.source, context, &mut self.frame, &mut self.grouped)
             }
             _ => self.source.next(&select.source, context, &mut self.frame),
+        }
+    }
+
+    /// With window functions: all rows are read before the first is given.
+    fn next_of_window(
+        &mut self,
+        select: &SelectNode,
+        context: Context<'_>,
+        out: &mut Vec<Datum>,
+    ) -> Result<bool> {
+        if self.window.is_none() {
+            let mut window = WindowRows::default();
+            while self.advance(select, context)? {
+                let row = if self.group.is_some() { &self.grouped } else { &self.frame };
+                window.push(row.clone(), context)?;
+            }
+            window.number(&select.set_returning, context)?;
+            self.window = Some(window);
+        }
+        match self.window.as_mut().and_then(WindowRows::next) {
+            Some(row) => project(&select.targets, row, context, out).map(|()| true),
+            None => Ok(false),
         }
     }
 

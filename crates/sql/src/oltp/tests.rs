@@ -367,3 +367,30 @@ fn parameters_and_limits() {
     let error = world.rows("SELECT a.id FROM customer a, customer b, customer c, customer d, generate_series(1, 100000) e ORDER BY e", &[]);
     assert_eq!(error.expect_err("too much to sort").sqlstate, "53200");
 }
+
+#[test]
+fn window_functions_number_rows() {
+    let world = World::new();
+    world.check(
+        "SELECT id, row_number() OVER (PARTITION BY city ORDER BY id DESC) FROM customer ORDER BY id",
+        &["1 2", "2 1", "3 1", "4 1"],
+    );
+    world.check(
+        "SELECT amount, rank() OVER (ORDER BY amount), dense_rank() OVER (ORDER BY amount) FROM purchase ORDER BY id",
+        &["5 3 3", "7 4 4", "7 4 4", "1 1 1", "2 2 2"],
+    );
+    world.check(
+        "SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS n FROM customer) c WHERE n = 2",
+        &["3"],
+    );
+    world.check(
+        "SELECT customer, count(*), rank() OVER (ORDER BY count(*) DESC) FROM purchase GROUP BY customer ORDER BY 1",
+        &["1 2 1", "2 1 2", "3 1 2", "9 1 2"],
+    );
+    world.check("SELECT id + row_number() OVER () FROM customer ORDER BY 1 LIMIT 2", &["2", "4"]);
+    let error = world.rows("SELECT id FROM customer WHERE row_number() OVER () = 1", &[]).unwrap_err();
+    assert_eq!(
+        (error.sqlstate, error.message.as_str()),
+        ("42P20", "window functions are not allowed in WHERE")
+    );
+}

@@ -10,7 +10,7 @@ use super::planner::{CteReference, Planned, Planner};
 use super::pushdown::push_down;
 use super::relation::{Condition, MAX_RELATIONS, Mask, bit, filled_slots, mask_of, slots_of};
 use super::{AggregateNode, GroupNode, HashJoin, Node, SelectNode, SourceNode};
-use crate::bind::{Body, Distinct, Group, Query, Relation, Select, SortKey, Source};
+use crate::bind::{Body, Distinct, Group, Query, Relation, RowsCall, Select, SortKey, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::types::cast::Cast;
@@ -66,7 +66,7 @@ impl Planner<'_> {
         if let (Some(limit), true) = (limit_hint, source.ordered || order.is_empty()) {
             cost *= (limit / rows.max(1.0)).min(1.0);
         }
-        if !select.set_returning.is_empty() {
+        if select.set_returning.iter().any(|set| !matches!(set.call, RowsCall::Ranking { .. })) {
             rows *= 10.0;
         }
         let node = Node::Select(Box::new(SelectNode {
@@ -233,8 +233,7 @@ impl Planner<'_> {
                 }
                 let width = select.relations[relation].types.len();
                 let ordinality = function.ordinality.then(|| width - 1);
-                let rows =
-                    if matches!(function.call, crate::bind::RowsCall::Scalar(_)) { 1.0 } else { 100.0 };
+                let rows = if matches!(function.call, RowsCall::Scalar(_)) { 1.0 } else { 100.0 };
                 (SourceNode::Function { call: function.call, ordinality, slots }, rows, rows * 0.1)
             }
         };
