@@ -89,12 +89,18 @@ impl Database {
             rollbacks: manager.counters.rollbacks.load(Ordering::Relaxed),
             lock_waits: manager.locks.waits.load(Ordering::Relaxed),
             deadlocks: manager.locks.deadlocks.load(Ordering::Relaxed),
+            certified: manager.log.last(),
             visible: manager.visible(),
             durable: manager.durable(),
             version_bytes: manager.memory.bytes(),
             version_keys: manager.memory.entries(),
             active_transactions: running.len() as u64,
             oldest_transaction_age: now.saturating_sub(oldest),
+            checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
+            replay_bytes: manager.log.size_after(manager.base.watermark()),
+            log: manager.log.statistics(),
+            log_poisoned: manager.log.poisoned(),
+            base: manager.base.statistics(),
         }
     }
 

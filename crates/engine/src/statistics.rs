@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use crate::Error;
+use crate::storage::{BaseStatistics, LogStatistics};
+
 /// A reading of the database's counters (since it was opened) and gauges.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Statistics {
     /// Commits that wrote.
     pub commits: u64,
@@ -15,6 +18,8 @@ pub struct Statistics {
     pub lock_waits: u64,
     /// Lock requests refused because they would have closed a cycle.
     pub deadlocks: u64,
+    /// The last commit that has a number.
+    pub certified: u64,
     /// The last commit that new transactions see.
     pub visible: u64,
     /// The last commit that a crash cannot take back.
@@ -27,4 +32,14 @@ pub struct Statistics {
     pub active_transactions: u64,
     /// Age of the oldest running transaction.
     pub oldest_transaction_age: Duration,
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Bytes of log that a recovery would replay.
+    pub replay_bytes: u64,
+    /// What the log's thread has done.
+    pub log: LogStatistics,
+    /// Why the log refuses commits, if it does.
+    pub log_poisoned: Option<Error>,
+    /// The base store's files and memory.
+    pub base: BaseStatistics,
 }

@@ -1,4 +1,8 @@
 //! The server: listeners, PostgreSQL's wire protocol, health and metrics over HTTP, configuration.
 
+pub mod assemble;
 pub mod config;
+mod http;
+mod listener;
 pub mod pg;
+mod server;

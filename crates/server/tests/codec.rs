@@ -1,8 +1,9 @@
 //! Properties of the frontend decoders: nothing panics, and what a client encodes is what is read.
 
 use cognate_server::pg::frame::{self, Phase};
-use cognate_server::pg::message::{self, Bind, Frontend, Target, WireFormat, tag};
+use cognate_server::pg::message::{self, Bind, Frontend, Target, tag};
 use cognate_server::pg::{fuzz, startup};
+use cognate_sql::session::Format;
 use proptest::prelude::*;
 
 const SESSION: Phase = Phase::Session { message_bytes_max: 1 << 20 };
@@ -25,10 +26,10 @@ impl Body {
         self.0.push(0);
         self
     }
-    fn formats(mut self, formats: &[WireFormat]) -> Self {
+    fn formats(mut self, formats: &[Format]) -> Self {
         self = self.int2(formats.len() as u16);
         for format in formats {
-            self = self.int2(u16::from(*format == WireFormat::Binary));
+            self = self.int2(u16::from(*format == Format::Binary));
         }
         self
     }
@@ -82,8 +83,8 @@ fn encode_bind(body: Body, bind: &Bind<'_>) -> Body {
     body.formats(&bind.result_formats)
 }
 
-fn formats(count: usize) -> impl Strategy<Value = Vec<WireFormat>> {
-    prop::collection::vec(prop_oneof![Just(WireFormat::Text), Just(WireFormat::Binary)], 0..=count)
+fn formats(count: usize) -> impl Strategy<Value = Vec<Format>> {
+    prop::collection::vec(prop_oneof![Just(Format::Text), Just(Format::Binary)], 0..=count)
 }
 
 proptest! {

@@ -1,3 +1,10 @@
 //! Integration tests of the server.
 
+mod client;
 mod codec;
+mod departure;
+mod hostile;
+mod limits;
+mod protocol;
+mod secured;
+mod support;

@@ -105,6 +105,11 @@ impl Users {
         self.anyone.is_some() || !self.by_name.is_empty()
     }
 
+    /// A name that gets in, where not every name does.
+    pub fn only_named(&self) -> Option<&str> {
+        if self.anyone.is_some() { None } else { self.by_name.keys().next().map(String::as_str) }
+    }
+
     /// Starts an exchange for `user`.
     pub fn exchange(&self, user: &str) -> Exchange {
         match self.by_name.get(user).or(self.anyone.as_ref()) {

@@ -5,6 +5,7 @@
 //! input panics. A body must be used up exactly; what is left over is an error, as it means that both sides
 //! disagree about the format.
 
+use cognate_sql::session::Format;
 use smallvec::SmallVec;
 
 /// First bytes of frontend messages.
@@ -48,17 +49,8 @@ pub enum Target {
     Portal,
 }
 
-/// Format of one value on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WireFormat {
-    /// Human-readable, UTF-8.
-    Text,
-    /// Type-specific.
-    Binary,
-}
-
 /// Formats as sent: none (all text), one (for all) or one for each.
-pub type Formats = SmallVec<[WireFormat; 8]>;
+pub type Formats = SmallVec<[Format; 8]>;
 /// Parameter values as sent; `None` is SQL NULL.
 pub type Values<'a> = SmallVec<[Option<&'a [u8]>; 8]>;
 
@@ -237,8 +229,8 @@ impl<'a> Reader<'a> {
         let mut formats = Formats::with_capacity(count);
         for _ in 0..count {
             formats.push(match self.int2()? {
-                0 => WireFormat::Text,
-                1 => WireFormat::Binary,
+                0 => Format::Text,
+                1 => Format::Binary,
                 other => return Err(MessageError::Format(other)),
             });
         }
@@ -346,8 +338,8 @@ mod tests {
         let Ok(Frontend::Bind(bind)) = decode(tag::BIND, body) else { panic!("not a bind") };
         assert_eq!((bind.portal, bind.statement), ("p", "s"));
         assert_eq!(bind.values.as_slice(), [Some(&b"hi"[..]), None]);
-        assert_eq!(bind.formats.as_slice(), [WireFormat::Binary]);
-        assert_eq!(bind.result_formats.as_slice(), [WireFormat::Text]);
+        assert_eq!(bind.formats.as_slice(), [Format::Binary]);
+        assert_eq!(bind.result_formats.as_slice(), [Format::Text]);
     }
 
     #[test]

@@ -1,9 +1,22 @@
 //! PostgreSQL's wire protocol, version 3: codec, start-up, authentication, and one task per connection.
+//!
+//! Pure parts, bytes in and values out: [`frame`], [`message`], [`startup`], [`auth`], [`response`]. Parts that touch a
+//! socket: `transport` (buffers), `handshake` (up to the session), `connection` (the loop), with the handling of
+//! messages in `simple`, `extended` and `copy`.
 
 pub mod auth;
+mod connection;
+mod copy;
+mod extended;
 pub mod frame;
 pub mod fuzz;
+pub(crate) mod handshake;
 pub mod message;
+mod names;
+pub(crate) mod registry;
 pub mod response;
+mod row;
+mod simple;
 pub mod startup;
 pub mod tls;
+pub(crate) mod transport;

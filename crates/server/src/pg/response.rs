@@ -2,6 +2,10 @@
 //!
 //! Every function appends one whole message, so the buffer always ends between messages. Nothing is flushed here.
 
+use std::io::Write as _;
+
+use cognate_sql::SqlError;
+
 /// Bytes that may be refused by a reader that stops a string at a zero: such bytes are dropped from strings.
 fn put_string(out: &mut Vec<u8>, text: &str) {
     if text.as_bytes().contains(&0) {
@@ -63,8 +67,11 @@ pub fn copy_done(out: &mut Vec<u8>) {
 }
 
 /// CommandComplete, e.g. `INSERT 0 1`.
-pub fn command_complete(out: &mut Vec<u8>, command_tag: &str) {
-    message(out, b'C', |out| put_string(out, command_tag));
+pub fn command_complete(out: &mut Vec<u8>, command_tag: impl std::fmt::Display) {
+    message(out, b'C', |out| {
+        // Writing to a vector does not fail.
+        let _ = write!(out, "{command_tag}\0");
+    });
 }
 
 /// ReadyForQuery; `status` is `I`, `T` or `E`.
@@ -217,8 +224,43 @@ pub struct Report<'a> {
     pub table: Option<&'a str>,
     /// Column concerned.
     pub column: Option<&'a str>,
+    /// Type concerned.
+    pub data_type: Option<&'a str>,
     /// Constraint concerned.
     pub constraint: Option<&'a str>,
+    /// Where in a COPY or the like.
+    pub context: Option<&'a str>,
+}
+
+impl<'a> Report<'a> {
+    /// A report that ends the connection.
+    pub fn fatal(sqlstate: &'a str, message: &'a str) -> Report<'a> {
+        Report { severity: "FATAL", sqlstate, message, ..Report::default() }
+    }
+
+    /// A report that ends the statement.
+    pub fn error(sqlstate: &'a str, message: &'a str) -> Report<'a> {
+        Report { severity: "ERROR", sqlstate, message, ..Report::default() }
+    }
+}
+
+impl<'a> From<&'a SqlError> for Report<'a> {
+    fn from(error: &'a SqlError) -> Report<'a> {
+        Report {
+            severity: error.severity.as_str(),
+            sqlstate: error.sqlstate,
+            message: &error.message,
+            detail: error.detail.as_deref(),
+            hint: error.hint.as_deref(),
+            position: error.position,
+            schema: error.schema.as_deref(),
+            table: error.table.as_deref(),
+            column: error.column.as_deref(),
+            data_type: error.data_type.as_deref(),
+            constraint: error.constraint.as_deref(),
+            context: error.context.as_deref(),
+        }
+    }
 }
 
 /// ErrorResponse.
@@ -245,7 +287,9 @@ fn report_fields(out: &mut Vec<u8>, tag: u8, report: &Report<'_>) {
             (b's', report.schema),
             (b't', report.table),
             (b'c', report.column),
+            (b'd', report.data_type),
             (b'n', report.constraint),
+            (b'W', report.context),
         ];
         for (code, value) in fields {
             if let Some(value) = value {

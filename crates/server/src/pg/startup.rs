@@ -69,7 +69,8 @@ impl StartupError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             StartupError::Version { .. } => "0A000",
-            StartupError::Length | StartupError::Layout(_) => "08P01",
+            StartupError::Length => "08P01",
+            StartupError::Layout(error) => error.sqlstate(),
         }
     }
 }

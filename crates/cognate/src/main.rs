@@ -1,0 +1,218 @@
+//! The `cognate` command.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use cognate_engine::{Database, Options};
+use cognate_server::assemble::{self, Running};
+use cognate_server::config::{AuthSettings, Config, Settings, TlsSettings};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A durable SQL database that PostgreSQL clients can talk to.
+#[derive(Debug, Parser)]
+#[command(name = "cognate", version)]
+struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Serve a database folder to PostgreSQL clients.
+    Serve(Box<Serve>),
+    /// Verify every file of a database folder. No server may have it open.
+    Check {
+        /// Folder of the database.
+        #[arg(long, value_name = "DIR", env = "COGNATE_DATA", default_value = "cognate-data")]
+        data: PathBuf,
+    },
+}
+
+/// Every option can also be set in the environment or in the configuration file (keys as the options, `_` for `-`).
+#[derive(Debug, Args)]
+struct Serve {
+    /// TOML file with settings; options and environment go before it.
+    #[arg(long, value_name = "FILE", env = "COGNATE_CONFIG")]
+    config: Option<PathBuf>,
+    /// Folder of the database, made if missing [default: ./cognate-data].
+    #[arg(long, value_name = "DIR", env = "COGNATE_DATA")]
+    data: Option<PathBuf>,
+    /// Where PostgreSQL clients connect [default: 127.0.0.1:5433].
+    #[arg(long, value_name = "HOST:PORT", env = "COGNATE_LISTEN")]
+    listen: Option<String>,
+    /// Where /health and /metrics are, or `off` [default: 127.0.0.1:8433].
+    #[arg(long, value_name = "HOST:PORT", env = "COGNATE_HTTP")]
+    http: Option<String>,
+    /// Memory budget, e.g. 256MB [default: 1GB or a quarter of the machine's, whichever is smaller].
+    #[arg(long, value_name = "SIZE", env = "COGNATE_MEMORY")]
+    memory: Option<String>,
+    /// Most sessions at a time [default: 1000].
+    #[arg(long, value_name = "N", env = "COGNATE_MAX_CONNECTIONS")]
+    max_connections: Option<u32>,
+    /// Largest message from a client [default: 64MB].
+    #[arg(long, value_name = "SIZE", env = "COGNATE_MAX_MESSAGE")]
+    max_message: Option<String>,
+    /// Seconds until a client must be authenticated [default: 30].
+    #[arg(long, value_name = "SECONDS", env = "COGNATE_AUTHENTICATION_TIMEOUT_S")]
+    authentication_timeout_s: Option<u64>,
+    /// Seconds that running statements get at shutdown [default: 5].
+    #[arg(long, value_name = "SECONDS", env = "COGNATE_SHUTDOWN_GRACE_S")]
+    shutdown_grace_s: Option<u64>,
+    /// Threads that serve connections [default: one a core].
+    #[arg(long, value_name = "N", env = "COGNATE_WORKER_THREADS")]
+    worker_threads: Option<usize>,
+    /// What to log on standard error, e.g. `warn` or `cognate_engine=debug` [default: info].
+    #[arg(long, value_name = "FILTER", env = "COGNATE_LOG")]
+    log: Option<String>,
+    /// PEM file of the TLS certificate chain.
+    #[arg(long, value_name = "FILE", env = "COGNATE_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file of the TLS key.
+    #[arg(long, value_name = "FILE", env = "COGNATE_TLS_KEY")]
+    tls_key: Option<PathBuf>,
+    /// File whose first line is the password for every user; COGNATE_PASSWORD is the password itself.
+    #[arg(long, value_name = "FILE", env = "COGNATE_PASSWORD_FILE")]
+    password_file: Option<PathBuf>,
+}
+
+impl Serve {
+    /// Lays options and environment over the configuration file.
+    fn resolve(self) -> Result<Config, String> {
+        let file = match &self.config {
+            Some(file) => Settings::read(file).map_err(|e| e.to_string())?,
+            None => Settings::default(),
+        };
+        let password = match self.password_file {
+            // The option goes before the environment, so it also goes before this variable.
+            Some(_) => None,
+            None => std::env::var("COGNATE_PASSWORD").ok(),
+        };
+        let above = Settings {
+            data: self.data,
+            listen: self.listen,
+            http: self.http,
+            memory: self.memory,
+            max_connections: self.max_connections,
+            max_message: self.max_message,
+            authentication_timeout_s: self.authentication_timeout_s,
+            shutdown_grace_s: self.shutdown_grace_s,
+            worker_threads: self.worker_threads,
+            log: self.log,
+            tls: TlsSettings { cert: self.tls_cert, key: self.tls_key },
+            auth: AuthSettings { password, password_file: self.password_file, ..AuthSettings::default() },
+        };
+        Config::resolve(above.or(file)).map_err(|e| e.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse().action {
+        Action::Serve(serve) => serve.resolve().and_then(run),
+        Action::Check { data } => check(&data),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("cognate: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: Config) -> Result<(), String> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = config.worker_threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().build().map_err(|e| format!("cannot start the runtime: {e}"))?;
+    let outcome = runtime.block_on(serve(config));
+    // Nothing is left that matters: the database is closed or was never opened.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(config: Config) -> Result<(), String> {
+    let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
+    let running = tokio::select! {
+        running = assemble::start(config) => running.map_err(|e| e.to_string())?,
+        () = signals.next() => return Ok(()),
+    };
+    announce(&running);
+    signals.next().await;
+    tracing::info!("stopping; a second signal ends at once");
+    tokio::select! {
+        stopped = running.stop() => stopped.map_err(|e| e.to_string()),
+        () = signals.next() => {
+            // What was acknowledged is in the log; the next start replays it.
+            tracing::warn!("ended at once");
+            std::process::exit(1)
+        }
+    }
+}
+
+fn announce(running: &Running) {
+    let mut out = std::io::stdout();
+    // Whoever started the server may have closed its output; that is no reason to stop.
+    let _ = writeln!(out, "ready  {}", running.psql_command());
+    let _ = out.flush();
+    if let Some(http) = running.http() {
+        let http: SocketAddr = http;
+        tracing::info!("health and metrics at http://{http}");
+    }
+}
+
+/// Opening a database reads and verifies every file of it; nothing is done with it then.
+fn check(data: &Path) -> Result<(), String> {
+    if !data.is_dir() {
+        return Err(format!("there is no folder {}", data.display()));
+    }
+    let database = Database::open(Options::new(data)).map_err(|e| e.to_string())?;
+    let statistics = database.statistics();
+    println!(
+        "sound: {} commits, {} bytes in {} files, {} bytes of log to replay",
+        statistics.durable, statistics.base.bytes, statistics.base.runs, statistics.replay_bytes
+    );
+    Ok(())
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> std::io::Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {})
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

@@ -1,0 +1,135 @@
+//! Starting, refusing to start, stopping; and what thousands of clients leave behind.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use crate::process::{Process, fails, read_all};
+
+/// A start-up packet of protocol 3.0 for user `a`.
+const START: &[u8] = b"\0\0\0\x10\0\x03\0\0user\0a\0\0";
+const TERMINATE: &[u8] = b"X\0\0\0\x04";
+
+/// Reads up to the first ReadyForQuery.
+fn until_ready(socket: &mut TcpStream) {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(b"Z\0\0\0\x05I") {
+        socket.read_exact(&mut byte).expect("more");
+        seen.push(byte[0]);
+    }
+}
+
+#[test]
+fn it_says_once_how_to_connect_and_stops_when_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for signal in ["TERM", "INT"] {
+        let process = Process::serve(folder.path(), &[]);
+        let port = process.address.port();
+        assert_eq!(process.ready, format!("ready  psql -h 127.0.0.1 -p {port} -d cognate\n"));
+        let mut client = process.connect();
+        client.write_all(START).expect("sent");
+        until_ready(&mut client);
+        process.signal(signal);
+        let farewell = String::from_utf8_lossy(&read_all(&mut client)).into_owned();
+        assert!(farewell.contains("C57P01"), "{farewell:?}");
+        assert!(process.wait().success());
+    }
+}
+
+#[test]
+fn what_stops_a_start_is_said_in_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let data = data.to_str().expect("UTF-8");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let taken = taken.local_addr().expect("an address").to_string();
+    let file = folder.path().join("cognate.toml");
+    std::fs::write(&file, "colour = 'blue'\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    let serve = ["serve", "--data", data, "--http", "off", "--log", "error"];
+    for (arguments, expected) in [
+        (vec!["--listen", &taken], "the port is in use"),
+        (vec!["--listen", "0.0.0.0:21599"], "a password is needed"),
+        (vec!["--listen", "nonsense"], "listen: \"nonsense\" is not an address"),
+        (vec!["--memory", "lots"], "memory: \"lots\" is not a size"),
+        (vec!["--config", file], "unknown field `colour`"),
+        (vec!["--config", "/nonexistent"], "cannot read configuration file /nonexistent"),
+        (vec!["--tls-cert", "/nonexistent"], "no key"),
+        (vec!["--password-file", "/nonexistent"], "cannot read password file /nonexistent"),
+        (vec!["--data", "/proc/nonexistent"], "/proc/nonexistent"),
+    ] {
+        let arguments: Vec<_> = serve.iter().copied().chain(arguments.iter().copied()).collect();
+        // A repeated option is an error of its own; the later one is meant here.
+        let repeated = arguments.iter().filter(|a| **a == "--data").count() > 1;
+        let arguments = if repeated { [&arguments[..1], &arguments[3..]].concat() } else { arguments };
+        let (code, said) = fails(&arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        assert!(said.starts_with("cognate: ") && said.trim_end().lines().count() == 1, "{said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_folder_is_served_once_at_a_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = Process::serve(folder.path(), &[]);
+    let data = folder.path().to_str().expect("UTF-8");
+    let (code, said) =
+        fails(&["serve", "--data", data, "--listen", "127.0.0.1:0", "--http", "off", "--log", "error"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(data), "{said}");
+    drop(first);
+    // A killed server leaves no lock behind.
+    Process::serve(folder.path(), &[]);
+}
+
+#[test]
+fn ten_thousand_connects_and_drops_leave_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::serve(folder.path(), &[]);
+    let round = |count: usize| {
+        for i in 0..count {
+            let mut client = process.connect();
+            if i % 3 > 0 {
+                client.write_all(START).expect("sent");
+            }
+            if i % 3 > 1 {
+                until_ready(&mut client);
+                client.write_all(TERMINATE).expect("sent");
+            }
+        }
+        // One after the other through the server's door: when this one is answered, those before it were accepted.
+        let mut last = process.connect();
+        last.write_all(START).expect("sent");
+        until_ready(&mut last);
+        drop(last);
+    };
+    round(1_000);
+    let bytes_before = process.resident_bytes();
+    round(9_000);
+    let idle = Process::serve(&folder.path().join("other"), &[]).open_files();
+    while process.open_files() > idle {
+        std::thread::yield_now();
+    }
+    let growth = process.resident_bytes().saturating_sub(bytes_before);
+    assert!(growth < 8 << 20, "memory grew by {growth} bytes over 9,000 connections");
+}
+
+#[test]
+fn two_thousand_idle_sessions_are_cheap_and_one_more_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::serve(folder.path(), &["--max-connections", "2000"]);
+    let before = process.resident_bytes();
+    let mut clients = Vec::new();
+    for _ in 0..2_000 {
+        let mut client = process.connect();
+        client.write_all(START).expect("sent");
+        until_ready(&mut client);
+        clients.push(client);
+    }
+    let each = (process.resident_bytes() - before) / 2_000;
+    assert!(each < 40 << 10, "an idle session takes {each} bytes");
+    let mut refused = process.connect();
+    refused.write_all(START).expect("sent");
+    assert!(String::from_utf8_lossy(&read_all(&mut refused)).contains("C53300"));
+}

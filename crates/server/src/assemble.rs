@@ -1,0 +1,151 @@
+//! Puts a server together and takes it apart again.
+//!
+//! Start: bind both ports (a port in use is found before any file is touched), answer `/health` with "starting", open
+//! the database, accept clients. Stop: accept nobody, let what runs finish for a grace time, cancel the rest, then
+//! checkpoint and close. A client that is idle at the stop is told at once, also inside a block, which rolls back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use cognate_engine::{Database, Options};
+use cognate_sql::session::SqlDatabase;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::config::Config;
+use crate::http::metrics::Metrics;
+use crate::http::{self, Ready};
+use crate::listener;
+use crate::pg::registry::{Registry, Stop};
+use crate::pg::tls;
+use crate::pg::transport::Budget;
+use crate::server::Server;
+
+/// Time that cancelled statements get to notice it.
+const CANCEL_GRACE: Duration = Duration::from_secs(10);
+/// How often they are told.
+const CANCEL_PERIOD: Duration = Duration::from_millis(50);
+
+/// Why a server does not start, or did not close well: one message for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StartError(pub String);
+
+/// A server that accepts clients.
+pub struct Running {
+    listen: SocketAddr,
+    http: Option<SocketAddr>,
+    server: Arc<Server>,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+    grace: Duration,
+}
+
+/// Starts a server. Returns once clients are accepted.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    let tls = match &config.tls {
+        Some((certificate, key)) => Some(tls::acceptor(certificate, key).map_err(StartError)?),
+        None => None,
+    };
+    let cannot_listen = |address: SocketAddr| {
+        move |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => StartError(format!("cannot listen on {address}: the port is in use")),
+            _ => StartError(format!("cannot listen on {address}: {error}")),
+        }
+    };
+    let clients = listener::bind(config.listen).map_err(cannot_listen(config.listen))?;
+    let listen = clients.local_addr().map_err(cannot_listen(config.listen))?;
+    let (stop, stopped) = watch::channel(false);
+    let ready: Ready = Arc::new(OnceLock::new());
+    let mut tasks = Vec::new();
+    let mut http_address = None;
+    if let Some(address) = config.http {
+        let socket = listener::bind(address).map_err(cannot_listen(address))?;
+        http_address = Some(socket.local_addr().map_err(cannot_listen(address))?);
+        tasks.push(tokio::spawn(http::serve(socket, ready.clone(), stopped.clone())));
+    }
+    let database = open_database(&config).await?;
+    let server = Arc::new(Server {
+        database,
+        registry: Registry::new(config.max_connections as usize),
+        users: config.users,
+        tls,
+        budget: Budget::new((config.memory_bytes / 4).max(4 * config.message_bytes_max as u64)),
+        metrics: Metrics::default(),
+        message_bytes_max: config.message_bytes_max,
+        authentication_timeout: config.authentication_timeout,
+    });
+    tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped)));
+    let _ = ready.set(server.clone());
+    Ok(Running { listen, http: http_address, server, stop, tasks, grace: config.shutdown_grace })
+}
+
+/// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its time.
+async fn open_database(config: &Config) -> Result<SqlDatabase, StartError> {
+    let options = Options::new(&config.data).memory(config.memory_bytes);
+    let opened = tokio::task::spawn_blocking(move || {
+        let engine = Database::open(options).map_err(|e| StartError(e.to_string()))?;
+        SqlDatabase::open(engine).map_err(|e| StartError(e.message.clone()))
+    });
+    opened.await.map_err(|e| StartError(format!("opening the database failed: {e}")))?
+}
+
+impl Running {
+    /// Where PostgreSQL clients connect.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Where health and metrics are, if anywhere.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// The `psql` command that connects to this server.
+    pub fn psql_command(&self) -> String {
+        let ip = self.listen.ip();
+        let host = match ip {
+            std::net::IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            std::net::IpAddr::V6(ip) if ip.is_unspecified() => "::1".to_owned(),
+            ip => ip.to_string(),
+        };
+        let user = self.server.users.only_named().map(|name| format!(" -U {name}")).unwrap_or_default();
+        format!("psql -h {host} -p {} -d cognate{user}", self.listen.port())
+    }
+
+    /// The database that is served.
+    pub fn database(&self) -> &SqlDatabase {
+        &self.server.database
+    }
+
+    /// Stops: nobody new, a grace time for what runs, then cancel, checkpoint, close.
+    pub async fn stop(self) -> Result<(), StartError> {
+        let registry = &self.server.registry;
+        let _ = self.stop.send(true);
+        registry.stop(Stop::WhenIdle);
+        if timeout(self.grace, registry.closed()).await.is_err() {
+            let deadline = Instant::now() + CANCEL_GRACE;
+            loop {
+                // Again and again: an order that arrives between two statements finds nothing to cancel.
+                registry.stop(Stop::Now);
+                if timeout(CANCEL_PERIOD, registry.closed()).await.is_ok() {
+                    break;
+                }
+                if Instant::now() >= deadline {
+                    tracing::warn!("{} connections did not end in time", registry.open_count());
+                    break;
+                }
+            }
+        }
+        for task in self.tasks {
+            let _ = timeout(CANCEL_PERIOD, task).await;
+        }
+        let engine = self.server.database.engine().clone();
+        let closed = tokio::task::spawn_blocking(move || engine.close());
+        let closed = closed.await.map_err(|e| StartError(format!("closing the database failed: {e}")))?;
+        closed.map_err(|e| StartError(format!("closing the database failed: {e}")))
+    }
+}

@@ -1,0 +1,147 @@
+//! Counters of the wire side, and the text of `/metrics`.
+//!
+//! Connections add to one of a few shards, so that two cores do not fight for one cache line; a scrape adds them up.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::server::Server;
+
+/// Upper bounds of the latency histogram's buckets in microseconds; above the last there is one more.
+const BUCKETS_US: [u64; 16] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 10_000_000,
+];
+const SHARDS: usize = 8;
+
+/// Counters of the wire side.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    shards: [Shard; SHARDS],
+}
+
+/// Two cache lines of its own and more.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
+    buckets: [AtomicU64; BUCKETS_US.len() + 1],
+    sum_ns: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts a statement (an Execute, or a Query as a whole) and its duration on the server.
+    pub(crate) fn statement(&self, process_id: i32, took: Duration) {
+        let shard = self.shard(process_id);
+        let took_us = took.as_micros() as u64;
+        let bucket = BUCKETS_US.iter().position(|&bound| took_us <= bound).unwrap_or(BUCKETS_US.len());
+        shard.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        shard.sum_ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Counts an error sent to a client.
+    pub(crate) fn error(&self, process_id: i32) {
+        self.shard(process_id).errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn shard(&self, process_id: i32) -> &Shard {
+        &self.shards[process_id as usize % SHARDS]
+    }
+
+    fn sum(&self, counter: impl Fn(&Shard) -> &AtomicU64) -> u64 {
+        self.shards.iter().map(|shard| counter(shard).load(Ordering::Relaxed)).sum()
+    }
+
+    /// Errors sent so far.
+    pub(crate) fn errors(&self) -> u64 {
+        self.sum(|shard| &shard.errors)
+    }
+
+    /// The histogram in Prometheus' text format: cumulative buckets with bounds in seconds.
+    pub(crate) fn write_histogram(&self, name: &str, out: &mut String) {
+        let mut below = 0;
+        for (i, bound) in BUCKETS_US.iter().enumerate() {
+            below += self.sum(|shard| &shard.buckets[i]);
+            let _ = writeln!(out, "{name}_bucket{{le=\"{}\"}} {below}", *bound as f64 / 1e6);
+        }
+        below += self.sum(|shard| &shard.buckets[BUCKETS_US.len()]);
+        let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {below}");
+        let _ = writeln!(out, "{name}_sum {}", self.sum(|shard| &shard.sum_ns) as f64 / 1e9);
+        let _ = writeln!(out, "{name}_count {below}");
+    }
+}
+
+/// The text of `/metrics`.
+pub(crate) fn text(server: &Server) -> String {
+    let mut out = String::new();
+    let registry = &server.registry;
+    let metrics = &server.metrics;
+    let mut put = |kind: &str, name: &str, help: &str, value: u64| {
+        let _ = write!(
+            out,
+            "# HELP cognate_{name} {help}\n# TYPE cognate_{name} {kind}\ncognate_{name} {value}\n"
+        );
+    };
+    put("gauge", "connections", "Sessions at this moment.", registry.sessions() as u64);
+    put("gauge", "connections_max", "Most sessions at a time.", registry.sessions_max() as u64);
+    put("gauge", "sockets", "Open client sockets, sessions or not.", registry.open_count() as u64);
+    put("counter", "connections_refused_total", "Refused: too many.", registry.refused() as u64);
+    put("counter", "errors_total", "Errors sent to clients.", metrics.errors());
+    put("gauge", "message_bytes", "Memory held for large messages.", server.budget.used());
+    engine(server, &mut put);
+    let name = "cognate_statement_seconds";
+    let _ = write!(out, "# HELP {name} Time of a statement on the server.\n# TYPE {name} histogram\n");
+    metrics.write_histogram(name, &mut out);
+    out
+}
+
+fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
+    let s = server.database.engine().statistics();
+    put("counter", "commits_total", "Transactions committed.", s.commits);
+    put("counter", "empty_commits_total", "Transactions committed without writes.", s.empty_commits);
+    put("counter", "rollbacks_total", "Transactions rolled back.", s.rollbacks);
+    put("counter", "lock_waits_total", "Lock requests that had to wait.", s.lock_waits);
+    put("counter", "deadlocks_total", "Lock requests refused because of a deadlock.", s.deadlocks);
+    put("gauge", "certified", "The last commit that has a number.", s.certified);
+    put("gauge", "visible", "The last commit that new transactions see.", s.visible);
+    put("gauge", "durable", "The last commit that a crash cannot take back.", s.durable);
+    put("gauge", "durable_lag", "Commits visible and not yet durable.", s.visible.saturating_sub(s.durable));
+    put("gauge", "version_bytes", "Memory of row versions.", s.version_bytes);
+    put("gauge", "version_keys", "Keys with versions in memory.", s.version_keys);
+    put("gauge", "active_transactions", "Running transactions.", s.active_transactions);
+    put("counter", "log_bytes_total", "Bytes written to the log.", s.log.bytes);
+    put("counter", "log_flushes_total", "Batches written and flushed.", s.log.batches);
+    put("counter", "log_flush_us_total", "Time of writing and flushing them.", s.log.flush_us);
+    put("gauge", "log_flush_us_max", "The longest of these.", s.log.flush_us_max);
+    let batch_bytes = s.log.bytes.checked_div(s.log.batches).unwrap_or_default();
+    put("gauge", "log_batch_bytes", "Mean size of a batch.", batch_bytes);
+    put("gauge", "log_replay_bytes", "Log that a recovery would replay.", s.replay_bytes);
+    put("gauge", "log_poisoned", "1 if the log refuses commits.", u64::from(s.log_poisoned.is_some()));
+    put("counter", "checkpoints_total", "Checkpoints written.", s.checkpoints);
+    put("gauge", "base_bytes", "Size of the base store.", s.base.bytes);
+    put("gauge", "base_runs", "Files of the base store.", s.base.runs);
+    put("gauge", "base_cache_bytes", "Memory of the block cache.", s.base.cache_bytes);
+    put("gauge", "base_index_bytes", "Memory of the base store beside it.", s.base.index_bytes);
+    let age_ms = s.oldest_transaction_age.as_millis() as u64;
+    put("gauge", "oldest_transaction_age_ms", "Age of the oldest running transaction.", age_ms);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_histogram_is_cumulative() {
+        let metrics = Metrics::default();
+        metrics.statement(1, Duration::from_micros(40));
+        metrics.statement(2, Duration::from_micros(60));
+        metrics.statement(3, Duration::from_secs(60));
+        let mut text = String::new();
+        metrics.write_histogram("t", &mut text);
+        assert!(text.contains("t_bucket{le=\"0.00005\"} 1\n"), "{text}");
+        assert!(text.contains("t_bucket{le=\"0.0001\"} 2\n"), "{text}");
+        assert!(text.contains("t_bucket{le=\"10\"} 2\nt_bucket{le=\"+Inf\"} 3\n"), "{text}");
+        assert!(text.ends_with("t_sum 60.0001\nt_count 3\n"), "{text}");
+    }
+}

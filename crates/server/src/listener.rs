@@ -1,0 +1,69 @@
+//! The listening socket for PostgreSQL clients.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+
+use crate::pg::handshake;
+use crate::pg::response::{self, Report};
+use crate::server::Server;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4096;
+/// Pause after an accept that failed for want of file descriptors or memory: there is nothing to do but wait.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Binds `address`. Clients that vanish without a word are found by keep-alive probes.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Accepts clients until `stop` becomes true; then the socket is closed.
+pub(crate) async fn accept(listener: TcpListener, server: Arc<Server>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((socket, _)) => greet(socket, &server),
+            Err(error) if is_of_the_client(&error) => {}
+            Err(error) => {
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn greet(socket: TcpStream, server: &Arc<Server>) {
+    // Answers are written in one piece; waiting for more would only delay them.
+    if socket.set_nodelay(true).is_err() {
+        return;
+    }
+    match server.registry.open() {
+        Some(open) => {
+            tokio::spawn(handshake::serve(server.clone(), socket, open));
+        }
+        None => {
+            // Before any packet is read, and without waiting: a fresh socket has room for it.
+            let mut farewell = Vec::new();
+            response::error(&mut farewell, &Report::fatal("53300", "sorry, too many clients already"));
+            let _ = socket.try_write(&farewell);
+        }
+    }
+}
+
+/// Errors of `accept` that concern one client which has already gone.
+fn is_of_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,188 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
+//!
+//! A prepared statement lives until it is closed, a portal until its transaction ends. A portal with a row limit stays
+//! where it is between two Executes; nothing of it is buffered here.
+
+use cognate_sql::session::{CommandTag, Fetch, Format, OutputColumn, Portal};
+use cognate_sql::{SqlError, sqlstate};
+
+use super::connection::{Connection, End, Failure, attend};
+use super::message::{Bind, Target};
+use super::names::Taken;
+use super::response::{self, Field};
+
+/// How far a portal came.
+pub(crate) enum Ran {
+    /// To its end.
+    Complete(CommandTag),
+    /// To its row limit.
+    Suspended,
+    /// There was nothing to run.
+    Empty,
+    /// It waits for COPY data; the response is written.
+    CopyIn,
+}
+
+impl Connection {
+    pub(crate) fn parse(&mut self, name: &str, text: &str, parameter_oids: &[u32]) -> Result<(), Failure> {
+        self.statements.check_free(name).map_err(|taken| match taken {
+            Taken::Exists => SqlError::new(
+                sqlstate::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ),
+            Taken::Full => SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too many prepared statements"),
+        })?;
+        let prepared = self.session.prepare(text, parameter_oids)?;
+        self.statements.put(name, prepared);
+        response::parse_complete(self.transport.output());
+        Ok(())
+    }
+
+    pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failure> {
+        let prepared = self.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
+        self.portals.check_free(bind.portal).map_err(|taken| match taken {
+            Taken::Exists => SqlError::new(
+                sqlstate::DUPLICATE_CURSOR,
+                format!("cursor \"{}\" already exists", bind.portal),
+            ),
+            Taken::Full => SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too many portals"),
+        })?;
+        let portal = self.session.bind(prepared, &bind.values, &bind.formats, &bind.result_formats)?;
+        self.portals.put(bind.portal, portal);
+        response::bind_complete(self.transport.output());
+        Ok(())
+    }
+
+    pub(crate) fn describe(&mut self, target: Target, name: &str) -> Result<(), Failure> {
+        let output = self.transport.output();
+        match target {
+            Target::Statement => {
+                let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+                let oids = prepared.parameter_types().iter().map(|ty| ty.id.oid());
+                response::parameter_description(output, oids);
+                describe_columns(output, prepared.columns(), &[]);
+            }
+            Target::Portal => {
+                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                describe_columns(output, portal.columns(), portal.formats());
+            }
+        }
+        Ok(())
+    }
+
+    /// Closing what does not exist is no error.
+    pub(crate) fn close(&mut self, target: Target, name: &str) {
+        match target {
+            Target::Statement => self.statements.remove(name),
+            Target::Portal => self.portals.remove(name),
+        }
+        response::close_complete(self.transport.output());
+    }
+
+    pub(crate) async fn execute(&mut self, name: &str, max_rows: u32) -> Result<(), Failure> {
+        // Out of the map while it runs: a portal whose statement fails is gone.
+        let portal = self.portals.take(name).ok_or_else(|| no_portal(name))?;
+        let mut portal = portal;
+        let ran = self.run(&mut portal, u64::from(max_rows)).await?;
+        self.portals.put(name, portal);
+        match ran {
+            Ran::Complete(command_tag) => {
+                self.forget_statements(&command_tag);
+                self.held = Some(command_tag);
+            }
+            Ran::Suspended => response::portal_suspended(self.transport.output()),
+            Ran::Empty => response::empty_query(self.transport.output()),
+            Ran::CopyIn => self.copy = Some(super::copy::CopyIn::Extended),
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn sync(&mut self) -> Result<(), End> {
+        let held = self.held.take();
+        match self.end_transaction().await {
+            Ok(()) => {
+                if let Some(command_tag) = held {
+                    self.write_complete(&command_tag);
+                }
+            }
+            Err(error) => self.report(&error),
+        }
+        self.skip_to_sync = false;
+        self.write_ready();
+        Ok(())
+    }
+
+    /// Runs a portal to its end or row limit, sending rows whenever many have gathered.
+    pub(crate) async fn run(&mut self, portal: &mut Portal, max_rows: u64) -> Result<Ran, Failure> {
+        self.rows.rows = 0;
+        let mut copying_out = false;
+        loop {
+            // The limit counts rows of this Execute, however often the buffer fills meanwhile.
+            let left = if max_rows == 0 { 0 } else { max_rows - self.rows.rows };
+            let fetch = self.session.fetch(portal, &mut self.rows, left);
+            let fetched = attend(&mut self.transport, &self.open, fetch).await;
+            self.transport.append(&mut self.rows.bytes);
+            match fetched? {
+                Fetch::Complete(mut command_tag) => {
+                    self.write_notices();
+                    if let (CommandTag::Rows("SELECT", rows), Some(_)) = (&mut command_tag, portal.columns())
+                    {
+                        // Of this Execute, not of the portal's whole life.
+                        *rows = self.rows.rows;
+                    }
+                    if copying_out {
+                        response::copy_done(self.transport.output());
+                    }
+                    return Ok(Ran::Complete(command_tag));
+                }
+                Fetch::Suspended => return Ok(Ran::Suspended),
+                Fetch::Empty => return Ok(Ran::Empty),
+                Fetch::SinkFull if max_rows != 0 && self.rows.rows >= max_rows => return Ok(Ran::Suspended),
+                Fetch::SinkFull => self.flush_all().await?,
+                Fetch::CopyOut(format) => {
+                    copying_out = true;
+                    super::copy::write_response(self.transport.output(), b'H', format);
+                }
+                Fetch::CopyIn(format) => {
+                    super::copy::write_response(self.transport.output(), b'G', format);
+                    self.transport.mark_urgent();
+                    return Ok(Ran::CopyIn);
+                }
+            }
+        }
+    }
+
+    /// Some statements of SQL end the life of what the protocol has prepared.
+    pub(crate) fn forget_statements(&mut self, command_tag: &CommandTag) {
+        if let CommandTag::Plain("DEALLOCATE ALL" | "DISCARD ALL") = command_tag {
+            self.statements.clear();
+        }
+    }
+}
+
+fn no_statement(name: &str) -> SqlError {
+    let message = match name {
+        "" => "unnamed prepared statement does not exist".to_owned(),
+        name => format!("prepared statement \"{name}\" does not exist"),
+    };
+    SqlError::new(sqlstate::INVALID_SQL_STATEMENT_NAME, message)
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+/// Writes RowDescription or NoData. `formats` has one entry for each column, or none where all are text.
+pub(crate) fn describe_columns(output: &mut Vec<u8>, columns: Option<&[OutputColumn]>, formats: &[Format]) {
+    let Some(columns) = columns else { return response::no_data(output) };
+    let fields = columns.iter().enumerate().map(|(i, column)| Field {
+        name: &column.name,
+        table_oid: column.table_oid,
+        attribute_number: column.attribute_number,
+        type_oid: column.ty.id.oid(),
+        type_size: column.ty.id.length(),
+        type_modifier: column.ty.modifier,
+        binary: formats.get(i) == Some(&Format::Binary),
+    });
+    response::row_description(output, fields);
+}

@@ -1,0 +1,272 @@
+//! From an accepted socket to a session: encryption, start-up packet, authentication, admission.
+//!
+//! All of it has to be over within the authentication timeout, and until then the client can make the server hold no
+//! more than one start-up packet. Packets before encryption are read to the byte, so nothing that was sent in plain
+//! text can be taken for part of the encrypted conversation.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use cognate_sql::session::{Session, SessionParameters};
+use cognate_sql::sqlstate;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::auth::{self, AuthError};
+use super::connection::{Connection, End, farewell};
+use super::frame::{self, HEADER_BYTES, Phase};
+use super::message::MessageError;
+use super::registry::{Open, Stop};
+use super::response;
+use super::startup::{self, FirstPacket, Start, StartupError};
+use super::transport::{Broken, Received, Socket, Transport};
+use crate::server::Server;
+
+/// What a client said about itself.
+struct Hello {
+    minor: u16,
+    user: String,
+    database: String,
+    application_name: String,
+    options: Vec<(String, String)>,
+}
+
+/// Serves a connection from its first byte to its end.
+pub(crate) async fn serve(server: Arc<Server>, socket: TcpStream, open: Open) {
+    let timeout = server.authentication_timeout;
+    let entry = open.entry().clone();
+    let mut begin = pin!(begin(server, socket, open));
+    let begun = poll_fn(|cx| {
+        entry.wake_with(cx.waker());
+        // Nobody who has no session yet is waited for.
+        if entry.stop() == Stop::No { begin.as_mut().poll(cx) } else { Poll::Ready(None) }
+    });
+    // The session is served outside: the timeout is over once it exists.
+    let begun = tokio::time::timeout(timeout, begun).await;
+    if let Ok(Some(connection)) = begun {
+        connection.serve().await;
+    }
+}
+
+/// Everything up to the first ReadyForQuery. `None`: there is no session, and the client knows why.
+async fn begin(server: Arc<Server>, socket: TcpStream, mut open: Open) -> Option<Connection> {
+    let (socket, packet) = first_packet(&server, Socket::Plain(socket)).await?;
+    let mut transport = Transport::new(socket, server.budget.clone());
+    let session = match packet {
+        Ok(packet) => authenticate(&server, &mut transport, &mut open, &packet).await,
+        Err(end) => Err(end),
+    };
+    match session {
+        Ok(session) => Some(Connection::new(server, open, transport, session)),
+        Err(end) => {
+            farewell(&mut transport, &end).await;
+            None
+        }
+    }
+}
+
+/// Reads packets until one begins a session; returns that one, or why it cannot be followed. Answers requests for
+/// encryption and for cancelling. `None`: there is nobody to talk to any more.
+async fn first_packet(server: &Server, mut socket: Socket) -> Option<(Socket, Result<Vec<u8>, End>)> {
+    let (mut tls_answered, mut gss_answered) = (false, false);
+    loop {
+        let packet = match read_packet(&mut socket).await {
+            Ok(packet) => packet,
+            Err(End::Broken(_)) => return None,
+            Err(end) => return Some((socket, Err(end))),
+        };
+        match startup::decode_packet(&packet) {
+            Ok(FirstPacket::Start(_)) => return Some((socket, Ok(packet))),
+            Ok(FirstPacket::Cancel { process_id, secret }) => {
+                server.registry.cancel(process_id, secret);
+                return None;
+            }
+            Ok(FirstPacket::Tls) if !tls_answered => {
+                tls_answered = true;
+                socket = answer_tls(server, socket).await.ok()?;
+            }
+            Ok(FirstPacket::Gss) if !gss_answered => {
+                gss_answered = true;
+                socket.write_all(b"N").await.ok()?;
+            }
+            Ok(FirstPacket::Tls | FirstPacket::Gss) => {
+                return Some((socket, Err(StartupError::Length.into())));
+            }
+            Err(error) => return Some((socket, Err(error.into()))),
+        }
+    }
+}
+
+/// Reads one packet to the byte.
+async fn read_packet(socket: &mut Socket) -> Result<Vec<u8>, End> {
+    let mut packet = vec![0; 4];
+    socket.read_exact(&mut packet).await.map_err(Broken::Io)?;
+    let length = startup::packet_length(&packet)?.unwrap_or_default();
+    packet.resize(length, 0);
+    socket.read_exact(&mut packet[4..]).await.map_err(Broken::Io)?;
+    Ok(packet)
+}
+
+/// Accepts a request for TLS, if there is a certificate and the connection is not encrypted yet.
+async fn answer_tls(server: &Server, mut socket: Socket) -> io::Result<Socket> {
+    match (&server.tls, socket) {
+        (Some(acceptor), Socket::Plain(mut stream)) => {
+            stream.write_all(b"S").await?;
+            let stream = acceptor.accept(stream).await?;
+            Ok(Socket::Tls(Box::new(stream)))
+        }
+        (_, unchanged) => {
+            socket = unchanged;
+            socket.write_all(b"N").await?;
+            Ok(socket)
+        }
+    }
+}
+
+async fn authenticate(
+    server: &Arc<Server>,
+    transport: &mut Transport,
+    open: &mut Open,
+    packet: &[u8],
+) -> Result<Session, End> {
+    let FirstPacket::Start(start) = startup::decode_packet(packet)? else {
+        return Err(StartupError::Length.into());
+    };
+    if start.needs_negotiation() {
+        let unknown = start.protocol_options.iter().copied();
+        response::negotiate_protocol_version(transport.output(), start.minor(), unknown);
+    }
+    let hello = Hello::read(&start)?;
+    if server.users.password_required() {
+        check_password(server, transport, &hello.user).await?;
+    }
+    if open.entry().stop() != Stop::No {
+        return Err(refused(sqlstate::CANNOT_CONNECT_NOW, "the database system is shutting down"));
+    }
+    if !open.admit() {
+        return Err(refused(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
+    }
+    begin_session(server, transport, open, hello)
+}
+
+fn begin_session(
+    server: &Server,
+    transport: &mut Transport,
+    open: &Open,
+    hello: Hello,
+) -> Result<Session, End> {
+    let entry = open.entry();
+    let parameters = SessionParameters {
+        user: hello.user,
+        database: hello.database,
+        application_name: hello.application_name,
+        options: hello.options,
+        process_id: entry.process_id,
+    };
+    let session = Session::new(server.database.clone(), parameters);
+    let mut session = session.map_err(|error| refused(error.sqlstate, error.message.clone()))?;
+    open.set_cancel(session.cancel_handle());
+    let output = transport.output();
+    response::authentication_ok(output);
+    for (name, value) in session.take_parameter_changes() {
+        response::parameter_status(output, name, &value);
+    }
+    let secret = if hello.minor >= 2 { &entry.secret[..] } else { &entry.secret[..4] };
+    response::backend_key_data(output, entry.process_id, secret);
+    response::ready_for_query(output, b'I');
+    transport.mark_urgent();
+    Ok(session)
+}
+
+impl Hello {
+    fn read(start: &Start<'_>) -> Result<Hello, End> {
+        let user = start.get("user").filter(|user| !user.is_empty()).ok_or_else(|| {
+            refused(
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                "no PostgreSQL user name specified in startup packet",
+            )
+        })?;
+        if start.get("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
+            let message = "replication connections are not supported";
+            return Err(refused(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
+        let database = start.get("database").filter(|name| !name.is_empty()).unwrap_or(user);
+        let mut options =
+            startup::split_options(start.get("options").unwrap_or_default()).map_err(|word| {
+                refused(sqlstate::SYNTAX_ERROR, format!("invalid command-line argument: {word}"))
+            })?;
+        for (name, value) in &start.parameters {
+            if !matches!(*name, "user" | "database" | "application_name" | "options" | "replication") {
+                options.push(((*name).to_owned(), (*value).to_owned()));
+            }
+        }
+        Ok(Hello {
+            minor: start.minor(),
+            user: user.to_owned(),
+            database: database.to_owned(),
+            application_name: start.get("application_name").unwrap_or_default().to_owned(),
+            options,
+        })
+    }
+}
+
+/// The SCRAM exchange. Ends with the final server message in the output; AuthenticationOk follows it.
+async fn check_password(server: &Server, transport: &mut Transport, user: &str) -> Result<(), End> {
+    response::authentication_sasl(transport.output(), &[auth::MECHANISM]);
+    let mut exchange = server.users.exchange(user);
+    let denied = |error: AuthError| match error {
+        AuthError::Denied => {
+            refused(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+        }
+        AuthError::Malformed(_) => refused(sqlstate::PROTOCOL_VIOLATION, error.to_string()),
+    };
+    let body = password_message(transport).await?;
+    let (mechanism, client_first) = auth::initial_response(&body)?;
+    if mechanism != auth::MECHANISM {
+        let message = "client selected an invalid SASL authentication mechanism";
+        return Err(refused(sqlstate::PROTOCOL_VIOLATION, message));
+    }
+    let server_first = exchange.first(client_first).map_err(denied)?;
+    response::authentication_sasl_continue(transport.output(), server_first.as_bytes());
+    let body = password_message(transport).await?;
+    let server_final = exchange.finish(&body).map_err(denied)?;
+    response::authentication_sasl_final(transport.output(), server_final.as_bytes());
+    Ok(())
+}
+
+/// Sends what is to be sent and reads one message of the authentication.
+async fn password_message(transport: &mut Transport) -> Result<Vec<u8>, End> {
+    poll_fn(|cx| transport.poll_flush(cx)).await?;
+    loop {
+        if let Some(header) = frame::header(transport.received(), Phase::Authentication)?
+            && let Some(message) = transport.received().get(HEADER_BYTES..header.total)
+        {
+            let body = message.to_vec();
+            let received = transport.take_received();
+            transport.put_back(received, header.total);
+            return Ok(body);
+        }
+        if poll_fn(|cx| transport.poll_receive(cx)).await? == Received::End {
+            return Err(End::Broken(Broken::Io(io::ErrorKind::UnexpectedEof.into())));
+        }
+    }
+}
+
+fn refused(sqlstate: &'static str, message: impl Into<String>) -> End {
+    End::Refused { sqlstate, message: message.into() }
+}
+
+impl From<StartupError> for End {
+    fn from(error: StartupError) -> End {
+        refused(error.sqlstate(), error.to_string())
+    }
+}
+
+impl From<MessageError> for End {
+    fn from(error: MessageError) -> End {
+        refused(error.sqlstate(), error.to_string())
+    }
+}

@@ -1,0 +1,268 @@
+//! All connections of the server: admission, cancel requests, and the order to stop.
+//!
+//! A connection is *open* from its accepted socket to its end, and a *session* from its authentication to its end.
+//! Sessions are limited by `max_connections`; open connections by that plus a reserve, so that strangers who never
+//! authenticate cannot keep users out and cannot use up file descriptors.
+//!
+//! Mutex order: `Registry::connections`, then `Entry::wake`. Neither is held across a wait or a call into a session
+//! other than `CancelHandle::cancel`, which only sets a flag and wakes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use cognate_sql::session::CancelHandle;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Bytes of the secret in BackendKeyData for protocol 3.2; 3.0 has the first four of them.
+const SECRET_BYTES: usize = 32;
+
+/// How much a connection still may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Stop {
+    /// Everything.
+    No = 0,
+    /// Finish what runs, then leave.
+    WhenIdle = 1,
+    /// Leave now; the running statement is cancelled.
+    Now = 2,
+}
+
+/// All connections.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    sessions_max: usize,
+    open_max: usize,
+    open: AtomicUsize,
+    sessions: AtomicUsize,
+    refused: AtomicUsize,
+    next_process_id: AtomicI32,
+    stop: AtomicU8,
+    connections: Mutex<HashMap<i32, Arc<Entry>>>,
+    all_closed: Notify,
+}
+
+/// What others may know of and do to one connection.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) process_id: i32,
+    pub(crate) secret: [u8; SECRET_BYTES],
+    stop: AtomicU8,
+    cancel: OnceLock<CancelHandle>,
+    /// Wakes the connection's task.
+    wake: Mutex<Option<Waker>>,
+}
+
+/// One open connection; counts as such until dropped.
+#[derive(Debug)]
+pub(crate) struct Open {
+    registry: Arc<Registry>,
+    entry: Arc<Entry>,
+    session: bool,
+}
+
+impl Registry {
+    pub(crate) fn new(sessions_max: usize) -> Arc<Registry> {
+        Arc::new(Registry {
+            sessions_max,
+            open_max: sessions_max + (sessions_max / 10).max(100),
+            open: AtomicUsize::new(0),
+            sessions: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            next_process_id: AtomicI32::new(0),
+            stop: AtomicU8::new(Stop::No as u8),
+            connections: Mutex::new(HashMap::new()),
+            all_closed: Notify::new(),
+        })
+    }
+
+    /// Counts a new socket; `None` if there are too many.
+    pub(crate) fn open(self: &Arc<Self>) -> Option<Open> {
+        if self.open.fetch_add(1, Ordering::SeqCst) >= self.open_max {
+            self.open.fetch_sub(1, Ordering::SeqCst);
+            self.count_refused();
+            return None;
+        }
+        let mut connections = self.connections.lock();
+        let process_id = loop {
+            let id = self.next_process_id.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & i32::MAX;
+            if id != 0 && !connections.contains_key(&id) {
+                break id;
+            }
+        };
+        let entry = Arc::new(Entry {
+            process_id,
+            secret: rand::random(),
+            stop: AtomicU8::new(self.stop.load(Ordering::SeqCst)),
+            cancel: OnceLock::new(),
+            wake: Mutex::new(None),
+        });
+        connections.insert(process_id, entry.clone());
+        Some(Open { registry: self.clone(), entry, session: false })
+    }
+
+    /// Interrupts the statement of a connection, if the secret is right. Says nothing about whether it was.
+    pub(crate) fn cancel(&self, process_id: i32, secret: &[u8]) {
+        let Some(entry) = self.connections.lock().get(&process_id).cloned() else { return };
+        let length = secret.len();
+        if (length == 4 || length == SECRET_BYTES) && same(&entry.secret[..length], secret) {
+            entry.cancel_statement();
+        }
+    }
+
+    /// Orders all connections, and those still to come, to stop.
+    pub(crate) fn stop(&self, how: Stop) {
+        self.stop.store(how as u8, Ordering::SeqCst);
+        let connections: Vec<_> = self.connections.lock().values().cloned().collect();
+        for entry in connections {
+            entry.stop.store(how as u8, Ordering::SeqCst);
+            if how == Stop::Now {
+                entry.cancel_statement();
+            }
+            if let Some(waker) = entry.wake.lock().as_ref() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Waits until no connection is open.
+    pub(crate) async fn closed(&self) {
+        loop {
+            let notified = self.all_closed.notified();
+            if self.open.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sessions at this moment.
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Relaxed)
+    }
+
+    /// Sockets at this moment.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections refused so far because there were too many.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Most sessions at a time.
+    pub(crate) fn sessions_max(&self) -> usize {
+        self.sessions_max
+    }
+}
+
+impl Entry {
+    /// Interrupts the statement that runs, if one does.
+    pub(crate) fn cancel_statement(&self) {
+        if let Some(cancel) = self.cancel.get() {
+            cancel.cancel();
+        }
+    }
+
+    /// The order in force. Stays cheap: read before every wait.
+    pub(crate) fn stop(&self) -> Stop {
+        match self.stop.load(Ordering::SeqCst) {
+            0 => Stop::No,
+            1 => Stop::WhenIdle,
+            _ => Stop::Now,
+        }
+    }
+
+    /// Has this task woken when the order changes. The order is to be read after the call.
+    pub(crate) fn wake_with(&self, waker: &Waker) {
+        *self.wake.lock() = Some(waker.clone());
+    }
+}
+
+impl Open {
+    /// What others see of this connection.
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// Admits the session. False if there are too many.
+    pub(crate) fn admit(&mut self) -> bool {
+        if self.registry.sessions.fetch_add(1, Ordering::SeqCst) >= self.registry.sessions_max {
+            self.registry.sessions.fetch_sub(1, Ordering::SeqCst);
+            self.registry.count_refused();
+            return false;
+        }
+        self.session = true;
+        true
+    }
+
+    /// From now on cancel requests reach this session.
+    pub(crate) fn set_cancel(&self, handle: CancelHandle) {
+        // A connection has one session, so this is the first and only call.
+        let _ = self.entry.cancel.set(handle);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.registry.connections.lock().remove(&self.entry.process_id);
+        if self.session {
+            self.registry.sessions.fetch_sub(1, Ordering::SeqCst);
+        }
+        if self.registry.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.registry.all_closed.notify_waiters();
+        }
+    }
+}
+
+/// Equality in a time that does not tell where a guess went wrong.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| std::hint::black_box(d | (x ^ y))) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_and_sockets_are_counted_and_limited() {
+        let registry = Registry::new(1);
+        let mut first = registry.open().expect("room");
+        let mut second = registry.open().expect("room for a socket");
+        assert!(first.admit());
+        assert!(!second.admit());
+        drop(first);
+        assert!(second.admit());
+        let more: Vec<_> = std::iter::from_fn(|| registry.open()).collect();
+        assert_eq!(more.len(), 100);
+        assert_eq!(registry.refused(), 2);
+        drop((second, more));
+        assert_eq!((registry.sessions(), registry.open_count()), (0, 0));
+        assert!(registry.connections.lock().is_empty());
+    }
+
+    #[test]
+    fn numbers_are_positive_and_unique_also_after_a_wrap() {
+        let registry = Registry::new(10);
+        let first = registry.open().expect("room");
+        registry.next_process_id.store(i32::MAX - 1, Ordering::Relaxed);
+        let ids: Vec<_> = (0..3).map(|_| registry.open().expect("room")).collect();
+        let ids: Vec<_> = ids.iter().map(|open| open.entry.process_id).collect();
+        assert_eq!(first.entry.process_id, 1);
+        assert_eq!(ids, [i32::MAX, 2, 3]);
+    }
+
+    #[test]
+    fn a_cancel_needs_the_whole_secret() {
+        assert!(same(b"abcd", b"abcd"));
+        assert!(!same(b"abcd", b"abce"));
+        assert!(!same(b"abcd", b"abc"));
+    }
+}

@@ -1,0 +1,73 @@
+//! The simple protocol: one message with any number of statements, one ReadyForQuery.
+//!
+//! The statements run in one implicit transaction unless they open and close blocks themselves. The first error ends
+//! the message. The last CommandComplete is written once the implicit transaction is durable.
+
+use cognate_sql::session::Statement;
+
+use super::connection::{Connection, End, Failure};
+use super::copy::CopyIn;
+use super::extended::{Ran, describe_columns};
+use super::response;
+
+/// Statements of a message that are still to run.
+pub(crate) type Rest = std::vec::IntoIter<Statement>;
+
+impl Connection {
+    pub(crate) async fn query(&mut self, text: &str) -> Result<(), End> {
+        self.statements.remove("");
+        self.portals.remove("");
+        match self.session.split(text) {
+            Ok(statements) if statements.is_empty() => {
+                response::empty_query(self.transport.output());
+                self.end_simple().await
+            }
+            Ok(statements) => self.run_statements(statements.into_iter()).await,
+            Err(error) => {
+                self.report(&error);
+                self.end_simple().await
+            }
+        }
+    }
+
+    /// Runs statements until one fails, waits for COPY data, or none is left.
+    pub(crate) async fn run_statements(&mut self, mut rest: Rest) -> Result<(), End> {
+        while let Some(statement) = rest.next() {
+            match self.run_statement(&statement).await {
+                Ok(Ran::Complete(command_tag)) => {
+                    self.release_held();
+                    self.forget_statements(&command_tag);
+                    self.held = Some(command_tag);
+                }
+                Ok(Ran::CopyIn) => {
+                    self.copy = Some(CopyIn::Simple(rest));
+                    return Ok(());
+                }
+                Ok(Ran::Empty) => response::empty_query(self.transport.output()),
+                Ok(Ran::Suspended) => debug_assert!(false, "there was no row limit"),
+                Err(Failure::Sql(error)) => {
+                    self.release_held();
+                    self.report(&error);
+                    break;
+                }
+                Err(Failure::End(end)) => return Err(end),
+            }
+        }
+        self.end_simple().await
+    }
+
+    async fn run_statement(&mut self, statement: &Statement) -> Result<Ran, Failure> {
+        let prepared = self.session.prepare_statement(statement)?;
+        let mut portal = self.session.bind(&prepared, &[], &[], &[])?;
+        if portal.columns().is_some() {
+            self.release_held();
+            describe_columns(self.transport.output(), portal.columns(), &[]);
+        }
+        self.run(&mut portal, 0).await
+    }
+
+    /// Ends the message: commits or rolls back the implicit transaction and writes ReadyForQuery.
+    pub(crate) async fn end_simple(&mut self) -> Result<(), End> {
+        self.sync().await
+    }
+}

@@ -1,0 +1,317 @@
+//! A connection's socket and its two byte queues.
+//!
+//! Input is read through one scratch buffer per thread and appended to the connection's own, which is as large as what
+//! the client has sent and not yet been answered: thousands of idle connections cost no read buffers. Output is
+//! collected and written when the connection says so; a write that the socket does not take waits, which is the
+//! back-pressure that a slow reader feels. Memory for input beyond [`FREE_BYTES`] is drawn from a budget that all
+//! connections share.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// Bytes of input that a connection may hold without drawing on the shared budget.
+const FREE_BYTES: usize = 64 * 1024;
+/// What is drawn from the budget at a time.
+const CHARGE_BYTES: usize = 1024 * 1024;
+/// Read-ahead while a statement runs: beyond it the socket is left to fill up.
+const AHEAD_BYTES: usize = 64 * 1024;
+/// A buffer with more room than this gives it back when the connection goes idle.
+pub(crate) const IDLE_BYTES: usize = 4 * 1024;
+/// Size of the scratch buffer of a thread.
+const SCRATCH_BYTES: usize = 32 * 1024;
+
+/// A whole Terminate message.
+const TERMINATE: &[u8] = b"X\0\0\0\x04";
+
+thread_local! {
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
+}
+
+/// The socket, encrypted or not.
+pub(crate) enum Socket {
+    /// Plain TCP.
+    Plain(TcpStream),
+    /// TLS over it.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_write(cx, data),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, data),
+        }
+    }
+
+    /// TLS keeps records of its own; plain TCP has nothing to flush.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(_) => Poll::Ready(Ok(())),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// Memory for large messages, shared by all connections.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: u64) -> Arc<Budget> {
+        Arc::new(Budget { limit, used: AtomicU64::new(0) })
+    }
+
+    fn charge(&self, bytes: u64) -> bool {
+        let free = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a connection cannot go on. There may be nobody left to tell.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The client is gone or the network failed.
+    #[error("connection lost: {0}")]
+    Io(#[from] io::Error),
+    /// The server stops; the client is to be told.
+    #[error("terminating connection due to administrator command")]
+    Stopped,
+    /// The shared budget for large messages is used up.
+    #[error("too much memory is in use for large messages")]
+    Budget,
+}
+
+/// What a wait for input ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// More bytes are there.
+    Bytes,
+    /// The client closed its side.
+    End,
+}
+
+/// Socket, input and output of one connection.
+pub(crate) struct Transport {
+    socket: Socket,
+    /// Bytes received and not yet taken.
+    received: Vec<u8>,
+    ended: bool,
+    /// Whether the bytes taken last ended with a Terminate.
+    taken_terminate: bool,
+    /// Bytes to send. `sent` of them are gone already.
+    output: Vec<u8>,
+    sent: usize,
+    /// Whether the socket may still hold back some of what was written to it.
+    unflushed: bool,
+    /// Bytes at the start of `output` that must not wait for what follows: they end a unit that the client awaits.
+    urgent: usize,
+    budget: Arc<Budget>,
+    charged: usize,
+}
+
+impl Transport {
+    pub(crate) fn new(socket: Socket, budget: Arc<Budget>) -> Transport {
+        Transport {
+            socket,
+            received: Vec::new(),
+            ended: false,
+            taken_terminate: false,
+            output: Vec::new(),
+            sent: 0,
+            unflushed: false,
+            urgent: 0,
+            budget,
+            charged: 0,
+        }
+    }
+
+    /// Bytes received and not yet taken.
+    pub(crate) fn received(&self) -> &[u8] {
+        &self.received
+    }
+
+    /// Takes the bytes received, to be worked on while more may arrive.
+    pub(crate) fn take_received(&mut self) -> Vec<u8> {
+        self.taken_terminate = self.received.ends_with(TERMINATE);
+        std::mem::take(&mut self.received)
+    }
+
+    /// Puts back what is left of taken bytes: `taken[used..]`. Bytes that arrived meanwhile come after it.
+    pub(crate) fn put_back(&mut self, mut taken: Vec<u8>, used: usize) {
+        taken.drain(..used);
+        taken.append(&mut self.received);
+        self.received = taken;
+    }
+
+    /// The bytes to send; whole messages are appended to it.
+    pub(crate) fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Marks all output so far as awaited by the client: it is sent even while the next statement waits.
+    pub(crate) fn mark_urgent(&mut self) {
+        self.urgent = self.output.len();
+    }
+
+    /// Appends `rows` to the output and empties it, without copying where the output is empty.
+    pub(crate) fn append(&mut self, rows: &mut Vec<u8>) {
+        if self.output.is_empty() {
+            std::mem::swap(&mut self.output, rows);
+        } else {
+            self.output.append(rows);
+        }
+    }
+
+    /// Reads what is there. Ready with [`Received::End`] once the client has closed its side, each time.
+    pub(crate) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Broken>> {
+        if self.ended {
+            return Poll::Ready(Ok(Received::End));
+        }
+        let Transport { socket, received, .. } = self;
+        let count = ready!(SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut *socket).poll_read(cx, &mut buffer))?;
+            received.extend_from_slice(buffer.filled());
+            Poll::Ready(io::Result::Ok(buffer.filled().len()))
+        }))?;
+        if count == 0 {
+            self.ended = true;
+            return Poll::Ready(Ok(Received::End));
+        }
+        if self.received.len() > FREE_BYTES + self.charged {
+            self.charge()?;
+        }
+        Poll::Ready(Ok(Received::Bytes))
+    }
+
+    /// Reads ahead while a statement runs, within bounds. Pending means that nothing is to be done now.
+    pub(crate) fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Broken>> {
+        loop {
+            if self.received.len() >= AHEAD_BYTES {
+                return Poll::Pending;
+            }
+            if ready!(self.poll_receive(cx))? == Received::End {
+                return Poll::Ready(Ok(Received::End));
+            }
+        }
+    }
+
+    /// Writes output until `end` bytes of it are sent.
+    fn poll_send(&mut self, cx: &mut Context<'_>, end: usize) -> Poll<Result<(), Broken>> {
+        while self.sent < end {
+            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.output[self.sent..end]))? {
+                0 => return Poll::Ready(Err(Broken::Io(io::ErrorKind::WriteZero.into()))),
+                count => self.sent += count,
+            }
+            self.unflushed = true;
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        if self.sent == self.output.len() {
+            self.output.clear();
+            (self.sent, self.urgent) = (0, 0);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what the client awaits, while a statement runs.
+    pub(crate) fn poll_send_urgent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.poll_send(cx, self.urgent)
+    }
+
+    /// Writes all output.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.poll_send(cx, self.output.len())
+    }
+
+    /// Closes the sending side, so that the client reads the farewell before the end.
+    pub(crate) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+
+    /// Whether the last thing received is a Terminate: the client left in an orderly way.
+    pub(crate) fn ends_with_terminate(&self) -> bool {
+        if self.received.is_empty() { self.taken_terminate } else { self.received.ends_with(TERMINATE) }
+    }
+
+    /// Whether anything is to be sent that the client awaits.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.sent < self.urgent
+    }
+
+    /// Gives memory back before the connection goes idle.
+    pub(crate) fn shrink(&mut self) {
+        if self.received.is_empty() {
+            if self.received.capacity() > IDLE_BYTES {
+                self.received = Vec::new();
+            }
+            self.budget.give_back(std::mem::take(&mut self.charged) as u64);
+        }
+        if self.output.is_empty() && self.output.capacity() > IDLE_BYTES {
+            self.output = Vec::new();
+        }
+    }
+
+    #[cold]
+    fn charge(&mut self) -> Result<(), Broken> {
+        let wanted = (self.received.len() - FREE_BYTES).div_ceil(CHARGE_BYTES) * CHARGE_BYTES;
+        if !self.budget.charge((wanted - self.charged) as u64) {
+            return Err(Broken::Budget);
+        }
+        self.charged = wanted;
+        Ok(())
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        self.budget.give_back(self.charged as u64);
+    }
+}

@@ -1,0 +1,156 @@
+//! Cancelled statements, clients that vanish, servers that stop: nothing is left half-done.
+
+use cognate_server::config::Settings;
+
+use crate::client::{self, RawClient, message, string, tags};
+use crate::support::TestServer;
+
+async fn count(server: &TestServer) -> String {
+    let mut client = RawClient::connect(server.address()).await;
+    let answer = client.query("SELECT count(*) FROM t").await;
+    answer[1].values()[0].clone().expect("a number")
+}
+
+/// A server with a table, and a client that holds the lock of its row 1.
+async fn with_held_row(settings: Settings) -> (TestServer, RawClient) {
+    let server = TestServer::with(settings).await;
+    let mut holder = RawClient::connect(server.address()).await;
+    holder.query("CREATE TABLE t (id int PRIMARY KEY, n int)").await;
+    holder.query("INSERT INTO t VALUES (1, 0)").await;
+    holder.query("BEGIN").await;
+    assert_eq!(tags(&holder.query("UPDATE t SET n = n + 1").await), "C");
+    (server, holder)
+}
+
+async fn waits(server: &TestServer, many: u64) {
+    // A wait that has begun is counted at once.
+    while server.metric("cognate_lock_waits_total").await < many {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn cancel(server: &TestServer, process_id: i32, secret: &[u8]) {
+    let mut request = RawClient::silent(server.address()).await;
+    let code = 80_877_102_u32.to_be_bytes();
+    request.send(&client::packet(&[&code[..], &process_id.to_be_bytes(), secret].concat())).await;
+    assert_eq!(request.until_end().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_request_with_the_right_secret_ends_a_wait() {
+    let (server, _holder) = with_held_row(Settings::default()).await;
+    let mut waiter = RawClient::connect(server.address()).await;
+    waiter.send(&message(b'Q', &string("UPDATE t SET n = n + 1"))).await;
+    waits(&server, 1).await;
+    let mut wrong = waiter.secret.clone();
+    wrong[0] ^= 1;
+    cancel(&server, waiter.process_id, &wrong).await;
+    cancel(&server, waiter.process_id + 1_000, &waiter.secret).await;
+    cancel(&server, waiter.process_id, &waiter.secret).await;
+    let answer = waiter.until_ready().await;
+    assert_eq!(tags(&answer), "EZ");
+    assert_eq!(answer[0].sqlstate(), "57014");
+    // One that comes when nothing runs hits nothing.
+    cancel(&server, waiter.process_id, &waiter.secret).await;
+    assert_eq!(tags(&waiter.query("SELECT 1").await), "TDC");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_vanishes_in_a_block_or_in_a_wait_frees_its_locks() {
+    let (server, holder) = with_held_row(Settings::default()).await;
+    let mut waiter = RawClient::connect(server.address()).await;
+    waiter.query("BEGIN").await;
+    waiter.query("INSERT INTO t VALUES (2, 0)").await;
+    waiter.send(&message(b'Q', &string("UPDATE t SET n = n + 1 WHERE id = 1"))).await;
+    waits(&server, 1).await;
+    drop(waiter);
+    // Its lock of row 2 goes although it was waiting for somebody who is still there.
+    let mut third = RawClient::connect(server.address()).await;
+    assert_eq!(tags(&third.query("INSERT INTO t VALUES (2, 7)").await), "C");
+    drop(holder);
+    assert_eq!(tags(&third.query("UPDATE t SET n = n + 1 WHERE id = 1").await), "C");
+    let answer = third.query("SELECT n FROM t ORDER BY id").await;
+    assert_eq!(answer[1].values()[0].as_deref(), Some("1"), "the holder's update was rolled back");
+    drop(third);
+    server.metric_becomes("cognate_active_transactions", 0).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_before_terminate_is_done() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (id int PRIMARY KEY, n int)").await;
+    for id in 0..20 {
+        let mut client = RawClient::connect(server.address()).await;
+        let insert = message(b'Q', &string(&format!("INSERT INTO t VALUES ({id}, 0)")));
+        client.send(&[insert, message(b'X', b"")].concat()).await;
+    }
+    server.metric_becomes("cognate_connections", 1).await;
+    assert_eq!(count(&server).await, "20");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_earlier_units_do_not_wait_for_a_later_one() {
+    let (server, mut holder) = with_held_row(Settings::default()).await;
+    let mut client = RawClient::connect(server.address()).await;
+    let both = [message(b'Q', &string("SELECT 1")), message(b'Q', &string("UPDATE t SET n = n + 1"))];
+    client.send(&both.concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "TDCZ");
+    holder.query("ROLLBACK").await;
+    assert_eq!(tags(&client.until_ready().await), "CZ");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_tells_the_idle_at_once_and_lets_the_busy_finish() {
+    let (server, mut holder) =
+        with_held_row(Settings { shutdown_grace_s: Some(60), ..Settings::default() }).await;
+    let mut idle = RawClient::connect(server.address()).await;
+    let mut waiter = RawClient::connect(server.address()).await;
+    waiter.send(&message(b'Q', &string("UPDATE t SET n = n + 1 WHERE id = 1"))).await;
+    waits(&server, 1).await;
+    let stopping = tokio::spawn(server.stop());
+    assert_eq!(idle.until_end().await[0].sqlstate(), "57P01");
+    // The holder was idle in its block: its end lets the waiter go on.
+    assert_eq!(holder.until_end().await[0].sqlstate(), "57P01");
+    let answer = waiter.until_end().await;
+    assert_eq!(tags(&answer), "CZE");
+    assert_eq!(answer[2].sqlstate(), "57P01");
+    let folder = stopping.await.expect("stopped");
+    let running = TestServer::open(Settings::default(), folder.path().join("data")).await;
+    let server = TestServer { running, folder };
+    assert_eq!(count(&server).await, "1");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_without_patience_cancels() {
+    let server = TestServer::with(Settings { shutdown_grace_s: Some(0), ..Settings::default() }).await;
+    let mut busy = RawClient::connect(server.address()).await;
+    let text = "SELECT count(*) FROM generate_series(1, 100000000000)";
+    busy.send(&message(b'Q', &string(text))).await;
+    server.metric_becomes("cognate_active_transactions", 1).await;
+    let stopping = tokio::spawn(server.stop());
+    let answer = busy.until_end().await;
+    assert!(answer.iter().all(|m| m.tag != 'E' || m.sqlstate() == "57P01"), "{answer:?}");
+    stopping.await.expect("stopped");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_and_metrics_tell_how_it_is() {
+    let server = TestServer::start().await;
+    let (status, body) = server.http("/health").await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("\"ready\":true") && body.contains("\"durable\":"), "{body}");
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("SELECT 1").await;
+    client.query("SELECT 1/0").await;
+    assert_eq!(server.metric("cognate_connections").await, 1);
+    assert_eq!(server.metric("cognate_errors_total").await, 1);
+    assert_eq!(server.metric("cognate_statement_seconds_count").await, 2);
+    assert_eq!(server.http("/nonsense").await.0, 404);
+    server.stop().await;
+}

@@ -1,0 +1,341 @@
+//! Conversations that keep to the protocol: what is answered, in what order, and when it is sent.
+
+use crate::client::{Message, RawClient, bind, execute, message, named, parse, string, sync, tags};
+use crate::support::TestServer;
+
+fn rows(messages: &[Message]) -> Vec<String> {
+    let rows = messages.iter().filter(|message| message.tag == 'D');
+    rows.map(|row| row.values().into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"))
+        .collect()
+}
+
+async fn prepared(server: &TestServer) -> RawClient {
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (id int PRIMARY KEY, n int)").await;
+    client.query("INSERT INTO t SELECT i, i * 10 FROM generate_series(1, 100) AS g(i)").await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_answers_tell_what_drivers_need() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::started(server.address()).await;
+    let answer = client.until_ready().await;
+    let parameters: std::collections::BTreeMap<String, String> = answer
+        .iter()
+        .filter(|message| message.tag == 'S')
+        .map(|message| {
+            let mut parts = message.body.split(|&b| b == 0).map(|part| String::from_utf8(part.to_vec()));
+            let mut next = || parts.next().expect("a string").expect("UTF-8");
+            (next(), next())
+        })
+        .collect();
+    for (name, value) in [
+        ("server_encoding", "UTF8"),
+        ("client_encoding", "UTF8"),
+        ("standard_conforming_strings", "on"),
+        ("integer_datetimes", "on"),
+        ("in_hot_standby", "off"),
+        ("DateStyle", "ISO, MDY"),
+        ("is_superuser", "on"),
+        ("session_authorization", "ann"),
+    ] {
+        assert_eq!(parameters.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    let version = parameters.get("server_version").expect("a version");
+    assert!(version.split('.').next().and_then(|major| major.parse::<u32>().ok()) >= Some(14), "{version}");
+    assert!(parameters.contains_key("TimeZone"));
+    assert!(tags(&answer).ends_with("KZ"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_may_hold_many_statements_and_is_one_transaction() {
+    let server = TestServer::start().await;
+    let mut client = prepared(&server).await;
+    let answer = client.query("SELECT 1; ; SELECT 2, 'x'").await;
+    assert_eq!(tags(&answer), "TDCTDC");
+    assert_eq!(rows(&answer), ["1", "2|x"]);
+    assert_eq!(tags(&client.query("").await), "I");
+    assert_eq!(tags(&client.query(" ; -- nothing").await), "I");
+    let answer =
+        client.query("INSERT INTO t VALUES (101, 0); SELECT 1/0; INSERT INTO t VALUES (102, 0)").await;
+    assert_eq!(tags(&answer), "CTE");
+    assert_eq!(answer[2].sqlstate(), "22012");
+    assert_eq!(rows(&client.query("SELECT count(*) FROM t").await), ["100"]);
+    let answer = client.query("SELECT x FROM t").await;
+    assert_eq!(answer[0].sqlstate(), "42703");
+    assert_eq!(answer[0].field('P').as_deref(), Some("8"));
+    let answer = client.query("INSERT INTO t VALUES (101, 0); COMMIT; INSERT INTO t VALUES (101, 0)").await;
+    assert_eq!(answer.last().expect("an answer").sqlstate(), "23505");
+    assert_eq!(rows(&client.query("SELECT count(*) FROM t").await), ["101"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_for_query_tells_the_state_of_the_block() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    for (text, status) in [
+        ("SELECT 1", b'I'),
+        ("BEGIN", b'T'),
+        ("SELECT 1", b'T'),
+        ("SELECT 1/0", b'E'),
+        ("SELECT 1", b'E'),
+        ("COMMIT", b'I'),
+    ] {
+        client.send(&message(b'Q', &string(text))).await;
+        let answer = client.until_ready().await;
+        assert_eq!(answer.last().expect("an answer").body, [status], "{text}");
+        if text == "COMMIT" {
+            assert_eq!(answer[0].command_tag(), "ROLLBACK");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipeline_is_answered_in_order_and_an_error_skips_to_the_next_sync() {
+    let server = TestServer::start().await;
+    let mut client = prepared(&server).await;
+    let unit = |id: &str| [bind("", "s", &[id]), execute("", 0), sync()].concat();
+    let pipeline = [
+        parse("s", "SELECT n FROM t WHERE id = $1::int"),
+        named(b'D', b'S', "s"),
+        unit("1"),
+        unit("two"),
+        unit("3"),
+        [bind("", "s", &["4"]), named(b'D', b'P', ""), execute("", 0), bind("", "s", &["x"]), execute("", 0)]
+            .concat(),
+        sync(),
+        unit("5"),
+    ];
+    client.send(&pipeline.concat()).await;
+    let mut answers = Vec::new();
+    for _ in 0..5 {
+        answers.push(client.until_ready().await);
+    }
+    let seen: Vec<_> = answers.iter().map(|answer| tags(answer)).collect();
+    assert_eq!(seen, ["1tT2DCZ", "EZ", "2DCZ", "2TDCEZ", "2DCZ"]);
+    assert_eq!(answers[1][0].sqlstate(), "22P02");
+    assert_eq!(rows(&answers.concat()), ["10", "30", "40", "50"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_unit_of_the_pipeline_is_one_transaction() {
+    let server = TestServer::start().await;
+    let mut client = prepared(&server).await;
+    let insert = |id: &str| [bind("", "i", &[id]), execute("", 0)].concat();
+    let begin = parse("i", "INSERT INTO t VALUES ($1::int, 0)");
+    client.send(&[begin, insert("201"), insert("202"), insert("1"), insert("203"), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "12C2C2EZ");
+    assert_eq!(answer[6].sqlstate(), "23505");
+    assert_eq!(rows(&client.query("SELECT count(*) FROM t").await), ["100"]);
+    client.send(&[insert("201"), insert("202"), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "2C2CZ");
+    assert_eq!(rows(&client.query("SELECT count(*) FROM t").await), ["102"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flush_sends_what_is_there_and_nothing_is_sent_for_nobody() {
+    let server = TestServer::start().await;
+    let mut client = prepared(&server).await;
+    let work = [parse("", "SELECT 7"), bind("", "", &[]), named(b'D', b'P', ""), execute("", 0)].concat();
+    client.send(&[work, message(b'H', b"")].concat()).await;
+    let mut seen = String::new();
+    for _ in 0..5 {
+        seen.push(client.message().await.tag);
+    }
+    assert_eq!(seen, "12TDC");
+    client.send(&sync()).await;
+    assert_eq!(tags(&client.until_ready().await), "Z");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn portals_stop_at_their_row_limit_and_go_on() {
+    let server = TestServer::start().await;
+    let mut client = prepared(&server).await;
+    let open =
+        [message(b'Q', &string("BEGIN")), parse("", "SELECT id FROM t ORDER BY id"), bind("p", "", &[])]
+            .concat();
+    client.send(&open).await;
+    assert_eq!(tags(&client.until_ready().await), "CZ");
+    client.send(&[execute("p", 3), execute("p", 2), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "12DDDsDDsZ");
+    assert_eq!(rows(&answer), ["1", "2", "3", "4", "5"]);
+    // The portal lives on with its block, and sees what it saw when it was made.
+    client.query("DELETE FROM t WHERE id > 6").await;
+    client.send(&[execute("p", 1000), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(rows(&answer).len(), 95);
+    assert_eq!(answer[95].command_tag(), "SELECT 95");
+    client.query("COMMIT").await;
+    client.send(&[execute("p", 1), sync()].concat()).await;
+    assert_eq!(client.until_ready().await[0].sqlstate(), "34000");
+    // Outside a block the implicit transaction ends with Sync, and the portal with it.
+    client.send(&[parse("", "SELECT 1"), bind("q", "", &[]), sync(), execute("q", 0), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12Z");
+    assert_eq!(client.until_ready().await[0].sqlstate(), "34000");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_taken_once_and_free_again_after_close() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.send(&[parse("a", "SELECT 1"), parse("a", "SELECT 2"), sync()].concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[1].sqlstate().as_str()), ("1EZ", "42P05"));
+    client.send(&[named(b'C', b'S', "a"), parse("a", "SELECT 3"), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "31Z");
+    client.send(&[bind("p", "a", &[]), bind("p", "a", &[]), sync()].concat()).await;
+    assert_eq!(client.until_ready().await[1].sqlstate(), "42P03");
+    client.query("DEALLOCATE ALL").await;
+    client.send(&[bind("", "a", &[]), sync()].concat()).await;
+    assert_eq!(client.until_ready().await[0].sqlstate(), "26000");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_come_in_text_or_binary_as_asked_column_by_column() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let mut body = [string(""), string("")].concat();
+    // Two parameters, the first in binary; two results, the second in binary.
+    body.extend([0, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 1, 0, 0, 0, 0, 1, b'7', 0, 2, 0, 0, 0, 1]);
+    let work = [
+        parse("", "SELECT $1::int4, $2::int4"),
+        message(b'B', &body),
+        named(b'D', b'P', ""),
+        execute("", 0),
+        sync(),
+    ];
+    client.send(&work.concat()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "12TDCZ");
+    assert_eq!(answer[3].body, b"\0\x02\0\0\0\x03256\0\0\0\x04\0\0\0\x07");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_results_stream_to_a_slow_reader() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    // 100 MB, far beyond what sockets and buffers hold.
+    let text = "SELECT repeat('x', 10000), i FROM generate_series(1, 10000) AS g(i)";
+    client.send(&message(b'Q', &string(text))).await;
+    let mut other = RawClient::connect(server.address()).await;
+    assert_eq!(tags(&other.query("SELECT 1").await), "TDC");
+    let mut count = 0;
+    loop {
+        let message = client.message().await;
+        match message.tag {
+            'D' => count += 1,
+            'Z' => break,
+            _ => {}
+        }
+    }
+    assert_eq!(count, 10_000);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_in_and_out() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE c (id int PRIMARY KEY, s text)").await;
+    client.send(&message(b'Q', &string("COPY c FROM STDIN; SELECT count(*) FROM c"))).await;
+    let opened = client.message().await;
+    assert_eq!((opened.tag, opened.body.as_slice()), ('G', &b"\0\0\x02\0\0\0\0"[..]));
+    // Cut anywhere; Flush and Sync do not matter.
+    for part in ["1\ton", "e\n2\t", "two\n", "", "3\t\\N\n"] {
+        client.send(&message(b'd', part.as_bytes())).await;
+        client.send(&message(b'H', b"")).await;
+    }
+    client.send(&message(b'c', b"")).await;
+    let answer = client.until_ready().await;
+    assert_eq!((tags(&answer).as_str(), answer[0].command_tag()), ("CTDCZ", "COPY 3"));
+    assert_eq!(rows(&answer), ["3"]);
+
+    let answer = client.query("COPY c TO STDOUT").await;
+    assert_eq!(tags(&answer), "HdddcC");
+    let lines: Vec<_> = answer[1..4].iter().flat_map(|message| message.body.clone()).collect();
+    assert_eq!(lines, b"1\tone\n2\ttwo\n3\t\\N\n");
+
+    // A failure on either side ends the COPY and nothing of it stays.
+    for (end, sqlstate) in [
+        (message(b'f', b"no more\0"), "57014"),
+        (message(b'd', b"nonsense\n"), "22P04"),
+        (message(b'Q', b"SELECT 1\0"), "08P01"),
+    ] {
+        client
+            .send(&[message(b'Q', &string("COPY c FROM STDIN")), message(b'd', b"9\tx\n"), end].concat())
+            .await;
+        client.send(&message(b'd', b"left over\n")).await;
+        client.send(&message(b'c', b"")).await;
+        let answer = client.until_ready().await;
+        assert_eq!(answer[1].sqlstate(), sqlstate);
+    }
+    let copy = [parse("", "COPY c FROM STDIN"), bind("", "", &[]), execute("", 0), sync()].concat();
+    client.send(&[copy, message(b'd', b"4\tfour\n"), message(b'c', b""), sync()].concat()).await;
+    assert_eq!(tags(&client.until_ready().await), "12GCZ");
+    assert_eq!(rows(&client.query("SELECT count(*) FROM c").await), ["4"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_change_are_reported() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    let answer = client.query("SET application_name = 'shop'").await;
+    assert_eq!(tags(&answer), "CS");
+    assert_eq!(answer[1].body, b"application_name\0shop\0");
+    assert_eq!(tags(&client.query("SET application_name = 'shop'").await), "C");
+    let answer = client.query("COMMIT").await;
+    assert_eq!((tags(&answer).as_str(), answer[0].field('C').as_deref()), ("NC", Some("25P01")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_gets_along_with_it() {
+    let server = TestServer::start().await;
+    let mut client = server.connect().await;
+    client.batch_execute("CREATE TABLE d (id int8 PRIMARY KEY, s text, f float8)").await.expect("created");
+    let insert = client.prepare("INSERT INTO d VALUES ($1, $2, $3)").await.expect("prepared");
+    let transaction = client.transaction().await.expect("begun");
+    for id in 0..10_i64 {
+        transaction
+            .execute(&insert, &[&id, &format!("row {id}"), &(id as f64 / 2.0)])
+            .await
+            .expect("inserted");
+    }
+    let portal = transaction.bind("SELECT id FROM d ORDER BY id", &[]).await.expect("bound");
+    assert_eq!(transaction.query_portal(&portal, 4).await.expect("rows").len(), 4);
+    assert_eq!(transaction.query_portal(&portal, 0).await.expect("rows").len(), 6);
+    transaction.commit().await.expect("committed");
+    let row = client.query_one("SELECT s, f FROM d WHERE id = $1", &[&7_i64]).await.expect("a row");
+    assert_eq!((row.get::<_, &str>(0), row.get::<_, f64>(1)), ("row 7", 3.5));
+    // Many at once over one connection: the driver pipelines them.
+    let ids: Vec<i64> = (0..10).collect();
+    let reads = ids.iter().map(|id| {
+        let client = &client;
+        async move {
+            client.query_one("SELECT s FROM d WHERE id = $1", &[id]).await.map(|row| row.get::<_, String>(0))
+        }
+    });
+    let mut found = Vec::new();
+    for read in reads {
+        found.push(read.await.expect("a row"));
+    }
+    assert_eq!(found[3], "row 3");
+    let error = client.query("SELECT * FROM nowhere", &[]).await.expect_err("no such table");
+    assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::UNDEFINED_TABLE));
+    drop(client);
+    server.metric_becomes("cognate_sockets", 0).await;
+    server.stop().await;
+}
