@@ -14,6 +14,7 @@ pub mod cache;
 pub mod cursor;
 pub mod filter;
 pub mod frame;
+pub mod fuzz;
 pub mod group_commit;
 pub mod log;
 pub mod log_writer;

@@ -192,15 +192,3 @@ pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     word.copy_from_slice(&bytes[offset..offset + 8]);
     u64::from_le_bytes(word)
 }
-
-/// Entry point for fuzzing: decodes arbitrary bytes as a batch, with salt 0. Must never panic or allocate by a length it read.
-pub fn fuzz_record(bytes: &[u8]) {
-    if let Some(header) = decode_header(bytes, 0) {
-        let body = &bytes[BATCH_HEADER..];
-        let body = &body[..body.len().min(header.body as usize)];
-        let _ = decode_body::<()>(&header, body, &mut |_| Ok(()));
-    }
-    // Also without the header's protection, so that the record decoder itself is exercised.
-    let header = BatchHeader { kind: BatchKind::Records, first: 1, count: 8, body: 0, chain: 0, crc: 0 };
-    let _ = decode_body::<()>(&header, bytes, &mut |_| Ok(()));
-}

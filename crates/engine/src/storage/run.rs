@@ -126,7 +126,8 @@ impl Top {
         out.extend_from_slice(partitions);
     }
 
-    fn decode(body: &[u8]) -> Result<Top, &'static str> {
+    /// Takes a verified body, checking its shape.
+    pub fn decode(body: &[u8]) -> Result<Top, &'static str> {
         const SHORT: &str = "top index is too short";
         let need = |end: usize| if end <= body.len() { Ok(()) } else { Err(SHORT) };
         need(4)?;

@@ -246,3 +246,41 @@ proptest! {
         }
     }
 }
+
+/// A stored run of zeros looks like lost sectors. With nothing behind it, damage there must be taken for a tear; the mark that an idle log
+/// writes, and the close of a clean shutdown, prove that it is not.
+#[test]
+fn damage_to_the_last_batch_is_named_once_a_mark_follows() {
+    for proof in ["none", "mark", "close"] {
+        let folder = tempfile::tempdir().unwrap();
+        let idle_mark = (proof == "mark").then_some(std::time::Duration::from_millis(1));
+        let marked = LogOptions { idle_mark, ..options() };
+        let log = Log::open(Arc::new(RealDisk), folder.path(), 0, marked, &mut |_, _| Ok(())).unwrap();
+        let payload = vec![0; 5000];
+        log.wait_durable(log.append(&[&payload]).unwrap()).wait().unwrap();
+        let path = segments(folder.path()).remove(0);
+        let batch_end = 64 + 32 + (16 + 5000_usize).next_multiple_of(32);
+        while proof == "mark" && end_of(&path) <= batch_end {
+            std::thread::yield_now();
+        }
+        let copy = if proof == "close" {
+            log.close().unwrap();
+            drop(log);
+            folder
+        } else {
+            crashed(folder.path())
+        };
+        let path = segments(copy.path()).remove(0);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[3000] = 1;
+        fs::write(&path, bytes).unwrap();
+        match open(copy.path(), 0) {
+            Ok((log, found)) => assert_eq!((proof, found.len(), log.last()), ("none", 0, 0)),
+            Err(Error::Corrupt { file, offset, what }) => {
+                assert_eq!((file, offset), (path, 64), "{what}");
+                assert_ne!(proof, "none");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

@@ -2,5 +2,6 @@
 
 mod base;
 mod crash;
+mod decode;
 mod log;
 mod speed;
