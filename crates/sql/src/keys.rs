@@ -293,7 +293,7 @@ pub fn is_exact(ty: Type) -> bool {
 /// Reads one column from the front of `key` and moves past it. Types for which [`is_exact`] is false give an equal value, and jsonb
 /// cannot be read back at all. XX002 if the bytes are no such key.
 pub fn decode(key: &mut &[u8], ty: Type, order: KeyOrder) -> Result<Datum, SqlError> {
-    let mut reader = Reader { bytes: key, mask: if order.descending { 0xff } else { 0 } };
+    let mut reader = Reader { bytes: key, mask: if order.descending { 0xff } else { 0 }, skipping: false };
     let datum = reader.column(ty).ok_or_else(corrupt)?;
     *key = reader.bytes;
     Ok(datum)
@@ -301,8 +301,8 @@ pub fn decode(key: &mut &[u8], ty: Type, order: KeyOrder) -> Result<Datum, SqlEr
 
 /// Moves past one column. XX002 if the bytes are no such key.
 pub fn skip(key: &mut &[u8], ty: Type, order: KeyOrder) -> Result<(), SqlError> {
-    let mut reader = Reader { bytes: key, mask: if order.descending { 0xff } else { 0 } };
-    reader.skip_column(ty).ok_or_else(corrupt)?;
+    let mut reader = Reader { bytes: key, mask: if order.descending { 0xff } else { 0 }, skipping: true };
+    reader.column(ty).ok_or_else(corrupt)?;
     *key = reader.bytes;
     Ok(())
 }
@@ -315,6 +315,8 @@ fn corrupt() -> SqlError {
 struct Reader<'a> {
     bytes: &'a [u8],
     mask: u8,
+    /// The values do not matter, so even jsonb can be passed over.
+    skipping: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -342,16 +344,6 @@ impl<'a> Reader<'a> {
             NULL_FIRST | NULL_LAST => Some(false),
             _ => None,
         }
-    }
-
-    fn skip_column(&mut self, ty: Type) -> Option<()> {
-        if ty.id != TypeId::Jsonb {
-            return self.column(ty).map(|_| ());
-        }
-        if self.marker()? {
-            self.terminated()?;
-        }
-        Some(())
     }
 
     fn column(&mut self, ty: Type) -> Option<Datum> {
@@ -399,6 +391,10 @@ impl<'a> Reader<'a> {
                 Datum::Interval(Interval::from_ordering_value(value)?)
             }
             T::Uuid => Datum::Uuid(self.fixed()?),
+            T::Jsonb if self.skipping => {
+                self.terminated()?;
+                Datum::Null
+            }
             _ => self.array(ty.element()?)?,
         })
     }

@@ -1,5 +1,10 @@
 //! Tests of the crate's public face, one module a subject.
 
 mod golden;
+mod keys;
+mod numeric;
+mod random;
+mod row;
 mod script;
 mod select;
+mod wire;

@@ -9,7 +9,7 @@ use cognate_sql::function::{self, EvalContext};
 use cognate_sql::types::cast::{self, CastContext};
 use cognate_sql::types::{Datum, FormatContext, Type, TypeId, time_zone};
 
-fn context() -> FormatContext {
+pub(crate) fn context() -> FormatContext {
     FormatContext { time_zone: time_zone("America/New_York").expect("a zone"), ..FormatContext::default() }
 }
 
@@ -60,7 +60,7 @@ fn unescape(text: &str) -> String {
 }
 
 /// A value written as a type and its text; an untyped literal stays one.
-fn parse_value(text: &str, context: &FormatContext) -> Result<(Datum, Type), SqlError> {
+pub(crate) fn parse_value(text: &str, context: &FormatContext) -> Result<(Datum, Type), SqlError> {
     let (name, literal) = text.split_once(' ').unwrap_or((text, ""));
     let ty = parse_type(name);
     if literal == "\\N" {
@@ -230,7 +230,7 @@ macro_rules! golden {
     ($($name:ident)*) => {
         $(#[test]
         fn $name() {
-            check(stringify!($name), include_str!(concat!("golden/", stringify!($name), ".txt")));
+            check(stringify!($name), include_str!(concat!(stringify!($name), ".txt")));
         })*
     };
 }

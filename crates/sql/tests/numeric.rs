@@ -1,0 +1,170 @@
+//! Numerics against exact rationals.
+
+use std::cmp::Ordering;
+
+use cognate_sql::types::Numeric;
+use num_bigint::BigInt;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use crate::random::{self, config};
+
+/// A fraction; the divisor is positive.
+#[derive(Clone, Debug)]
+struct Rational {
+    numerator: BigInt,
+    divisor: BigInt,
+}
+
+impl Rational {
+    fn of(value: &Numeric) -> Rational {
+        let text = value.to_string();
+        let (integer, fraction) = text.split_once('.').unwrap_or((&text, ""));
+        let digits: BigInt = format!("{integer}{fraction}").parse().expect("digits");
+        Rational { numerator: digits, divisor: BigInt::from(10).pow(fraction.len() as u32) }
+    }
+
+    fn add(&self, other: &Rational) -> Rational {
+        Rational {
+            numerator: &self.numerator * &other.divisor + &other.numerator * &self.divisor,
+            divisor: &self.divisor * &other.divisor,
+        }
+    }
+
+    fn negate(&self) -> Rational {
+        Rational { numerator: -&self.numerator, divisor: self.divisor.clone() }
+    }
+
+    fn multiply(&self, other: &Rational) -> Rational {
+        Rational { numerator: &self.numerator * &other.numerator, divisor: &self.divisor * &other.divisor }
+    }
+
+    fn compare(&self, other: &Rational) -> Ordering {
+        (&self.numerator * &other.divisor).cmp(&(&other.numerator * &self.divisor))
+    }
+
+    fn abs(&self) -> Rational {
+        Rational {
+            numerator: BigInt::from(self.numerator.magnitude().clone()),
+            divisor: self.divisor.clone(),
+        }
+    }
+}
+
+fn finite() -> impl Strategy<Value = Numeric> {
+    random::numeric().prop_filter("finite", Numeric::is_finite)
+}
+
+fn half_unit(scale: u32) -> Rational {
+    Rational { numerator: BigInt::from(1), divisor: BigInt::from(10).pow(scale) * 2 }
+}
+
+#[test]
+fn sums_products_and_order_are_exact() {
+    let check = |(a, b): (Numeric, Numeric)| {
+        let (x, y) = (Rational::of(&a), Rational::of(&b));
+        let sum = a.add(&b).expect("a sum");
+        prop_assert_eq!(Rational::of(&sum).compare(&x.add(&y)), Ordering::Equal, "{} + {}", a, b);
+        prop_assert_eq!(sum.scale(), a.scale().max(b.scale()));
+        let difference = a.subtract(&b).expect("a difference");
+        prop_assert_eq!(
+            Rational::of(&difference).compare(&x.add(&y.negate())),
+            Ordering::Equal,
+            "{} - {}",
+            a,
+            b
+        );
+        let product = a.multiply(&b).expect("a product");
+        prop_assert_eq!(Rational::of(&product).compare(&x.multiply(&y)), Ordering::Equal, "{} * {}", a, b);
+        prop_assert_eq!(product.scale(), a.scale() + b.scale());
+        prop_assert_eq!(a.cmp(&b), x.compare(&y), "{} {}", a, b);
+        prop_assert_eq!(a.normalized(), a);
+        Ok(())
+    };
+    TestRunner::new(config(2_000)).run(&(finite(), finite()), check).expect("exact");
+}
+
+#[test]
+fn quotients_are_rounded_to_their_scale() {
+    let check = |(a, b): (Numeric, Numeric)| {
+        if b.is_zero() {
+            prop_assert_eq!(a.divide(&b).expect_err("by zero").sqlstate, "22012");
+            return Ok(());
+        }
+        let quotient = a.divide(&b).expect("a quotient");
+        // |q - a/b| <= half a unit, that is |q*b - a| <= |b| * half a unit
+        let (x, y, q) = (Rational::of(&a), Rational::of(&b), Rational::of(&quotient));
+        let error = q.multiply(&y).add(&x.negate()).abs();
+        let bound = y.abs().multiply(&half_unit(quotient.scale()));
+        prop_assert!(error.compare(&bound) != Ordering::Greater, "{} / {} = {}", a, b, quotient);
+        // a = truncated * b + remainder, and the remainder has the sign of a and is smaller than b.
+        let remainder = a.remainder(&b).expect("a remainder");
+        let whole = a.divide_truncating(&b).expect("a whole quotient");
+        let back = whole.multiply(&b).and_then(|p| p.add(&remainder)).expect("a sum");
+        prop_assert_eq!(&back, &a);
+        prop_assert!(remainder.abs() < b.abs());
+        prop_assert!(remainder.is_zero() || remainder.signum() == a.signum());
+        Ok(())
+    };
+    TestRunner::new(config(2_000)).run(&(finite(), finite()), check).expect("rounded");
+}
+
+#[test]
+fn rounding_is_half_away_from_zero() {
+    let check = |(a, scale): (Numeric, i32)| {
+        let rounded = a.round(scale);
+        let x = Rational::of(&a);
+        let unit = if scale >= 0 {
+            half_unit(scale as u32)
+        } else {
+            Rational { numerator: BigInt::from(10).pow(scale.unsigned_abs()), divisor: BigInt::from(2) }
+        };
+        let error = Rational::of(&rounded).add(&x.negate());
+        let ordering = error.abs().compare(&unit);
+        prop_assert!(ordering != Ordering::Greater, "round({}, {}) = {}", a, scale, rounded);
+        if ordering == Ordering::Equal {
+            prop_assert!(rounded.abs() > a.abs(), "round({}, {}) = {}", a, scale, rounded);
+        }
+        prop_assert!(a.truncate(scale).abs() <= a.abs());
+        prop_assert!(a.floor() <= a && a <= a.ceil());
+        prop_assert!(a.ceil().subtract(&a.floor()).expect("a difference") <= Numeric::from(1i64));
+        Ok(())
+    };
+    TestRunner::new(config(2_000)).run(&(finite(), -30i32..60), check).expect("half away from zero");
+}
+
+#[test]
+fn square_roots_are_the_nearest() {
+    let check = |a: Numeric| {
+        let a = a.abs();
+        let root = a.sqrt().expect("a root");
+        let (x, r) = (Rational::of(&a), Rational::of(&root));
+        let unit = half_unit(root.scale());
+        // (r - u)^2 <= a <= (r + u)^2
+        let below = r.add(&unit.negate());
+        let above = r.add(&unit);
+        prop_assert!(
+            below.numerator < BigInt::ZERO || below.multiply(&below).compare(&x) != Ordering::Greater,
+            "{} {}",
+            a,
+            root
+        );
+        prop_assert!(above.multiply(&above).compare(&x) != Ordering::Less, "{} {}", a, root);
+        Ok(())
+    };
+    TestRunner::new(config(3_000)).run(&finite(), check).expect("nearest");
+}
+
+#[test]
+fn logarithms_and_exponentials_undo_each_other() {
+    let strategy = (1i64..10_000_000, 0u16..7).prop_map(|(m, s)| Numeric::new(i128::from(m), s));
+    let check = |a: Numeric| {
+        let there = a.round(20).ln().expect("a logarithm");
+        let back = there.exp().expect("an exponential");
+        let error = back.subtract(&a).expect("a difference").abs();
+        let bound = a.multiply(&Numeric::new(1, 15)).expect("a bound");
+        prop_assert!(error <= bound, "{} {} {}", a, there, back);
+        Ok(())
+    };
+    TestRunner::new(config(300)).run(&strategy, check).expect("undone");
+}
