@@ -1,8 +1,10 @@
 //! Tests of transactions through the public face.
 
+mod anomalies;
 mod basics;
 mod checkpoint;
 mod crash;
 mod model;
 mod reopen;
+mod script;
 mod support;

@@ -3,11 +3,19 @@
 use std::ops::Bound;
 
 use cognate_engine::{Access, Database, Isolation, Key, Options, Transaction, TreeId, Value};
+use cognate_env::sim::SimDisk;
 
 /// An empty database in a folder of its own, gone with the guard.
 pub(crate) fn fresh() -> (Database, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     (Database::open(Options::new(folder.path())).unwrap(), folder)
+}
+
+/// A database on a simulated disk.
+pub(crate) fn in_simulation(disk: &SimDisk) -> Database {
+    let mut options = Options::new("data");
+    options.disk = disk.handle();
+    Database::open(options).unwrap()
 }
 
 pub(crate) fn begin(database: &Database) -> Transaction {
