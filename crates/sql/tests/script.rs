@@ -375,4 +375,4 @@ macro_rules! scripts {
     };
 }
 
-scripts!(basics, deadlock, isolation, locks, transactions);
+scripts!(basics, catalog, deadlock, isolation, locks, transactions);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::deparse::Style;
 use super::names::{AnyRelation, system_schema_oid};
 use super::role::DATABASE_OWNER_OID;
-use super::type_facts::facts;
+use super::type_facts::{TypeFacts, facts};
 use super::value::{NULL, array, attribute_number};
 use super::{SystemTable, all, definition, deparse};
 use crate::catalog::{
@@ -189,8 +189,9 @@ system_table! {
 struct Attribute {
     relation: Oid,
     name: String,
-    /// None of a dropped column.
-    ty: Option<Type>,
+    /// Of a dropped column the type it had, which its layout still follows.
+    ty: Type,
+    dropped: bool,
     number: i16,
     not_null: bool,
     default: bool,
@@ -203,7 +204,8 @@ impl Attribute {
         Attribute {
             relation,
             name: name.to_owned(),
-            ty: Some(ty),
+            ty,
+            dropped: false,
             number: attribute_number(place),
             not_null: false,
             default: false,
@@ -216,7 +218,7 @@ impl Attribute {
         let number = attribute_number(place);
         if column.dropped {
             let name = format!("........pg.dropped.{number}........");
-            return Attribute { ty: None, ..Attribute::new(relation, &name, column.ty, place) };
+            return Attribute { dropped: true, ..Attribute::new(relation, &name, column.ty, place) };
         }
         Attribute {
             not_null: column.not_null,
@@ -228,14 +230,14 @@ impl Attribute {
     }
 
     fn missing_array(&self) -> Datum {
-        if self.missing.is_null() || self.ty.is_none_or(|ty| ty.id != TypeId::Text) {
+        if self.missing.is_null() || self.ty.id != TypeId::Text {
             return NULL;
         }
         array(TypeId::Text, [self.missing.clone()])
     }
 
-    fn collation(&self) -> Oid {
-        self.ty.map_or(0, |ty| facts(ty.id).collation)
+    fn facts(&self) -> TypeFacts {
+        facts(self.ty.id)
     }
 }
 
@@ -302,16 +304,16 @@ system_table! {
     [by attrelid(key) => attributes_of(source.catalog, key)],
     attrelid: Oid = attribute.relation,
     attname: Name = attribute.name.clone(),
-    atttypid: Oid = attribute.ty.map_or(0, |ty| ty.id.oid()),
-    attstattarget: Int4 = if attribute.ty.is_none() { 0 } else { -1 },
-    attlen: Int2 = attribute.ty.map_or(-1, |ty| ty.id.length()),
+    atttypid: Oid = if attribute.dropped { 0 } else { attribute.ty.id.oid() },
+    attstattarget: Int4 = if attribute.dropped { 0 } else { -1 },
+    attlen: Int2 = attribute.ty.id.length(),
     attnum: Int2 = attribute.number,
-    attndims: Int4 = i32::from(attribute.ty.is_some_and(|ty| ty.id.is_array())),
+    attndims: Int4 = i32::from(attribute.ty.id.is_array()),
     attcacheoff: Int4 = -1,
-    atttypmod: Int4 = attribute.ty.map_or(-1, |ty| ty.modifier),
-    attbyval: Bool = attribute.ty.is_some_and(|ty| facts(ty.id).by_value),
-    attalign: InternalChar = attribute.ty.map_or('i', |ty| facts(ty.id).align),
-    attstorage: InternalChar = attribute.ty.map_or('p', |ty| facts(ty.id).storage),
+    atttypmod: Int4 = attribute.ty.modifier,
+    attbyval: Bool = attribute.facts().by_value,
+    attalign: InternalChar = attribute.facts().align,
+    attstorage: InternalChar = attribute.facts().storage,
     attcompression: InternalChar = "",
     attnotnull: Bool = attribute.not_null,
     atthasdef: Bool = attribute.default,
@@ -322,10 +324,10 @@ system_table! {
         None => "",
     },
     attgenerated: InternalChar = "",
-    attisdropped: Bool = attribute.ty.is_none(),
+    attisdropped: Bool = attribute.dropped,
     attislocal: Bool = true,
     attinhcount: Int4 = 0,
-    attcollation: Oid = attribute.collation(),
+    attcollation: Oid = attribute.facts().collation,
     attacl: TextArray = NULL,
     attoptions: TextArray = NULL,
     attfdwoptions: TextArray = NULL,
