@@ -286,48 +286,49 @@ fn overlaps(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    plain(0, "array_length", &[AnyArray, Int4], Int4, array_length),
-    plain(0, "array_lower", &[AnyArray, Int4], Int4, array_lower),
-    plain(0, "array_upper", &[AnyArray, Int4], Int4, array_upper),
-    plain(0, "array_ndims", &[AnyArray], Int4, array_ndims),
-    plain(0, "array_dims", &[AnyArray], T, array_dims),
-    plain(0, "cardinality", &[AnyArray], Int4, cardinality),
-    plain(0, "array_cat", &[AnyCompatibleArray, AnyCompatibleArray], AnyCompatibleArray, array_cat)
+    plain(2176, "array_length", &[AnyArray, Int4], Int4, array_length),
+    plain(2091, "array_lower", &[AnyArray, Int4], Int4, array_lower),
+    plain(2092, "array_upper", &[AnyArray, Int4], Int4, array_upper),
+    plain(748, "array_ndims", &[AnyArray], Int4, array_ndims),
+    plain(747, "array_dims", &[AnyArray], T, array_dims),
+    plain(3179, "cardinality", &[AnyArray], Int4, cardinality),
+    plain(383, "array_cat", &[AnyCompatibleArray, AnyCompatibleArray], AnyCompatibleArray, array_cat)
         .called_on_null(),
-    typed(0, "array_append", &[AnyCompatibleArray, AnyCompatible], AnyCompatibleArray, array_append)
+    typed(378, "array_append", &[AnyCompatibleArray, AnyCompatible], AnyCompatibleArray, array_append)
         .called_on_null(),
-    typed(0, "array_prepend", &[AnyCompatible, AnyCompatibleArray], AnyCompatibleArray, array_prepend)
+    typed(379, "array_prepend", &[AnyCompatible, AnyCompatibleArray], AnyCompatibleArray, array_prepend)
         .called_on_null(),
-    plain(0, "array_position", &[AnyCompatibleArray, AnyCompatible], Int4, array_position).called_on_null(),
-    plain(0, "array_position", &[AnyCompatibleArray, AnyCompatible, Int4], Int4, array_position)
+    plain(3277, "array_position", &[AnyCompatibleArray, AnyCompatible], Int4, array_position)
         .called_on_null(),
-    plain(0, "array_positions", &[AnyCompatibleArray, AnyCompatible], Int4Array, array_positions)
+    plain(3278, "array_position", &[AnyCompatibleArray, AnyCompatible, Int4], Int4, array_position)
         .called_on_null(),
-    plain(0, "array_remove", &[AnyCompatibleArray, AnyCompatible], AnyCompatibleArray, array_remove)
+    plain(3279, "array_positions", &[AnyCompatibleArray, AnyCompatible], Int4Array, array_positions)
+        .called_on_null(),
+    plain(3167, "array_remove", &[AnyCompatibleArray, AnyCompatible], AnyCompatibleArray, array_remove)
         .called_on_null(),
     plain(
-        0,
+        3168,
         "array_replace",
         &[AnyCompatibleArray, AnyCompatible, AnyCompatible],
         AnyCompatibleArray,
         array_replace,
     )
     .called_on_null(),
-    plain(0, "trim_array", &[AnyArray, Int4], AnyArray, trim_array),
-    typed(0, "array_fill", &[AnyElement, Int4Array], AnyArray, array_fill).called_on_null(),
-    set(0, "unnest", &[AnyArray], AnyElement),
-    set(0, "generate_subscripts", &[AnyArray, Int4], Int4),
-    set(0, "generate_subscripts", &[AnyArray, Int4, Bool], Int4),
-    set(0, "string_to_table", &[T, T], T).called_on_null(),
-    set(0, "string_to_table", &[T, T, T], T).called_on_null(),
-    set(0, "generate_series", &[Int4, Int4], Int4),
-    set(0, "generate_series", &[Int4, Int4, Int4], Int4),
-    set(0, "generate_series", &[Int8, Int8], Int8),
-    set(0, "generate_series", &[Int8, Int8, Int8], Int8),
-    set(0, "generate_series", &[Numeric, Numeric], Numeric),
-    set(0, "generate_series", &[Numeric, Numeric, Numeric], Numeric),
-    set(0, "generate_series", &[Timestamp, Timestamp, Interval], Timestamp),
-    set(0, "generate_series", &[Timestamptz, Timestamptz, Interval], Timestamptz).stable(),
+    plain(6172, "trim_array", &[AnyArray, Int4], AnyArray, trim_array),
+    typed(1193, "array_fill", &[AnyElement, Int4Array], AnyArray, array_fill).called_on_null(),
+    set(2331, "unnest", &[AnyArray], AnyElement),
+    set(1192, "generate_subscripts", &[AnyArray, Int4], Int4),
+    set(1191, "generate_subscripts", &[AnyArray, Int4, Bool], Int4),
+    set(6160, "string_to_table", &[T, T], T).called_on_null(),
+    set(6161, "string_to_table", &[T, T, T], T).called_on_null(),
+    set(1067, "generate_series", &[Int4, Int4], Int4),
+    set(1066, "generate_series", &[Int4, Int4, Int4], Int4),
+    set(1069, "generate_series", &[Int8, Int8], Int8),
+    set(1068, "generate_series", &[Int8, Int8, Int8], Int8),
+    set(3260, "generate_series", &[Numeric, Numeric], Numeric),
+    set(3259, "generate_series", &[Numeric, Numeric, Numeric], Numeric),
+    set(938, "generate_series", &[Timestamp, Timestamp, Interval], Timestamp),
+    set(939, "generate_series", &[Timestamptz, Timestamptz, Interval], Timestamptz).stable(),
 ];
 
 pub(super) fn operators() -> Vec<Operator> {

@@ -206,15 +206,15 @@ fn hash_text(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    plain(0, "md5", &[T], T, md5),
-    plain(0, "md5", &[Bytea], T, md5),
-    plain(0, "encode", &[Bytea, T], T, encode),
-    plain(0, "decode", &[T, T], Bytea, decode),
-    plain(0, "convert_from", &[Bytea, TypeId::Name], T, convert_from),
-    plain(0, "convert_to", &[T, TypeId::Name], Bytea, convert_to),
-    plain(0, "get_byte", &[Bytea, Int4], Int4, get_byte),
-    plain(0, "hashtext", &[T], Int4, hash_text),
-    plain(0, "hashint8", &[Int8], Int4, hash_int),
+    plain(2311, "md5", &[T], T, md5),
+    plain(2321, "md5", &[Bytea], T, md5),
+    plain(1946, "encode", &[Bytea, T], T, encode),
+    plain(1947, "decode", &[T, T], Bytea, decode),
+    plain(1714, "convert_from", &[Bytea, TypeId::Name], T, convert_from),
+    plain(1717, "convert_to", &[T, TypeId::Name], Bytea, convert_to),
+    plain(721, "get_byte", &[Bytea, Int4], Int4, get_byte),
+    plain(400, "hashtext", &[T], Int4, hash_text),
+    plain(949, "hashint8", &[Int8], Int4, hash_int),
 ];
 
 fn hash_int(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
