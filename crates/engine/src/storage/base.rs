@@ -18,7 +18,7 @@
 //! Failures: anything that fails before the manifest's rename changes nothing and may be tried again. If the rename or the flush of the folder behind it
 //! fails, nobody knows which manifest is in force; the base then refuses all further changes, keeps every file of both, and goes on reading.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,19 +54,23 @@ impl Default for BaseOptions {
 }
 
 /// What is in force.
-#[derive(Debug)]
-struct Version {
-    watermark: Csn,
-    /// Newest first.
-    runs: Vec<Arc<Run>>,
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    pub(super) watermark: Csn,
+    /// Newest first. The first of them are bulk loads of commits above the watermark, see [`super::load`].
+    pub(super) runs: Vec<Arc<Run>>,
+    /// The commits of these first runs, in their order.
+    pub(super) attached: Vec<Csn>,
     /// Ascending.
     dropped: Vec<TreeId>,
 }
 
 /// What the next manifest is made of.
 #[derive(Debug)]
-struct State {
-    manifest: Manifest,
+pub(super) struct State {
+    pub(super) manifest: Manifest,
+    /// Bulk loads that no commit has attached yet.
+    pub(super) staged: Vec<Arc<Run>>,
     /// Why no change is accepted any more.
     broken: Option<Error>,
 }
@@ -74,9 +78,11 @@ struct State {
 /// Sizes and counts of a base store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BaseStatistics {
-    /// Runs in force.
+    /// Live runs.
     pub runs: u64,
-    /// Bytes of their files.
+    /// Runs of bulk loads that wait for a checkpoint to become live.
+    pub attached: u64,
+    /// Bytes of both's files.
     pub bytes: u64,
     /// Bytes in the block cache.
     pub cache_bytes: u64,
@@ -87,16 +93,16 @@ pub struct BaseStatistics {
 /// The base store of one database.
 #[derive(Debug)]
 pub struct Base {
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) folder: PathBuf,
     options: BaseOptions,
-    cache: Arc<BlockCache>,
+    pub(super) cache: Arc<BlockCache>,
     /// Bound of the cache and the pinned partitions together.
     cache_bytes: AtomicU64,
-    version: ArcSwap<Version>,
+    pub(super) version: ArcSwap<Version>,
     applying: Mutex<()>,
     merging: Mutex<()>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     stop: AtomicBool,
 }
 
@@ -131,9 +137,10 @@ impl Base {
             }
             runs.push(Arc::new(run));
         }
-        runs.truncate(manifest.runs.len());
+        let staged = runs.split_off(manifest.runs.len());
         remove_leftovers(disk.as_ref(), folder, &names, &manifest)?;
-        let version = Version { watermark: manifest.watermark, runs, dropped: manifest.dropped.clone() };
+        let (watermark, dropped) = (manifest.watermark, manifest.dropped.clone());
+        let version = Version { watermark, runs, attached: Vec::new(), dropped };
         let base = Base {
             disk,
             folder: folder.to_path_buf(),
@@ -143,7 +150,7 @@ impl Base {
             version: ArcSwap::from_pointee(version),
             applying: Mutex::new(()),
             merging: Mutex::new(()),
-            state: Mutex::new(State { manifest, broken: None }),
+            state: Mutex::new(State { manifest, staged, broken: None }),
             stop: AtomicBool::new(false),
         };
         base.share_memory(&base.version.load().runs);
@@ -196,7 +203,9 @@ impl Base {
         all_dropped.extend_from_slice(dropped);
         all_dropped.sort_unstable();
         all_dropped.dedup();
-        let oldest = version.runs.is_empty();
+        // A deletion has something to hide only in what will be live below the new run. Loads above the watermark concern other trees.
+        let above = version.attached_above(watermark);
+        let oldest = version.runs.len() == above;
         let mut changes = changes
             .filter(|(tree, _, value)| {
                 !(oldest && value.is_none()) && all_dropped.binary_search(tree).is_err()
@@ -211,10 +220,13 @@ impl Base {
             added = writer.finish()?;
         }
         let added = self.open_run(added, &version.runs)?;
-        self.change(added.as_ref(), |manifest, runs| {
-            manifest.watermark = watermark;
-            manifest.dropped = all_dropped;
-            runs.splice(0..0, added.clone());
+        self.change(added.as_ref(), |_, next| {
+            next.watermark = watermark;
+            next.dropped = all_dropped;
+            // Loads of commits up to the watermark become live below the new run, which knows later changes of their trees.
+            let above = next.attached_above(watermark);
+            next.attached.truncate(above);
+            next.runs.splice(above..above, added.clone());
         })
     }
 
@@ -223,8 +235,8 @@ impl Base {
     pub fn compact_step(&self) -> Result<bool, Error> {
         let _merging = self.merging.lock();
         let version = self.version.load_full();
-        let sizes: Vec<u64> = version.runs.iter().map(|run| run.name().length).collect();
-        let dropped: Vec<u64> = version.runs.iter().map(|run| version.dropped_bytes(run)).collect();
+        let sizes: Vec<u64> = version.live().iter().map(|run| run.name().length).collect();
+        let dropped: Vec<u64> = version.live().iter().map(|run| version.dropped_bytes(run)).collect();
         let Some(window) = merge::choose(&sizes, &dropped, self.options.runs_max.max(2)) else {
             return Ok(false);
         };
@@ -236,26 +248,27 @@ impl Base {
     pub fn compact_all(&self) -> Result<(), Error> {
         let _merging = self.merging.lock();
         let version = self.version.load_full();
-        if version.runs.len() > 1 || !version.dropped.is_empty() {
-            self.merge(&version, 0..version.runs.len())
+        if version.live().len() > 1 || !version.dropped.is_empty() {
+            self.merge(&version, 0..version.live().len())
         } else {
             Ok(())
         }
     }
 
-    fn merge(&self, version: &Version, window: std::ops::Range<usize>) -> Result<(), Error> {
-        let merged = &version.runs[window.clone()];
+    fn merge(&self, version: &Version, window: Range<usize>) -> Result<(), Error> {
+        let live = version.live();
+        let merged = &live[window.clone()];
         let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
-        let omit = Omit { dropped: &version.dropped, deletions: window.end == version.runs.len() };
+        let omit = Omit { dropped: &version.dropped, deletions: window.end == live.len() };
         let name = merge::merge(merged, writer, omit, &self.stop)?;
-        let others = [&version.runs[..window.start], &version.runs[window.end..]].concat();
+        let others = [&live[..window.start], &live[window.end..]].concat();
         let run = self.open_run(name, &others)?;
-        self.change(run.as_ref(), |_, runs| {
+        self.change(run.as_ref(), |_, next| {
             // `apply` may have put newer runs in front meanwhile.
             if let Some(first) = merged.first()
-                && let Some(start) = runs.iter().position(|run| Arc::ptr_eq(run, first))
+                && let Some(start) = next.runs.iter().position(|run| Arc::ptr_eq(run, first))
             {
-                runs.splice(start..start + merged.len(), run.clone());
+                next.runs.splice(start..start + merged.len(), run.clone());
             }
         })?;
         merged.iter().for_each(|run| run.retire());
@@ -280,7 +293,11 @@ impl Base {
     }
 
     /// Opens a run just written, which will stand beside `others`.
-    fn open_run(&self, name: Option<RunName>, others: &[Arc<Run>]) -> Result<Option<Arc<Run>>, Error> {
+    pub(super) fn open_run(
+        &self,
+        name: Option<RunName>,
+        others: &[Arc<Run>],
+    ) -> Result<Option<Arc<Run>>, Error> {
         let Some(name) = name else { return Ok(None) };
         let run = Run::open(&self.disk, &self.folder, name, pinned_bytes_left(&self.options, others))?;
         Ok(Some(Arc::new(run)))
@@ -290,7 +307,8 @@ impl Base {
     pub fn statistics(&self) -> BaseStatistics {
         let version = self.version.load();
         BaseStatistics {
-            runs: version.runs.len() as u64,
+            runs: version.live().len() as u64,
+            attached: version.attached.len() as u64,
             bytes: version.runs.iter().map(|run| run.name().length).sum(),
             cache_bytes: self.cache.bytes(),
             index_bytes: version.runs.iter().map(|run| run.memory_bytes() + run.pinned_bytes()).sum(),
@@ -298,7 +316,7 @@ impl Base {
     }
 
     /// A number for a new run.
-    fn number(&self) -> Result<u64, Error> {
+    pub(super) fn number(&self) -> Result<u64, Error> {
         let mut state = self.state.lock();
         if let Some(error) = &state.broken {
             return Err(error.clone());
@@ -307,11 +325,12 @@ impl Base {
         Ok(state.manifest.next_run - 1)
     }
 
-    /// Writes the manifest that `edit` makes of the present one, and publishes it. `added` is a run that is new in it.
-    fn change(
+    /// Lets `edit` make the next version, and loads staged, of the present ones; writes the manifest of that and publishes it.
+    /// `added` is a run that is new in it.
+    pub(super) fn change(
         &self,
         added: Option<&Arc<Run>>,
-        edit: impl FnOnce(&mut Manifest, &mut Vec<Arc<Run>>),
+        edit: impl FnOnce(&mut Vec<Arc<Run>>, &mut Version),
     ) -> Result<(), Error> {
         let mut state = self.state.lock();
         let result = self.try_change(&mut state, edit);
@@ -325,36 +344,48 @@ impl Base {
     fn try_change(
         &self,
         state: &mut State,
-        edit: impl FnOnce(&mut Manifest, &mut Vec<Arc<Run>>),
+        edit: impl FnOnce(&mut Vec<Arc<Run>>, &mut Version),
     ) -> Result<(), Error> {
         if let Some(error) = &state.broken {
             return Err(error.clone());
         }
-        let mut next = state.manifest.clone();
-        let mut runs = self.version.load().runs.clone();
-        edit(&mut next, &mut runs);
-        next.generation += 1;
-        next.runs = runs.iter().map(|run| run.name()).collect::<Vec<RunName>>();
-        next.dropped.retain(|&tree| runs.iter().any(|run| run.has_tree(tree)));
+        let (mut version, mut staged) = (Version::clone(&self.version.load()), state.staged.clone());
+        edit(&mut staged, &mut version);
+        let known = |tree: &TreeId| version.runs.iter().chain(&staged).any(|run| run.has_tree(*tree));
+        version.dropped = version.dropped.iter().copied().filter(|tree| known(tree)).collect();
+        let names = |runs: &[Arc<Run>]| runs.iter().map(|run| run.name()).collect::<Vec<RunName>>();
+        let (attached, live) = version.runs.split_at(version.attached.len());
+        let next = Manifest {
+            generation: state.manifest.generation + 1,
+            watermark: version.watermark,
+            next_run: state.manifest.next_run,
+            runs: names(live),
+            staged: [names(&staged), names(attached)].concat(),
+            dropped: version.dropped.clone(),
+        };
         next.prepare(self.disk.as_ref(), &self.folder)?;
         if let Err(error) = Manifest::switch(self.disk.as_ref(), &self.folder) {
             tracing::error!(%error, "the base store's manifest is in doubt; no more checkpoints");
             state.broken = Some(error.clone());
             return Err(error);
         }
-        let version = Version { watermark: next.watermark, runs, dropped: next.dropped.clone() };
-        state.manifest = next;
+        (state.manifest, state.staged) = (next, staged);
+        self.publish(version);
+        Ok(())
+    }
+
+    /// Makes a version the one in force. The caller holds `state`.
+    pub(super) fn publish(&self, version: Version) {
         self.share_memory(&version.runs);
         self.version.store(Arc::new(version));
-        Ok(())
     }
 }
 
 /// The base store as it was at one moment. Holding it keeps the files of its runs.
 #[derive(Debug, Clone)]
 pub struct BaseView {
-    version: Arc<Version>,
-    cache: Arc<BlockCache>,
+    pub(super) version: Arc<Version>,
+    pub(super) cache: Arc<BlockCache>,
 }
 
 impl BaseView {
@@ -381,6 +412,21 @@ impl BaseView {
 }
 
 impl Version {
+    /// Only these runs, newest first: what a transaction has loaded so far.
+    pub(super) fn of(runs: Vec<Arc<Run>>) -> Version {
+        Version { watermark: 0, runs, attached: Vec::new(), dropped: Vec::new() }
+    }
+
+    /// The runs that the manifest names as live, newest first.
+    fn live(&self) -> &[Arc<Run>] {
+        &self.runs[self.attached.len()..]
+    }
+
+    /// How many of the attached loads belong to commits above a watermark. Newest first, so these are in front.
+    fn attached_above(&self, watermark: Csn) -> usize {
+        self.attached.iter().take_while(|&&csn| csn > watermark).count()
+    }
+
     fn get(&self, cache: &BlockCache, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
         if self.runs.is_empty() || self.dropped.binary_search(&tree).is_ok() {
             return Ok(None);

@@ -198,6 +198,14 @@ impl GroupCommit {
         self.poisoned.get().map(|error| Err(error.clone()))
     }
 
+    fn poison_with(&self, cause: Error, woken: &mut Vec<Waker>) {
+        let _ = self.poisoned.set(Error::LogPoisoned { cause: Arc::new(cause) });
+        // An append that already holds the mutex has its record in a batch that will never be written; its wait fails.
+        drop(self.pending.lock());
+        self.room.notify_all();
+        self.sweep(woken);
+    }
+
     /// The log thread: runs until [`GroupCommit::close`] or a failure.
     pub fn run(
         &self,
@@ -206,6 +214,7 @@ impl GroupCommit {
         clock: &dyn Clock,
         listener: &mut dyn BatchListener,
     ) {
+        let _guard = PanicGuard(self);
         let mut batch = vec![0; BATCH_HEADER];
         let mut woken = Vec::new();
         let mut mark_due = false;
@@ -227,11 +236,7 @@ impl GroupCommit {
             };
             if let Err(cause) = result {
                 tracing::error!(%cause, "the log failed and accepts no more commits");
-                let _ = self.poisoned.set(Error::LogPoisoned { cause: Arc::new(cause) });
-                // An append that already holds the mutex has its record in a batch that will never be written; its wait fails.
-                drop(self.pending.lock());
-                self.room.notify_all();
-                self.sweep(&mut woken);
+                self.poison_with(cause, &mut woken);
                 return;
             }
             match taken {
@@ -293,6 +298,17 @@ impl GroupCommit {
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.counters.flush_us.fetch_add(us, Ordering::Relaxed);
         self.counters.flush_us_max.fetch_max(us, Ordering::Relaxed);
+    }
+}
+
+/// A defect that ends the log thread must not leave committers waiting for ever.
+struct PanicGuard<'a>(&'a GroupCommit);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison_with(Error::InvalidArgument("the log thread panicked".into()), &mut Vec::new());
+        }
     }
 }
 

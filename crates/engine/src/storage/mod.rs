@@ -3,7 +3,7 @@
 //! ```text
 //! log/   record ─ segment ─ log_writer ─ prepare ─ group_commit ─ log   every commit, in order, flushed in groups
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
-//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base         which of them count, and reading them as one
+//!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base ─ load  which of them count, and reading them as one
 //! ```
 //!
 //! Byte maps and assumptions about the disk are in `docs/log-format.md`.
@@ -16,6 +16,7 @@ pub mod filter;
 pub mod frame;
 pub mod fuzz;
 pub mod group_commit;
+pub mod load;
 pub mod log;
 pub mod log_writer;
 pub mod manifest;
@@ -30,5 +31,6 @@ pub mod segment;
 
 pub use base::{Base, BaseOptions, BaseStatistics, BaseView};
 pub use group_commit::{DurableWait, LogStatistics};
+pub use load::StagedRun;
 pub use log::{Log, LogOptions, Replay};
 pub use scan::BaseScan;

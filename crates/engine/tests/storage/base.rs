@@ -128,6 +128,55 @@ fn check(base: &Base, model: &Model, trees: &[TreeId], random: &mut SplitMix, sp
     }
 }
 
+/// Whether a load waits for a checkpoint: a reopening would have to replay its commit.
+fn attached(base: &Base) -> bool {
+    base.statistics().attached > 0
+}
+
+/// Loads a new tree in portions and commits it as `csn`, or rolls it back. With reopenings on the way, as recovery would see them.
+fn load(
+    base: &mut Base,
+    model: &mut Model,
+    random: &mut SplitMix,
+    (tree, spread, csn): (TreeId, u64, u64),
+    folder: &Path,
+) -> bool {
+    let mut loaded = Model::new();
+    let mut portions = Vec::new();
+    for _ in 0..=random.below(4) {
+        let count = random.below(1500);
+        let changes = changes(random, &mut loaded, &[tree], count, spread);
+        portions.extend(base.stage(&mut changes.into_iter()).unwrap());
+    }
+    let view = base.view_of(&portions);
+    for (key, value) in scan_model(&loaded, tree, Bound::Unbounded, Bound::Unbounded) {
+        assert_eq!(view.get(tree, &key).unwrap().as_deref(), Some(&value[..]));
+    }
+    assert!(base.scan(tree, Bound::Unbounded, Bound::Unbounded, false).unwrap().next().unwrap().is_none());
+    let numbers: Vec<u64> = portions.iter().map(|portion| portion.number()).collect();
+    let reopened = random.one_in(3) && !attached(base);
+    if reopened {
+        drop((view, portions));
+        *base = open(folder).unwrap();
+        portions = Vec::new();
+    }
+    if random.one_in(3) {
+        if reopened {
+            base.discard_unattached().unwrap();
+        } else {
+            base.discard(&portions).unwrap();
+        }
+        assert!(numbers.is_empty() || base.attach(&numbers, csn).is_err());
+        return false;
+    }
+    base.attach(&numbers, csn).unwrap();
+    base.attach(&numbers, csn).unwrap();
+    base.discard_unattached().unwrap();
+    model.append(&mut loaded);
+    check_scan(base, model, tree, Bound::Unbounded, Bound::Unbounded);
+    true
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -152,11 +201,16 @@ proptest! {
                 check_scan(&base, &model, tree, Bound::Unbounded, Bound::Unbounded);
             }
             prop_assert_eq!(base.watermark(), step);
+            if random.one_in(3) {
+                let tree = 2000 + step as TreeId;
+                let done = load(&mut base, &mut model, &mut random, (tree, spread, step + 1), folder.path());
+                trees.extend(done.then_some(tree));
+            }
             if random.one_in(2) {
                 while base.compact_step().unwrap() {}
                 prop_assert!(base.statistics().runs <= 5);
             }
-            if random.one_in(6) {
+            if random.one_in(6) && !attached(&base) {
                 drop(base);
                 base = open(folder.path()).unwrap();
                 prop_assert_eq!(base.watermark(), step);
@@ -165,6 +219,7 @@ proptest! {
                 check(&base, &model, &trees, &mut random, spread);
             }
         }
+        base.apply(steps as u64 + 1, &mut [].into_iter(), &[]).unwrap();
         base.compact_all().unwrap();
         prop_assert!(base.statistics().runs <= 1);
         check(&base, &model, &trees, &mut random, spread);
