@@ -73,7 +73,7 @@ impl AnalyticRuntime {
                 let _ = sender.send(Err(error)).await;
             }
         });
-        Ok(AnalyticCursor { receiver, types, task: task.abort_handle() })
+        Ok(AnalyticCursor { receiver, types, pending: Vec::new().into_iter(), task: task.abort_handle() })
     }
 
     fn state(&self, scans: Arc<ScanSet>, surroundings: &Surroundings<'_>) -> SessionState {
@@ -121,6 +121,8 @@ async fn run(
 pub struct AnalyticCursor {
     receiver: mpsc::Receiver<DataFusionResult<RecordBatch>>,
     types: Vec<Type>,
+    /// Rows of the last batch that were not given yet.
+    pending: std::vec::IntoIter<Vec<Datum>>,
     task: AbortHandle,
 }
 
@@ -131,6 +133,19 @@ impl fmt::Debug for AnalyticCursor {
 }
 
 impl AnalyticCursor {
+    /// The next row, or `None` at the end. Cancel-safe.
+    pub async fn next_row(&mut self) -> Result<Option<Vec<Datum>>> {
+        loop {
+            if let Some(row) = self.pending.next() {
+                return Ok(Some(row));
+            }
+            match self.next().await? {
+                Some(rows) => self.pending = rows.into_iter(),
+                None => return Ok(None),
+            }
+        }
+    }
+
     /// The next rows, never none of them, or `None` at the end. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Vec<Vec<Datum>>>> {
         loop {

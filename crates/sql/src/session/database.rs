@@ -39,7 +39,14 @@ struct Shared {
     publishing: Mutex<()>,
     counters: Counters,
     plans: PlanCache,
+    /// Started with the first query that needs it.
+    #[cfg(feature = "analytic")]
+    analytic: std::sync::OnceLock<crate::analytic::AnalyticRuntime>,
 }
+
+/// Bytes that all analytic queries together may hold.
+#[cfg(feature = "analytic")]
+const ANALYTIC_MEMORY: usize = 256 << 20;
 
 impl SqlDatabase {
     /// Opens the SQL layer over an engine and reads the catalog. XX001 if it cannot be read.
@@ -70,6 +77,8 @@ impl SqlDatabase {
             catalog_csn: AtomicU64::new(0),
             publishing: Mutex::new(()),
             plans: PlanCache::default(),
+            #[cfg(feature = "analytic")]
+            analytic: std::sync::OnceLock::new(),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
     }
@@ -125,6 +134,21 @@ impl SqlDatabase {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// Where analytic queries run.
+    #[cfg(feature = "analytic")]
+    pub(crate) fn analytic(&self) -> Result<&crate::analytic::AnalyticRuntime> {
+        if self.shared.analytic.get().is_none() {
+            let lower = cognate_env::priority::lower_thread_priority;
+            let runtime = crate::analytic::AnalyticRuntime::new(1, ANALYTIC_MEMORY, lower)?;
+            // Another session may have been faster; then this one is dropped.
+            let _ = self.shared.analytic.set(runtime);
+        }
+        self.shared
+            .analytic
+            .get()
+            .ok_or_else(|| crate::error::SqlError::internal("the analytic threads did not start"))
     }
 
     pub(crate) fn plans(&self) -> &PlanCache {

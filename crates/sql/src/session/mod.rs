@@ -17,6 +17,8 @@
 //! 4. run it; at its end the queued foreign keys
 //! ```
 
+#[cfg(feature = "analytic")]
+mod analytic;
 mod copy;
 mod cursor;
 mod database;

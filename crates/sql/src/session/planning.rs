@@ -168,7 +168,21 @@ impl Session {
                         .with_hint("Put WITH before the SELECT: INSERT INTO ... WITH ... SELECT."));
                 }
                 _ => {
-                    let bound = binder.query(query, false)?;
+                    let bound = match binder.query(query, false) {
+                        Ok(bound) => bound,
+                        #[cfg(feature = "analytic")]
+                        Err(lacking) if binder.unsupported().is_some() => {
+                            return super::analytic::plan(
+                                sql,
+                                &catalog,
+                                &search_path,
+                                declared,
+                                lacking,
+                                state,
+                            );
+                        }
+                        Err(error) => return Err(error),
+                    };
                     let columns = bound.columns.clone();
                     let plan = plan::plan(
                         bound,

@@ -1,0 +1,110 @@
+//! SELECTs that run on the analytic executor: planning them, opening their scans, handing on their rows.
+//!
+//! The scans are opened here, from the session's transaction, before the query starts on its own threads; so it sees
+//! the transaction's snapshot and writes, and nothing of the transaction is shared with those threads.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sqlparser::ast;
+
+use super::portal::PortalState;
+use super::{Action, CommandTag, Fetch, OutputColumn, Planned, Portal, RowSink, Session, SinkState};
+use crate::analytic::{AnalyticPlan, Surroundings, TableRows};
+use crate::catalog::Catalog;
+use crate::error::{Result, SqlError};
+use crate::expr::RowScan;
+use crate::types::{Datum, Type};
+
+/// A scan of the transaction as the analytic executor reads it.
+struct StoredRows(Box<dyn RowScan>);
+
+impl TableRows for StoredRows {
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        Ok(self.0.next()?.map(|(_, row)| row))
+    }
+}
+
+/// Plans a query that the row executor cannot run; `lacking` is what it said.
+pub(super) fn plan(
+    statement: &ast::Statement,
+    catalog: &Arc<Catalog>,
+    search_path: &[String],
+    declared: &[Option<Type>],
+    lacking: SqlError,
+    state: u64,
+) -> Result<Planned> {
+    let plan = AnalyticPlan::new(statement, catalog, search_path, declared)
+        // What neither can do is named by the row executor, in PostgreSQL's words.
+        .map_err(|error| {
+            if error.sqlstate == "0A000" { lacking.with_detail(error.message.clone()) } else { error }
+        })?;
+    let columns = plan
+        .columns()
+        .iter()
+        .map(|(name, ty)| OutputColumn { name: name.clone(), ty: *ty, table_oid: 0, attribute_number: 0 })
+        .collect();
+    let parameters = plan.parameters().to_vec();
+    let tables = plan.tables().iter().map(|(table, _)| table.clone()).collect();
+    Ok(Planned::new(Action::Analytic(Arc::new(plan)), parameters, Some(columns), tables, state))
+}
+
+impl Session {
+    /// Starts a query on the analytic threads.
+    pub(super) fn start_analytic(
+        &mut self,
+        plan: &Arc<AnalyticPlan>,
+        parameters: &Arc<[Datum]>,
+    ) -> Result<PortalState> {
+        let database = self.database.clone();
+        let runtime = database.analytic()?;
+        let (now, time_zone) = (self.format.transaction_time, self.format.time_zone.name());
+        let interrupts = self.interrupts();
+        let work = self.work(&interrupts)?;
+        let mut scans: HashMap<u32, Vec<Box<dyn TableRows>>> = HashMap::new();
+        work.read(|read| -> Result<()> {
+            for (table, times) in plan.tables() {
+                for _ in 0..*times {
+                    let scan = read.reader.scan(table.tree, Bound::Unbounded, Bound::Unbounded, false)?;
+                    scans.entry(table.oid).or_default().push(Box::new(StoredRows(scan)));
+                }
+            }
+            Ok(())
+        })?;
+        let cursor = plan.start(runtime, scans, &Surroundings { parameters, now, time_zone })?;
+        Ok(PortalState::Analytic { cursor: Box::new(cursor), rows: 0 })
+    }
+
+    /// Gives rows from the analytic executor.
+    pub(super) async fn pump_analytic(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Result<Fetch> {
+        let interrupts = self.interrupts();
+        let PortalState::Analytic { cursor, rows } = &mut portal.state else {
+            return Err(SqlError::internal("the portal has no analytic cursor"));
+        };
+        let columns = portal.columns.as_deref().unwrap_or_default();
+        let mut given = 0;
+        loop {
+            let Some(row) = interrupts.lock(cursor.next_row()).await? else {
+                let tag = CommandTag::Rows("SELECT", *rows);
+                portal.state = PortalState::Done(tag);
+                return Ok(Fetch::Complete(tag));
+            };
+            given += 1;
+            *rows += 1;
+            let state = sink.row(columns, &portal.formats, &row, &self.format);
+            if given == max_rows {
+                return Ok(Fetch::Suspended);
+            }
+            if state == SinkState::Full {
+                return Ok(Fetch::SinkFull);
+            }
+        }
+    }
+}
