@@ -63,8 +63,13 @@ impl Connection {
                 describe_columns(output, prepared.columns(), &[]);
             }
             Target::Portal => {
-                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-                describe_columns(output, portal.columns(), portal.formats());
+                if let Some(portal) = self.portals.get(name) {
+                    describe_columns(output, portal.columns(), portal.formats());
+                } else {
+                    // A cursor made by DECLARE is a portal too.
+                    let columns = self.session.cursor_columns(name).ok_or_else(|| no_portal(name))?;
+                    describe_columns(output, Some(columns), &[]);
+                }
             }
         }
         Ok(())

@@ -66,6 +66,11 @@ fn no_cursor(name: &str) -> SqlError {
 }
 
 impl Session {
+    /// The columns of a cursor that DECLARE made: clients may describe it like a portal.
+    pub fn cursor_columns(&self, name: &str) -> Option<&[OutputColumn]> {
+        self.cursors.get(name)?.portal.columns()
+    }
+
     /// DECLARE.
     pub(super) async fn declare(&mut self, declare: &ast::Declare, statement: &Statement) -> Result<()> {
         let [name] = declare.names.as_slice() else {

@@ -46,7 +46,7 @@ pub(super) fn normalize(definition: &Definition, text: &str) -> Result<String> {
             time_zone(text).map(|zone| zone.name().to_owned()).ok_or_else(|| invalid(definition, text))
         }
         Kind::DateStyle => date_style(definition, text),
-        Kind::Encoding => match text.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+        Kind::Encoding => match encoding_name(text).as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_owned()),
             "sqlascii" | "latin1" | "iso88591" | "win1252" | "latin9" => {
                 Err(SqlError::unsupported(format_args!("client encoding \"{text}\"")))
@@ -54,6 +54,11 @@ pub(super) fn normalize(definition: &Definition, text: &str) -> Result<String> {
             _ => Err(invalid(definition, text)),
         },
     }
+}
+
+/// An encoding's name with nothing but its letters and digits, which is how PostgreSQL compares them: some clients quote it.
+fn encoding_name(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 /// The normal form as SHOW prints it.
