@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use cognate_sql::session::{CommandTag, Portal, Prepared, Session, TransactionStatus};
 use cognate_sql::{SqlError, sqlstate};
 use tokio::task::coop::consume_budget;
+use tokio::time::timeout;
 
 use super::copy::CopyIn;
 use super::frame::{self, FrameError, HEADER_BYTES, Phase};
@@ -100,7 +101,8 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) rows: RowBuffer,
     pub(crate) session: Session,
-    pub(crate) statements: Names<Arc<Prepared>>,
+    /// The unnamed prepared statement; those with names are the session's.
+    pub(crate) unnamed: Option<Arc<Prepared>>,
     pub(crate) portals: Names<Portal>,
     /// CommandComplete of the last Execute, not yet written.
     pub(crate) held: Option<CommandTag>,
@@ -118,7 +120,7 @@ impl Connection {
             transport,
             rows: RowBuffer::default(),
             session,
-            statements: Names::default(),
+            unnamed: None,
             portals: Names::default(),
             held: None,
             skip_to_sync: false,
@@ -148,7 +150,7 @@ impl Connection {
 
     /// Waits for input. Ends the connection when the client or the server does.
     async fn receive(&mut self) -> Result<(), End> {
-        let Connection { transport, open, rows, .. } = self;
+        let Connection { transport, open, rows, session, .. } = self;
         transport.shrink();
         rows.shrink();
         let received = poll_fn(|cx| {
@@ -157,7 +159,14 @@ impl Connection {
             }
             transport.poll_receive(cx)
         });
-        match received.await? {
+        let received = match session.idle_timeout_ms() {
+            None => received.await,
+            Some(idle_ms) => match timeout(Duration::from_millis(idle_ms), received).await {
+                Ok(received) => received,
+                Err(_) => return Err(idle_too_long(session.status())),
+            },
+        };
+        match received? {
             Received::Bytes => Ok(()),
             Received::End => Err(End::Terminated),
         }
@@ -341,6 +350,15 @@ impl Connection {
     }
 }
 
+/// The end of a session that its settings do not let idle any longer.
+fn idle_too_long(status: TransactionStatus) -> End {
+    let (sqlstate, what) = match status {
+        TransactionStatus::Idle => ("57P05", "idle-session"),
+        _ => (sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle-in-transaction"),
+    };
+    End::Refused { sqlstate, message: format!("terminating connection due to {what} timeout") }
+}
+
 /// Runs a future of the session to its end. While it waits, sends what the client awaits and watches whether the client
 /// is still there; if it is not, cancels the statement. What went wrong with the socket shows again at its next use.
 pub(crate) async fn attend<F: Future>(transport: &mut Transport, open: &Open, future: F) -> F::Output {
@@ -395,5 +413,5 @@ pub(crate) async fn farewell(transport: &mut Transport, end: &End) {
             drop(transport.take_received());
         }
     };
-    let _ = tokio::time::timeout(LINGER, goodbye).await;
+    let _ = timeout(LINGER, goodbye).await;
 }

@@ -3,7 +3,11 @@
 //! A prepared statement lives until it is closed, a portal until its transaction ends. A portal with a row limit stays
 //! where it is between two Executes; nothing of it is buffered here.
 
-use cognate_sql::session::{CommandTag, Fetch, Format, OutputColumn, Portal};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
+use cognate_sql::session::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared};
 use cognate_sql::{SqlError, sqlstate};
 
 use super::connection::{Connection, End, Failure, attend};
@@ -25,21 +29,31 @@ pub(crate) enum Ran {
 
 impl Connection {
     pub(crate) fn parse(&mut self, name: &str, text: &str, parameter_oids: &[u32]) -> Result<(), Failure> {
-        self.statements.check_free(name).map_err(|taken| match taken {
-            Taken::Exists => SqlError::new(
-                sqlstate::DUPLICATE_PREPARED_STATEMENT,
-                format!("prepared statement \"{name}\" already exists"),
-            ),
-            Taken::Full => SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too many prepared statements"),
-        })?;
         let prepared = self.session.prepare(text, parameter_oids)?;
-        self.statements.put(name, prepared);
+        if name.is_empty() {
+            self.unnamed = Some(prepared);
+        } else {
+            self.session.name_statement(name.to_owned(), prepared)?;
+        }
         response::parse_complete(self.transport.output());
         Ok(())
     }
 
+    /// The prepared statement of this name; SQL's PREPARE and DEALLOCATE share the names.
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
+        if !name.is_empty() {
+            return self.session.named_statement(name).cloned();
+        }
+        self.unnamed.clone().ok_or_else(|| {
+            SqlError::new(
+                sqlstate::INVALID_SQL_STATEMENT_NAME,
+                "unnamed prepared statement does not exist",
+            )
+        })
+    }
+
     pub(crate) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failure> {
-        let prepared = self.statements.get(bind.statement).ok_or_else(|| no_statement(bind.statement))?;
+        let prepared = self.statement(bind.statement)?;
         self.portals.check_free(bind.portal).map_err(|taken| match taken {
             Taken::Exists => SqlError::new(
                 sqlstate::DUPLICATE_CURSOR,
@@ -47,22 +61,23 @@ impl Connection {
             ),
             Taken::Full => SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too many portals"),
         })?;
-        let portal = self.session.bind(prepared, &bind.values, &bind.formats, &bind.result_formats)?;
+        let portal = self.session.bind(&prepared, &bind.values, &bind.formats, &bind.result_formats)?;
         self.portals.put(bind.portal, portal);
         response::bind_complete(self.transport.output());
         Ok(())
     }
 
     pub(crate) fn describe(&mut self, target: Target, name: &str) -> Result<(), Failure> {
-        let output = self.transport.output();
         match target {
             Target::Statement => {
-                let prepared = self.statements.get(name).ok_or_else(|| no_statement(name))?;
+                let prepared = self.statement(name)?;
+                let output = self.transport.output();
                 let oids = prepared.parameter_types().iter().map(|ty| ty.id.oid());
                 response::parameter_description(output, oids);
                 describe_columns(output, prepared.columns(), &[]);
             }
             Target::Portal => {
+                let output = self.transport.output();
                 if let Some(portal) = self.portals.get(name) {
                     describe_columns(output, portal.columns(), portal.formats());
                 } else {
@@ -78,7 +93,8 @@ impl Connection {
     /// Closing what does not exist is no error.
     pub(crate) fn close(&mut self, target: Target, name: &str) {
         match target {
-            Target::Statement => self.statements.remove(name),
+            Target::Statement if name.is_empty() => self.unnamed = None,
+            Target::Statement => self.session.forget_statement(name),
             Target::Portal => self.portals.remove(name),
         }
         response::close_complete(self.transport.output());
@@ -91,10 +107,7 @@ impl Connection {
         let ran = self.run(&mut portal, u64::from(max_rows)).await?;
         self.portals.put(name, portal);
         match ran {
-            Ran::Complete(command_tag) => {
-                self.forget_statements(&command_tag);
-                self.held = Some(command_tag);
-            }
+            Ran::Complete(command_tag) => self.held = Some(command_tag),
             Ran::Suspended => response::portal_suspended(self.transport.output()),
             Ran::Empty => response::empty_query(self.transport.output()),
             Ran::CopyIn => self.copy = Some(super::copy::CopyIn::Extended),
@@ -124,8 +137,13 @@ impl Connection {
         loop {
             // The limit counts rows of this Execute, however often the buffer fills meanwhile.
             let left = if max_rows == 0 { 0 } else { max_rows - self.rows.rows };
+            let heavy = portal.is_heavy();
             let fetch = self.session.fetch(portal, &mut self.rows, left);
-            let fetched = attend(&mut self.transport, &self.open, fetch).await;
+            let fetched = if heavy {
+                attend(&mut self.transport, &self.open, aside(fetch)).await
+            } else {
+                attend(&mut self.transport, &self.open, fetch).await
+            };
             self.transport.append(&mut self.rows.bytes);
             match fetched? {
                 Fetch::Complete(mut command_tag) => {
@@ -156,21 +174,12 @@ impl Connection {
             }
         }
     }
-
-    /// Some statements of SQL end the life of what the protocol has prepared.
-    pub(crate) fn forget_statements(&mut self, command_tag: &CommandTag) {
-        if let CommandTag::Plain("DEALLOCATE ALL" | "DISCARD ALL") = command_tag {
-            self.statements.clear();
-        }
-    }
 }
 
-fn no_statement(name: &str) -> SqlError {
-    let message = match name {
-        "" => "unnamed prepared statement does not exist".to_owned(),
-        name => format!("prepared statement \"{name}\" does not exist"),
-    };
-    SqlError::new(sqlstate::INVALID_SQL_STATEMENT_NAME, message)
+/// Runs a future that computes for long without a pause: the other connections of this thread move to another one.
+async fn aside<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| tokio::task::block_in_place(|| future.as_mut().poll(cx))).await
 }
 
 fn no_portal(name: &str) -> SqlError {

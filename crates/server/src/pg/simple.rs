@@ -15,7 +15,7 @@ pub(crate) type Rest = std::vec::IntoIter<Statement>;
 
 impl Connection {
     pub(crate) async fn query(&mut self, text: &str) -> Result<(), End> {
-        self.statements.remove("");
+        self.unnamed = None;
         self.portals.remove("");
         match self.session.split(text) {
             Ok(statements) if statements.is_empty() => {
@@ -36,7 +36,6 @@ impl Connection {
             match self.run_statement(&statement).await {
                 Ok(Ran::Complete(command_tag)) => {
                     self.release_held();
-                    self.forget_statements(&command_tag);
                     self.held = Some(command_tag);
                 }
                 Ok(Ran::CopyIn) => {

@@ -130,6 +130,9 @@ pub struct Session {
 /// Bytes that one statement may hold for sorts and hash tables.
 const MEMORY_LIMIT: usize = 256 << 20;
 
+/// Most named prepared statements of one session.
+const STATEMENTS_MAX: usize = 100_000;
+
 impl Session {
     /// A session with fresh settings. Fails if a startup option is not a valid setting.
     pub fn new(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {

@@ -8,7 +8,7 @@ use sqlparser::ast;
 use super::planning::unsupported;
 use super::portal::PortalState;
 use super::statement::tag;
-use super::{Block, CommandTag, Fetch, Portal, Prepared, Session};
+use super::{Block, CommandTag, Fetch, Portal, Prepared, STATEMENTS_MAX, Session};
 use crate::ddl::names::{Qualified, fold, single};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, Statement};
@@ -224,22 +224,42 @@ impl Session {
         inner: &ast::Statement,
         statement: &Statement,
     ) -> Result<()> {
-        if self.statements.contains_key(&name) {
+        self.check_name_free(&name)?;
+        let declared =
+            types.iter().map(|ty| crate::bind::resolve_type(ty).map(Some)).collect::<Result<_>>()?;
+        let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
+        let prepared = self.plan_prepared(Some(statement), declared)?;
+        self.name_statement(name, Arc::new(prepared))
+    }
+
+    /// Gives a prepared statement a name in this session. 42P05 if the name is taken, 54000 if there are too many.
+    pub fn name_statement(&mut self, name: String, prepared: Arc<Prepared>) -> Result<()> {
+        self.check_name_free(&name)?;
+        self.statements.insert(name, prepared);
+        Ok(())
+    }
+
+    fn check_name_free(&self, name: &str) -> Result<()> {
+        if self.statements.contains_key(name) {
             return Err(SqlError::new(
                 sqlstate::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let declared =
-            types.iter().map(|ty| crate::bind::resolve_type(ty).map(Some)).collect::<Result<_>>()?;
-        let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
-        let prepared = self.plan_prepared(Some(statement), declared)?;
-        self.statements.insert(name, Arc::new(prepared));
+        if self.statements.len() >= STATEMENTS_MAX {
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too many prepared statements")
+                .with_hint("Deallocate those that are not needed any more."));
+        }
         Ok(())
     }
 
-    /// A statement made by PREPARE. 26000.
-    pub(super) fn sql_statement(&self, name: &str) -> Result<&Arc<Prepared>> {
+    /// Forgets a named statement, if there is one.
+    pub fn forget_statement(&mut self, name: &str) {
+        self.statements.remove(name);
+    }
+
+    /// A named statement, made by PREPARE or by a client's protocol. 26000.
+    pub fn named_statement(&self, name: &str) -> Result<&Arc<Prepared>> {
         self.statements.get(name).ok_or_else(|| {
             SqlError::new(
                 sqlstate::INVALID_SQL_STATEMENT_NAME,
@@ -254,7 +274,7 @@ impl Session {
             return Ok("DEALLOCATE ALL");
         }
         let name = fold(name);
-        self.sql_statement(&name)?;
+        self.named_statement(&name)?;
         self.statements.remove(&name);
         Ok("DEALLOCATE")
     }
@@ -268,7 +288,7 @@ impl Session {
             return Err(SqlError::syntax("syntax error in EXECUTE"));
         }
         let name = single(name)?;
-        let prepared = self.sql_statement(&name)?.clone();
+        let prepared = self.named_statement(&name)?.clone();
         let types = prepared.parameter_types().to_vec();
         if types.len() != parameters.len() {
             return Err(SqlError::syntax(format!(
