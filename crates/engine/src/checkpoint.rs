@@ -22,7 +22,7 @@
 //! goes to the durable mark. The long reader continues with the view that the first one left; memory keeps only what the
 //! *other*, short-lived snapshots need. So a long reader costs disk space and one extra pass, not memory.
 //!
-//! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Manager::changed_since`
+//! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Manager::changed`
 //! compares the two views then.
 
 use std::sync::atomic::Ordering;

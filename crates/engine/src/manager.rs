@@ -172,25 +172,23 @@ impl Manager {
         }
     }
 
-    /// The commit that changed the key after `snapshot`, if one did.
+    /// The newest version of the key, if it is not the one that a reader at `snapshot` sees.
     ///
     /// Memory knows, unless a checkpoint went past the snapshot (`checkpoint` says when). Then the values in the two
     /// views of the base are compared. A key that was changed and changed back counts as unchanged: whoever
     /// overwrites it overwrites exactly what its snapshot shows, so no update is lost.
-    pub(crate) fn changed_since(
-        &self,
-        tree: TreeId,
-        key: &[u8],
-        snapshot: Csn,
-    ) -> Result<Option<Csn>, Error> {
-        match self.memory.with_tree(tree, |tree| tree.newest_csn(key)) {
-            Some(csn) => Ok(Some(csn).filter(|&csn| csn > snapshot)),
+    pub(crate) fn changed(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Result<Option<Latest>, Error> {
+        let in_memory = self.memory.with_tree(tree, |tree| tree.changed(key, snapshot));
+        match in_memory {
+            Some(None) => Ok(None),
+            Some(Some(version)) => Ok(Some(Latest { csn: version.csn, value: version.value })),
             None => self.views.with(Csn::MAX, |latest| {
                 if latest.watermark() <= snapshot {
                     return Ok(None);
                 }
                 let before = self.views.with(snapshot, |view| view.get(tree, key))?;
-                Ok((before != latest.get(tree, key)?).then(|| latest.watermark()))
+                let value = latest.get(tree, key)?;
+                Ok((before != value).then(|| Latest { csn: latest.watermark(), value }))
             }),
         }
     }

@@ -130,9 +130,12 @@ impl Tree {
         self.map.read().get(&SmallKey::new(key)).map(|chain| chain.newest().clone())
     }
 
-    /// The commit that made the newest version of `key` in memory.
-    pub(crate) fn newest_csn(&self, key: &[u8]) -> Option<Csn> {
-        self.map.read().get(&SmallKey::new(key)).map(|chain| chain.newest().csn)
+    /// The newest version of `key`, if it is newer than `snapshot`: `Some(None)` if it is not, `None` if memory has no
+    /// version of the key.
+    pub(crate) fn changed(&self, key: &[u8], snapshot: Csn) -> Option<Option<Version>> {
+        let map = self.map.read();
+        let newest = map.get(&SmallKey::new(key))?.newest();
+        Some((newest.csn > snapshot).then(|| newest.clone()))
     }
 
     /// Copies up to `limit` keys of `range` as of `snapshot`, in the given direction, under one lock. True if the

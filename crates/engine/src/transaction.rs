@@ -150,7 +150,8 @@ impl Transaction {
         self.manager.get(tree, key, self.snapshot.csn())
     }
 
-    /// The newest committed version of a key; own writes are not considered.
+    /// The newest committed version of a key; own writes are not considered. `Transaction::changed` is cheaper for
+    /// asking whether that is what the snapshot shows.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store.
@@ -246,6 +247,15 @@ impl Transaction {
         Ok(LockOutcome::Granted { waited })
     }
 
+    /// The newest committed version of a key, if it is not the one that the snapshot shows. To be asked with the row
+    /// locked: then the answer stays true.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    pub fn changed(&self, tree: TreeId, key: &[u8]) -> Result<Option<Latest>, Error> {
+        self.manager.changed(tree, key, self.snapshot.csn())
+    }
+
     /// Asks, with the row locked exclusively, whether this transaction may overwrite it.
     ///
     /// # Errors
@@ -254,9 +264,9 @@ impl Transaction {
         if self.isolation == Isolation::ReadCommitted {
             return Ok(());
         }
-        match self.manager.changed_since(tree, key, self.snapshot.csn())? {
+        match self.changed(tree, key)? {
             None => Ok(()),
-            Some(csn) => Err(Error::SerializationFailure {
+            Some(Latest { csn, .. }) => Err(Error::SerializationFailure {
                 detail: format!(
                     "A row of tree {tree} was changed by commit {csn}, after the snapshot ({}) of transaction {}.",
                     self.snapshot.csn(),

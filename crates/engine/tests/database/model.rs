@@ -181,6 +181,14 @@ impl Run {
         assert_eq!(latest.value.as_deref(), reference.history[newest].get(&full).map(|v| &v[..]));
         let changed = (open.snapshot + 1..=newest).any(|csn| reference.written[csn].contains(&full));
         let differs = reference.history[newest].get(&full) != reference.history[open.snapshot].get(&full);
+        let found = open.transaction.changed(tree, &key).unwrap();
+        if differs || !changed {
+            assert_eq!(found.is_some(), differs);
+        }
+        if let Some(found) = found {
+            assert_eq!(found.value, latest.value);
+            assert!(changed && found.csn as usize > open.snapshot);
+        }
         let verdict = open.transaction.check_unchanged(tree, &key);
         if open.transaction.isolation() == Isolation::ReadCommitted || !changed {
             verdict.unwrap();

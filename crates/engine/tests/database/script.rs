@@ -34,6 +34,7 @@ use super::support::{all, in_simulation, value};
 type LockResult = Option<Result<LockOutcome, Error>>;
 type Waiting = Pin<Box<dyn Future<Output = (Transaction, LockResult)>>>;
 
+#[expect(clippy::large_enum_variant, reason = "there are few")]
 enum Session {
     Running(Transaction),
     /// Waits for a lock; the cell says to give up.

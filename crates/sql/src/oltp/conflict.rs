@@ -203,7 +203,7 @@ impl Work<'_> {
     fn skip(&self, table: &Table, holder: &[u8]) -> Result<Outcome> {
         if self.engine.isolation() != Isolation::ReadCommitted
             && self.engine.own(table.tree, holder).is_none()
-            && self.engine.get_latest(table.tree, holder)?.csn > self.engine.snapshot()
+            && self.engine.changed(table.tree, holder)?.is_some()
         {
             return Err(serialization_failure("update"));
         }

@@ -59,10 +59,9 @@ impl Work<'_> {
         if self.engine.own(table.tree, row_key).is_some() {
             return Ok(Locked::Unchanged);
         }
-        let latest = self.engine.get_latest(table.tree, row_key)?;
-        if latest.csn <= self.engine.snapshot() {
+        let Some(latest) = self.engine.changed(table.tree, row_key)? else {
             return Ok(Locked::Unchanged);
-        }
+        };
         if self.engine.isolation() != Isolation::ReadCommitted {
             let what = if latest.value.is_some() { "update" } else { "delete" };
             return Err(serialization_failure(what));
