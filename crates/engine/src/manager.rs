@@ -43,7 +43,7 @@ use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::snapshot::{Pin, Snapshots};
 use crate::txn::version::Needs;
-use crate::txn::writeset::{Changes, WriteSet};
+use crate::txn::writeset::{Budget, Changes, WriteSet};
 use crate::view::Views;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -55,6 +55,8 @@ pub(crate) struct Manager {
     pub(crate) active: Active,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) counters: Counters,
+    /// Memory of write sets.
+    pub(crate) budget: Arc<Budget>,
     pub(crate) log: Log,
     pub(crate) base: Base,
     pub(crate) views: Views,
@@ -101,6 +103,7 @@ impl Manager {
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
             counters: Counters::default(),
+            budget: Arc::new(Budget::new(options.memory_bytes / 2, options.transaction_bytes)),
             views: Views::new(&base),
             visible: AtomicU64::new(last),
             pressure,
@@ -197,6 +200,11 @@ impl Manager {
     pub(crate) fn needs(&self) -> Arc<Needs> {
         let (active, floor) = self.snapshots.active(|| self.floor());
         Arc::new(Needs { active, floor, views: self.views.watermarks() })
+    }
+
+    pub(crate) fn oldest_snapshot(&self) -> Csn {
+        let (active, floor) = self.snapshots.active(|| self.floor());
+        active.first().copied().unwrap_or(floor)
     }
 
     /// Whether recovery would have to replay more log than the options allow.

@@ -31,7 +31,7 @@ impl Options {
         Options {
             path: path.into(),
             memory_bytes,
-            transaction_bytes: memory_bytes / 4,
+            transaction_bytes: memory_bytes / 2,
             early_lock_release: true,
             checkpoint_log_bytes: 256 << 20,
             disk: Arc::new(RealDisk),
@@ -42,7 +42,7 @@ impl Options {
     /// Sets the memory budget and the limits derived from it.
     pub fn memory(mut self, bytes: u64) -> Options {
         self.memory_bytes = bytes;
-        self.transaction_bytes = bytes / 4;
+        self.transaction_bytes = bytes / 2;
         self
     }
 }

@@ -32,6 +32,14 @@ pub struct Statistics {
     pub active_transactions: u64,
     /// Age of the oldest running transaction.
     pub oldest_transaction_age: Duration,
+    /// Bytes of write sets and locks, beyond a small amount for each transaction.
+    pub write_set_bytes: u64,
+    /// Transactions that wait for a lock.
+    pub waiting_transactions: u64,
+    /// The oldest snapshot that a transaction or an open cursor reads at.
+    pub oldest_snapshot: u64,
+    /// Commits whose answer had to wait for a checkpoint to make room in memory.
+    pub throttled_commits: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of log that a recovery would replay.

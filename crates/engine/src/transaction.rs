@@ -88,7 +88,7 @@ impl Transaction {
         let began = manager.options.clock.monotonic();
         let running = Running { id, isolation, access, snapshot: snapshot.csn(), began };
         let slot = manager.active.enter(running);
-        let writes = WriteSet::new(manager.options.transaction_bytes);
+        let writes = WriteSet::new(Arc::clone(&manager.budget));
         let trees = SmallVec::new();
         Transaction {
             manager,

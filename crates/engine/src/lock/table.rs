@@ -429,6 +429,11 @@ impl LockTable {
         self.graph.lock().get(&owner).map(|s| (s.tree, s.key.clone()))
     }
 
+    /// How many transactions wait.
+    pub(crate) fn waiting_count(&self) -> u64 {
+        self.graph.lock().len() as u64
+    }
+
     /// Every lock held and waited for. Not one moment's picture: shards are read one after the other.
     pub(crate) fn list(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();

@@ -18,6 +18,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -78,6 +79,44 @@ pub struct Savepoint {
     dropped: usize,
 }
 
+/// Memory of all write sets together.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    used: AtomicU64,
+    limit: u64,
+    /// What one transaction may use.
+    limit_each: u64,
+}
+
+/// Taken from the budget at once; so much every transaction has for free.
+const CHUNK: u64 = 64 << 10;
+
+impl Budget {
+    pub(crate) fn new(limit: u64, limit_each: u64) -> Budget {
+        Budget { used: AtomicU64::new(0), limit, limit_each }
+    }
+
+    /// Bytes that transactions have taken.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Takes `bytes` for a transaction that has `has` already. When all is taken, the larger transactions are refused
+    /// more; a small one always gets its share.
+    fn take(&self, bytes: u64, has: u64) -> Result<(), Error> {
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used > self.limit && has > self.limit / 64 {
+            self.give_back(bytes);
+            return Err(Error::TransactionTooLarge { limit: has });
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 /// The write set of one transaction.
 #[derive(Debug)]
 pub(crate) struct WriteSet {
@@ -90,11 +129,13 @@ pub(crate) struct WriteSet {
     /// Keys written since the oldest open savepoint.
     journal: Vec<(TreeId, SmallKey)>,
     bytes: u64,
-    limit: u64,
+    /// Of these, taken from the budget (beyond the free chunk).
+    taken: u64,
+    budget: Arc<Budget>,
 }
 
 impl WriteSet {
-    pub(crate) fn new(limit: u64) -> WriteSet {
+    pub(crate) fn new(budget: Arc<Budget>) -> WriteSet {
         WriteSet {
             trees: SmallVec::new(),
             dropped: Vec::new(),
@@ -103,7 +144,8 @@ impl WriteSet {
             ordinal: 0,
             journal: Vec::new(),
             bytes: 0,
-            limit,
+            taken: 0,
+            budget,
         }
     }
 
@@ -118,10 +160,16 @@ impl WriteSet {
 
     /// Accounts for memory that the transaction uses elsewhere (its locks).
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
-        if self.bytes + bytes as u64 > self.limit {
-            return Err(Error::TransactionTooLarge { limit: self.limit });
+        let after = self.bytes + bytes as u64;
+        if after > self.budget.limit_each {
+            return Err(Error::TransactionTooLarge { limit: self.budget.limit_each });
         }
-        self.bytes += bytes as u64;
+        if after > self.taken + CHUNK {
+            let more = (after - self.taken - CHUNK).next_multiple_of(CHUNK);
+            self.budget.take(more, self.taken)?;
+            self.taken += more;
+        }
+        self.bytes = after;
         Ok(())
     }
 
@@ -262,6 +310,14 @@ impl WriteSet {
     }
 }
 
+impl Drop for WriteSet {
+    fn drop(&mut self) {
+        if self.taken > 0 {
+            self.budget.give_back(self.taken);
+        }
+    }
+}
+
 /// The last writes of a transaction in one tree, ascending by key.
 pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 
@@ -300,9 +356,33 @@ mod tests {
         set.tree(1).map_or(Vec::new(), |tree| every(tree, sequence))
     }
 
+    fn budget(limit: u64) -> Arc<Budget> {
+        Arc::new(Budget::new(limit, limit))
+    }
+
+    #[test]
+    fn the_largest_is_refused_when_all_together_are_too_large() {
+        let budget = Arc::new(Budget::new(8 << 20, 6 << 20));
+        let fill = |set: &mut WriteSet| {
+            let put = |n: u32| set.put(1, &n.to_be_bytes(), Some(Value::from(vec![0; 10_000]))).err();
+            (0..100_000).find_map(put)
+        };
+        let (mut first, mut second, mut small) = (
+            WriteSet::new(Arc::clone(&budget)),
+            WriteSet::new(Arc::clone(&budget)),
+            WriteSet::new(Arc::clone(&budget)),
+        );
+        assert!(matches!(fill(&mut first), Some(Error::TransactionTooLarge { limit: 0x60_0000 })));
+        assert!(matches!(fill(&mut second), Some(Error::TransactionTooLarge { .. })));
+        assert!(second.bytes() < 3 << 20 && budget.used() <= 8 << 20);
+        small.put(1, b"k", Some(Value::from(vec![0; 100_000]))).unwrap();
+        drop((first, second, small));
+        assert_eq!(budget.used(), 0);
+    }
+
     #[test]
     fn a_cursor_sees_the_writes_made_before_it() {
-        let mut set = WriteSet::new(1 << 20);
+        let mut set = WriteSet::new(budget(1 << 20));
         set.put(1, b"a", value("1")).unwrap();
         let cursor = Arc::clone(set.tree(1).unwrap());
         let sequence = set.sequence();
@@ -316,7 +396,7 @@ mod tests {
 
     #[test]
     fn savepoints_nest_and_undo() {
-        let mut set = WriteSet::new(1 << 20);
+        let mut set = WriteSet::new(budget(1 << 20));
         set.put(1, b"a", value("1")).unwrap();
         let first = set.savepoint();
         set.put(1, b"a", value("2")).unwrap();
@@ -339,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_write_beyond_the_limit_changes_nothing() {
-        let mut set = WriteSet::new(400);
+        let mut set = WriteSet::new(budget(400));
         set.put(1, b"a", value("1")).unwrap();
         let big = Some(Value::from(vec![0; 500]));
         assert!(matches!(set.put(1, b"a", big), Err(Error::TransactionTooLarge { limit: 400 })));
@@ -357,7 +437,7 @@ mod tests {
         let step = (0u8..12, 0u8..4, 0u8..9);
         let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
         proptest!(config, |(steps in proptest::collection::vec(step, 0..60))| {
-            let mut set = WriteSet::new(1 << 20);
+            let mut set = WriteSet::new(budget(1 << 20));
             let mut model = Model::new();
             let mut saved: Vec<(Savepoint, Model)> = Vec::new();
             let mut cursors: Vec<(Option<Arc<TreeWrites>>, u64, Model)> = Vec::new();

@@ -7,4 +7,5 @@ mod crash;
 mod model;
 mod reopen;
 mod script;
+mod stress;
 mod support;
