@@ -21,6 +21,7 @@ use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
 use crate::manager::Manager;
+use crate::read_view::ReadView;
 use crate::scan::Scan;
 
 use crate::txn::snapshot::Pin;
@@ -179,6 +180,12 @@ impl Transaction {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
         let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
         Ok(Scan::open(manager, snapshot, tree, (lower, upper), reverse, own))
+    }
+
+    /// What the transaction sees now, to be read whatever it does next.
+    pub fn view(&self) -> ReadView {
+        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        ReadView::new(manager, snapshot, self.writes.trees().clone(), self.writes.sequence())
     }
 
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future

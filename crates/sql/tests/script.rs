@@ -143,9 +143,17 @@ async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
     if let Some(error) = failed {
         session.fail();
         report(&mut lines.out, &error);
+        session.sync().await.unwrap();
+        return lines.out;
     }
-    if let Err(error) = session.sync().await {
-        report(&mut lines.out, &error);
+    // The last statement is complete once its transaction is committed.
+    let last = lines.out.pop();
+    match session.sync().await {
+        Ok(()) => lines.out.extend(last),
+        Err(error) => report(&mut lines.out, &error),
+    }
+    for notice in session.take_notices() {
+        report(&mut lines.out, &notice);
     }
     lines.out
 }
@@ -375,4 +383,21 @@ macro_rules! scripts {
     };
 }
 
-scripts!(basics, catalog, deadlock, isolation, locks, transactions);
+scripts!(
+    alter,
+    basics,
+    catalog,
+    conflict,
+    constraints,
+    copy,
+    cursors,
+    ddl,
+    deadlock,
+    foreignkeys,
+    isolation,
+    locks,
+    prepared,
+    sequences,
+    settings,
+    transactions
+);

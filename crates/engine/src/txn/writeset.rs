@@ -49,6 +49,12 @@ fn at(writes: &Writes, sequence: u64) -> Option<&Write> {
 }
 
 impl TreeWrites {
+    /// The own write of a key as of `sequence`: `None` if there is none, `Some(None)` if it is deleted.
+    pub(crate) fn get(&self, key: &[u8], sequence: u64) -> Option<Option<Value>> {
+        let map = self.map.lock();
+        map.get(&SmallKey::new(key)).and_then(|writes| at(writes, sequence)).map(|write| write.value.clone())
+    }
+
     /// Copies up to `limit` own writes of the range, as of `sequence`, in the given direction. True if the range is
     /// exhausted.
     pub(crate) fn batch(
@@ -171,6 +177,11 @@ impl WriteSet {
         }
         self.bytes = after;
         Ok(())
+    }
+
+    /// All trees with writes.
+    pub(crate) fn trees(&self) -> &SmallVec<[(TreeId, Arc<TreeWrites>); 4]> {
+        &self.trees
     }
 
     /// The writes of `tree`, if there are any, and the sequence that sees all of them.

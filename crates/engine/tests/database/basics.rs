@@ -114,3 +114,26 @@ fn a_read_only_transaction_does_not_write() {
     let mut t = database.begin(Isolation::Serializable, Access::ReadOnly);
     assert!(matches!(t.put(1, b"a", value("1")), Err(Error::ReadOnly)));
 }
+
+#[test]
+fn a_view_sees_the_moment_it_was_taken() {
+    let (database, _folder) = fresh();
+    write(&database, 1, &[("a", Some("1")), ("b", Some("1"))]);
+    let mut transaction = database.begin(Isolation::ReadCommitted, Access::ReadWrite);
+    transaction.put(1, b"b", value("own")).unwrap();
+    let view = transaction.view();
+    transaction.put(1, b"a", value("later")).unwrap();
+    transaction.put(1, b"b", value("later")).unwrap();
+    transaction.put(2, b"x", value("later")).unwrap();
+    write(&database, 1, &[("c", Some("2"))]);
+    transaction.refresh_snapshot();
+    assert_eq!(all(&transaction, 1), "a=later b=later c=2");
+    assert_eq!(view.get(1, b"a").unwrap(), Some(value("1")));
+    assert_eq!(view.get(1, b"b").unwrap(), Some(value("own")));
+    assert_eq!(view.get(1, b"c").unwrap(), None);
+    assert_eq!(view.get(2, b"x").unwrap(), None);
+    let mut scan = view.scan(1, Unbounded, Unbounded, false).unwrap();
+    assert_eq!(scan.next().unwrap(), Some(("a".into(), value("1"))));
+    assert_eq!(scan.next().unwrap(), Some(("b".into(), value("own"))));
+    assert_eq!(scan.next().unwrap(), None);
+}

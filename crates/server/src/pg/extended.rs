@@ -45,10 +45,7 @@ impl Connection {
             return self.session.named_statement(name).cloned();
         }
         self.unnamed.clone().ok_or_else(|| {
-            SqlError::new(
-                sqlstate::INVALID_SQL_STATEMENT_NAME,
-                "unnamed prepared statement does not exist",
-            )
+            SqlError::new(sqlstate::INVALID_SQL_STATEMENT_NAME, "unnamed prepared statement does not exist")
         })
     }
 

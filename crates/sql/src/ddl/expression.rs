@@ -219,7 +219,14 @@ impl Work<'_> {
 pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &ast::Expr) -> Result<Typed> {
     binder.push_level();
     let bound = binder.in_clause(Clause::Default, |binder| {
-        let typed = binder.expression(default)?;
+        let typed = binder.expression(default).map_err(|error| match error.sqlstate {
+            sqlstate::UNDEFINED_COLUMN => SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "cannot use column reference in DEFAULT expression",
+            ),
+            _ => error,
+        })?;
+        refuse_subquery(&typed.expr, "DEFAULT expression")?;
         let from = typed.ty;
         binder.coerce(typed, column.ty, CastContext::Assignment)?.ok_or_else(|| {
             SqlError::new(
@@ -238,11 +245,20 @@ pub(crate) fn bind_default(binder: &mut Binder<'_>, column: &Column, default: &a
     bound
 }
 
+/// 0A000 if there is a subquery where none can be.
+fn refuse_subquery(expr: &Expr, what: &str) -> Result<()> {
+    if !expr.any(&mut |expr| matches!(expr, Expr::Subquery(_))) {
+        return Ok(());
+    }
+    Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot use subquery in {what}")))
+}
+
 /// Binds a CHECK over a row of the table.
 pub(crate) fn bind_check(binder: &mut Binder<'_>, table: &Arc<Table>, check: &ast::Expr) -> Result<Expr> {
     open_table(binder, table)?;
     let bound = binder.in_clause(Clause::Check, |binder| {
         let typed = binder.expression(check)?;
+        refuse_subquery(&typed.expr, "check constraint")?;
         let from = typed.ty;
         let coerced = binder.coerce(typed, Type::new(TypeId::Bool), CastContext::Implicit)?;
         coerced.map(|typed| typed.expr).ok_or_else(|| {

@@ -1,6 +1,7 @@
 //! `to_char`, `to_date`, `to_timestamp` and `to_number`: times and numbers by template.
 
 mod number;
+mod number_template;
 mod parse;
 mod template;
 mod time;

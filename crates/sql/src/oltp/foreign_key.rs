@@ -284,6 +284,10 @@ impl Work<'_> {
             }
             self.update_row(child, &row_key, &row, &changed).await?;
         }
+        // The defaults may be the very key that goes.
+        if action == ReferentialAction::SetDefault {
+            return self.refuse_children(parent, child, key, before, ReferentialAction::NoAction);
+        }
         Ok(())
     }
 

@@ -137,13 +137,11 @@ fn bind_tuple(
     }
     let values: Vec<&ast::Expr> = match value {
         ast::Expr::Tuple(values) => values.iter().collect(),
-        ast::Expr::Nested(value) => vec![value],
+        ast::Expr::Nested(_) => return Err(not_a_row()),
         other => match crate::bind::row_items(other) {
             Some(items) => items,
             None => {
-                return Err(SqlError::unsupported(
-                    "a source for a multiple-column UPDATE item that is no sub-SELECT or ROW() expression",
-                ));
+                return Err(not_a_row());
             }
         },
     };
@@ -155,6 +153,13 @@ fn bind_tuple(
         bound.exprs.push(expr);
     }
     Ok(())
+}
+
+fn not_a_row() -> SqlError {
+    SqlError::new(
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+    )
 }
 
 /// Binds and plans an UPDATE.
@@ -289,7 +294,7 @@ impl Work<'_> {
             let Some(value) = as_key(value, table.columns[column.column].ty) else { return Ok(None) };
             keys::encode_into(&mut row_key, &value, column.order());
         }
-        let Some(bytes) = self.engine.get(table.tree, &row_key)? else { return Ok(None) };
+        let Some(bytes) = self.view.get(table.tree, &row_key)? else { return Ok(None) };
         let row_key = Bytes::from(row_key);
         let mut frame = decode(table, &bytes)?;
         frame.push(Datum::Bytea(row_key.clone()));

@@ -17,6 +17,7 @@
 //! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | nothing: a snapshot never waits |
 //! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
+//! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `ABORT` | `ROLLBACK` |
 
 use sqlparser::keywords::Keyword;
@@ -107,6 +108,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::DEFERRABLE
             | Keyword::FREEZE
             | Keyword::HEADER
+            | Keyword::IDENTITY
             | Keyword::ABORT
     )
 }
@@ -162,6 +164,9 @@ impl<'a> Pass<'a> {
             "ABORT" if self.at == 0 => {
                 self.out.push(make("ROLLBACK", span));
                 self.at += 1;
+            }
+            "IDENTITY" if matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen)) => {
+                self.identity_options();
             }
             "OVERRIDING" if self.first == "INSERT" || self.first == "WITH" => self.overriding(),
             _ => self.copy(),
@@ -322,6 +327,36 @@ impl<'a> Pass<'a> {
         };
         self.out.push(make(value, self.tokens[self.at].span));
         self.at += 1;
+    }
+
+    /// The options of an identity column, in the parser's order.
+    fn identity_options(&mut self) {
+        const ORDER: [&str; 6] = ["INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
+        let rank = |ahead: usize| {
+            let at = if self.is(ahead, "NO") { ahead + 1 } else { ahead };
+            ORDER.iter().position(|word| self.is(at, word))
+        };
+        let mut options: Vec<(usize, Vec<TokenWithSpan>)> = vec![];
+        let mut ahead = 2;
+        while let Some(token) = self.peek(ahead) {
+            if token.token == Token::RParen {
+                break;
+            }
+            let after_no = self.is(ahead - 1, "NO");
+            match rank(ahead).filter(|_| !after_no) {
+                Some(rank) => options.push((rank, vec![token.clone()])),
+                None => match options.last_mut() {
+                    Some((_, tokens)) => tokens.push(token.clone()),
+                    None => break,
+                },
+            }
+            ahead += 1;
+        }
+        options.sort_by_key(|(rank, _)| *rank);
+        self.copy();
+        self.copy();
+        self.at += ahead - 2;
+        self.out.extend(options.into_iter().flat_map(|(_, tokens)| tokens));
     }
 
     fn overriding(&mut self) {

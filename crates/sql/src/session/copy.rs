@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use cognate_engine::ReadView;
 use sqlparser::ast;
 
 use super::portal::PortalState;
@@ -44,6 +45,7 @@ struct InColumn {
 #[derive(Debug)]
 pub(crate) struct CopyOut {
     cursor: Cursor,
+    view: ReadView,
     writer: CopyWriter,
     types: Vec<Type>,
     header: Option<Vec<String>>,
@@ -145,13 +147,14 @@ impl Session {
         let mut inner = Portal::new(prepared, Arc::from([]), Vec::new());
         self.start_cursor(&mut inner).await?;
         let columns: Vec<OutputColumn> = inner.columns().unwrap_or_default().to_vec();
-        let PortalState::Cursor { cursor, .. } = inner.state else {
+        let PortalState::Cursor { cursor, view, .. } = inner.state else {
             return Err(SqlError::unsupported("COPY of this query"));
         };
         let forced = columns.iter().map(|column| options.force_quote.contains(&column.name)).collect();
         let header = options.header.then(|| columns.iter().map(|column| column.name.clone()).collect());
         Ok(CopyOut {
             cursor: *cursor,
+            view,
             types: columns.iter().map(|column| column.ty).collect(),
             writer: CopyWriter::new(options, forced),
             header,
@@ -211,7 +214,7 @@ impl Session {
                 return Ok(Fetch::SinkFull);
             }
         }
-        let done = work.read(|read| {
+        let done = work.read_at(&copy.view, |read| {
             loop {
                 let Some(row) = copy.cursor.next(read)? else { return Ok::<bool, SqlError>(true) };
                 copy.rows += 1;

@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// The columns of FETCH.
-    pub(super) fn cursor_columns(&self, name: &str) -> Result<Vec<OutputColumn>> {
+    pub(super) fn fetch_columns(&self, name: &str) -> Result<Vec<OutputColumn>> {
         let cursor = self.cursors.get(name).ok_or_else(|| no_cursor(name))?;
         Ok(cursor.portal.columns().unwrap_or_default().to_vec())
     }

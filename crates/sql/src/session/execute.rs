@@ -88,7 +88,8 @@ impl Session {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
             Action::Select(plan) => {
                 let cursor = Box::new(Cursor::new(plan, parameters.clone()));
-                Ok(PortalState::Cursor { cursor, rows: 0 })
+                let open = self.open.as_ref().ok_or_else(|| SqlError::internal("no transaction is open"))?;
+                Ok(PortalState::Cursor { cursor, view: open.engine.view(), rows: 0 })
             }
             #[cfg(feature = "analytic")]
             Action::Analytic(plan) => self.start_analytic(plan, parameters),
@@ -216,14 +217,14 @@ impl Session {
 
     /// Gives rows from a cursor.
     fn pump(&mut self, portal: &mut Portal, sink: &mut (dyn RowSink + Send), max_rows: u64) -> Result<Fetch> {
-        let PortalState::Cursor { cursor, rows } = &mut portal.state else {
+        let PortalState::Cursor { cursor, view, rows } = &mut portal.state else {
             return Err(SqlError::internal("the portal has no cursor"));
         };
         let columns = portal.columns.as_deref().unwrap_or_default();
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
         let mut given = 0;
-        let fetch = work.read(|read| {
+        let fetch = work.read_at(view, |read| {
             loop {
                 let Some(row) = cursor.next(read)? else {
                     return Ok(Fetch::Complete(CommandTag::Rows("SELECT", *rows)));

@@ -258,6 +258,7 @@ impl Session {
         Ok(Work {
             database: &self.database,
             facts: &self.facts,
+            view: open.engine.view(),
             engine: &mut open.engine,
             state: &mut open.state,
             format: &self.format,

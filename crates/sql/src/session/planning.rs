@@ -217,14 +217,14 @@ impl Session {
         match command {
             Command::Fetch { cursor, skip: false, .. } => {
                 let name = crate::ddl::names::fold(cursor);
-                Ok(Some(self.cursor_columns(&name)?))
+                Ok(Some(self.fetch_columns(&name)?))
             }
             Command::Sql(statement) => match statement.as_ref() {
                 ast::Statement::ShowVariable { variable } => self.show_columns(variable).map(Some),
                 ast::Statement::Explain { .. } => Ok(Some(vec![text("QUERY PLAN")])),
                 ast::Statement::Execute { name: Some(name), .. } => {
                     let name = crate::ddl::names::single(name)?;
-                    Ok(self.sql_statement(&name)?.columns().map(<[OutputColumn]>::to_vec))
+                    Ok(self.named_statement(&name)?.columns().map(<[OutputColumn]>::to_vec))
                 }
                 _ => Ok(None),
             },

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use cognate_engine::ReadView;
+
 use super::{Format, OutputColumn, Prepared};
 use crate::oltp::Cursor;
 use crate::types::Datum;
@@ -22,8 +24,8 @@ pub struct Portal {
 pub(crate) enum PortalState {
     /// Not begun.
     Ready,
-    /// Rows come from a cursor; so many came already.
-    Cursor { cursor: Box<Cursor>, rows: u64 },
+    /// Rows come from a cursor, which reads what was there when it began; so many came already.
+    Cursor { cursor: Box<Cursor>, view: ReadView, rows: u64 },
     /// Rows come from the analytic executor.
     #[cfg(feature = "analytic")]
     Analytic { cursor: Box<crate::analytic::AnalyticCursor>, rows: u64 },

@@ -229,7 +229,8 @@ impl Session {
             types.iter().map(|ty| crate::bind::resolve_type(ty).map(Some)).collect::<Result<_>>()?;
         let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
         let prepared = self.plan_prepared(Some(statement), declared)?;
-        self.name_statement(name, Arc::new(prepared))
+        self.statements.insert(name, Arc::new(prepared));
+        Ok(())
     }
 
     /// Gives a prepared statement a name in this session. 42P05 if the name is taken, 54000 if there are too many.

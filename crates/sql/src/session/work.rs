@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::{LockMode, LockOutcome, Scan, Transaction, TreeMode, WaitPolicy};
+use cognate_engine::{LockMode, LockOutcome, ReadView, Scan, Transaction, TreeMode, WaitPolicy};
 
 use super::SqlDatabase;
 use super::external::External;
@@ -22,6 +22,8 @@ pub(crate) struct Work<'a> {
     pub(crate) database: &'a SqlDatabase,
     pub(crate) facts: &'a Arc<Facts>,
     pub(crate) engine: &'a mut Transaction,
+    /// What the statement reads: nothing of its own effects.
+    pub(crate) view: ReadView,
     pub(crate) state: &'a mut TransactionState,
     pub(crate) format: &'a FormatContext,
     /// Start of the statement, microseconds since 2000-01-01 UTC.
@@ -32,8 +34,8 @@ pub(crate) struct Work<'a> {
     pub(crate) catalog: Arc<Catalog>,
 }
 
-/// The engine's transaction as expressions and cursors read it.
-pub(crate) struct TransactionReader<'a>(pub(crate) &'a Transaction);
+/// What expressions and cursors read: the transaction as it was when the statement, or the portal, began.
+pub(crate) struct ViewReader<'a>(pub(crate) &'a ReadView);
 
 struct EngineScan(Scan);
 
@@ -43,7 +45,7 @@ impl RowScan for EngineScan {
     }
 }
 
-impl Reader for TransactionReader<'_> {
+impl Reader for ViewReader<'_> {
     fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
         Ok(self.0.get(tree, key)?)
     }
@@ -62,7 +64,12 @@ impl Reader for TransactionReader<'_> {
 impl Work<'_> {
     /// Evaluates something: lends the context that expressions and cursors read with.
     pub(crate) fn read<T>(&self, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
-        let reader = TransactionReader(self.engine);
+        self.read_at(&self.view, action)
+    }
+
+    /// The same at another moment's view.
+    pub(crate) fn read_at<T>(&self, view: &ReadView, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
+        let reader = ViewReader(view);
         let external = External { facts: self.facts, catalog: &self.catalog };
         let context = ReadContext {
             reader: &reader,

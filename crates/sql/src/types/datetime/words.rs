@@ -1,5 +1,8 @@
 //! The words of dates and times: months, weekdays, units, abbreviations of time zones.
 
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
 /// Full names, January first.
 pub(crate) const MONTHS: [&str; 12] = [
     "January",
@@ -152,97 +155,24 @@ pub(super) fn is_weekday(word: &str) -> bool {
         })
 }
 
-/// Seconds east of UTC for an abbreviation, lower case; the common ones of PostgreSQL's default set.
+/// Abbreviations of time zones and their minutes east of UTC; the common ones of PostgreSQL's default set.
+const ABBREVIATIONS: &str = "\
+    utc 0, ut 0, uct 0, gmt 0, z 0, zulu 0, wet 0, west 60, wetdst 60, bst 60, bdst 120, cet 60, \
+    cest 120, cetdst 120, met 60, mest 120, metdst 120, mez 60, mesz 120, eet 120, eest 180, eetdst 180, \
+    sast 120, ist 120, idt 180, eat 180, msk 180, msd 240, pkt 300, pkst 360, npt 345, bdt 360, mmt 390, \
+    ict 420, wast 120, hkt 480, pht 480, sgt 480, myt 480, awst 480, wst 480, awsst 540, jst 540, \
+    kst 540, kdt 600, acst 570, acdt 630, aest 600, aedt 660, east 600, aesst 660, ligt 600, nzst 720, \
+    nzt 720, nzdt 780, azot -60, egt -60, egst 0, fnt -120, brt -180, brst -120, art -180, arst -120, \
+    gft -180, nst -210, nft -210, ndt -150, ast -240, adt -180, clst -180, bot -240, est -300, edt -240, \
+    cot -300, pet -300, cst -360, cdt -300, easst -360, galt -360, mst -420, mdt -360, pst -480, \
+    pdt -420, akst -540, akdt -480, hst -600, taht -600";
+
+/// Seconds east of UTC for an abbreviation, lower case.
 pub(super) fn zone_abbreviation(word: &str) -> Option<i32> {
-    const TABLE: &[(&str, i32)] = &[
-        ("utc", 0),
-        ("ut", 0),
-        ("uct", 0),
-        ("gmt", 0),
-        ("z", 0),
-        ("zulu", 0),
-        ("wet", 0),
-        ("west", 60),
-        ("wetdst", 60),
-        ("bst", 60),
-        ("bdst", 120),
-        ("cet", 60),
-        ("cest", 120),
-        ("cetdst", 120),
-        ("met", 60),
-        ("mest", 120),
-        ("metdst", 120),
-        ("mez", 60),
-        ("mesz", 120),
-        ("eet", 120),
-        ("eest", 180),
-        ("eetdst", 180),
-        ("sast", 120),
-        ("ist", 120),
-        ("idt", 180),
-        ("eat", 180),
-        ("msk", 180),
-        ("msd", 240),
-        ("pkt", 300),
-        ("pkst", 360),
-        ("npt", 345),
-        ("bdt", 360),
-        ("mmt", 390),
-        ("ict", 420),
-        ("wast", 120),
-        ("hkt", 480),
-        ("pht", 480),
-        ("sgt", 480),
-        ("myt", 480),
-        ("awst", 480),
-        ("wst", 480),
-        ("awsst", 540),
-        ("jst", 540),
-        ("kst", 540),
-        ("kdt", 600),
-        ("acst", 570),
-        ("sast", 570),
-        ("acdt", 630),
-        ("aest", 600),
-        ("aedt", 660),
-        ("east", 600),
-        ("aesst", 660),
-        ("ligt", 600),
-        ("nzst", 720),
-        ("nzt", 720),
-        ("nzdt", 780),
-        ("azot", -60),
-        ("egt", -60),
-        ("egst", 0),
-        ("fnt", -120),
-        ("brt", -180),
-        ("brst", -120),
-        ("art", -180),
-        ("arst", -120),
-        ("gft", -180),
-        ("nst", -210),
-        ("nft", -210),
-        ("ndt", -150),
-        ("ast", -240),
-        ("adt", -180),
-        ("clst", -180),
-        ("bot", -240),
-        ("est", -300),
-        ("edt", -240),
-        ("cot", -300),
-        ("pet", -300),
-        ("cst", -360),
-        ("cdt", -300),
-        ("easst", -360),
-        ("galt", -360),
-        ("mst", -420),
-        ("mdt", -360),
-        ("pst", -480),
-        ("pdt", -420),
-        ("akst", -540),
-        ("akdt", -480),
-        ("hst", -600),
-        ("taht", -600),
-    ];
-    TABLE.iter().find(|(name, _)| *name == word).map(|(_, minutes)| minutes * 60)
+    static TABLE: OnceLock<HashMap<&str, i32>> = OnceLock::new();
+    let entry = |entry: &'static str| {
+        let (name, minutes) = entry.split_once(' ')?;
+        Some((name, minutes.parse::<i32>().ok()? * 60))
+    };
+    TABLE.get_or_init(|| ABBREVIATIONS.split(", ").filter_map(entry).collect()).get(word).copied()
 }

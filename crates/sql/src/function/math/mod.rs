@@ -1,5 +1,8 @@
 //! Numbers: arithmetic operators and mathematical functions.
 
+mod float;
+
+use self::float::*;
 use super::EvalContext;
 use super::operator::{Operator, infix, prefix};
 use super::registry::{Function, plain};
@@ -12,16 +15,6 @@ type Computed = Result<Datum, SqlError>;
 #[cold]
 pub(super) fn unexpected(values: &[&Datum]) -> SqlError {
     SqlError::internal(format!("a function got unexpected arguments {values:?}"))
-}
-
-#[cold]
-fn overflow() -> SqlError {
-    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow")
-}
-
-#[cold]
-fn underflow() -> SqlError {
-    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow")
 }
 
 /// Integer arithmetic with the checked operation of the wider type.
@@ -183,99 +176,6 @@ fn integer_like(model: &Datum, value: i128) -> Computed {
     }
 }
 
-/// The value of a float of either width.
-fn float(datum: &Datum) -> Result<f64, SqlError> {
-    match datum {
-        Datum::Float8(value) => Ok(*value),
-        Datum::Float4(value) => Ok(f64::from(*value)),
-        other => Err(unexpected(&[other])),
-    }
-}
-
-fn is_narrow(a: &Datum, b: &Datum) -> bool {
-    matches!((a, b), (Datum::Float4(_), Datum::Float4(_)))
-}
-
-/// A float result: an infinity or zero that the operands do not explain is an error.
-fn float_result(value: f64, narrow: bool, may_be_infinite: bool, may_be_zero: bool) -> Computed {
-    let narrowed = value as f32;
-    let (infinite, zero) =
-        if narrow { (narrowed.is_infinite(), narrowed == 0.0) } else { (value.is_infinite(), value == 0.0) };
-    if infinite && !may_be_infinite {
-        return Err(overflow());
-    }
-    if zero && !may_be_zero {
-        return Err(underflow());
-    }
-    Ok(if narrow { Datum::Float4(narrowed) } else { Datum::Float8(value) })
-}
-
-fn float_add(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let (x, y) = (float(a)?, float(b)?);
-    float_result(x + y, is_narrow(a, b), x.is_infinite() || y.is_infinite(), true)
-}
-
-fn float_subtract(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let (x, y) = (float(a)?, float(b)?);
-    float_result(x - y, is_narrow(a, b), x.is_infinite() || y.is_infinite(), true)
-}
-
-fn float_multiply(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let (x, y) = (float(a)?, float(b)?);
-    float_result(x * y, is_narrow(a, b), x.is_infinite() || y.is_infinite(), x == 0.0 || y == 0.0)
-}
-
-fn float_divide(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let (x, y) = (float(a)?, float(b)?);
-    if y == 0.0 && !x.is_nan() {
-        return Err(SqlError::division_by_zero());
-    }
-    float_result(x / y, is_narrow(a, b), x.is_infinite(), x == 0.0 || y.is_infinite())
-}
-
-fn float_negate(a: &Datum, _: &EvalContext<'_>) -> Computed {
-    Ok(match a {
-        Datum::Float4(a) => Datum::Float4(-a),
-        other => Datum::Float8(-float(other)?),
-    })
-}
-
-fn float_abs(a: &Datum, _: &EvalContext<'_>) -> Computed {
-    Ok(match a {
-        Datum::Float4(a) => Datum::Float4(a.abs()),
-        other => Datum::Float8(float(other)?.abs()),
-    })
-}
-
-fn invalid_power(what: &str) -> SqlError {
-    SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION, what.to_owned())
-}
-
-fn float_power(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let (x, y) = (float(a)?, float(b)?);
-    if x == 0.0 && y < 0.0 {
-        return Err(invalid_power("zero raised to a negative power is undefined"));
-    }
-    if x < 0.0 && y.is_finite() && y.fract() != 0.0 && x.is_finite() {
-        return Err(invalid_power("a negative number raised to a non-integer power yields a complex result"));
-    }
-    let value = x.powf(y);
-    let unlimited = x.is_infinite() || y.is_infinite();
-    float_result(value, false, unlimited, unlimited || x == 0.0)
-}
-
-fn float_square_root(a: &Datum, _: &EvalContext<'_>) -> Computed {
-    let x = float(a)?;
-    if x < 0.0 {
-        return Err(invalid_power("cannot take square root of a negative number"));
-    }
-    Ok(Datum::Float8(x.sqrt()))
-}
-
-fn float_cube_root(a: &Datum, _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Float8(float(a)?.cbrt()))
-}
-
 /// The numeric of a datum.
 pub(super) fn numeric(datum: &Datum) -> Result<&Numeric, SqlError> {
     if let Datum::Numeric(value) = datum { Ok(value) } else { Err(unexpected(&[datum])) }
@@ -331,83 +231,6 @@ as_binary_function! {
     power_function = float_power;
     numeric_power_function = numeric_power;
     numeric_modulo = numeric_remainder;
-}
-
-/// A function of floats that is defined everywhere.
-macro_rules! float_functions {
-    ($($name:ident = $body:expr;)*) => {
-        $(fn $name(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-            let body: fn(f64) -> f64 = $body;
-            Ok(Datum::Float8(body(float(&arguments[0])?)))
-        })*
-    };
-}
-float_functions! {
-    float_round = f64::round_ties_even;
-    float_truncate = f64::trunc;
-    float_ceil = f64::ceil;
-    float_floor = f64::floor;
-    float_sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 };
-    degrees = f64::to_degrees;
-    radians = f64::to_radians;
-    sine = f64::sin;
-    cosine = f64::cos;
-    tangent = f64::tan;
-    cotangent = |x| 1.0 / x.tan();
-    arc_tangent = f64::atan;
-    hyperbolic_sine = f64::sinh;
-    hyperbolic_cosine = f64::cosh;
-    hyperbolic_tangent = f64::tanh;
-    arc_hyperbolic_sine = f64::asinh;
-}
-
-fn float_exp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let x = float(&arguments[0])?;
-    float_result(x.exp(), false, x.is_infinite(), x.is_infinite())
-}
-
-fn check_logarithm(x: f64) -> Result<f64, SqlError> {
-    let problem = if x == 0.0 {
-        "cannot take logarithm of zero"
-    } else if x < 0.0 {
-        "cannot take logarithm of a negative number"
-    } else {
-        return Ok(x);
-    };
-    Err(SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_LOGARITHM, problem))
-}
-
-fn float_ln(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Float8(check_logarithm(float(&arguments[0])?)?.ln()))
-}
-
-fn float_log10(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Float8(check_logarithm(float(&arguments[0])?)?.log10()))
-}
-
-fn in_domain(inside: bool, value: f64) -> Computed {
-    if inside {
-        return Ok(Datum::Float8(value));
-    }
-    Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range"))
-}
-
-fn arc_sine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let x = float(&arguments[0])?;
-    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), x.asin())
-}
-
-fn arc_cosine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let x = float(&arguments[0])?;
-    in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), x.acos())
-}
-
-fn arc_tangent_2(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Float8(float(&arguments[0])?.atan2(float(&arguments[1])?)))
-}
-
-fn pi(_: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Float8(std::f64::consts::PI))
 }
 
 fn numeric_sqrt(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {

@@ -1,0 +1,79 @@
+//! What a transaction sees at one moment, to be read for as long as one likes.
+//!
+//! A view holds the snapshot and the own writes made before it. What the transaction writes later, and snapshots it moves to, do not change it: a
+//! statement that reads through a view never meets its own effects, and a portal that rests between two rows goes on where it was.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::manager::Manager;
+use crate::scan::Scan;
+use crate::txn::snapshot::Pin;
+use crate::txn::writeset::TreeWrites;
+use crate::{Csn, Error, TreeId, Value};
+
+/// A transaction's sight at one moment. Clones share it.
+#[derive(Clone)]
+pub struct ReadView {
+    manager: Arc<Manager>,
+    snapshot: Arc<Pin>,
+    /// The trees with own writes, and the sequence up to which those count.
+    own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
+    sequence: u64,
+}
+
+impl ReadView {
+    pub(crate) fn new(
+        manager: Arc<Manager>,
+        snapshot: Arc<Pin>,
+        own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
+        sequence: u64,
+    ) -> ReadView {
+        ReadView { manager, snapshot, own, sequence }
+    }
+
+    /// The commit up to which others' changes are seen.
+    pub fn snapshot(&self) -> Csn {
+        self.snapshot.csn()
+    }
+
+    fn writes(&self, tree: TreeId) -> Option<&Arc<TreeWrites>> {
+        self.own.iter().find(|(own, _)| *own == tree).map(|(_, writes)| writes)
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    #[inline]
+    pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+        if let Some(own) = self.writes(tree).and_then(|writes| writes.get(key, self.sequence)) {
+            return Ok(own);
+        }
+        self.manager.get(tree, key, self.snapshot.csn())
+    }
+
+    /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    pub fn scan(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Scan, Error> {
+        let own = self.writes(tree).map(|writes| (Arc::clone(writes), self.sequence));
+        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        Ok(Scan::open(manager, snapshot, tree, (lower, upper), reverse, own))
+    }
+}
+
+impl std::fmt::Debug for ReadView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadView").field("snapshot", &self.snapshot.csn()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! Changing JSON: joining, deleting, setting, and other ways of writing it.
+
+use super::access::read;
+use super::finish;
+use crate::error::{SqlError, sqlstate};
+use crate::function::EvalContext;
+use crate::function::array::array_of;
+use crate::function::string::str_of;
+use crate::types::json::{self, Node, Value};
+use crate::types::{Datum, Text};
+
+type Computed = Result<Datum, SqlError>;
+
+pub(super) fn normal(node: &Node) -> Computed {
+    let mut out = Vec::new();
+    node.write_normal(&mut out)?;
+    Ok(Datum::Jsonb(Text::from_stored(out.into())))
+}
+
+/// Objects are merged, the right one's members winning; anything else is joined as arrays.
+pub(super) fn concatenate(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let (a, b) = (read(a)?.0, read(b)?.0);
+    let value = match (a.value, b.value) {
+        (Value::Object(mut left), Value::Object(right)) => {
+            left.extend(right);
+            Value::Object(left)
+        }
+        (left, right) => {
+            let elements = |value| match value {
+                Value::Array(elements) => elements,
+                other => vec![Node::new(other)],
+            };
+            let mut joined = elements(left);
+            joined.extend(elements(right));
+            Value::Array(joined)
+        }
+    };
+    normal(&Node::new(value))
+}
+
+#[cold]
+pub(super) fn cannot(what: &str) -> SqlError {
+    SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what.to_owned())
+}
+
+pub(super) fn delete_keys(mut node: Node, keys: &[&str]) -> Computed {
+    match &mut node.value {
+        Value::Object(members) => members.retain(|(key, _)| !keys.contains(&key.as_str())),
+        Value::Array(elements) => {
+            elements.retain(|e| !matches!(&e.value, Value::String(s) if keys.contains(&s.as_str())));
+        }
+        _ => return Err(cannot("cannot delete from scalar")),
+    }
+    normal(&node)
+}
+
+pub(super) fn delete_key(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    delete_keys(read(a)?.0, &[str_of(b)?])
+}
+
+pub(super) fn delete_key_list(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let keys: Vec<&str> = array_of(b)?.elements.iter().filter_map(Datum::as_str).collect();
+    delete_keys(read(a)?.0, &keys)
+}
+
+pub(super) fn delete_index(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let mut node = read(a)?.0;
+    match &mut node.value {
+        Value::Array(elements) => {
+            let index = b.as_i64().unwrap_or(0);
+            let index = if index < 0 { index + elements.len() as i64 } else { index };
+            if let Ok(index) = usize::try_from(index)
+                && index < elements.len()
+            {
+                elements.remove(index);
+            }
+        }
+        Value::Object(_) => return Err(cannot("cannot delete from object using integer index")),
+        _ => return Err(cannot("cannot delete from scalar")),
+    }
+    normal(&node)
+}
+
+/// What to do at the end of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Replace { create: bool },
+    Delete,
+}
+
+/// Index into an array that a step means: negative ones count from the end. Outside, before the start or after the end.
+pub(super) fn index_of(step: &str, place: usize, length: usize) -> Result<Result<usize, bool>, SqlError> {
+    let index: i64 = step.trim().parse().map_err(|_| {
+        SqlError::new(
+            sqlstate::INVALID_TEXT_REPRESENTATION,
+            format!("path element at position {place} is not an integer: \"{step}\""),
+        )
+    })?;
+    let from_start = if index < 0 { index + length as i64 } else { index };
+    Ok(match usize::try_from(from_start) {
+        Ok(index) if index < length => Ok(index),
+        Ok(_) => Err(true),
+        Err(_) => Err(false),
+    })
+}
+
+pub(super) fn change_at(
+    node: &mut Node,
+    path: &[&str],
+    place: usize,
+    change: Change,
+    new: Option<&Node>,
+) -> Result<(), SqlError> {
+    let Some((step, rest)) = path.split_first() else { return Ok(()) };
+    match &mut node.value {
+        Value::Object(members) => {
+            let found = members.iter().rposition(|(key, _)| key == step);
+            match (found, rest.is_empty(), change, new) {
+                (Some(at), true, Change::Delete, _) => {
+                    members.remove(at);
+                }
+                (Some(at), true, Change::Replace { .. }, Some(new)) => members[at].1 = new.clone(),
+                (Some(at), false, ..) => return change_at(&mut members[at].1, rest, place + 1, change, new),
+                (None, true, Change::Replace { create: true }, Some(new)) => {
+                    members.push(((*step).to_owned(), new.clone()));
+                }
+                _ => {}
+            }
+        }
+        Value::Array(elements) => {
+            let index = index_of(step, place, elements.len())?;
+            match (index, rest.is_empty(), change, new) {
+                (Ok(at), true, Change::Delete, _) => {
+                    elements.remove(at);
+                }
+                (Ok(at), true, Change::Replace { .. }, Some(new)) => elements[at] = new.clone(),
+                (Ok(at), false, ..) => return change_at(&mut elements[at], rest, place + 1, change, new),
+                (Err(after), true, Change::Replace { create: true }, Some(new)) => {
+                    let at = if after { elements.len() } else { 0 };
+                    elements.insert(at, new.clone());
+                }
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(super) fn path_of(datum: &Datum) -> Result<Vec<&str>, SqlError> {
+    let elements = &array_of(datum)?.elements;
+    let path: Result<Vec<&str>, usize> =
+        elements.iter().enumerate().map(|(i, element)| element.as_str().ok_or(i + 1)).collect();
+    path.map_err(|place| {
+        SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("path element at position {place} is null"))
+    })
+}
+
+pub(super) fn jsonb_set(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let mut node = read(&arguments[0])?.0;
+    let path = path_of(&arguments[1])?;
+    let new = read(&arguments[2])?.0;
+    let create = arguments.get(3).is_none_or(|create| create.as_bool() == Some(true));
+    if !matches!(node.value, Value::Object(_) | Value::Array(_)) {
+        return Err(cannot("cannot set path in scalar"));
+    }
+    change_at(&mut node, &path, 1, Change::Replace { create }, Some(&new))?;
+    normal(&node)
+}
+
+pub(super) fn delete_path(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    let mut node = read(a)?.0;
+    let path = path_of(b)?;
+    if !matches!(node.value, Value::Object(_) | Value::Array(_)) {
+        return Err(cannot("cannot delete path in scalar"));
+    }
+    change_at(&mut node, &path, 1, Change::Delete, None)?;
+    normal(&node)
+}
+
+pub(super) fn without_nulls(node: &mut Node) {
+    match &mut node.value {
+        Value::Object(members) => {
+            members.retain(|(_, value)| !matches!(value.value, Value::Null));
+            members.iter_mut().for_each(|(_, value)| without_nulls(value));
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
+/// Appends a value without any blanks, members in their order.
+pub(super) fn write_compact(node: &Node, out: &mut Vec<u8>) {
+    match &node.value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Value::Number(text) => out.extend_from_slice(text.as_bytes()),
+        Value::String(text) => json::write_string(text, out),
+        Value::Array(elements) => {
+            out.push(b'[');
+            for (i, element) in elements.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write_compact(element, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(members) => {
+            out.push(b'{');
+            for (i, (key, value)) in members.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                json::write_string(key, out);
+                out.push(b':');
+                write_compact(value, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+pub(super) fn strip_nulls(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let (mut node, binary) = read(&arguments[0])?;
+    without_nulls(&mut node);
+    if binary {
+        return normal(&node);
+    }
+    let mut out = Vec::new();
+    write_compact(&node, &mut out);
+    finish(out, false)
+}
+
+/// Appends a value in normal form, a member a line, four blanks a level.
+pub(super) fn write_pretty(node: &Node, level: usize, out: &mut Vec<u8>) -> Result<(), SqlError> {
+    let line = |level: usize, out: &mut Vec<u8>| {
+        out.push(b'\n');
+        out.resize(out.len() + 4 * level, b' ');
+    };
+    match &node.value {
+        Value::Array(elements) if !elements.is_empty() => {
+            out.push(b'[');
+            for (i, element) in elements.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                line(level + 1, out);
+                write_pretty(element, level + 1, out)?;
+            }
+            line(level, out);
+            out.push(b']');
+        }
+        Value::Object(members) if !members.is_empty() => {
+            out.push(b'{');
+            for (i, (key, value)) in json::ordered_members(members).into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                line(level + 1, out);
+                json::write_string(key, out);
+                out.extend_from_slice(b": ");
+                write_pretty(value, level + 1, out)?;
+            }
+            line(level, out);
+            out.push(b'}');
+        }
+        Value::Array(_) => {
+            out.push(b'[');
+            line(level, out);
+            out.push(b']');
+        }
+        Value::Object(_) => {
+            out.push(b'{');
+            line(level, out);
+            out.push(b'}');
+        }
+        _ => node.write_normal(out)?,
+    }
+    Ok(())
+}
+
+pub(super) fn pretty(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let mut out = Vec::new();
+    write_pretty(&read(&arguments[0])?.0, 0, &mut out)?;
+    finish(out, false)
+}

@@ -1,0 +1,261 @@
+//! JSON: building, taking apart, changing.
+
+mod access;
+mod change;
+
+pub(super) use self::access::rows;
+use self::access::*;
+use self::change::*;
+use super::EvalContext;
+use super::array::array_of;
+use super::operator::{Operator, infix};
+use super::registry::{Function, plain, set, typed};
+use crate::error::{SqlError, sqlstate};
+use crate::types::TypeId::{Any, AnyArray, AnyElement, Bool, Int4, Json, Jsonb, Text as T, TextArray};
+use crate::types::json;
+use crate::types::{Category, Datum, Text, Type, TypeId, datetime};
+
+type Computed = Result<Datum, SqlError>;
+
+/// Appends any value as JSON.
+pub(super) fn write_value(datum: &Datum, ty: Type, context: &EvalContext<'_>, out: &mut Vec<u8>) {
+    match datum {
+        Datum::Null => out.extend_from_slice(b"null"),
+        Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => datum.to_text(ty, context, out),
+        Datum::Float4(_) | Datum::Float8(_) | Datum::Numeric(_) => {
+            let text = datum.to_text_string(ty, context);
+            // NaN and the infinities are no JSON numbers.
+            if text.ends_with(|c: char| c.is_ascii_digit()) {
+                out.extend_from_slice(text.as_bytes());
+            } else {
+                json::write_string(&text, out);
+            }
+        }
+        Datum::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
+        Datum::Text(text) if ty.id == Json => out.extend_from_slice(text.as_bytes()),
+        Datum::Timestamp(timestamp) => {
+            out.push(b'"');
+            datetime::write_timestamp(*timestamp, b'T', out);
+            out.push(b'"');
+        }
+        Datum::Timestamptz(timestamp) => {
+            out.push(b'"');
+            datetime::write_timestamptz(*timestamp, context.time_zone, b'T', out);
+            out.push(b'"');
+        }
+        Datum::Array(array) if ty.id.category() == Category::Array => {
+            let element = ty.element().unwrap_or(Type::new(array.element));
+            let lengths: Vec<usize> = array.dimensions.iter().map(|d| d.length).collect();
+            write_array(&array.elements, &lengths, element, context, out);
+        }
+        other => json::write_string(&other.to_text_string(ty, context), out),
+    }
+}
+
+fn write_array(
+    elements: &[Datum],
+    lengths: &[usize],
+    element: Type,
+    context: &EvalContext<'_>,
+    out: &mut Vec<u8>,
+) {
+    out.push(b'[');
+    if let [outer, inner @ ..] = lengths {
+        let size = elements.len() / (*outer).max(1);
+        for (i, part) in elements.chunks(size.max(1)).enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            match part {
+                [single] if inner.is_empty() => write_value(single, element, context, out),
+                several => write_array(several, inner, element, context, out),
+            }
+        }
+    }
+    out.push(b']');
+}
+
+/// Appends an object's key. 22004 for NULL.
+pub(super) fn write_key(
+    datum: &Datum,
+    ty: Type,
+    context: &EvalContext<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), SqlError> {
+    if datum.is_null() {
+        return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "field name must not be null"));
+    }
+    if ty.id.category() == Category::Array || matches!(ty.id, Json | Jsonb) {
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            "key value must be scalar, not array, composite, or json",
+        ));
+    }
+    json::write_string(&datum.to_text_string(ty, context), out);
+    Ok(())
+}
+
+/// The text as json, or in normal form as jsonb.
+pub(super) fn finish(out: Vec<u8>, binary: bool) -> Computed {
+    let text = Text::from_utf8(out.into()).ok_or_else(|| SqlError::internal("JSON that is not UTF-8"))?;
+    if binary { Ok(Datum::Jsonb(json::normalize(text.as_str())?.into())) } else { Ok(Datum::Text(text)) }
+}
+
+fn build_object(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>, binary: bool) -> Computed {
+    if arguments.len() % 2 == 1 {
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            "argument list must have even number of elements",
+        )
+        .with_hint(format!(
+            "The arguments of {}_build_object() must consist of alternating keys and values.",
+            if binary { "jsonb" } else { "json" }
+        )));
+    }
+    let mut out = vec![b'{'];
+    for (i, (pair, types)) in arguments.chunks_exact(2).zip(types.chunks_exact(2)).enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b", ");
+        }
+        if pair[0].is_null() {
+            let place = 2 * i + 1;
+            let message = if binary {
+                format!("argument {place}: key must not be null")
+            } else {
+                format!("argument {place} cannot be null")
+            };
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
+                .with_hint("Object keys should be text."));
+        }
+        write_key(&pair[0], types[0], context, &mut out)?;
+        out.extend_from_slice(b" : ");
+        write_value(&pair[1], types[1], context, &mut out);
+    }
+    out.push(b'}');
+    finish(out, binary)
+}
+
+fn json_build_object(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    build_object(arguments, types, context, false)
+}
+
+fn jsonb_build_object(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    build_object(arguments, types, context, true)
+}
+
+fn build_array(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>, binary: bool) -> Computed {
+    let mut out = vec![b'['];
+    for (i, (argument, ty)) in arguments.iter().zip(types).enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b", ");
+        }
+        write_value(argument, *ty, context, &mut out);
+    }
+    out.push(b']');
+    finish(out, binary)
+}
+
+fn json_build_array(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    build_array(arguments, types, context, false)
+}
+
+fn jsonb_build_array(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    build_array(arguments, types, context, true)
+}
+
+fn to_json(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    let mut out = Vec::new();
+    write_value(&arguments[0], types[0], context, &mut out);
+    finish(out, false)
+}
+
+fn to_jsonb(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    let mut out = Vec::new();
+    write_value(&arguments[0], types[0], context, &mut out);
+    finish(out, true)
+}
+
+fn object_of_texts(arguments: &[Datum], context: &EvalContext<'_>, binary: bool) -> Computed {
+    let array = array_of(&arguments[0])?;
+    let text = Type::new(T);
+    let types = vec![text; array.elements.len()];
+    let even = array.elements.len() % 2 == 0;
+    if !even {
+        return Err(SqlError::new(
+            sqlstate::ARRAY_SUBSCRIPT_ERROR,
+            "array must have even number of elements",
+        ));
+    }
+    build_object(&array.elements, &types, context, binary)
+}
+
+fn json_object(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    object_of_texts(arguments, context, false)
+}
+
+fn jsonb_object(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    object_of_texts(arguments, context, true)
+}
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    typed(3201, "json_build_object", &[], Json, json_build_object).called_on_null().stable(),
+    typed(3200, "json_build_object", &[Any], Json, json_build_object).variadic().called_on_null().stable(),
+    typed(3274, "jsonb_build_object", &[], Jsonb, jsonb_build_object).called_on_null().stable(),
+    typed(3273, "jsonb_build_object", &[Any], Jsonb, jsonb_build_object).variadic().called_on_null().stable(),
+    typed(3199, "json_build_array", &[], Json, json_build_array).called_on_null().stable(),
+    typed(3198, "json_build_array", &[Any], Json, json_build_array).variadic().called_on_null().stable(),
+    typed(3272, "jsonb_build_array", &[], Jsonb, jsonb_build_array).called_on_null().stable(),
+    typed(3271, "jsonb_build_array", &[Any], Jsonb, jsonb_build_array).variadic().called_on_null().stable(),
+    typed(3176, "to_json", &[AnyElement], Json, to_json).stable(),
+    typed(3787, "to_jsonb", &[AnyElement], Jsonb, to_jsonb).stable(),
+    typed(3153, "array_to_json", &[AnyArray], Json, to_json).stable(),
+    plain(3202, "json_object", &[TextArray], Json, json_object),
+    plain(3263, "jsonb_object", &[TextArray], Jsonb, jsonb_object),
+    plain(3956, "json_array_length", &[Json], Int4, array_length),
+    plain(3207, "jsonb_array_length", &[Jsonb], Int4, array_length),
+    plain(3968, "json_typeof", &[Json], T, type_of),
+    plain(3210, "jsonb_typeof", &[Jsonb], T, type_of),
+    plain(3951, "json_extract_path", &[Json, T], Json, extract_path).variadic(),
+    plain(3953, "json_extract_path_text", &[Json, T], T, extract_path_text).variadic(),
+    plain(3217, "jsonb_extract_path", &[Jsonb, T], Jsonb, extract_path).variadic(),
+    plain(3940, "jsonb_extract_path_text", &[Jsonb, T], T, extract_path_text).variadic(),
+    plain(3305, "jsonb_set", &[Jsonb, TextArray, Jsonb, Bool], Jsonb, jsonb_set).with_optional(1),
+    plain(3261, "json_strip_nulls", &[Json], Json, strip_nulls),
+    plain(3262, "jsonb_strip_nulls", &[Jsonb], Jsonb, strip_nulls),
+    plain(3306, "jsonb_pretty", &[Jsonb], T, pretty),
+    set(3955, "json_array_elements", &[Json], Json),
+    set(3969, "json_array_elements_text", &[Json], T),
+    set(3219, "jsonb_array_elements", &[Jsonb], Jsonb),
+    set(3465, "jsonb_array_elements_text", &[Jsonb], T),
+    set(3957, "json_object_keys", &[Json], T),
+    set(3931, "jsonb_object_keys", &[Jsonb], T),
+    set(3958, "json_each", &[Json], TypeId::Record),
+    set(3959, "json_each_text", &[Json], TypeId::Record),
+    set(3208, "jsonb_each", &[Jsonb], TypeId::Record),
+    set(3932, "jsonb_each_text", &[Jsonb], TypeId::Record),
+];
+
+pub(super) fn operators() -> Vec<Operator> {
+    let mut all = vec![
+        infix("@>", Jsonb, Jsonb, Bool, contains),
+        infix("<@", Jsonb, Jsonb, Bool, contained),
+        infix("?", Jsonb, T, Bool, exists),
+        infix("?|", Jsonb, TextArray, Bool, exists_any),
+        infix("?&", Jsonb, TextArray, Bool, exists_all),
+        infix("||", Jsonb, Jsonb, Jsonb, concatenate),
+        infix("-", Jsonb, T, Jsonb, delete_key),
+        infix("-", Jsonb, Int4, Jsonb, delete_index),
+        infix("-", Jsonb, TextArray, Jsonb, delete_key_list),
+        infix("#-", Jsonb, TextArray, Jsonb, delete_path),
+    ];
+    for ty in [Json, Jsonb] {
+        all.push(infix("->", ty, T, ty, get));
+        all.push(infix("->", ty, Int4, ty, get));
+        all.push(infix("->>", ty, T, T, get_text));
+        all.push(infix("->>", ty, Int4, T, get_text));
+        all.push(infix("#>", ty, TextArray, ty, get_path));
+        all.push(infix("#>>", ty, TextArray, T, get_path_text));
+    }
+    all
+}
