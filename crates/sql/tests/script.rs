@@ -93,7 +93,7 @@ impl RowSink for Lines {
         }
         let texts = row.iter().zip(columns).map(|(value, column)| match value {
             Datum::Null => "NULL".to_owned(),
-            value => value.to_text_string(column.ty, context),
+            value => value.to_text_string(column.ty, context).replace('\n', "\\n"),
         });
         self.out.push(texts.collect::<Vec<_>>().join("|"));
         SinkState::Ready

@@ -3,8 +3,6 @@
 //! A prepared statement lives until it is closed, a portal until its transaction ends. A portal with a row limit stays
 //! where it is between two Executes; nothing of it is buffered here.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 
 use cognate_sql::session::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared};
@@ -134,13 +132,8 @@ impl Connection {
         loop {
             // The limit counts rows of this Execute, however often the buffer fills meanwhile.
             let left = if max_rows == 0 { 0 } else { max_rows - self.rows.rows };
-            let heavy = portal.is_heavy();
             let fetch = self.session.fetch(portal, &mut self.rows, left);
-            let fetched = if heavy {
-                attend(&mut self.transport, &self.open, aside(fetch)).await
-            } else {
-                attend(&mut self.transport, &self.open, fetch).await
-            };
+            let fetched = attend(&mut self.transport, &self.open, fetch).await;
             self.transport.append(&mut self.rows.bytes);
             match fetched? {
                 Fetch::Complete(mut command_tag) => {
@@ -171,12 +164,6 @@ impl Connection {
             }
         }
     }
-}
-
-/// Runs a future that computes for long without a pause: the other connections of this thread move to another one.
-async fn aside<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    poll_fn(|cx| tokio::task::block_in_place(|| future.as_mut().poll(cx))).await
 }
 
 fn no_portal(name: &str) -> SqlError {

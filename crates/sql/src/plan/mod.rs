@@ -65,8 +65,6 @@ pub struct Plan {
     pub offset: Option<Expr>,
     /// Estimated work; a unit is about one row looked up by its key.
     pub cost: f64,
-    /// Reads, by estimate, so many rows that threads of connections should not run it.
-    pub heavy: bool,
 }
 
 /// A row lock of a SELECT.

@@ -11,9 +11,6 @@ use crate::error::{Result, SqlError};
 use crate::expr::{Expr, Subquery, SubqueryBody, SubqueryKind, Typed};
 use crate::types::{Type, TypeId};
 
-/// Plans with more estimated work than this are for the analytic executor, if it can take them.
-const HEAVY: f64 = 50_000.0;
-
 /// State of planning one statement.
 pub(super) struct Planner<'a> {
     pub(super) row_counts: &'a dyn RowCounts,
@@ -82,7 +79,6 @@ pub fn plan(
         limit,
         offset,
         cost: planned.cost,
-        heavy: planned.cost > HEAVY,
     })
 }
 

@@ -1,12 +1,19 @@
-//! What ends a statement early: a cancel request, `statement_timeout`, `lock_timeout`.
+//! What ends a statement early: a cancel request, `statement_timeout`, `lock_timeout`; and what keeps a long one from
+//! holding up others.
+//!
+//! The row executor computes without a pause. On a thread that serves many sessions this would make the others wait, among
+//! them one that the thread has already picked as its next and that no other thread can take over. So a statement that
+//! has computed for [`PATIENCE`] steps aside: the thread stays with it, and a new thread takes over its other work.
+//! This needs no estimate of how long a statement will take.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -52,14 +59,60 @@ impl CancelHandle {
     }
 }
 
+/// How long a statement may compute before others need not wait for it any more.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// Checks between two looks at the clock.
+const CHECKS: u32 = 16;
+
+/// Time that the thread which takes over gets to do so.
+const HANDOVER: Duration = Duration::from_micros(30);
+
 /// The limits of the running statement.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Interrupts {
     pub(crate) cancel: CancelHandle,
     /// When `statement_timeout` ends the statement.
     pub(crate) deadline: Option<Instant>,
     /// `lock_timeout`, for each wait.
     pub(crate) lock_timeout: Option<Duration>,
+    pub(crate) pace: Pace,
+}
+
+/// When the statement last stepped aside.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    checks: AtomicU32,
+    /// Milliseconds on the process's clock; zero before the first look.
+    last_ms: AtomicU64,
+}
+
+impl Pace {
+    /// Only the statement's own thread comes here, one at a time: nothing is added atomically.
+    #[inline]
+    fn step(&self) {
+        let checks = self.checks.load(Ordering::Relaxed).wrapping_add(1);
+        self.checks.store(checks, Ordering::Relaxed);
+        if checks % CHECKS == 0 {
+            self.look();
+        }
+    }
+
+    #[cold]
+    fn look(&self) {
+        static START: std::sync::LazyLock<std::time::Instant> =
+            std::sync::LazyLock::new(std::time::Instant::now);
+        let now = START.elapsed().as_millis() as u64 + 1;
+        let last = self.last_ms.load(Ordering::Relaxed);
+        if last == 0 {
+            self.last_ms.store(now, Ordering::Relaxed);
+        } else if now >= last + PATIENCE.as_millis() as u64 {
+            self.last_ms.store(now, Ordering::Relaxed);
+            if Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread) {
+                tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
+            }
+        }
+    }
 }
 
 impl Interrupts {
@@ -94,6 +147,7 @@ impl Interrupt for Interrupts {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(timed_out());
         }
+        self.pace.step();
         Ok(())
     }
 }

@@ -246,6 +246,7 @@ impl Session {
             deadline: milliseconds(self.effective.statement_timeout_ms)
                 .map(|timeout| tokio::time::Instant::now() + timeout),
             lock_timeout: milliseconds(self.effective.lock_timeout_ms),
+            pace: interrupt::Pace::default(),
         }
     }
 

@@ -59,11 +59,6 @@ impl Portal {
         self.columns.as_deref()
     }
 
-    /// It reads, by estimate, so many rows in one go that a thread which serves connections should not be held by it.
-    pub fn is_heavy(&self) -> bool {
-        self.prepared.is_heavy()
-    }
-
     /// Formats of its columns, one for each.
     pub fn formats(&self) -> &[Format] {
         &self.formats

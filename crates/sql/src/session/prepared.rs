@@ -143,11 +143,6 @@ impl Prepared {
         self.statement.is_none()
     }
 
-    /// The row executor needs long for it.
-    pub(crate) fn is_heavy(&self) -> bool {
-        matches!(&self.planned.load().action, Action::Select(plan) if plan.heavy)
-    }
-
     pub(crate) fn shared_columns(&self) -> Option<Arc<[OutputColumn]>> {
         self.columns.clone()
     }
