@@ -128,7 +128,11 @@ fn two_thousand_idle_sessions_are_cheap_and_one_more_is_refused() {
         clients.push(client);
     }
     let each = (process.resident_bytes() - before) / 2_000;
-    assert!(each < 40 << 10, "an idle session takes {each} bytes");
+    // Without optimization the future of a connection is about twice as large.
+    assert!(
+        each < if cfg!(debug_assertions) { 64 << 10 } else { 40 << 10 },
+        "an idle session takes {each} bytes"
+    );
     let mut refused = process.connect();
     refused.write_all(START).expect("sent");
     assert!(String::from_utf8_lossy(&read_all(&mut refused)).contains("C53300"));

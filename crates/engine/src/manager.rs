@@ -14,8 +14,8 @@
 //!
 //! # Marks
 //!
-//! `durable <= visible <=` last number assigned. A read-write snapshot is taken at `visible`, a read-only one at
-//! `durable`. What a transaction without writes saw may not be durable yet, so its commit answers with its snapshot as
+//! A read-write snapshot is taken at `visible`, a read-only one at the lower of `visible` and `durable`: a fast device
+//! may have made a record durable before step 5 has installed all its versions. What a transaction without writes saw may not be durable yet, so its commit answers with its snapshot as
 //! the number to wait for.
 //!
 //! Mutex order: commit, then a tree's lock, then the snapshot registry's. Lock-table mutexes are never taken with any of
@@ -132,7 +132,7 @@ impl Manager {
         match access {
             Access::ReadWrite if self.log.poisoned().is_none() => self.visible(),
             // After a failure of the log, what is visible and not durable never will be: readers go on below it.
-            Access::ReadWrite | Access::ReadOnly => self.durable(),
+            Access::ReadWrite | Access::ReadOnly => self.floor(),
         }
     }
 
