@@ -93,7 +93,7 @@ impl Pace {
     fn step(&self) {
         let checks = self.checks.load(Ordering::Relaxed).wrapping_add(1);
         self.checks.store(checks, Ordering::Relaxed);
-        if checks % CHECKS == 0 {
+        if checks.is_multiple_of(CHECKS) {
             self.look();
         }
     }
