@@ -9,6 +9,7 @@ use crate::command::log::{self, LogArgs};
 use crate::command::memory::{self, MemoryArgs};
 use crate::command::mixed::{self, MixedArgs};
 use crate::command::pgbench::{self, PgbenchArgs};
+use crate::command::point_read::{self, PointReadArgs};
 use crate::command::recovery::{self, RecoveryArgs};
 use crate::command::statements::{self, StatementsArgs};
 use crate::error::{Error, Result};
@@ -39,6 +40,8 @@ enum Command {
     Memory(MemoryArgs),
     /// Point reads with and without a long analytic query beside them: the 99th percentile.
     Mixed(MixedArgs),
+    /// A point read by primary key in the embedded library, one thread: microseconds.
+    PointRead(PointReadArgs),
     /// Log written, server killed, server started again: megabytes of log a second.
     Recovery(RecoveryArgs),
     /// Each statement of the bookstore on its own, for finding the one behind a slow interaction.
@@ -66,6 +69,7 @@ impl Cli {
             Command::Log(args) => log::run(args).await,
             Command::Memory(args) => memory::run(args).await,
             Command::Mixed(args) => mixed::run(args).await,
+            Command::PointRead(args) => point_read::run(args).await,
             Command::Recovery(args) => recovery::run(args).await,
             Command::Statements(args) => statements::run(args).await,
             Command::All(args) => all::run(args).await,

@@ -37,6 +37,7 @@ const SERIES: &[(&str, bool, &str, &str)] = &[
     ("pgbench", true, "", "--scale 1 --seconds 2 --rounds 1"),
     ("bookstore", true, "", "--seconds 4 --items 1000 --browsers 1 --clients 16"),
     ("mixed", true, "", "--seconds 3 --rows 10000 --readings 20000"),
+    ("point-read", false, "", "--rows 2000 --reads 2000"),
     ("log", false, "", "--seconds 1"),
     ("memory", false, "", "--memory 64MB --seconds 3"),
     ("recovery", false, "", "--megabytes 40 --rounds 1"),

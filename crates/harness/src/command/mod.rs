@@ -7,6 +7,7 @@ pub mod log;
 pub mod memory;
 pub mod mixed;
 pub mod pgbench;
+pub mod point_read;
 pub mod recovery;
 pub mod statements;
 

@@ -4,3 +4,4 @@ pub mod bookstore;
 pub mod keyed;
 pub mod log;
 pub mod pgbench;
+pub mod point_read;
