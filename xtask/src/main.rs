@@ -45,7 +45,12 @@ fn ci(root: &Path) -> Result<(), String> {
         &[],
     )?;
     cargo(root, "tests", &["test", "--workspace", "--locked", "--no-fail-fast"], &[])?;
-    cargo(root, "docs", &["doc", "--workspace", "--no-deps", "--locked"], &[("RUSTDOCFLAGS", "-D warnings")])
+    cargo(
+        root,
+        "docs",
+        &["doc", "--workspace", "--no-deps", "--locked"],
+        &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")],
+    )
 }
 
 fn cargo(root: &Path, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {

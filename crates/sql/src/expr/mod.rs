@@ -80,14 +80,14 @@ pub enum Expr {
     Or(Vec<Expr>),
     /// The other truth value.
     Not(Box<Expr>),
-    /// IS [NOT] NULL.
+    /// `IS [NOT]` NULL.
     IsNull {
         /// Operand.
         operand: Box<Expr>,
         /// IS NOT NULL.
         negated: bool,
     },
-    /// IS [NOT] TRUE, FALSE, UNKNOWN.
+    /// `IS [NOT]` TRUE, FALSE, UNKNOWN.
     IsTruth {
         /// Operand.
         operand: Box<Expr>,
@@ -96,7 +96,7 @@ pub enum Expr {
         /// IS NOT.
         negated: bool,
     },
-    /// IS [NOT] DISTINCT FROM, of two values of one type.
+    /// `IS [NOT]` DISTINCT FROM, of two values of one type.
     IsDistinct {
         /// The two values.
         operands: Box<[Expr; 2]>,
