@@ -126,6 +126,10 @@ impl Session {
     async fn command(&mut self, command: &Command) -> Result<&'static str> {
         let words = tag(command);
         match command {
+            Command::Maintenance { command: "CHECKPOINT", .. } => {
+                self.checkpoint().await?;
+                return Ok(words);
+            }
             Command::Maintenance { command, relations } => {
                 self.maintain(command, relations)?;
                 return Ok(words);
@@ -154,6 +158,20 @@ impl Session {
             _ => {}
         }
         Ok(words)
+    }
+
+    /// CHECKPOINT: what is committed moves to the base store, and the log is cut.
+    async fn checkpoint(&mut self) -> Result<()> {
+        let engine = self.database.engine().clone();
+        let outcome = match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime
+                .spawn_blocking(move || engine.checkpoint())
+                .await
+                .map_err(|error| SqlError::internal(format!("the checkpoint ended: {error}")))?,
+            // Without a runtime there is nobody else on this thread.
+            Err(_) => engine.checkpoint(),
+        };
+        Ok(outcome?)
     }
 
     /// VACUUM and its kin: nothing needs them here, but the tables named must exist.
