@@ -226,12 +226,12 @@ impl Session {
         let mut given = 0;
         let fetch = work.read_at(view, |read| {
             loop {
-                let Some(row) = cursor.next(read)? else {
+                let Some(row) = cursor.next_row(read)? else {
                     return Ok(Fetch::Complete(CommandTag::Rows("SELECT", *rows)));
                 };
                 given += 1;
                 *rows += 1;
-                let state = sink.row(columns, &portal.formats, &row, work.format);
+                let state = sink.row(columns, &portal.formats, row, work.format);
                 if given == max_rows {
                     return Ok(Fetch::Suspended);
                 }
