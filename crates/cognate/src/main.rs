@@ -13,6 +13,10 @@ use cognate_server::config::{AuthSettings, Config, Settings, TlsSettings};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Stack of a thread that serves connections: room for stored expressions and views, whose depth no statement shows. Only what is
+/// used of it takes memory.
+const STACK_BYTES: usize = 16 << 20;
+
 /// A durable SQL database that PostgreSQL clients can talk to.
 #[derive(Debug, Parser)]
 #[command(name = "cognate", version)]
@@ -128,6 +132,7 @@ fn run(config: Config) -> Result<(), String> {
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.thread_stack_size(STACK_BYTES);
     if let Some(threads) = config.worker_threads {
         builder.worker_threads(threads);
     }

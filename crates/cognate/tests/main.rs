@@ -1,5 +1,6 @@
 //! Integration tests of the command and of the embedding library.
 
+mod bad_input;
 mod command;
 mod crash;
 mod damage;

@@ -30,7 +30,10 @@ impl Process {
     pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Process {
         let data = data.to_str().expect("UTF-8");
         let mut command = command(&["serve", "--data", data, "--listen", "127.0.0.1:0", "--http", "off"]);
-        command.args(["--memory", "64MB", "--log", "warn"]).args(arguments).stderr(Stdio::inherit());
+        if !arguments.contains(&"--memory") {
+            command.args(["--memory", "64MB"]);
+        }
+        command.args(["--log", "warn"]).args(arguments).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("started");
         let mut ready = String::new();
         let stdout = child.stdout.take().expect("piped");

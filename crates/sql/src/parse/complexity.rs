@@ -12,9 +12,10 @@ use crate::error::{Result, SqlError, sqlstate};
 /// Deepest tree accepted.
 pub(super) const LIMIT: usize = 20_000;
 /// Trees this deep are handled on any stack.
-pub(super) const SHALLOW: usize = 100;
-/// Stack needed for one level of a syntax tree when it is dropped, generously.
-const BYTES_A_LEVEL: usize = 1024;
+pub(crate) const SHALLOW: usize = 100;
+/// Stack needed for one level of a tree by what does not look after itself (copying, dropping, comparing, evaluating), generously:
+/// without optimization a copy takes more than 4 KB a level.
+const BYTES_A_LEVEL: usize = 8 * 1024;
 
 /// Whether the token may make the tree one level deeper.
 fn deepens(token: &Token) -> bool {
@@ -85,9 +86,12 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
     )))
 }
 
-/// Runs `work`, which recurses over a tree of this depth, on a stack large enough.
-pub(super) fn on_large_stack<T>(depth: usize, work: impl FnOnce() -> T) -> T {
-    stacker::maybe_grow(depth * BYTES_A_LEVEL, depth * BYTES_A_LEVEL + 256 * 1024, work)
+/// Runs `work`, which recurses over a tree of this depth, on a stack large enough. Free for trees that are not deep.
+pub(crate) fn on_large_stack<T>(depth: usize, work: impl FnOnce() -> T) -> T {
+    if depth <= SHALLOW {
+        return work();
+    }
+    stacker::maybe_grow(depth * BYTES_A_LEVEL, depth * BYTES_A_LEVEL + 1024 * 1024, work)
 }
 
 #[cfg(test)]

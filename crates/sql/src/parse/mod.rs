@@ -9,8 +9,9 @@
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a syntax error in the last
 //! one keeps the first from running. Errors are 42601 with the 1-based character position in the whole text.
 //!
-//! Deep nesting: [`complexity`] bounds from the tokens how deep a tree can become; beyond the limit the answer is 54001. Where
-//! trees are walked, the stack grows on demand, and the tree of a complex statement is dropped on a grown stack too.
+//! Deep nesting: [`complexity`] bounds from the tokens how deep a tree can become; beyond the limit the answer is 54001. A complex
+//! statement is parsed, planned, run and dropped on a stack that fits its depth, since copies, comparisons and drops of
+//! trees recurse, too.
 
 mod command;
 mod complexity;
@@ -19,6 +20,7 @@ mod error;
 mod rewrite;
 
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
+pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub use error::character_position;
 
 use std::sync::Arc;
@@ -67,6 +69,13 @@ impl Statement {
             overriding: None,
             complexity: self.complexity,
         }
+    }
+}
+
+impl Statement {
+    /// A bound on the depth of its tree, and of what is made from it.
+    pub(crate) fn depth(&self) -> usize {
+        self.complexity
     }
 }
 
@@ -173,17 +182,19 @@ fn parse_one(
     let complexity = complexity::check(&tokens)?;
     let dialect = CognateDialect::default();
     let end_of_text = places.at_end(source.len() == end || source[end..].trim().is_empty());
-    let mut parser =
-        Parser::new(&dialect).with_recursion_limit(complexity::LIMIT).with_tokens_with_locations(tokens);
-    let command = command::parse(&mut parser)
-        .and_then(|command| {
+    // Also for the part of a tree that is dropped when the rest does not parse.
+    let parsed = on_large_stack(complexity, || {
+        let mut parser =
+            Parser::new(&dialect).with_recursion_limit(complexity::LIMIT).with_tokens_with_locations(tokens);
+        command::parse(&mut parser).and_then(|command| {
             if parser.peek_token_ref().token == Token::EOF {
                 Ok(command)
             } else {
                 parser.expected_ref("end of statement", parser.peek_token_ref())
             }
         })
-        .map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
+    });
+    let command = parsed.map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
     Ok(Some(Statement { text, source: source.clone(), command, overriding, complexity }))
 }
 

@@ -1,5 +1,6 @@
 //! Running portals.
 
+use std::future::Future as _;
 use std::sync::Arc;
 
 use cognate_engine::{Access, TreeMode};
@@ -11,6 +12,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Cursor;
 use crate::oltp::returning::Changed;
 use crate::oltp::run::Run;
+use crate::parse;
 use crate::plan::Plan;
 use crate::types::Datum;
 
@@ -29,7 +31,22 @@ impl Session {
         fetched
     }
 
+    /// Runs the portal; a deep statement on a stack that fits it.
     pub(super) async fn advance(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Result<Fetch> {
+        let depth = portal.prepared.depth();
+        if depth <= parse::SHALLOW {
+            return self.advance_here(portal, sink, max_rows).await;
+        }
+        let mut going = Box::pin(self.advance_here(portal, sink, max_rows));
+        std::future::poll_fn(|context| parse::on_large_stack(depth, || going.as_mut().poll(context))).await
+    }
+
+    async fn advance_here(
         &mut self,
         portal: &mut Portal,
         sink: &mut (dyn RowSink + Send),

@@ -45,7 +45,8 @@ impl Session {
     /// Prepares one statement of a simple query.
     pub fn prepare_statement(&mut self, statement: &Statement) -> Result<Arc<Prepared>> {
         self.check_not_failed(Some(statement))?;
-        self.plan_prepared(Some(statement.clone()), Vec::new()).map(Arc::new)
+        let statement = parse::on_large_stack(statement.depth(), || statement.clone());
+        self.plan_prepared(Some(statement), Vec::new()).map(Arc::new)
     }
 
     pub(super) fn plan_prepared(
@@ -55,7 +56,7 @@ impl Session {
     ) -> Result<Prepared> {
         let planned = match &statement {
             None => Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0),
-            Some(statement) => self.plan(statement, &declared)?,
+            Some(statement) => parse::on_large_stack(statement.depth(), || self.plan(statement, &declared))?,
         };
         Ok(Prepared::new(statement, declared, self.effective.search_path.clone(), planned))
     }

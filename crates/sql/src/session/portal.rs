@@ -7,6 +7,7 @@ use cognate_engine::ReadView;
 
 use super::{Format, OutputColumn, Prepared};
 use crate::oltp::Cursor;
+use crate::parse;
 use crate::types::Datum;
 
 /// A bound statement. It belongs to the session that made it.
@@ -17,6 +18,16 @@ pub struct Portal {
     pub(crate) columns: Option<Arc<[OutputColumn]>>,
     pub(crate) formats: Vec<Format>,
     pub(crate) state: PortalState,
+}
+
+impl Drop for Portal {
+    fn drop(&mut self) {
+        let depth = self.prepared.depth();
+        if depth > parse::SHALLOW {
+            let state = std::mem::replace(&mut self.state, PortalState::Ready);
+            parse::on_large_stack(depth, || drop(state));
+        }
+    }
 }
 
 /// How far a portal is.

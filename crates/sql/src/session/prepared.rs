@@ -13,7 +13,7 @@ use crate::catalog::{Oid, Table};
 use crate::oltp::delete::DeletePlan;
 use crate::oltp::insert::InsertPlan;
 use crate::oltp::update::UpdatePlan;
-use crate::parse::Statement;
+use crate::parse::{self, Statement};
 use crate::plan::Plan;
 use crate::types::Type;
 
@@ -111,7 +111,23 @@ impl Planned {
     }
 }
 
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        let depth = self.depth();
+        if depth > parse::SHALLOW {
+            let nothing = Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0);
+            let planned = self.planned.swap(Arc::new(nothing));
+            parse::on_large_stack(depth, || drop(planned));
+        }
+    }
+}
+
 impl Prepared {
+    /// A bound on the depth of its trees.
+    pub(crate) fn depth(&self) -> usize {
+        self.statement.as_ref().map_or(0, Statement::depth)
+    }
+
     pub(crate) fn new(
         statement: Option<Statement>,
         declared: Vec<Option<Type>>,

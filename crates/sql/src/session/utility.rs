@@ -15,6 +15,18 @@ use crate::parse::{Command, Statement};
 use crate::session::work::Work;
 use crate::types::Datum;
 
+/// Deepest tree of a statement that defines something: what is stored (defaults, checks, views) becomes part of statements that
+/// look simple themselves.
+const STORED_DEPTH_MAX: usize = 1000;
+
+fn check_stored_depth(statement: &Statement) -> Result<()> {
+    if statement.depth() <= STORED_DEPTH_MAX {
+        return Ok(());
+    }
+    let detail = format!("A definition may nest or chain up to {STORED_DEPTH_MAX} expressions.");
+    Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_detail(detail))
+}
+
 impl Session {
     /// Starts a statement without a plan. `None`: the portal's state says how it goes on.
     pub(super) async fn start_utility(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
@@ -105,7 +117,10 @@ impl Session {
                 self.lock_tables_as(lock).await?;
                 "LOCK TABLE"
             }
-            _ => return self.define(sql).await.map(CommandTag::Plain),
+            _ => {
+                check_stored_depth(statement)?;
+                return self.define(sql).await.map(CommandTag::Plain);
+            }
         };
         Ok(CommandTag::Plain(words))
     }
