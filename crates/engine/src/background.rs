@@ -98,10 +98,10 @@ fn checkpoints(manager: &Manager, merging: &Merging) {
             // Asked for while the round before was at it: it may have done enough.
             Call::Wanted if manager.memory.bytes() <= manager.pressure.soft() => {
                 manager.pressure.end_round(manager.memory.bytes(), Ok(()));
-                manager.log_is_long()
+                manager.checkpoint_is_due()
             }
             Call::Wanted => true,
-            Call::Idle => failed || manager.log_is_long(),
+            Call::Idle => failed || manager.checkpoint_is_due(),
         };
         if !due {
             continue;

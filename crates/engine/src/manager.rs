@@ -2,13 +2,14 @@
 //!
 //! # The commit path
 //!
-//! 1. *Request.* The write set is encoded into a log record's payload, outside every lock.
+//! 1. *Request.* The write set is encoded into a log record's payload, outside every lock. What the transaction spilled is in staged runs,
+//!    durable already; the payload names them.
 //! 2. *Order.* The commit mutex. On a single node the log is the total order; a replication protocol takes its place
 //!    between 1 and 2, and hands over commits in the order it delivers them.
 //! 3. *Verdict.* The certifier's place: test and number assignment are one step under this mutex. (Snapshot isolation
 //!    needs none: first updater wins was enforced by row locks.) Sibling families and prepared transactions end here.
 //! 4. *Number.* `Log::append` queues the record and answers its ordinal: the commit sequence number.
-//! 5. *Versions.* They are installed in memory, then the visible mark moves to the number. Still under the mutex: so
+//! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in memory, then the visible mark moves to the number. Still under the mutex: so
 //!    the mark moves in order, and whoever sees the mark sees all versions up to it.
 //! 6. *Locks* are released, and the future of durability goes back to the caller.
 //!
@@ -18,7 +19,8 @@
 //! may have made a record durable before step 5 has installed all its versions. What a transaction without writes saw may not be durable yet, so its commit answers with its snapshot as
 //! the number to wait for.
 //!
-//! Mutex order: commit, then a tree's lock, then the snapshot registry's. Lock-table mutexes are never taken with any of
+//! Mutex order: commit, then the base store's `state` and the list of views (only for a commit with staged runs), then a tree's lock, then the
+//! snapshot registry's. Lock-table mutexes are never taken with any of
 //! these held.
 
 use std::io;
@@ -27,6 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cognate_env::Lock;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::active::Active;
 use crate::checkpoint::SavedNumbers;
@@ -38,7 +41,7 @@ use crate::options::Options;
 use crate::payload::Encoder;
 use crate::pressure::{Pressure, RoundWait};
 use crate::recovery::recover;
-use crate::storage::{Base, BaseOptions, Log};
+use crate::storage::{Base, BaseOptions, Log, StagedRun};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::snapshot::{Pin, Snapshots};
@@ -103,7 +106,11 @@ impl Manager {
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
             counters: Counters::default(),
-            budget: Arc::new(Budget::new(options.memory_bytes / 2, options.transaction_bytes)),
+            budget: Arc::new(Budget::new(
+                options.memory_bytes / 2,
+                options.transaction_bytes,
+                options.spill_bytes,
+            )),
             views: Views::new(&base),
             visible: AtomicU64::new(last),
             pressure,
@@ -162,7 +169,7 @@ impl Manager {
     pub(crate) fn get(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Result<Option<Value>, Error> {
         match self.memory.with_tree(tree, |tree| tree.get(key, snapshot)) {
             Some(value) => Ok(value),
-            None => self.views.with(snapshot, |view| view.get(tree, key)),
+            None => self.views.with(snapshot, |view| view.get_at(tree, key, snapshot)),
         }
     }
 
@@ -171,7 +178,7 @@ impl Manager {
             Some(version) => Ok(Latest { csn: version.csn, value: version.value }),
             None => self
                 .views
-                .with(Csn::MAX, |view| Ok(Latest { csn: view.watermark(), value: view.get(tree, key)? })),
+                .with(Csn::MAX, |view| Ok(Latest { csn: view.newest(), value: view.get(tree, key)? })),
         }
     }
 
@@ -186,12 +193,12 @@ impl Manager {
             Some(None) => Ok(None),
             Some(Some(version)) => Ok(Some(Latest { csn: version.csn, value: version.value })),
             None => self.views.with(Csn::MAX, |latest| {
-                if latest.watermark() <= snapshot {
+                if latest.newest() <= snapshot {
                     return Ok(None);
                 }
-                let before = self.views.with(snapshot, |view| view.get(tree, key))?;
+                let before = self.views.with(snapshot, |view| view.get_at(tree, key, snapshot))?;
                 let value = latest.get(tree, key)?;
-                Ok((before != value).then(|| Latest { csn: latest.watermark(), value }))
+                Ok((before != value).then(|| Latest { csn: latest.newest(), value }))
             }),
         }
     }
@@ -207,9 +214,11 @@ impl Manager {
         active.first().copied().unwrap_or(floor)
     }
 
-    /// Whether recovery would have to replay more log than the options allow.
-    pub(crate) fn log_is_long(&self) -> bool {
+    /// Whether recovery would have to replay more log than the options allow, or a bulk load waits to become an ordinary part of
+    /// the base, and a checkpoint could get there.
+    pub(crate) fn checkpoint_is_due(&self) -> bool {
         self.log.size_after(self.base.watermark()) > self.options.checkpoint_log_bytes
+            || self.base.first_attached().is_some_and(|csn| csn <= self.oldest_snapshot())
     }
 
     /// Gives the base store's cache what the versions leave of the budget.
@@ -236,14 +245,25 @@ impl Manager {
             self.release(id, held);
             return Err(error);
         }
+        let loads = match writes.take_loads(&self.base) {
+            Ok(loads) => loads,
+            Err(error) => {
+                self.release(id, held);
+                return Err(error);
+            }
+        };
         let size = writes.bytes();
         let changes = writes.take();
-        let payload = self.encode(id, writes.dropped(), &changes, size);
+        let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
         let mut held = Some(held);
         let appended = {
             let _order = self.commit.lock();
             let appended = self.log.append(&[&payload]);
             if let Ok(csn) = appended {
+                if !loads.is_empty() {
+                    self.base.attach_staged(&loads, csn);
+                    self.views.publish(&self.base);
+                }
                 for (tree, changes) in changes {
                     self.memory.install(tree, csn, changes.into_iter(), &|| self.needs());
                 }
@@ -260,7 +280,15 @@ impl Manager {
         if let Some(held) = held {
             self.release(id, held);
         }
-        let csn = appended?;
+        let csn = match appended {
+            Ok(csn) => csn,
+            Err(error) => {
+                if let Err(error) = self.base.discard(&loads) {
+                    tracing::warn!(%error, "could not discard the load of a transaction that did not commit");
+                }
+                return Err(error);
+            }
+        };
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.pressure.hold_back(self.memory.bytes());
         let room = self.pressure.note(self.memory.bytes());
@@ -270,11 +298,13 @@ impl Manager {
     fn encode(
         &self,
         id: TransactionId,
+        loads: &[StagedRun],
         dropped: &[TreeId],
         changes: &[(TreeId, Changes)],
         size: u64,
     ) -> Vec<u8> {
-        let mut encoder = Encoder::commit(id, self.trees.next(), dropped, changes.len(), size);
+        let loads: SmallVec<[u64; 4]> = loads.iter().map(StagedRun::number).collect();
+        let mut encoder = Encoder::commit(id, self.trees.next(), &loads, dropped, changes.len(), size);
         for (tree, changes) in changes {
             encoder.tree(*tree, changes.len());
             for (key, value) in changes.iter() {

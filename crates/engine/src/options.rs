@@ -14,6 +14,9 @@ pub struct Options {
     pub memory_bytes: u64,
     /// The largest write set (with its locks) of one transaction, in bytes.
     pub transaction_bytes: u64,
+    /// So many bytes of what a transaction writes into trees of its own stay in memory before they go to disk. That may happen any number
+    /// of times, so such writes are not bounded by `transaction_bytes`.
+    pub spill_bytes: u64,
     /// Release locks and show versions when the commit is ordered (true), or only when it is durable (false).
     pub early_lock_release: bool,
     /// A checkpoint begins when recovery would replay more than this many bytes of log.
@@ -32,6 +35,7 @@ impl Options {
             path: path.into(),
             memory_bytes,
             transaction_bytes: memory_bytes / 2,
+            spill_bytes: spill_bytes(memory_bytes),
             early_lock_release: true,
             checkpoint_log_bytes: 256 << 20,
             disk: Arc::new(RealDisk),
@@ -43,6 +47,12 @@ impl Options {
     pub fn memory(mut self, bytes: u64) -> Options {
         self.memory_bytes = bytes;
         self.transaction_bytes = bytes / 2;
+        self.spill_bytes = spill_bytes(bytes);
         self
     }
+}
+
+/// An eighth of the budget; larger portions would not make a load faster.
+fn spill_bytes(memory_bytes: u64) -> u64 {
+    (memory_bytes / 8).min(64 << 20)
 }

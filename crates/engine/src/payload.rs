@@ -3,9 +3,10 @@
 //! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow).
 //!
 //! ```text
-//! kind: 1 byte      1 = commit. Later kinds: a prepared transaction, the decision about one.
+//! kind: 1 byte      1 = commit, 2 = commit that attaches bulk loads. Later kinds: a prepared transaction, the decision about one.
 //! transaction id
 //! next tree id      all ids below may be in use: a committed catalog entry may name a tree that has no row yet
+//! loads             (kind 2 only) count, then the numbers of staged runs, oldest first
 //! dropped trees     count, then ids
 //! trees             count, then for each, ascending:
 //!     tree id, count, then for each key, ascending:
@@ -19,6 +20,7 @@ use crate::key::SmallKey;
 use crate::{TransactionId, TreeId, Value};
 
 const COMMIT: u8 = 1;
+const COMMIT_WITH_LOADS: u8 = 2;
 
 /// Builds a payload.
 pub(crate) struct Encoder {
@@ -29,14 +31,19 @@ impl Encoder {
     pub(crate) fn commit(
         id: TransactionId,
         next_tree: u64,
+        loads: &[u64],
         dropped: &[TreeId],
         trees: usize,
         size: u64,
     ) -> Encoder {
         let mut encoder = Encoder { bytes: Vec::with_capacity(32 + size.min(1 << 16) as usize) };
-        encoder.bytes.push(COMMIT);
+        encoder.bytes.push(if loads.is_empty() { COMMIT } else { COMMIT_WITH_LOADS });
         encoder.varint(id);
         encoder.varint(next_tree);
+        if !loads.is_empty() {
+            encoder.varint(loads.len() as u64);
+            loads.iter().for_each(|&number| encoder.varint(number));
+        }
         encoder.varint(dropped.len() as u64);
         for &tree in dropped {
             encoder.varint(u64::from(tree));
@@ -75,6 +82,8 @@ impl Encoder {
 pub(crate) enum Piece<'a> {
     /// First: who committed, and the allocator's mark.
     Commit { id: TransactionId, next_tree: u64 },
+    /// A staged run is attached.
+    Load(u64),
     /// A tree is dropped.
     Dropped(TreeId),
     /// Keys of this tree follow.
@@ -89,11 +98,17 @@ pub(crate) enum Piece<'a> {
 /// What is wrong with the payload, in words.
 pub(crate) fn decode<'a>(payload: &'a [u8], mut take: impl FnMut(Piece<'a>)) -> Result<(), String> {
     let mut input = Input { rest: payload };
-    match input.bytes(1)? {
-        [COMMIT] => {}
+    let has_loads = match input.bytes(1)? {
+        [COMMIT] => false,
+        [COMMIT_WITH_LOADS] => true,
         kind => return Err(format!("a record of unknown kind {kind:?}")),
-    }
+    };
     take(Piece::Commit { id: input.varint()?, next_tree: input.varint()? });
+    if has_loads {
+        for _ in 0..input.varint()? {
+            take(Piece::Load(input.varint()?));
+        }
+    }
     for _ in 0..input.varint()? {
         take(Piece::Dropped(input.tree()?));
     }
@@ -164,8 +179,8 @@ mod tests {
 
     use super::*;
 
-    fn sample() -> Vec<u8> {
-        let mut encoder = Encoder::commit(300, 1001, &[7], 2, 0);
+    fn sample(loads: &[u64]) -> Vec<u8> {
+        let mut encoder = Encoder::commit(300, 1001, loads, &[7], 2, 0);
         encoder.tree(1, 2);
         encoder.entry(b"a", Some(&Value::from_static(b"1")));
         encoder.entry(b"b", None);
@@ -183,6 +198,8 @@ mod tests {
     fn what_was_encoded_is_decoded() {
         let want = [
             Piece::Commit { id: 300, next_tree: 1001 },
+            Piece::Load(12),
+            Piece::Load(1_000),
             Piece::Dropped(7),
             Piece::Tree(1),
             Piece::Entry(b"a", Some(b"1")),
@@ -190,18 +207,21 @@ mod tests {
             Piece::Tree(u32::MAX),
             Piece::Entry(b"", Some(b"")),
         ];
-        assert_eq!(pieces(&sample()).unwrap(), want);
+        assert_eq!(pieces(&sample(&[12, 1_000])).unwrap(), want);
+        let without: Vec<_> = want.iter().filter(|piece| !matches!(piece, Piece::Load(_))).copied().collect();
+        assert_eq!(pieces(&sample(&[])).unwrap(), without);
     }
 
     #[test]
     fn every_cut_and_every_addition_is_noticed() {
-        let whole = sample();
-        for end in 0..whole.len() {
-            assert!(pieces(&whole[..end]).is_err());
+        for whole in [sample(&[]), sample(&[3])] {
+            for end in 0..whole.len() {
+                assert!(pieces(&whole[..end]).is_err());
+            }
+            let mut longer = whole;
+            longer.push(0);
+            assert!(pieces(&longer).is_err());
         }
-        let mut longer = whole;
-        longer.push(0);
-        assert!(pieces(&longer).is_err());
     }
 
     proptest! {

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::manager::Manager;
 use crate::scan::Scan;
+use crate::txn::bulk::Private;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, TreeId, Value};
@@ -22,6 +23,8 @@ pub struct ReadView {
     /// The trees with own writes, and the sequence up to which those count.
     own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
     sequence: u64,
+    /// The trees that the transaction made.
+    private: Option<Arc<Private>>,
 }
 
 impl ReadView {
@@ -30,8 +33,9 @@ impl ReadView {
         snapshot: Arc<Pin>,
         own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
         sequence: u64,
+        private: Option<Arc<Private>>,
     ) -> ReadView {
-        ReadView { manager, snapshot, own, sequence }
+        ReadView { manager, snapshot, own, sequence, private }
     }
 
     /// The commit up to which others' changes are seen.
@@ -43,6 +47,10 @@ impl ReadView {
         self.own.iter().find(|(own, _)| *own == tree).map(|(_, writes)| writes)
     }
 
+    fn private(&self, tree: TreeId) -> Option<&Private> {
+        self.private.as_deref().filter(|private| private.has(tree))
+    }
+
     /// The value of a key.
     ///
     /// # Errors
@@ -52,7 +60,10 @@ impl ReadView {
         if let Some(own) = self.writes(tree).and_then(|writes| writes.get(key, self.sequence)) {
             return Ok(own);
         }
-        self.manager.get(tree, key, self.snapshot.csn())
+        match self.private(tree) {
+            None => self.manager.get(tree, key, self.snapshot.csn()),
+            Some(private) => private.get(tree, key),
+        }
     }
 
     /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending.
@@ -68,7 +79,7 @@ impl ReadView {
     ) -> Result<Scan, Error> {
         let own = self.writes(tree).map(|writes| (Arc::clone(writes), self.sequence));
         let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
-        Ok(Scan::open(manager, snapshot, tree, (lower, upper), reverse, own))
+        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, self.private(tree))
     }
 }
 

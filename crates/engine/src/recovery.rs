@@ -50,6 +50,9 @@ pub(crate) fn recover(
                 drain(memory, base, settled, replay.numbers())?;
             }
             replay.record(csn, payload)?;
+            if !replay.loads.is_empty() {
+                base.attach(&replay.loads, csn)?;
+            }
             if replay.bytes >= reported + REPORT_BYTES {
                 reported = replay.bytes;
                 tracing::info!(commits = replay.records, megabytes = reported >> 20, "recovery goes on");
@@ -57,6 +60,8 @@ pub(crate) fn recover(
             Ok(())
         },
     )?;
+    // What no commit in the log attached never will be.
+    base.discard_unattached()?;
     let seconds = options.clock.monotonic().saturating_sub(began).as_secs_f64();
     if replay.records > 0 {
         tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
@@ -108,6 +113,8 @@ struct Replay<'a> {
     memory: &'a Memory,
     /// Changes of one tree, collected to be installed under one lock.
     changes: Vec<(SmallKey, Option<Value>)>,
+    /// Loads that the last record attaches.
+    loads: Vec<u64>,
     /// Greatest transaction id seen.
     transaction: u64,
     /// All tree ids below may be in use.
@@ -118,7 +125,8 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn new(memory: &'a Memory, transaction: u64, next_tree: u64) -> Replay<'a> {
-        Replay { memory, changes: Vec::new(), transaction, next_tree, records: 0, bytes: 0 }
+        let (changes, loads) = Default::default();
+        Replay { memory, changes, loads, transaction, next_tree, records: 0, bytes: 0 }
     }
 
     fn numbers(&self) -> SavedNumbers {
@@ -131,13 +139,15 @@ impl<'a> Replay<'a> {
     /// `InvalidArgument` if the payload is not a commit of this version.
     fn record(&mut self, csn: Csn, payload: &[u8]) -> Result<(), Error> {
         let mut tree: Option<TreeId> = None;
-        let (memory, changes) = (self.memory, &mut self.changes);
+        let (memory, changes, loads) = (self.memory, &mut self.changes, &mut self.loads);
+        loads.clear();
         let (mut transaction, mut next_tree) = (self.transaction, self.next_tree);
         payload::decode(payload, |piece| match piece {
             Piece::Commit { id, next_tree: next } => {
                 transaction = transaction.max(id);
                 next_tree = next_tree.max(next);
             }
+            Piece::Load(number) => loads.push(number),
             Piece::Dropped(tree) => memory.drop_tree(tree, csn),
             Piece::Tree(next) => {
                 if let Some(tree) = tree.replace(next) {

@@ -13,6 +13,8 @@
 //! rows are read. With each further batch the view is looked up again, and if a newer one belongs to the snapshot, the
 //! base scan is opened anew behind the last key taken from memory.
 //!
+//! A tree that the transaction itself made has nothing committed in it; there the base's part is what the transaction has spilled.
+//!
 //! A row of the base is handed out only if the memory batch reaches beyond it or memory is exhausted: that is why a
 //! batch is refilled as soon as it is empty, before the next choice.
 
@@ -25,6 +27,7 @@ use smallvec::SmallVec;
 use crate::manager::Manager;
 use crate::memory::{Entry, Range, Rows, Tree, is_empty_range};
 use crate::storage::BaseScan;
+use crate::txn::bulk::Private;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, Key, TreeId, Value};
@@ -133,7 +136,8 @@ impl Scan {
         range: Range<'_>,
         reverse: bool,
         own: Option<(Arc<TreeWrites>, u64)>,
-    ) -> Scan {
+        private: Option<&Private>,
+    ) -> Result<Scan, Error> {
         let tree = manager.memory.tree(id);
         let own = own.map(|(writes, sequence)| Own { writes, sequence, batch: Batch::new() });
         let mut scan = Scan {
@@ -149,15 +153,21 @@ impl Scan {
             own,
         };
         if is_empty_range(&range) {
-            scan.finish();
+            scan.read_base(BaseScan::empty())?;
+            scan.own = None;
+        } else if let Some(private) = private {
+            let spilled = private.spilled().map(|view| view.scan(id, range.0, range.1, reverse));
+            scan.read_base(spilled.unwrap_or_else(|| Ok(BaseScan::empty()))?)?;
         }
-        scan
+        Ok(scan)
     }
 
-    fn finish(&mut self) {
+    /// Takes the committed rows from this scan alone, to its end.
+    fn read_base(&mut self, mut scan: BaseScan) -> Result<(), Error> {
         self.memory = Batch { exhausted: true, ..Batch::default() };
-        self.base = Some(BasePart { watermark: Csn::MAX, scan: BaseScan::empty(), head: None });
-        self.own = None;
+        let head = scan.next()?;
+        self.base = Some(BasePart { watermark: Csn::MAX, scan, head });
+        Ok(())
     }
 
     /// The next row in the cursor's direction, or `None` at the end.
@@ -190,7 +200,7 @@ impl Scan {
                 if open == Some(view.watermark()) {
                     return Ok(None);
                 }
-                let mut scan = view.scan(id, range.0, range.1, reverse)?;
+                let mut scan = view.scan_at(id, range, reverse, snapshot)?;
                 let head = scan.next()?;
                 Ok::<_, Error>(Some(BasePart { watermark: view.watermark(), scan, head }))
             })?;

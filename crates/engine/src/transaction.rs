@@ -7,6 +7,9 @@
 //! `check_unchanged`. Under snapshot isolation a row that was changed since the snapshot is a serialization failure;
 //! under read committed the caller re-reads it with `get_latest` and evaluates its condition again.
 //!
+//! *Trees of its own*: what a transaction writes into a tree that it made (`create_tree`) may be of any size; beyond a share of the memory
+//! budget it goes to disk before the commit (`txn::bulk`). Nobody else can reach such a tree, so its rows need no locks.
+//!
 //! Locks stay until the end of the transaction, also those taken after a savepoint that is rolled back: giving them
 //! back early would let others see that a row had been touched, and buys little.
 
@@ -23,7 +26,7 @@ use crate::lock::table::{Held, LOCK_BYTES};
 use crate::manager::Manager;
 use crate::read_view::ReadView;
 use crate::scan::Scan;
-
+use crate::txn::bulk::Private;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
@@ -148,7 +151,33 @@ impl Transaction {
         if let Some(own) = self.writes.get(tree, key) {
             return Ok(own);
         }
-        self.manager.get(tree, key, self.snapshot.csn())
+        match self.private(tree) {
+            None => self.manager.get(tree, key, self.snapshot.csn()),
+            Some(private) => private.get(tree, key),
+        }
+    }
+
+    /// What is known of the transaction's own trees, if this is one of them.
+    #[inline]
+    fn private(&self, tree: TreeId) -> Option<&Arc<Private>> {
+        self.writes.private().filter(|private| private.has(tree))
+    }
+
+    /// Makes a tree: its id was never used and will never be given out again. Until the commit only this transaction can know of it.
+    pub fn create_tree(&mut self) -> TreeId {
+        let tree = self.manager.allocate_tree();
+        self.writes.add_private(tree);
+        tree
+    }
+
+    /// Whether this transaction made the tree, so that nobody else ever wrote into it.
+    pub fn has_created(&self, tree: TreeId) -> bool {
+        self.private(tree).is_some()
+    }
+
+    /// Whether there may be own writes in the tree.
+    pub fn has_written(&self, tree: TreeId) -> bool {
+        self.writes.tree(tree).is_some() || self.private(tree).is_some()
     }
 
     /// The newest committed version of a key; own writes are not considered. `Transaction::changed` is cheaper for
@@ -157,12 +186,26 @@ impl Transaction {
     /// # Errors
     /// `Corrupt` or `Io` from the base store.
     pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Latest, Error> {
+        if self.has_created(tree) {
+            return Ok(Latest { csn: self.snapshot.csn(), value: None });
+        }
         self.manager.get_latest(tree, key)
     }
 
-    /// The own write of a key: `None` if it was not written, `Some(None)` if it was deleted.
-    pub fn own(&self, tree: TreeId, key: &[u8]) -> Option<Option<Value>> {
-        self.writes.get(tree, key)
+    /// The own write of a key: `None` if it was not written, `Some(None)` if it was deleted. In a tree of the transaction's own both may
+    /// stand for a deleted key.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    #[inline]
+    pub fn own(&self, tree: TreeId, key: &[u8]) -> Result<Option<Option<Value>>, Error> {
+        match self.writes.get(tree, key) {
+            Some(own) => Ok(Some(own)),
+            None => match self.private(tree) {
+                None => Ok(None),
+                Some(private) => Ok(private.get(tree, key)?.map(Some)),
+            },
+        }
     }
 
     /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending. It sees the snapshot of
@@ -179,13 +222,15 @@ impl Transaction {
     ) -> Result<Scan, Error> {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
         let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
-        Ok(Scan::open(manager, snapshot, tree, (lower, upper), reverse, own))
+        let private = self.private(tree).map(|private| &**private);
+        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, private)
     }
 
     /// What the transaction sees now, to be read whatever it does next.
     pub fn view(&self) -> ReadView {
         let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
-        ReadView::new(manager, snapshot, self.writes.trees().clone(), self.writes.sequence())
+        let private = self.writes.private().cloned();
+        ReadView::new(manager, snapshot, self.writes.trees().clone(), self.writes.sequence(), private)
     }
 
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future
@@ -260,6 +305,9 @@ impl Transaction {
     /// # Errors
     /// `Corrupt` or `Io` from the base store.
     pub fn changed(&self, tree: TreeId, key: &[u8]) -> Result<Option<Latest>, Error> {
+        if self.has_created(tree) {
+            return Ok(None);
+        }
         self.manager.changed(tree, key, self.snapshot.csn())
     }
 
@@ -293,19 +341,33 @@ impl Transaction {
     /// Writes a key. Nobody else sees it before the commit.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`.
+    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`; with trees of the transaction's own also `DiskFull` and `Io`.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
         self.writable()?;
-        self.writes.put(tree, key, Some(value))
+        self.write(tree, key, Some(value))
+    }
+
+    #[inline]
+    fn write(&mut self, tree: TreeId, key: &[u8], mut value: Option<Value>) -> Result<(), Error> {
+        if self.writes.is_spill_due() {
+            self.writes.spill(&self.manager.base)?;
+        }
+        match self.writes.put_from(tree, key, &mut value) {
+            Err(Error::TransactionTooLarge { .. }) if self.writes.can_spill() => {
+                self.writes.spill(&self.manager.base)?;
+                self.writes.put_from(tree, key, &mut value)
+            }
+            result => result,
+        }
     }
 
     /// Deletes a key, whether it exists or not.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`.
+    /// As `put`.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
         self.writable()?;
-        self.writes.put(tree, key, None)
+        self.write(tree, key, None)
     }
 
     /// Drops a tree with the commit: its data goes once no snapshot needs it. The caller holds its exclusive lock.
@@ -322,6 +384,7 @@ impl Transaction {
     /// Undoes the writes made since `savepoint`, which stays valid; later ones are gone. Locks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.writes.rollback_to(savepoint);
+        self.writes.rollback_spilled(savepoint, &self.manager.base);
     }
 
     /// Forgets `savepoint` and later ones; the writes stay.
@@ -333,7 +396,7 @@ impl Transaction {
     /// told about it must wait for `Commit::durable` first.
     ///
     /// # Errors
-    /// `LogPoisoned` or `ShuttingDown`; the transaction is rolled back then.
+    /// `LogPoisoned` or `ShuttingDown`, `DiskFull` or `Io`; the transaction is rolled back then.
     pub fn commit(mut self) -> Result<Commit, Error> {
         let (manager, id) = (Arc::clone(&self.manager), self.id);
         let held = std::mem::take(&mut self.held);
@@ -360,6 +423,7 @@ impl Drop for Transaction {
         if !self.held.is_empty() {
             self.manager.locks.release_all(self.id, std::mem::take(&mut self.held));
         }
+        self.writes.discard_spilled(&self.manager.base);
         self.end();
     }
 }

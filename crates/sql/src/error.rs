@@ -367,9 +367,14 @@ impl From<cognate_engine::Error> for SqlError {
                 .with_detail(detail)
                 .with_hint("The transaction might succeed if retried."),
             Error::LockNotAvailable => SqlError::new(sqlstate::LOCK_NOT_AVAILABLE, message),
-            Error::TransactionTooLarge { .. } => {
-                SqlError::new(sqlstate::CONFIGURATION_LIMIT_EXCEEDED, message)
-                    .with_hint("Split the work into several transactions.")
+            Error::TransactionTooLarge { limit } => {
+                SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "transaction too large")
+                    .with_detail(format!(
+                        "Its changes and row locks exceed {limit} bytes, which is what a transaction may keep in memory."
+                    ))
+                    .with_hint(
+                        "Split the work into several transactions, or raise the server's memory budget. Tables that the transaction itself created or truncated are not limited.",
+                    )
             }
             Error::Corrupt { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
                 .with_hint("Restore the data folder from a backup."),

@@ -15,7 +15,7 @@
 //! A line `name: text` runs the text as one simple query in the session of that name, made when first used. Lines that begin with
 //! two spaces continue it. `>` lines are the expected answer: notices, column names, rows, command tags, errors; then what
 //! other sessions answered that had been waiting. `name! ` cancels the session's statement; `name.` waits for it to end by itself (a timeout);
-//! `restart` closes the database and opens it again. `#` is a comment.
+//! `restart` closes the database and opens it again, `restart with N kB` with that much memory. `#` is a comment.
 //!
 //! Whether a session waits is asked of the engine's lock table, never of a clock. With `BLESS=1` in the environment the answers are
 //! written into the scripts instead of compared.
@@ -39,10 +39,14 @@ use cognate_sql::types::{Datum, FormatContext};
 /// A step of a script.
 enum Step {
     Comment(String),
-    Run { session: String, text: String },
+    Run {
+        session: String,
+        text: String,
+    },
     Cancel(String),
     Await(String),
-    Restart,
+    /// With so many kilobytes of memory, if it says so.
+    Restart(Option<u64>),
 }
 
 fn parse(script: &str) -> Vec<(Step, Vec<String>)> {
@@ -54,7 +58,11 @@ fn parse(script: &str) -> Vec<(Step, Vec<String>)> {
             text.push('\n');
             text.push_str(line);
         } else if line == "restart" {
-            steps.push((Step::Restart, Vec::new()));
+            steps.push((Step::Restart(None), Vec::new()));
+        } else if let Some(memory) =
+            line.strip_prefix("restart with ").and_then(|rest| rest.strip_suffix(" kB"))
+        {
+            steps.push((Step::Restart(Some(memory.parse().unwrap())), Vec::new()));
         } else if let Some(session) = line.strip_suffix('!').filter(|name| is_name(name)) {
             steps.push((Step::Cancel(session.to_owned()), Vec::new()));
         } else if let Some(session) = line.strip_suffix('.').filter(|name| is_name(name)) {
@@ -218,23 +226,28 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         let mut world = World { _folder: folder, path, engine: None, sql: None, clients: BTreeMap::new() };
-        world.open();
+        world.open(None);
         world
     }
 
-    fn open(&mut self) {
-        let engine = Database::open(Options::new(&self.path)).unwrap();
+    fn open(&mut self, kilobytes: Option<u64>) {
+        let options = Options::new(&self.path);
+        let options = match kilobytes {
+            Some(kilobytes) => options.memory(kilobytes << 10),
+            None => options,
+        };
+        let engine = Database::open(options).unwrap();
         self.sql = Some(SqlDatabase::open(engine.clone()).unwrap());
         self.engine = Some(engine);
     }
 
-    fn restart(&mut self) {
+    fn restart(&mut self, kilobytes: Option<u64>) {
         self.clients.clear();
         self.sql = None;
         if let Some(engine) = self.engine.take() {
             engine.close().unwrap();
         }
-        self.open();
+        self.open(kilobytes);
     }
 
     fn waiting(&self) -> Vec<u64> {
@@ -259,7 +272,7 @@ impl World {
         let mut out = Vec::new();
         match step {
             Step::Comment(_) => return out,
-            Step::Restart => self.restart(),
+            Step::Restart(kilobytes) => self.restart(*kilobytes),
             Step::Cancel(name) => self.client(name).cancel.cancel(),
             Step::Await(name) => {
                 let running = self.client(name).running.take().expect("nothing to wait for");
@@ -354,7 +367,8 @@ fn run(path: &Path) {
             Step::Run { session, text } => format!("{session}: {text}"),
             Step::Cancel(session) => format!("{session}!"),
             Step::Await(session) => format!("{session}."),
-            Step::Restart => "restart".to_owned(),
+            Step::Restart(None) => "restart".to_owned(),
+            Step::Restart(Some(kilobytes)) => format!("restart with {kilobytes} kB"),
         };
         let _ = writeln!(blessed, "{line}");
         for line in &answer {
@@ -386,6 +400,7 @@ macro_rules! scripts {
 scripts!(
     alter,
     basics,
+    bulk,
     catalog,
     conflict,
     constraints,

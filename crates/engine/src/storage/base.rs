@@ -103,7 +103,7 @@ pub struct Base {
     applying: Mutex<()>,
     merging: Mutex<()>,
     pub(super) state: Mutex<State>,
-    stop: AtomicBool,
+    pub(super) stop: AtomicBool,
 }
 
 impl Base {
@@ -169,7 +169,7 @@ impl Base {
 
     /// The value of a key; `None` if it is absent or deleted. The value is a slice of its cached block and keeps that in memory (about 4 KB).
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
-        self.version.load().get(&self.cache, tree, key)
+        self.version.load().get(&self.cache, tree, key, Csn::MAX)
     }
 
     /// The present entries of a tree between two bounds, in key order or in reverse.
@@ -180,7 +180,7 @@ impl Base {
         upper: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<BaseScan, Error> {
-        self.version.load_full().scan(&self.cache, tree, lower, upper, reverse)
+        self.version.load_full().scan(&self.cache, tree, (lower, upper), reverse, Csn::MAX)
     }
 
     /// Writes `changes`, ascending by (tree, key), `None` for deleted, as the newest run, and moves the watermark, in one atomic step; entries of
@@ -389,14 +389,24 @@ pub struct BaseView {
 }
 
 impl BaseView {
-    /// All commits up to this one are in the view, and none after it.
+    /// All commits up to this one are in the view, and of later ones only loads.
     pub fn watermark(&self) -> Csn {
         self.version.watermark
     }
 
+    /// All loads that are attached belong to this commit or one before it; so does everything else.
+    pub fn newest(&self) -> Csn {
+        self.version.attached.first().copied().unwrap_or(0).max(self.version.watermark)
+    }
+
     /// As [`Base::get`].
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
-        self.version.get(&self.cache, tree, key)
+        self.version.get(&self.cache, tree, key, Csn::MAX)
+    }
+
+    /// The same without loads of commits after `snapshot`.
+    pub fn get_at(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Result<Option<Value>, Error> {
+        self.version.get(&self.cache, tree, key, snapshot)
     }
 
     /// As [`Base::scan`].
@@ -407,7 +417,18 @@ impl BaseView {
         upper: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<BaseScan, Error> {
-        self.version.scan(&self.cache, tree, lower, upper, reverse)
+        self.version.scan(&self.cache, tree, (lower, upper), reverse, Csn::MAX)
+    }
+
+    /// The same without loads of commits after `snapshot`.
+    pub fn scan_at(
+        &self,
+        tree: TreeId,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        snapshot: Csn,
+    ) -> Result<BaseScan, Error> {
+        self.version.scan(&self.cache, tree, range, reverse, snapshot)
     }
 }
 
@@ -427,12 +448,18 @@ impl Version {
         self.attached.iter().take_while(|&&csn| csn > watermark).count()
     }
 
-    fn get(&self, cache: &BlockCache, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+    fn get(
+        &self,
+        cache: &BlockCache,
+        tree: TreeId,
+        key: &[u8],
+        snapshot: Csn,
+    ) -> Result<Option<Value>, Error> {
         if self.runs.is_empty() || self.dropped.binary_search(&tree).is_ok() {
             return Ok(None);
         }
         let hash = filter::hash(tree, key);
-        for run in &self.runs {
+        for run in &self.runs[self.attached_above(snapshot)..] {
             if let Some(found) = run.get(cache, tree, key, hash)? {
                 return Ok(found);
             }
@@ -444,14 +471,14 @@ impl Version {
         &self,
         cache: &Arc<BlockCache>,
         tree: TreeId,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
+        snapshot: Csn,
     ) -> Result<BaseScan, Error> {
         if self.dropped.binary_search(&tree).is_ok() {
             return Ok(BaseScan::empty());
         }
-        BaseScan::new(&self.runs, cache, tree, lower, upper, reverse)
+        BaseScan::new(&self.runs[self.attached_above(snapshot)..], cache, tree, range.0, range.1, reverse)
     }
 
     /// Bytes of a run that belong to dropped trees.

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! load            stage 1 ── stage 2 ── stage 3      sorted portions, each a run, durable, named in the manifest as staged
+//!                 restage [1 2 3] ── 4               neighbours into one, so that a load of any size has few files
 //! own reads       view_of [1 2 3]                    as any view of the base; later portions win
 //! commit          log record (csn, [1 2 3])          attach [1 2 3] before csn becomes visible: in memory only
 //! checkpoint ≥ csn                                   the same manifest has the watermark and names the runs as live
@@ -13,13 +14,20 @@
 //! A crash before the record is durable: the runs are staged and attached by nobody; recovery ends with [`Base::discard_unattached`]. A crash
 //! after it, before the checkpoint: replay of the record attaches them again. So nothing but the log record decides, and a commit with a load of any size
 //! costs one ordinary flush.
+//!
+//! Until a checkpoint has passed `csn`, a portion is read by snapshots from `csn` on only, as if its rows were versions: so an older snapshot never sees
+//! a part of a later commit.
 
 use std::sync::Arc;
 
 use super::base::{Base, BaseView, Version};
-use super::run::Run;
+use super::merge::{self, Omit};
+use super::run::{Run, RunName, run_file_name};
 use super::run_writer::RunWriter;
 use crate::{Csn, Error, Key, TreeId, Value};
+
+/// Takes the next entry of a portion.
+pub type Add<'a> = dyn FnMut(TreeId, &[u8], Option<&[u8]>) -> Result<(), Error> + 'a;
 
 /// One portion of a load: durable, and not yet part of the base.
 #[derive(Debug, Clone)]
@@ -45,14 +53,52 @@ impl Base {
         &self,
         changes: &mut dyn Iterator<Item = (TreeId, Key, Option<Value>)>,
     ) -> Result<Option<StagedRun>, Error> {
-        let mut writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
-        for (tree, key, value) in changes {
-            writer.add(tree, &key, value.as_deref())?;
+        self.stage_with(&mut |add| {
+            for (tree, key, value) in &mut *changes {
+                add(tree, &key, value.as_deref())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The same for entries that `write` hands over one by one.
+    pub fn stage_with(
+        &self,
+        write: &mut dyn FnMut(&mut Add<'_>) -> Result<(), Error>,
+    ) -> Result<Option<StagedRun>, Error> {
+        let mut writer: Option<RunWriter> = None;
+        write(&mut |tree, key, value| {
+            let writer = match &mut writer {
+                Some(writer) => writer,
+                None => writer.insert(RunWriter::create(&self.disk, &self.folder, self.number()?)?),
+            };
+            writer.add(tree, key, value)
+        })?;
+        let Some(writer) = writer else { return Ok(None) };
+        self.put_aside(writer.finish()?, &[])
+    }
+
+    /// Merges neighbouring portions (oldest first) into one that takes their place. `oldest`: the load has none before them, so deletions have nothing to
+    /// hide.
+    pub fn restage(&self, portions: &[StagedRun], oldest: bool) -> Result<Option<StagedRun>, Error> {
+        let runs: Vec<Arc<Run>> = portions.iter().rev().map(|portion| Arc::clone(&portion.run)).collect();
+        let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
+        let name = merge::merge(&runs, writer, Omit { dropped: &[], deletions: oldest }, &self.stop)?;
+        self.put_aside(name, &runs)
+    }
+
+    /// Names a new run in the manifest as staged, in place of others.
+    fn put_aside(&self, name: Option<RunName>, replaced: &[Arc<Run>]) -> Result<Option<StagedRun>, Error> {
+        let others = [&self.version.load().runs[..], &self.state.lock().staged[..]].concat();
+        let run = self.open_run(name, &others)?;
+        if run.is_some() || !replaced.is_empty() {
+            self.change(run.as_ref(), |staged, _| {
+                staged.retain(|run| !replaced.iter().any(|gone| Arc::ptr_eq(run, gone)));
+                staged.extend(run.clone());
+            })?;
+            replaced.iter().for_each(|run| run.retire());
         }
-        let name = writer.finish()?;
-        let Some(run) = self.open_run(name, &self.version.load().runs)? else { return Ok(None) };
-        self.change(Some(&run), |staged, _| staged.push(Arc::clone(&run)))?;
-        Ok(Some(StagedRun { run }))
+        Ok(run.map(|run| StagedRun { run }))
     }
 
     /// What these portions hold together, for the loading transaction's own reads. Oldest first; later ones win.
@@ -62,26 +108,40 @@ impl Base {
     }
 
     /// Makes the portions of a load (oldest first) part of the base, for the commit `csn`, which is above the watermark. Nothing is written: until a checkpoint reaches `csn`, the
-    /// commit's log record must name them, and recovery must call this again. Attaching twice does nothing.
-    ///
-    /// [`Error::InvalidArgument`] if a portion is neither staged nor attached.
-    pub fn attach(&self, numbers: &[u64], csn: Csn) -> Result<(), Error> {
+    /// commit's log record must name them, and recovery must call [`Base::attach`].
+    pub fn attach_staged(&self, portions: &[StagedRun], csn: Csn) {
         let mut state = self.state.lock();
         let mut version = Version::clone(&self.version.load());
-        let mut staged = state.staged.clone();
+        for StagedRun { run } in portions {
+            state.staged.retain(|staged| !Arc::ptr_eq(staged, run));
+            version.runs.insert(0, Arc::clone(run));
+            version.attached.insert(0, csn);
+        }
+        self.publish(version);
+    }
+
+    /// Attaches again the portions that the log record of commit `csn` names. Attaching twice does nothing.
+    ///
+    /// [`Error::Corrupt`] if a portion is neither staged nor attached.
+    pub fn attach(&self, numbers: &[u64], csn: Csn) -> Result<(), Error> {
+        let staged = self.state.lock().staged.clone();
+        let mut portions = Vec::with_capacity(numbers.len());
         for &number in numbers {
-            if let Some(index) = staged.iter().position(|run| run.name().number == number) {
-                version.runs.insert(0, staged.remove(index));
-                version.attached.insert(0, csn);
-            } else if !version.runs.iter().any(|run| run.name().number == number) {
-                return Err(Error::InvalidArgument(format!(
-                    "commit {csn} names run {number}, which is not staged"
-                )));
+            let named = |run: &&Arc<Run>| run.name().number == number;
+            if let Some(run) = staged.iter().find(named) {
+                portions.push(StagedRun { run: Arc::clone(run) });
+            } else if self.version.load().runs.iter().find(named).is_none() {
+                let what = format!("commit {csn} attaches this run, but the manifest does not name it");
+                return Err(Error::corrupt(&self.folder.join(run_file_name(number)), 0, what));
             }
         }
-        state.staged = staged;
-        self.publish(version);
+        self.attach_staged(&portions, csn);
         Ok(())
+    }
+
+    /// The first commit with a load that no checkpoint has reached yet.
+    pub fn first_attached(&self) -> Option<Csn> {
+        self.version.load().attached.last().copied()
     }
 
     /// Forgets the portions of a load that was rolled back, and removes their files.

@@ -1,5 +1,6 @@
 //! What a transaction is made of: its id, its snapshot, the committed versions it reads and its private write set.
 
+pub(crate) mod bulk;
 pub(crate) mod id;
 pub(crate) mod snapshot;
 pub(crate) mod version;

@@ -12,6 +12,8 @@
 //! k: [1]                            k: [1 2]       k: [1 3]       k: [1]
 //! ```
 //!
+//! Trees that the transaction made itself are written in bulk: see `bulk`.
+//!
 //! Writes of one tree sit behind one mutex, shared with the cursors over that tree. It is never contended for long: a
 //! cursor copies a batch and lets go.
 
@@ -23,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::bulk::Bulk;
 use crate::key::SmallKey;
 use crate::memory::{Range, Rows, copy_rows};
 use crate::{Error, TreeId, Value};
@@ -42,6 +45,8 @@ type Writes = SmallVec<[Write; 1]>;
 #[derive(Debug, Default)]
 pub(crate) struct TreeWrites {
     map: Mutex<BTreeMap<SmallKey, Writes>>,
+    /// The transaction made the tree.
+    private: bool,
 }
 
 fn at(writes: &Writes, sequence: u64) -> Option<&Write> {
@@ -75,14 +80,50 @@ impl TreeWrites {
     }
 }
 
+impl TreeWrites {
+    /// Calls `action` with the last write of each key between two sequences (the first excluded), ascending by key.
+    pub(super) fn between(
+        &self,
+        after: u64,
+        upto: u64,
+        mut action: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let map = self.map.lock();
+        for (key, writes) in map.iter() {
+            if let Some(write) = at(writes, upto).filter(|write| write.sequence > after) {
+                action(key, write.value.as_deref())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory in use, approximately.
+    pub(super) fn bytes(&self) -> u64 {
+        let map = self.map.lock();
+        let writes = map.iter().flat_map(|(key, writes)| writes.iter().map(move |write| (key, write)));
+        writes.map(|(key, write)| write_bytes(key, &write.value)).sum()
+    }
+}
+
+fn write_bytes(key: &[u8], value: &Option<Value>) -> u64 {
+    (WRITE_BYTES + key.len() + value.as_ref().map_or(0, Value::len)) as u64
+}
+
 /// A point to roll back to. Valid until it, or an earlier one, is released or rolled back past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Savepoint {
     /// Counts the savepoints of the transaction; orders them.
     ordinal: u64,
     sequence: u64,
-    journal: usize,
+    pub(super) journal: usize,
     dropped: usize,
+}
+
+impl Savepoint {
+    /// The last write before it.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
 }
 
 /// Memory of all write sets together.
@@ -92,14 +133,16 @@ pub(crate) struct Budget {
     limit: u64,
     /// What one transaction may use.
     limit_each: u64,
+    /// So much of its own trees a transaction keeps in memory.
+    pub(super) spill_bytes: u64,
 }
 
 /// Taken from the budget at once; so much every transaction has for free.
-const CHUNK: u64 = 64 << 10;
+pub(super) const CHUNK: u64 = 64 << 10;
 
 impl Budget {
-    pub(crate) fn new(limit: u64, limit_each: u64) -> Budget {
-        Budget { used: AtomicU64::new(0), limit, limit_each }
+    pub(crate) fn new(limit: u64, limit_each: u64, spill_bytes: u64) -> Budget {
+        Budget { used: AtomicU64::new(0), limit, limit_each, spill_bytes }
     }
 
     /// Bytes that transactions have taken.
@@ -118,7 +161,7 @@ impl Budget {
         Ok(())
     }
 
-    fn give_back(&self, bytes: u64) {
+    pub(super) fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -127,17 +170,18 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct WriteSet {
     /// Ascending by tree.
-    trees: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
+    pub(super) trees: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
     dropped: Vec<TreeId>,
     sequence: u64,
-    savepoints: Vec<Savepoint>,
+    pub(super) savepoints: Vec<Savepoint>,
     ordinal: u64,
     /// Keys written since the oldest open savepoint.
-    journal: Vec<(TreeId, SmallKey)>,
-    bytes: u64,
+    pub(super) journal: Vec<(TreeId, SmallKey)>,
+    pub(super) bytes: u64,
     /// Of these, taken from the budget (beyond the free chunk).
-    taken: u64,
-    budget: Arc<Budget>,
+    pub(super) taken: u64,
+    pub(super) budget: Arc<Budget>,
+    pub(super) bulk: Bulk,
 }
 
 impl WriteSet {
@@ -152,11 +196,14 @@ impl WriteSet {
             bytes: 0,
             taken: 0,
             budget,
+            bulk: Bulk::default(),
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.dropped.is_empty() && self.trees.iter().all(|(_, t)| t.map.lock().is_empty())
+        self.dropped.is_empty()
+            && self.bulk.is_empty()
+            && self.trees.iter().all(|(_, t)| t.map.lock().is_empty())
     }
 
     /// Bytes of memory in use, approximately.
@@ -194,6 +241,11 @@ impl WriteSet {
         self.sequence
     }
 
+    /// Open savepoints, oldest first.
+    pub(super) fn savepoints(&self) -> &[Savepoint] {
+        &self.savepoints
+    }
+
     /// The last own write of a key: `None` if not written, `Some(None)` if deleted.
     #[inline]
     pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Option<Option<Value>> {
@@ -205,19 +257,34 @@ impl WriteSet {
     ///
     /// # Errors
     /// `TransactionTooLarge`, with nothing changed.
-    pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], value: Option<Value>) -> Result<(), Error> {
+    #[cfg(test)]
+    pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], mut value: Option<Value>) -> Result<(), Error> {
+        self.put_from(tree, key, &mut value)
+    }
+
+    /// The same; takes the value out unless it fails.
+    pub(crate) fn put_from(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        value: &mut Option<Value>,
+    ) -> Result<(), Error> {
         let size = WRITE_BYTES + key.len() + value.as_ref().map_or(0, Value::len);
         self.charge(size)?;
         self.sequence += 1;
-        let write = Write { sequence: self.sequence, value };
+        let write = Write { sequence: self.sequence, value: value.take() };
         let index = match self.trees.binary_search_by_key(&tree, |(t, _)| *t) {
             Ok(index) => index,
             Err(index) => {
-                self.trees.insert(index, (tree, Arc::default()));
+                let private = self.bulk.has(tree);
+                self.trees.insert(index, (tree, Arc::new(TreeWrites { private, ..TreeWrites::default() })));
                 index
             }
         };
         let writes = &self.trees[index].1;
+        if writes.private {
+            self.bulk.bytes += size as u64;
+        }
         // A cursor holds the other references. Nobody can open one meanwhile: that takes the transaction itself.
         let watched = Arc::strong_count(writes) > 1;
         let savepoint = self.savepoints.last().map_or(0, |s| s.sequence);
@@ -241,6 +308,9 @@ impl WriteSet {
                 }
                 list.push(write);
                 self.bytes -= (freed as u64).min(self.bytes);
+                if writes.private {
+                    self.bulk.bytes -= (freed as u64).min(self.bulk.bytes);
+                }
                 freed > 0
             }
         };
@@ -268,13 +338,19 @@ impl WriteSet {
 
     /// Undoes every write after `savepoint`, which stays open; later savepoints are gone.
     pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) {
+        // A spill may have moved its place in the journal.
+        let known = self.savepoints.iter().find(|open| open.ordinal == savepoint.ordinal);
+        let savepoint = known.copied().unwrap_or(savepoint);
         for (tree, key) in self.journal.drain(savepoint.journal.min(self.journal.len())..) {
             let Some((_, writes)) = self.trees.iter().find(|(t, _)| *t == tree) else { continue };
             let mut map = writes.map.lock();
             let Some(list) = map.get_mut(&key) else { continue };
             while let Some(last) = list.last().filter(|w| w.sequence > savepoint.sequence) {
-                let size = WRITE_BYTES + key.len() + last.value.as_ref().map_or(0, Value::len);
-                self.bytes -= (size as u64).min(self.bytes);
+                let size = write_bytes(&key, &last.value);
+                self.bytes -= size.min(self.bytes);
+                if writes.private {
+                    self.bulk.bytes -= size.min(self.bulk.bytes);
+                }
                 list.pop();
             }
             if list.is_empty() {
@@ -295,7 +371,7 @@ impl WriteSet {
     }
 
     fn close_from(&mut self, savepoint: Savepoint) {
-        while self.savepoints.last().is_some_and(|s| *s >= savepoint) {
+        while self.savepoints.last().is_some_and(|s| s.ordinal >= savepoint.ordinal) {
             self.savepoints.pop();
         }
     }
@@ -368,12 +444,12 @@ mod tests {
     }
 
     fn budget(limit: u64) -> Arc<Budget> {
-        Arc::new(Budget::new(limit, limit))
+        Arc::new(Budget::new(limit, limit, limit / 8))
     }
 
     #[test]
     fn the_largest_is_refused_when_all_together_are_too_large() {
-        let budget = Arc::new(Budget::new(8 << 20, 6 << 20));
+        let budget = Arc::new(Budget::new(8 << 20, 6 << 20, 1 << 20));
         let fill = |set: &mut WriteSet| {
             let put = |n: u32| set.put(1, &n.to_be_bytes(), Some(Value::from(vec![0; 10_000]))).err();
             (0..100_000).find_map(put)

@@ -4,6 +4,7 @@ mod anomalies;
 mod basics;
 mod checkpoint;
 mod crash;
+mod load;
 mod model;
 mod reopen;
 mod script;

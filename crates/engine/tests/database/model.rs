@@ -2,7 +2,7 @@
 //!
 //! Several transactions of all levels are open at once and interleave with checkpoints, merges and restarts. Reads,
 //! scans (also cursors that stay open while everything else goes on) and conflict checks must answer as the reference
-//! does.
+//! does. Some transactions make trees of their own, and spill what they write there.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,18 +23,29 @@ struct Reference {
     history: Vec<State>,
     /// Keys written by each commit.
     written: Vec<Vec<FullKey>>,
+    /// Trees that everybody knows.
+    trees: Vec<u32>,
 }
 
 struct Open {
     transaction: Transaction,
     snapshot: usize,
     own: Own,
+    /// Trees that it made.
+    created: Vec<u32>,
     savepoints: Vec<(Savepoint, Own)>,
     /// Open cursors with the rows that they still owe.
     cursors: Vec<(Scan, Rows)>,
 }
 
 impl Open {
+    /// Some tree, with a key in it.
+    fn any(&self, random: &mut SplitMix, reference: &Reference) -> FullKey {
+        let trees =
+            if self.created.is_empty() || random.one_in(2) { &reference.trees } else { &self.created };
+        (trees[random.below(trees.len() as u64) as usize], key(random))
+    }
+
     fn visible(&self, reference: &Reference) -> State {
         let mut state = reference.history[self.snapshot].clone();
         for (key, value) in &self.own {
@@ -81,6 +92,8 @@ fn inside(key: &[u8], lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
 fn options(disk: &SimDisk) -> Options {
     let mut options = Options::new("data");
     options.disk = disk.handle();
+    // A few writes.
+    options.spill_bytes = 1000;
     options
 }
 
@@ -96,7 +109,8 @@ impl Run {
     fn new(seed: u64) -> Run {
         let disk = SimDisk::new(seed);
         let database = Some(Database::open(options(&disk)).unwrap());
-        let reference = Reference { history: vec![State::new()], written: vec![Vec::new()] };
+        let reference =
+            Reference { history: vec![State::new()], written: vec![Vec::new()], trees: vec![1, 2] };
         Run { random: SplitMix::new(seed), reference, open: Vec::new(), database, disk }
     }
 
@@ -140,8 +154,8 @@ impl Run {
         if access == Access::ReadWrite {
             assert_eq!(snapshot, self.reference.history.len() - 1);
         }
-        let (own, savepoints, cursors) = Default::default();
-        self.open.push(Open { transaction, snapshot, own, savepoints, cursors });
+        let (own, created, savepoints, cursors) = Default::default();
+        self.open.push(Open { transaction, snapshot, own, created, savepoints, cursors });
     }
 
     fn with(&mut self, f: impl FnOnce(&mut SplitMix, &Reference, &mut Open)) {
@@ -151,9 +165,13 @@ impl Run {
         }
     }
 
-    fn write(random: &mut SplitMix, _: &Reference, open: &mut Open) {
-        for _ in 0..=random.below(4) {
-            let (tree, key) = (1 + random.below(2) as u32, key(random));
+    fn write(random: &mut SplitMix, reference: &Reference, open: &mut Open) {
+        if open.transaction.access() == Access::ReadWrite && random.one_in(6) {
+            open.created.push(open.transaction.create_tree());
+        }
+        let most = if open.created.is_empty() { 4 } else { 30 };
+        for _ in 0..=random.below(most) {
+            let (tree, key) = open.any(random, reference);
             let value = (!random.one_in(3)).then(|| vec![random.below(256) as u8; random.below(20) as usize]);
             let result = match &value {
                 Some(value) => open.transaction.put(tree, &key, Value::copy_from_slice(value)),
@@ -170,12 +188,14 @@ impl Run {
     }
 
     fn read(random: &mut SplitMix, reference: &Reference, open: &mut Open) {
-        let (tree, key) = (1 + random.below(2) as u32, key(random));
+        let (tree, key) = open.any(random, reference);
         let full = (tree, key.clone());
         let got = open.transaction.get(tree, &key).unwrap();
         assert_eq!(got.as_deref(), open.visible(reference).get(&full).map(|v| &v[..]));
-        let own = open.transaction.own(tree, &key);
-        assert_eq!(own.map(|v| v.map(|v| v.to_vec())), open.own.get(&full).cloned());
+        let own = open.transaction.own(tree, &key).unwrap();
+        let (own, want) = (own.map(|v| v.map(|v| v.to_vec())), open.own.get(&full).cloned());
+        // In trees of its own, what was deleted may be as if it had never been.
+        assert!(own == want || open.created.contains(&tree) && (own, want) == (None, Some(None)));
         let newest = reference.history.len() - 1;
         let latest = open.transaction.get_latest(tree, &key).unwrap();
         assert_eq!(latest.value.as_deref(), reference.history[newest].get(&full).map(|v| &v[..]));
@@ -198,8 +218,8 @@ impl Run {
     }
 
     fn scan(random: &mut SplitMix, reference: &Reference, open: &mut Open) {
-        let (tree, lower, upper, reverse) =
-            (1 + random.below(2) as u32, bound(random), bound(random), random.one_in(2));
+        let tree = open.any(random, reference).0;
+        let (lower, upper, reverse) = (bound(random), bound(random), random.one_in(2));
         let slice = |b: &Bound<Vec<u8>>| b.clone();
         let (l, u) = (slice(&lower), slice(&upper));
         let refs = (l.as_ref().map(|b| &b[..]), u.as_ref().map(|b| &b[..]));
@@ -268,10 +288,13 @@ impl Run {
             return;
         }
         let commit = open.transaction.commit().unwrap();
-        if open.own.is_empty() {
+        let nothing =
+            |((tree, _), value): (&FullKey, &Option<Vec<u8>>)| value.is_none() && open.created.contains(tree);
+        if open.own.is_empty() || commit.csn as usize == open.snapshot && open.own.iter().all(nothing) {
             assert_eq!(commit.csn as usize, open.snapshot);
             return;
         }
+        self.reference.trees.extend(open.created);
         assert_eq!(commit.csn as usize, self.reference.history.len());
         let mut state = self.reference.history.last().unwrap().clone();
         for (key, value) in &open.own {
@@ -322,5 +345,13 @@ fn random_histories_agree_with_the_reference() {
         for _ in 0..600 {
             run.step();
         }
+        // Nothing is left behind of what was spilled.
+        run.open.clear();
+        run.checkpoint();
+        let runs = run.database().statistics().base;
+        run.database = None;
+        let is_run = |path: &std::path::Path| path.extension().is_some_and(|extension| extension == "run");
+        let files = run.disk.files().into_iter().filter(|(path, _)| is_run(path)).count();
+        assert!(files as u64 <= runs.runs && runs.attached == 0, "{files} files, {runs:?}");
     }
 }

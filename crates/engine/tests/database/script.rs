@@ -124,7 +124,7 @@ impl Stage {
             "scan" => Some(Some(all(&t, tree())).filter(|rows| !rows.is_empty()).unwrap_or("empty".into())),
             "add" => {
                 // From the newest version, as an UPDATE under read committed does after its wait; else from the snapshot.
-                let before = match (t.own(tree(), key()), t.isolation()) {
+                let before = match (t.own(tree(), key()).unwrap(), t.isolation()) {
                     (Some(own), _) => own,
                     (None, Isolation::ReadCommitted) => t.get_latest(tree(), key()).unwrap().value,
                     (None, _) => t.get(tree(), key()).unwrap(),

@@ -52,7 +52,7 @@ impl Work<'_> {
         if index.primary {
             self.replace_trees_of(&before, &mut table);
             let after = table.clone();
-            self.rewrite_table(&before, &after, |_, row| Ok(row))?;
+            self.rekey_table(&before, &after, |_| Ok(()))?;
         } else {
             self.engine.drop_tree(index.tree);
         }

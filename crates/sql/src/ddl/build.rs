@@ -9,16 +9,16 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Interrupt;
 use crate::oltp::constraint::key_detail;
 use crate::oltp::index_maintenance::{entry, primary_key, row_id_key, secondary};
-use crate::oltp::stored::{LatestScan, decode, encode};
+use crate::oltp::stored::{LatestScan, decode, decode_some, encode};
 use crate::session::work::Work;
 use crate::types::Datum;
 
 impl Work<'_> {
-    /// Calls `action` with each row's key and values, as the newest commits and the own writes leave them.
-    pub(crate) fn for_each_row(
+    /// Calls `action` with each row's key and stored form, as the newest commits and the own writes leave them.
+    fn for_each_stored(
         &mut self,
         table: &Table,
-        mut action: impl FnMut(&mut Work<'_>, &Bytes, Vec<Datum>) -> Result<()>,
+        mut action: impl FnMut(&mut Work<'_>, &Bytes, Bytes) -> Result<()>,
     ) -> Result<()> {
         let (from, to) = (Bound::Unbounded, Bound::Unbounded);
         let mut scan = LatestScan::open(self.database.engine(), self.engine, table.tree, from, to)?;
@@ -28,20 +28,40 @@ impl Work<'_> {
             if rows & 0xff == 0 {
                 self.interrupts.check()?;
             }
-            action(self, &key, decode(table, &value)?)?;
+            action(self, &key, value)?;
         }
         Ok(())
     }
 
+    /// The same with the row's values.
+    pub(crate) fn for_each_row(
+        &mut self,
+        table: &Table,
+        mut action: impl FnMut(&mut Work<'_>, &Bytes, Vec<Datum>) -> Result<()>,
+    ) -> Result<()> {
+        self.for_each_stored(table, |work, key, value| action(work, key, decode(table, &value)?))
+    }
+
     /// Fills a new index of a table with the rows there are. 23505 if it is unique and they are not.
     pub(crate) fn build_index(&mut self, table: &Table, index: &Index) -> Result<()> {
-        self.for_each_row(table, |work, row_key, row| {
-            let entry = entry(index, &row, row_key);
-            if index.unique && !entry.has_null && work.engine.own(index.tree, &entry.key).is_some() {
-                return Err(not_unique(table, index, &row));
-            }
-            Ok(work.engine.put(index.tree, &entry.key, entry.value)?)
+        let wanted = indexed(table, std::iter::once(index));
+        self.for_each_stored(table, |work, row_key, value| {
+            let row = decode_some(table, &value, &wanted)?;
+            work.add_entry(table, index, &row, row_key)
         })
+    }
+
+    /// Adds a row's entry to an index that is being built. 23505.
+    fn add_entry(&mut self, table: &Table, index: &Index, row: &[Datum], row_key: &[u8]) -> Result<()> {
+        let entry = entry(index, row, row_key);
+        if index.unique && !entry.has_null && self.has_own(index.tree, &entry.key)? {
+            return Err(not_unique(table, index, row));
+        }
+        Ok(self.engine.put(index.tree, &entry.key, entry.value)?)
+    }
+
+    fn has_own(&self, tree: u32, key: &[u8]) -> Result<bool> {
+        Ok(self.engine.own(tree, key)?.flatten().is_some())
     }
 
     /// Moves the rows of `before` into the trees of `after`, which are fresh, changed by `change`. `after` may have another
@@ -54,29 +74,48 @@ impl Work<'_> {
     ) -> Result<()> {
         self.for_each_row(before, |work, old_key, row| {
             let row = change(work, row)?;
-            let key = match (after.primary_key(), before.primary_key()) {
-                (Some(_), _) => primary_key(after, &row).map(Bytes::from).unwrap_or_default(),
-                (None, None) => old_key.clone(),
-                (None, Some(_)) => {
-                    let id = work.database.counters().allocate_row_ids(1)?;
-                    Bytes::copy_from_slice(&row_id_key(id))
-                }
-            };
-            if let Some(index) = after.primary_key()
-                && work.engine.own(after.tree, &key).is_some()
-            {
-                return Err(not_unique(after, index, &row));
-            }
-            work.engine.put(after.tree, &key, encode(after, &row)?)?;
-            for index in secondary(after) {
-                let entry = entry(index, &row, &key);
-                if index.unique && !entry.has_null && work.engine.own(index.tree, &entry.key).is_some() {
-                    return Err(not_unique(after, index, &row));
-                }
-                work.engine.put(index.tree, &entry.key, entry.value)?;
-            }
-            Ok(())
+            let stored = encode(after, &row)?;
+            work.move_row((before, after), old_key, &row, stored)
         })
+    }
+
+    /// The same for rows that stay as they are, under other keys. `check` sees the columns of `after`'s keys and indexes only.
+    pub(crate) fn rekey_table(
+        &mut self,
+        before: &Table,
+        after: &Table,
+        check: impl Fn(&[Datum]) -> Result<()>,
+    ) -> Result<()> {
+        let wanted = indexed(after, after.indexes.iter());
+        self.for_each_stored(before, |work, old_key, stored| {
+            let row = decode_some(before, &stored, &wanted)?;
+            check(&row)?;
+            work.move_row((before, after), old_key, &row, stored)
+        })
+    }
+
+    fn move_row(
+        &mut self,
+        (before, after): (&Table, &Table),
+        old_key: &Bytes,
+        row: &[Datum],
+        stored: Bytes,
+    ) -> Result<()> {
+        let key = match (after.primary_key(), before.primary_key()) {
+            (Some(_), _) => primary_key(after, row).map(Bytes::from).unwrap_or_default(),
+            (None, None) => old_key.clone(),
+            (None, Some(_)) => {
+                let id = self.database.counters().allocate_row_ids(1)?;
+                Bytes::copy_from_slice(&row_id_key(id))
+            }
+        };
+        if let Some(index) = after.primary_key()
+            && self.has_own(after.tree, &key)?
+        {
+            return Err(not_unique(after, index, row));
+        }
+        self.engine.put(after.tree, &key, stored)?;
+        secondary(after).try_for_each(|index| self.add_entry(after, index, row, &key))
     }
 
     /// Gives a table and all its indexes fresh trees; the old ones go when the transaction commits.
@@ -95,6 +134,13 @@ impl Work<'_> {
             self.engine.drop_tree(index.tree);
         }
     }
+}
+
+/// By place: whether a column is in one of the indexes.
+fn indexed<'a>(table: &Table, indexes: impl Iterator<Item = &'a Index>) -> Vec<bool> {
+    let mut wanted = vec![false; table.columns.len()];
+    indexes.flat_map(|index| &index.columns).for_each(|column| wanted[column.column] = true);
+    wanted
 }
 
 fn not_unique(table: &Table, index: &Index, row: &[Datum]) -> SqlError {

@@ -103,11 +103,11 @@ impl Work<'_> {
         // The rows move into a tree ordered by the new key, and every index leads to the new row keys.
         self.replace_trees(table);
         let after = table.clone();
-        self.rewrite_table(&before, &after, |_, row| {
+        self.rekey_table(&before, &after, |row| {
             let null = places.iter().find(|&&place| row[place].is_null());
             match null {
                 Some(&place) => Err(contains_nulls(&after, &after.columns[place].name)),
-                None => Ok(row),
+                None => Ok(()),
             }
         })
     }

@@ -68,6 +68,8 @@ impl Work<'_> {
             comment: None,
             derived: Derived::default(),
         };
+        // Nobody else can know of it before the commit.
+        self.state.exclusive.insert(table.oid);
         for column in columns {
             self.add_column(&schema, &mut table, column).await?;
         }

@@ -202,7 +202,7 @@ impl Work<'_> {
     /// DO NOTHING under snapshot isolation must not hide a row that the snapshot cannot see.
     fn skip(&self, table: &Table, holder: &[u8]) -> Result<Outcome> {
         if self.engine.isolation() != Isolation::ReadCommitted
-            && self.engine.own(table.tree, holder).is_none()
+            && self.engine.own(table.tree, holder)?.is_none()
             && self.engine.changed(table.tree, holder)?.is_some()
         {
             return Err(serialization_failure("update"));

@@ -103,7 +103,7 @@ impl Work<'_> {
 
     /// The present value of a key: own write, else the newest committed version.
     pub(crate) fn key_holder(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
-        match self.engine.own(tree, key) {
+        match self.engine.own(tree, key)? {
             Some(own) => Ok(own),
             None => Ok(self.engine.get_latest(tree, key)?.value),
         }

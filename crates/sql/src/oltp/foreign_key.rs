@@ -248,7 +248,8 @@ impl Work<'_> {
     ) -> Result<()> {
         let Some(values) = self.child_values(parent, child, key, before) else { return Ok(()) };
         for row_key in self.rows_with(child, &key.columns, &values, false)? {
-            if !self.state.exclusive.contains(&child.oid) && self.engine.own(child.tree, &row_key).is_none() {
+            if !self.state.exclusive.contains(&child.oid) && self.engine.own(child.tree, &row_key)?.is_none()
+            {
                 self.lock_key(child.tree, &row_key, LockMode::Exclusive).await?;
                 self.engine.check_unchanged(child.tree, &row_key)?;
             }

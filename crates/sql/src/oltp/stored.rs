@@ -19,6 +19,19 @@ pub(crate) fn decode(table: &Table, bytes: &Bytes) -> Result<Vec<Datum>> {
     Ok(datums)
 }
 
+/// The columns that `wanted` says, by place; the others are NULL.
+pub(crate) fn decode_some(table: &Table, bytes: &Bytes, wanted: &[bool]) -> Result<Vec<Datum>> {
+    let row = table.layout().open(bytes)?;
+    let mut datums = Vec::with_capacity(table.columns.len());
+    for (place, column) in table.columns.iter().enumerate() {
+        datums.push(match wanted[place] {
+            true => row.get(place)?.unwrap_or_else(|| column.missing.clone()),
+            false => Datum::Null,
+        });
+    }
+    Ok(datums)
+}
+
 /// A row as it is stored.
 pub(crate) fn encode(table: &Table, row: &[Datum]) -> Result<Bytes> {
     table.layout().encode(row)
@@ -32,10 +45,12 @@ type Ahead = Option<(Bytes, Bytes)>;
 /// are.
 pub(crate) struct LatestScan {
     tree: u32,
-    /// At a snapshot of this moment, without own writes.
-    newest: Scan,
-    /// At the transaction's snapshot, with own writes: only those are taken from it.
-    own: Scan,
+    /// At a snapshot of this moment, without own writes. A tree that the transaction made needs none.
+    newest: Option<Scan>,
+    /// At the transaction's snapshot, with own writes: only those are taken from it. Only if there may be any.
+    own: Option<Scan>,
+    /// The transaction made the tree: all entries are own ones.
+    created: bool,
     ahead: (Ahead, Ahead),
 }
 
@@ -48,19 +63,29 @@ impl LatestScan {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Result<LatestScan> {
-        let fresh = database.begin(Isolation::Snapshot, Access::ReadWrite);
-        let newest = fresh.scan(tree, lower, upper, false)?;
-        let own = transaction.scan(tree, lower, upper, false)?;
-        let mut scan = LatestScan { tree, newest, own, ahead: (None, None) };
+        let created = transaction.has_created(tree);
+        let newest = match created {
+            true => None,
+            false => {
+                let fresh = database.begin(Isolation::Snapshot, Access::ReadWrite);
+                Some(fresh.scan(tree, lower, upper, false)?)
+            }
+        };
+        let own = match transaction.has_written(tree) {
+            true => Some(transaction.scan(tree, lower, upper, false)?),
+            false => None,
+        };
+        let mut scan = LatestScan { tree, newest, own, created, ahead: (None, None) };
         scan.advance_newest(transaction)?;
         scan.advance_own(transaction)?;
         Ok(scan)
     }
 
     fn advance_newest(&mut self, transaction: &Transaction) -> Result<()> {
+        let Some(newest) = &mut self.newest else { return Ok(()) };
         self.ahead.0 = loop {
-            match self.newest.next()? {
-                Some((key, _)) if transaction.own(self.tree, &key).is_some() => {}
+            match newest.next()? {
+                Some((key, _)) if transaction.own(self.tree, &key)?.is_some() => {}
                 other => break other,
             }
         };
@@ -68,9 +93,10 @@ impl LatestScan {
     }
 
     fn advance_own(&mut self, transaction: &Transaction) -> Result<()> {
+        let Some(own) = &mut self.own else { return Ok(()) };
         self.ahead.1 = loop {
-            match self.own.next()? {
-                Some((key, _)) if transaction.own(self.tree, &key).is_none() => {}
+            match own.next()? {
+                Some((key, _)) if !self.created && transaction.own(self.tree, &key)?.is_none() => {}
                 other => break other,
             }
         };

@@ -323,8 +323,9 @@ impl Work<'_> {
 
     /// A row that this statement itself (or its foreign keys) already changed or deleted is left alone, as in PostgreSQL.
     fn still_there(&self, target: &Target, row_key: &Bytes, frame: &[Datum]) -> Result<bool> {
-        match self.engine.own(target.table.tree, row_key) {
-            None => Ok(true),
+        match self.engine.own(target.table.tree, row_key)? {
+            // In a tree of the transaction's own every row is an own one, so this was one.
+            None => Ok(!self.engine.has_created(target.table.tree)),
             Some(None) => Ok(false),
             Some(Some(bytes)) => {
                 let row = decode(&target.table, &bytes)?;

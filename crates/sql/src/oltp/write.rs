@@ -47,7 +47,7 @@ impl Work<'_> {
     /// Locks a row that is to be changed and says whether it is still what the snapshot shows. Under snapshot isolation a
     /// changed row is a serialization failure: first updater wins.
     pub(crate) async fn lock_row(&mut self, table: &Table, row_key: &[u8]) -> Result<Locked> {
-        if !self.needs_locks(table) || self.engine.own(table.tree, row_key).is_some() {
+        if !self.needs_locks(table) || self.engine.own(table.tree, row_key)?.is_some() {
             return Ok(Locked::Unchanged);
         }
         self.lock_key(table.tree, row_key, LockMode::Exclusive).await?;
@@ -56,7 +56,7 @@ impl Work<'_> {
 
     /// Compares a locked row with the snapshot.
     pub(crate) fn recheck(&self, table: &Table, row_key: &[u8]) -> Result<Locked> {
-        if self.engine.own(table.tree, row_key).is_some() {
+        if self.engine.own(table.tree, row_key)?.is_some() {
             return Ok(Locked::Unchanged);
         }
         let Some(latest) = self.engine.changed(table.tree, row_key)? else {

@@ -96,13 +96,16 @@ impl Work<'_> {
         self.database.counters().allocate_oid()
     }
 
-    /// A fresh tree.
-    pub(crate) fn allocate_tree(&self) -> u32 {
-        self.database.engine().allocate_tree()
+    /// A fresh tree. Until the commit it is this transaction's alone, so that it may be filled beyond any limit.
+    pub(crate) fn allocate_tree(&mut self) -> u32 {
+        self.engine.create_tree()
     }
 
-    /// Locks a row (or any key), waiting if need be. Says whether it waited.
+    /// Locks a row (or any key), waiting if need be. Says whether it waited. Nothing to do in a tree that the transaction made.
     pub(crate) async fn lock_key(&mut self, tree: u32, key: &[u8], mode: LockMode) -> Result<bool> {
+        if self.engine.has_created(tree) {
+            return Ok(false);
+        }
         let request = self.engine.lock(tree, key, mode, WaitPolicy::Block);
         match self.interrupts.lock(request).await? {
             LockOutcome::Granted { waited } => Ok(waited),

@@ -1,0 +1,289 @@
+//! Bulk writes: what a transaction writes into trees that it made itself need not stay in memory.
+//!
+//! Nobody else can see such a *private* tree before the commit, and the committed state has nothing in it. So when the writes of private
+//! trees have grown to a share of the budget, they are *spilled*: written in order as a staged run of the base store (`storage::load`), and
+//! forgotten here. Own reads look in the write set first, then in what was spilled, and nowhere else. The commit's log record names
+//! the runs instead of holding the rows.
+//!
+//! ```text
+//! put … put    spill: run 1     put … put    spill: run 2     put …    commit: run 3, record [1 2 3]
+//! savepoint A  put …            spill: runs 4 | 5             the writes before A and those after it
+//! rollback to A                 run 5 goes
+//! ```
+//!
+//! A portion never holds writes from both sides of an open savepoint, so rolling back takes whole portions. Eight neighbours of a
+//! level are merged into one of the next level, so that a load of any size has few files.
+//!
+//! Cursors and views that were opened before a spill keep the maps and the portions of their moment. Such a map stays accounted for
+//! until the last of them is closed.
+
+use std::sync::{Arc, Weak};
+
+use super::writeset::{CHUNK, Savepoint, TreeWrites, WriteSet};
+use crate::storage::{Base, BaseView, StagedRun};
+use crate::{Error, TreeId, Value};
+
+/// Portions of a level that become one of the next.
+const FAN_IN: usize = 8;
+/// With more open savepoints than this, writes stay in memory.
+const SAVEPOINTS_MAX: usize = 64;
+/// What is left in memory at the commit of a load goes into the log up to this many bytes, else into a run.
+const REST_BYTES: u64 = 1 << 20;
+
+/// The trees that a transaction made, and what it spilled of them. Never changed, only replaced: views hold on to it.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Private {
+    /// Ascending.
+    trees: Vec<TreeId>,
+    spilled: Option<BaseView>,
+}
+
+impl Private {
+    pub(crate) fn has(&self, tree: TreeId) -> bool {
+        self.trees.binary_search(&tree).is_ok()
+    }
+
+    /// The portions together, if there are any.
+    pub(crate) fn spilled(&self) -> Option<&BaseView> {
+        self.spilled.as_ref()
+    }
+
+    /// The spilled value of a key.
+    pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+        self.spilled.as_ref().map_or(Ok(None), |view| view.get(tree, key))
+    }
+}
+
+/// Writes of private trees in a staged run.
+#[derive(Debug)]
+pub(super) struct Portion {
+    run: StagedRun,
+    /// The sequence of its last write.
+    upto: u64,
+    level: u8,
+}
+
+/// The private side of a write set.
+#[derive(Debug, Default)]
+pub(super) struct Bulk {
+    pub(super) private: Option<Arc<Private>>,
+    /// Oldest first.
+    portions: Vec<Portion>,
+    /// Bytes of private writes in memory.
+    pub(super) bytes: u64,
+    /// Maps that were spilled, and that cursors still hold.
+    held: Vec<(Weak<TreeWrites>, u64)>,
+}
+
+impl Bulk {
+    pub(super) fn is_empty(&self) -> bool {
+        self.portions.is_empty()
+    }
+
+    pub(super) fn has(&self, tree: TreeId) -> bool {
+        self.private.as_ref().is_some_and(|private| private.has(tree))
+    }
+
+    /// The portions have changed.
+    fn refresh(&mut self, base: &Base) {
+        let runs: Vec<StagedRun> = self.portions.iter().map(|portion| portion.run.clone()).collect();
+        let spilled = (!runs.is_empty()).then(|| base.view_of(&runs));
+        if let Some(private) = &mut self.private {
+            Arc::make_mut(private).spilled = spilled;
+        }
+    }
+}
+
+impl WriteSet {
+    /// The trees that this transaction made, if there are any.
+    pub(crate) fn private(&self) -> Option<&Arc<Private>> {
+        self.bulk.private.as_ref()
+    }
+
+    /// Notes a tree that the transaction has made.
+    pub(crate) fn add_private(&mut self, tree: TreeId) {
+        let private = Arc::make_mut(self.bulk.private.get_or_insert_default());
+        if let Err(index) = private.trees.binary_search(&tree) {
+            private.trees.insert(index, tree);
+        }
+    }
+
+    /// Whether the private writes should be spilled before the next one.
+    #[inline]
+    pub(crate) fn is_spill_due(&self) -> bool {
+        self.bulk.bytes >= self.budget.spill_bytes
+    }
+
+    /// Whether spilling would free memory.
+    pub(crate) fn can_spill(&self) -> bool {
+        self.bulk.bytes > 0 || !self.bulk.held.is_empty()
+    }
+
+    /// Moves all private writes from memory into staged runs.
+    ///
+    /// # Errors
+    /// `DiskFull` or `Io` from the base store; what was written before is still there then.
+    pub(crate) fn spill(&mut self, base: &Base) -> Result<(), Error> {
+        self.settle();
+        let mut ends: Vec<u64> = self.savepoints().iter().map(Savepoint::sequence).collect();
+        ends.push(self.sequence());
+        ends.dedup();
+        if ends.len() > SAVEPOINTS_MAX || self.bulk.bytes == 0 {
+            return Ok(());
+        }
+        let trees = self.private_writes();
+        let portions = self.stage(base, &trees, &ends)?;
+        self.bulk.portions.extend(portions);
+        self.forget_private(trees);
+        self.bulk.refresh(base);
+        self.fold(base)
+    }
+
+    fn private_writes(&self) -> Vec<(TreeId, Arc<TreeWrites>)> {
+        let private = self.trees().iter().filter(|(tree, _)| self.bulk.has(*tree));
+        private.map(|(tree, writes)| (*tree, Arc::clone(writes))).collect()
+    }
+
+    /// Writes one portion for each stretch of sequences that ends with one of `ends`.
+    fn stage(
+        &self,
+        base: &Base,
+        trees: &[(TreeId, Arc<TreeWrites>)],
+        ends: &[u64],
+    ) -> Result<Vec<Portion>, Error> {
+        let mut portions = Vec::new();
+        let mut after = 0;
+        for &upto in ends {
+            let staged = base.stage_with(&mut |add| {
+                trees.iter().try_for_each(|(tree, writes)| {
+                    writes.between(after, upto, |key, value| add(*tree, key, value))
+                })
+            });
+            match staged {
+                Ok(run) => portions.extend(run.map(|run| Portion { run, upto, level: 0 })),
+                Err(error) => {
+                    discard(base, portions);
+                    return Err(error);
+                }
+            }
+            after = upto;
+        }
+        Ok(portions)
+    }
+
+    /// Forgets the private writes in memory, which were spilled.
+    fn forget_private(&mut self, trees: Vec<(TreeId, Arc<TreeWrites>)>) {
+        let bulk = &self.bulk;
+        self.trees.retain(|(tree, _)| !bulk.has(*tree));
+        let mut held = 0;
+        for (_, writes) in trees {
+            if Arc::strong_count(&writes) > 1 {
+                let bytes = writes.bytes();
+                held += bytes;
+                self.bulk.held.push((Arc::downgrade(&writes), bytes));
+            }
+        }
+        let freed = std::mem::take(&mut self.bulk.bytes);
+        self.bytes = (self.bytes + held).saturating_sub(freed);
+        self.forget_journal();
+        self.shrink();
+    }
+
+    /// Rolling back finds spilled writes by their portions, not by the journal.
+    fn forget_journal(&mut self) {
+        let journal = std::mem::take(&mut self.journal);
+        let mut savepoints = self.savepoints.iter_mut().peekable();
+        for (at, entry) in journal.into_iter().enumerate() {
+            while let Some(savepoint) = savepoints.next_if(|savepoint| savepoint.journal <= at) {
+                savepoint.journal = self.journal.len();
+            }
+            if !self.bulk.has(entry.0) {
+                self.journal.push(entry);
+            }
+        }
+        savepoints.for_each(|savepoint| savepoint.journal = self.journal.len());
+    }
+
+    /// Takes maps that no cursor holds any more out of the account.
+    fn settle(&mut self) {
+        let bytes = &mut self.bytes;
+        self.bulk.held.retain(|(writes, size)| {
+            let held = writes.strong_count() > 0;
+            if !held {
+                *bytes = bytes.saturating_sub(*size);
+            }
+            held
+        });
+    }
+
+    /// Gives what is not used any more back to the budget.
+    fn shrink(&mut self) {
+        let needed = self.bytes.saturating_sub(CHUNK).next_multiple_of(CHUNK);
+        if needed < self.taken {
+            self.budget.give_back(self.taken - needed);
+            self.taken = needed;
+        }
+    }
+
+    /// Merges the newest portions while there are enough of a level, with no open savepoint between them.
+    fn fold(&mut self, base: &Base) -> Result<(), Error> {
+        while let Some(level) = self.bulk.portions.last().map(|last| last.level) {
+            let portions = &self.bulk.portions;
+            let same = portions.iter().rev().take_while(|portion| portion.level == level).count();
+            if same < FAN_IN {
+                break;
+            }
+            let start = portions.len() - FAN_IN;
+            let (first, last) = (portions[start].upto, portions[portions.len() - 1].upto);
+            if self.savepoints().iter().any(|savepoint| (first..last).contains(&savepoint.sequence())) {
+                break;
+            }
+            let runs: Vec<StagedRun> = portions[start..].iter().map(|portion| portion.run.clone()).collect();
+            let merged = base.restage(&runs, start == 0)?;
+            self.bulk.portions.truncate(start);
+            self.bulk.portions.extend(merged.map(|run| Portion { run, upto: last, level: level + 1 }));
+            self.bulk.refresh(base);
+        }
+        Ok(())
+    }
+
+    /// The second half of rolling back to a savepoint: discards what was spilled of later writes.
+    pub(crate) fn rollback_spilled(&mut self, savepoint: Savepoint, base: &Base) {
+        let stays = self.bulk.portions.partition_point(|portion| portion.upto <= savepoint.sequence());
+        if stays < self.bulk.portions.len() {
+            discard(base, self.bulk.portions.split_off(stays));
+            self.bulk.refresh(base);
+        }
+    }
+
+    /// Takes the runs that the commit is to attach, oldest first. If there are any, a large rest in memory becomes the last of them.
+    ///
+    /// # Errors
+    /// `DiskFull` or `Io` from the base store; nothing is taken then.
+    pub(crate) fn take_loads(&mut self, base: &Base) -> Result<Vec<StagedRun>, Error> {
+        if self.bulk.portions.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.bulk.bytes > REST_BYTES.min(self.budget.spill_bytes / 4) {
+            self.savepoints.clear();
+            self.spill(base)?;
+        }
+        let portions = std::mem::take(&mut self.bulk.portions);
+        Ok(portions.into_iter().map(|portion| portion.run).collect())
+    }
+
+    /// Discards what was spilled: the transaction is rolled back.
+    pub(crate) fn discard_spilled(&mut self, base: &Base) {
+        if !self.bulk.portions.is_empty() {
+            discard(base, std::mem::take(&mut self.bulk.portions));
+        }
+    }
+}
+
+/// Removes portions. If that fails they take up space until the next start, which removes them.
+fn discard(base: &Base, portions: Vec<Portion>) {
+    let runs: Vec<StagedRun> = portions.into_iter().map(|portion| portion.run).collect();
+    if let Err(error) = base.discard(&runs) {
+        tracing::warn!(%error, "could not discard what a transaction had spilled");
+    }
+}

@@ -1,0 +1,271 @@
+//! Bulk writes: trees that a transaction made itself, far larger than its memory.
+
+use std::ops::Bound::Unbounded;
+use std::path::PathBuf;
+use std::thread;
+
+use cognate_engine::{Access, Database, Error, Isolation, Options, Transaction, TreeId, Value};
+use cognate_env::SplitMix;
+use cognate_env::sim::{Loss, SimDisk};
+
+use super::support::{Seed, all, begin, rows, seeds, value, write};
+
+/// Rows of a load; about twenty portions.
+const ROWS: u32 = 500;
+
+fn open(disk: &SimDisk) -> Result<Database, Error> {
+    let mut options = Options::new("data").memory(128 << 10);
+    options.spill_bytes = 4 << 10;
+    options.disk = disk.handle();
+    Database::open(options)
+}
+
+/// Key of the nth row written: scattered, so that portions overlap.
+fn key(n: u32) -> [u8; 4] {
+    (n.wrapping_mul(7919) % 10_007).to_be_bytes()
+}
+
+fn content(n: u32) -> Value {
+    Value::from(format!("{n:040}"))
+}
+
+/// Fills a new tree and notes it under "tree".
+fn load(t: &mut Transaction) -> Result<TreeId, Error> {
+    let tree = t.create_tree();
+    for n in 0..ROWS {
+        t.put(tree, &key(n), content(n))?;
+    }
+    t.put(1, b"tree", Value::copy_from_slice(&tree.to_be_bytes()))?;
+    Ok(tree)
+}
+
+fn count(t: &Transaction, tree: TreeId) -> usize {
+    rows(t, tree, (Unbounded, Unbounded), true).len()
+}
+
+fn run_files(disk: &SimDisk) -> Vec<PathBuf> {
+    let files = disk.files().into_iter().map(|(path, _)| path);
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "run")).collect()
+}
+
+#[test]
+fn a_load_is_read_by_its_transaction_and_after_its_commit_by_everybody() {
+    let disk = SimDisk::new(1);
+    let database = open(&disk).unwrap();
+    let old = begin(&database);
+    let mut t = begin(&database);
+    let tree = load(&mut t).unwrap();
+    assert!(t.has_created(tree) && !begin(&database).has_created(tree));
+    let early = t.view();
+    t.delete(tree, &key(3)).unwrap();
+    t.put(tree, &key(4), value("new")).unwrap();
+    let check = |t: &Transaction| {
+        assert_eq!(count(t, tree), ROWS as usize - 1);
+        assert_eq!(t.get(tree, &key(3)).unwrap(), None);
+        assert_eq!(t.get(tree, &key(4)).unwrap(), Some(value("new")));
+        assert_eq!(t.get(tree, &key(5)).unwrap(), Some(content(5)));
+    };
+    check(&t);
+    assert_eq!(t.own(tree, &key(3)).unwrap().flatten(), None);
+    assert_eq!(t.own(tree, &key(0)).unwrap(), Some(Some(content(0))));
+    assert_eq!(early.get(tree, &key(3)).unwrap(), Some(content(3)));
+    assert_eq!(count(&begin(&database), tree), 0);
+    let statistics = database.statistics();
+    assert!(statistics.write_set_bytes < 64 << 10 && statistics.version_bytes < 1000);
+    t.commit().unwrap().durable.wait().unwrap();
+    check(&begin(&database));
+    check(&database.begin(Isolation::ReadCommitted, Access::ReadOnly));
+    // Not for a snapshot from before, however the base moves on.
+    assert_eq!(count(&old, tree), 0);
+    assert!(old.changed(tree, &key(5)).unwrap().is_some());
+    let mut scan = early.scan(tree, Unbounded, Unbounded, false).unwrap();
+    assert!(scan.next().unwrap().is_some());
+    database.checkpoint().unwrap();
+    assert_eq!((count(&old, tree), old.get(tree, &key(5)).unwrap()), (0, None));
+    check(&begin(&database));
+    drop((old, early, scan));
+    database.close().unwrap();
+    drop(database);
+    check(&begin(&open(&disk).unwrap()));
+}
+
+#[test]
+fn what_is_rolled_back_leaves_nothing() {
+    let disk = SimDisk::new(2);
+    let database = open(&disk).unwrap();
+    let mut t = begin(&database);
+    let tree = load(&mut t).unwrap();
+    let first = t.savepoint();
+    for n in 0..ROWS {
+        t.put(tree, &key(n), value("changed")).unwrap();
+        t.put(tree, &key(n + ROWS), content(n)).unwrap();
+    }
+    let second = t.savepoint();
+    for n in 0..ROWS {
+        t.delete(tree, &key(n)).unwrap();
+    }
+    assert_eq!(count(&t, tree), ROWS as usize);
+    t.rollback_to(second);
+    assert_eq!((count(&t, tree), t.get(tree, &key(9)).unwrap()), (2 * ROWS as usize, Some(value("changed"))));
+    t.release(second);
+    t.rollback_to(first);
+    assert_eq!((count(&t, tree), t.get(tree, &key(9)).unwrap()), (ROWS as usize, Some(content(9))));
+    drop(t);
+    assert_eq!((run_files(&disk), count(&begin(&database), tree)), (vec![], 0));
+    assert_eq!(database.statistics().write_set_bytes, 0);
+}
+
+#[test]
+fn a_tree_of_everybody_stays_within_the_limit() {
+    let disk = SimDisk::new(3);
+    let database = open(&disk).unwrap();
+    let mut t = begin(&database);
+    let tree = load(&mut t).unwrap();
+    let fill = |t: &mut Transaction| (0..ROWS).find_map(|n| t.put(2, &key(n), content(n)).err());
+    assert!(matches!(fill(&mut t), Some(Error::TransactionTooLarge { limit: 0x1_0000 })));
+    // It alone is refused, and it may go on.
+    write(&database, 1, &[("a", Some("1"))]);
+    assert_eq!(count(&t, tree), ROWS as usize);
+    t.commit().unwrap();
+    assert_eq!(count(&begin(&database), tree), ROWS as usize);
+}
+
+/// Everything there, or nothing; and after an acknowledged commit everything. True if the load is there.
+fn judge(database: &Database, acknowledged: bool) -> bool {
+    let t = begin(database);
+    let Some(tree) = t.get(1, b"tree").unwrap() else {
+        assert!(!acknowledged, "an acknowledged load is lost");
+        assert!((1000..1003).all(|tree| count(&t, tree) == 0));
+        return false;
+    };
+    let tree = TreeId::from_be_bytes(tree[..].try_into().unwrap());
+    let later = t.get(1, b"later").unwrap().is_some();
+    assert_eq!(count(&t, tree), if later { 250 } else { ROWS as usize });
+    for n in 250..ROWS {
+        assert_eq!(t.get(tree, &key(n)).unwrap(), Some(content(n)));
+    }
+    true
+}
+
+/// A load, a checkpoint, and deletions of loaded rows; goes on where an earlier attempt ended. The flag tells of the acknowledged load.
+fn history(database: &Database, acknowledged: &mut bool) -> Result<(), Error> {
+    if !judge(database, *acknowledged) {
+        let mut t = begin(database);
+        load(&mut t)?;
+        let point = t.savepoint();
+        let gone = t.create_tree();
+        (0..ROWS).try_for_each(|n| t.put(gone, &key(n), content(n)))?;
+        t.rollback_to(point);
+        t.commit()?.durable.wait()?;
+        *acknowledged = true;
+        judge(database, true);
+    }
+    let mut t = begin(database);
+    if let (Some(tree), None) = (t.get(1, b"tree")?, t.get(1, b"later")?) {
+        let tree = TreeId::from_be_bytes(tree[..].try_into().unwrap());
+        (0..250).try_for_each(|n| t.delete(tree, &key(n)))?;
+        t.put(1, b"later", value("yes"))?;
+    }
+    t.commit()?.durable.wait()?;
+    database.checkpoint()
+}
+
+#[test]
+fn a_load_is_whole_or_absent_when_the_power_goes_at_every_operation() {
+    let mut at = 0;
+    loop {
+        let _round = Seed(at);
+        let disk = SimDisk::new(at);
+        disk.power_off_after(at);
+        let mut acknowledged = false;
+        let result = open(&disk).and_then(|database| history(&database, &mut acknowledged));
+        disk.restart(if at % 3 == 0 { Loss::Process } else { Loss::Power });
+        let database = open(&disk).unwrap_or_else(|error| panic!("power off at {at}: {error}"));
+        let there = judge(&database, acknowledged);
+        if at % 2 == 0 {
+            // What was once read is never taken back.
+            drop(database);
+            disk.restart(Loss::Power);
+            assert_eq!(judge(&open(&disk).unwrap(), acknowledged || there), there);
+        } else {
+            history(&database, &mut acknowledged).unwrap();
+            database.close().unwrap();
+            let runs = database.statistics().base.runs;
+            drop(database);
+            assert!(run_files(&disk).len() as u64 <= runs, "{:?} of {runs}", run_files(&disk));
+        }
+        if result.is_ok() {
+            return;
+        }
+        // Not all, to save time: the portions are much alike.
+        at += 1 + at / 60;
+    }
+}
+
+#[test]
+fn damage_in_a_load_that_only_the_log_knows_is_named() {
+    for seed in seeds(30) {
+        let _seed = Seed(seed);
+        let (disk, mut random) = (SimDisk::new(seed), SplitMix::new(seed));
+        let database = open(&disk).unwrap();
+        // Keeps the checkpoint from making it an ordinary run.
+        let old = begin(&database);
+        let mut t = begin(&database);
+        load(&mut t).unwrap();
+        t.commit().unwrap().durable.wait().unwrap();
+        assert!(database.statistics().base.attached > 1);
+        drop((old, database));
+        disk.restart(Loss::Process);
+        let runs = run_files(&disk);
+        let path = &runs[random.below(runs.len() as u64) as usize];
+        let length = disk.files().into_iter().find(|(other, _)| other == path).unwrap().1.len() as u64;
+        disk.flip(path, random.below(length), 1 << random.below(8));
+        match open(&disk).map(|_| ()) {
+            Err(Error::Corrupt { file, .. }) => assert_eq!(&file, path),
+            other => panic!("damage in {path:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn loads_side_by_side_with_small_transactions() {
+    for seed in seeds(4) {
+        let _seed = Seed(seed);
+        let disk = SimDisk::new(seed);
+        let database = open(&disk).unwrap();
+        let trees = thread::scope(|scope| {
+            let loaders: Vec<_> = (0..3)
+                .map(|loader| {
+                    let database = &database;
+                    scope.spawn(move || {
+                        let mut kept = Vec::new();
+                        for round in 0..6 {
+                            let mut t = begin(database);
+                            let tree = load(&mut t).unwrap();
+                            if (round + loader) % 3 == 0 {
+                                t.rollback();
+                            } else {
+                                t.commit().unwrap().durable.wait().unwrap();
+                                assert_eq!(count(&begin(database), tree), ROWS as usize);
+                                kept.push(tree);
+                            }
+                        }
+                        kept
+                    })
+                })
+                .collect();
+            for n in 0..300 {
+                write(&database, 2, &[("n", Some(&n.to_string()))]);
+                let t = begin(&database);
+                assert_eq!(all(&t, 2), format!("n={n}"));
+            }
+            loaders.into_iter().flat_map(|loader| loader.join().unwrap()).collect::<Vec<_>>()
+        });
+        database.wait_durable(database.visible()).wait().unwrap();
+        drop(database);
+        let database = open(&disk).unwrap();
+        for tree in trees {
+            assert_eq!(count(&begin(&database), tree), ROWS as usize);
+        }
+    }
+}
