@@ -10,7 +10,7 @@ pub(crate) fn lines(planned: &Planned) -> Vec<String> {
         Action::Select(plan) => plan.explain(),
         #[cfg(feature = "analytic")]
         Action::Analytic(plan) => {
-            let mut lines = vec!["Analytic".to_owned()];
+            let mut lines = vec!["Analytic executor".to_owned()];
             lines.extend(plan.explain().into_iter().map(|line| format!("  {line}")));
             lines
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
     Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
-    StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
+    LargeStringBuilder, StringBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
 
@@ -21,7 +21,9 @@ pub(super) enum Builder {
     Int8(Int64Builder),
     Float4(Float32Builder),
     Float8(Float64Builder),
-    Numeric(Decimal128Builder, u8, i8),
+    Decimal(Decimal128Builder, u8, i8),
+    /// A numeric by its digits.
+    Digits(LargeStringBuilder),
     Text(StringBuilder),
     Bytea(BinaryBuilder),
     Date(Date32Builder),
@@ -40,7 +42,8 @@ macro_rules! each {
             Builder::Int8($builder) => $body,
             Builder::Float4($builder) => $body,
             Builder::Float8($builder) => $body,
-            Builder::Numeric($builder, ..) => $body,
+            Builder::Decimal($builder, ..) => $body,
+            Builder::Digits($builder) => $body,
             Builder::Text($builder) => $body,
             Builder::Bytea($builder) => $body,
             Builder::Date($builder) => $body,
@@ -65,12 +68,12 @@ impl Builder {
             TypeId::Float8 => Builder::Float8(Float64Builder::with_capacity(rows)),
             TypeId::Numeric => {
                 let DataType::Decimal128(precision, scale) = arrow else {
-                    return Err(SqlError::internal("numeric is held as Decimal128"));
+                    return Ok(Builder::Digits(LargeStringBuilder::with_capacity(rows, rows * 8)));
                 };
                 let builder = Decimal128Builder::with_capacity(rows)
                     .with_precision_and_scale(precision, scale)
                     .map_err(|error| SqlError::internal(error.to_string()))?;
-                Builder::Numeric(builder, precision, scale)
+                Builder::Decimal(builder, precision, scale)
             }
             TypeId::Bytea => Builder::Bytea(BinaryBuilder::with_capacity(rows, rows * 16)),
             TypeId::Date => Builder::Date(Date32Builder::with_capacity(rows)),
@@ -94,9 +97,10 @@ impl Builder {
             (Builder::Int8(b), Datum::Int8(value)) => b.append_value(*value),
             (Builder::Float4(b), Datum::Float4(value)) => b.append_value(*value),
             (Builder::Float8(b), Datum::Float8(value)) => b.append_value(*value),
-            (Builder::Numeric(b, precision, scale), Datum::Numeric(value)) => {
+            (Builder::Decimal(b, precision, scale), Datum::Numeric(value)) => {
                 b.append_value(decimal(value, *precision, *scale)?);
             }
+            (Builder::Digits(b), Datum::Numeric(value)) => b.append_value(value.to_string()),
             (Builder::Text(b), datum) if datum.as_str().is_some() => {
                 b.append_value(datum.as_str().unwrap_or_default());
             }

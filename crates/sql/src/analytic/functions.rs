@@ -1,72 +1,17 @@
-//! Which of DataFusion's functions mean what PostgreSQL's of the same name mean.
+//! Which functions may be called here, and whose they are.
 //!
-//! Only these are let through; any other is refused by name with 0A000, so that no query gets an answer that
-//! PostgreSQL would not give.
+//! Scalar functions and aggregates are the row executor's own ([`call`](super::call), [`aggregate`](super::aggregate)), save a few
+//! that DataFusion must know by heart; window functions are DataFusion's. Any other is refused by name with 0A000.
 
-/// Scalar functions.
-const SCALAR: &[&str] = &[
-    "abs",
-    "ascii",
-    "btrim",
-    "ceil",
-    "char_length",
-    "character_length",
-    "coalesce",
-    "concat",
-    "date_trunc",
-    "exp",
-    "floor",
-    "greatest",
-    "least",
-    "left",
-    "length",
-    "lower",
-    "lpad",
-    "ltrim",
-    "nullif",
-    "octet_length",
-    "position",
-    "power",
-    "replace",
-    "reverse",
-    "right",
-    "rpad",
-    "rtrim",
-    "sqrt",
-    "starts_with",
-    "strpos",
-    "substr",
-    "substring",
-    "translate",
-    "trim",
-    "upper",
-];
+use crate::function::{self, Body, Kind, Volatility};
 
-/// Aggregates, also as window functions.
-const AGGREGATE: &[&str] = &[
-    "avg",
-    "bool_and",
-    "bool_or",
-    "corr",
-    "count",
-    "covar_pop",
-    "covar_samp",
-    "first_value",
-    "last_value",
-    "max",
-    "min",
-    "nth_value",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "var_pop",
-    "var_samp",
-    "grouping",
-];
+/// Scalar functions of DataFusion that mean what PostgreSQL's expressions of the same name mean.
+const SCALAR: &[&str] = &["coalesce", "greatest", "least", "nullif"];
 
-/// Window functions.
+/// Aggregates of DataFusion.
+const AGGREGATE: &[&str] = &["count", "first_value", "grouping", "last_value", "nth_value"];
+
+/// Window functions of DataFusion.
 const WINDOW: &[&str] = &[
     "cume_dist",
     "dense_rank",
@@ -81,17 +26,49 @@ const WINDOW: &[&str] = &[
     "row_number",
 ];
 
-/// Is the scalar function of this name let through?
-pub(super) fn scalar(name: &str) -> bool {
-    SCALAR.contains(&name)
+/// Whose a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// The row executor's.
+    Ours,
+    /// DataFusion's.
+    Theirs,
+    /// There is one, but not for this kind of query.
+    Refused,
+    /// There is none.
+    Nobodys,
 }
 
-/// Is the aggregate of this name let through?
-pub(super) fn aggregate(name: &str) -> bool {
-    AGGREGATE.contains(&name)
+/// Whose scalar function of this name is called.
+pub(super) fn scalar(name: &str) -> Whose {
+    if SCALAR.contains(&name) {
+        return Whose::Theirs;
+    }
+    whose(name, Kind::Scalar)
+}
+
+/// Whose aggregate of this name is called.
+pub(super) fn aggregate(name: &str) -> Whose {
+    if AGGREGATE.contains(&name) {
+        return Whose::Theirs;
+    }
+    whose(name, Kind::Aggregate)
 }
 
 /// Is the window function of this name let through?
 pub(super) fn window(name: &str) -> bool {
     WINDOW.contains(&name)
+}
+
+fn whose(name: &str, kind: Kind) -> Whose {
+    let mut known = Whose::Nobodys;
+    for function in function::all().filter(|function| function.name == name && function.kind() == kind) {
+        let of_session = function::depends_on_session(name);
+        let computed = matches!(function.body, Body::Plain(_) | Body::Typed(_) | Body::Aggregate(_));
+        if of_session || !computed || function.volatility == Volatility::Volatile {
+            return Whose::Refused;
+        }
+        known = Whose::Ours;
+    }
+    known
 }

@@ -9,14 +9,16 @@
 //! see its snapshot and its own writes; the scans travel in the query's own session configuration, and the plan knows
 //! tables only by oid. A plan therefore pins no transaction.
 //!
-//! **Same answers.** DataFusion coerces by Arrow's rules. What differs from PostgreSQL is rewritten (integer overflow is
-//! an error, sums of int8 are numeric, averages of integers are numeric, division of numerics) or refused by name: a
-//! function is let through only if it is listed in [`functions`] as meaning the same. A column whose type Arrow
-//! cannot hold exactly is refused too. Nothing is approximated silently.
+//! **Same answers.** DataFusion joins, groups, sorts and moves windows; what it computes values with is the row executor's own
+//! code: operators, functions and casts ([`call`]), aggregates ([`aggregate`]). Numerics travel by their digits. What
+//! DataFusion would still do in its own way ([`rewrite`], [`syntax`]), and columns whose type Arrow cannot hold exactly, are refused by
+//! name. Nothing is approximated silently.
 //!
 //! **No client waits behind it.** Execution runs on threads of its own with lower priority ([`runtime`]); the session
 //! only awaits finished batches, so connections' threads stay free.
 
+mod aggregate;
+mod call;
 mod decode;
 mod encode;
 mod functions;
@@ -25,6 +27,7 @@ mod planner;
 mod provider;
 mod rewrite;
 mod runtime;
+mod syntax;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +38,7 @@ use sqlparser::ast::Statement;
 
 use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::types::{Datum, Type};
+use crate::types::{Datum, FormatContext, Type, TypeId};
 
 pub use provider::TableRows;
 pub use runtime::{AnalyticCursor, AnalyticRuntime};
@@ -53,10 +56,8 @@ pub struct AnalyticPlan {
 pub struct Surroundings<'a> {
     /// Values of the parameters, one for each of [`AnalyticPlan::parameters`].
     pub parameters: &'a [Datum],
-    /// Transaction time, microseconds since 2000-01-01 UTC.
-    pub now: i64,
-    /// IANA name of the session's time zone.
-    pub time_zone: &'a str,
+    /// The session's settings of reading and printing, and the transaction's time.
+    pub format: &'a FormatContext,
 }
 
 impl AnalyticPlan {
@@ -67,13 +68,14 @@ impl AnalyticPlan {
         search_path: &[String],
         hints: &[Option<Type>],
     ) -> Result<AnalyticPlan> {
+        let statement = &syntax::prepare(statement)?;
         let planned = planner::plan(statement, catalog, search_path, hints)?;
         let plan = rewrite::apply(planned)?;
         let columns = plan
             .schema()
             .fields()
             .iter()
-            .map(|field| Ok((field.name().clone(), mapping::sql_type(field)?)))
+            .map(|field| Ok((syntax::shown_name(field.name()).to_owned(), mapping::sql_type(field.data_type())?)))
             .collect::<Result<Vec<_>>>()?;
         let parameters = parameter_types(&plan, hints)?;
         let tables = provider::mentioned(&plan)?;
@@ -83,6 +85,24 @@ impl AnalyticPlan {
     /// Names and types of the result's columns.
     pub fn columns(&self) -> &[(String, Type)] {
         &self.columns
+    }
+
+    /// Takes the row executor's names and types of the columns. 0A000 if the values cannot be given as these types.
+    pub fn set_columns(&mut self, columns: Vec<(String, Type)>) -> Result<()> {
+        if columns.len() != self.columns.len() {
+            return Err(SqlError::unsupported("a query of other columns on the analytic executor"));
+        }
+        for ((name, ty), (_, found)) in columns.iter().zip(&self.columns) {
+            if !readable(*found, *ty) {
+                return Err(SqlError::unsupported(format!(
+                    "column \"{name}\" of type {} as type {} on the analytic executor",
+                    found.id.sql_name(),
+                    ty.id.sql_name()
+                )));
+            }
+        }
+        self.columns = columns;
+        Ok(())
     }
 
     /// Types of `$1`, `$2`, ...
@@ -123,6 +143,16 @@ impl AnalyticPlan {
     }
 }
 
+/// Whether values that come as `found` are read as `wanted`.
+fn readable(found: Type, wanted: Type) -> bool {
+    use TypeId::{Int2, Int4, Int8, Json, Name, Numeric, Text, Unknown, Varchar};
+    let integer = |ty: Type| matches!(ty.id, Int2 | Int4 | Int8);
+    let text = |ty: Type| matches!(ty.id, Text | Varchar | Name | Json | Unknown);
+    found.id == wanted.id
+        || (integer(found) && (integer(wanted) || wanted.id == Numeric))
+        || (text(found) && text(wanted))
+}
+
 fn parameter_types(plan: &LogicalPlan, hints: &[Option<Type>]) -> Result<Vec<Type>> {
     let found = plan.get_parameter_fields().map_err(failure)?;
     let mut count = hints.len();
@@ -137,7 +167,7 @@ fn parameter_types(plan: &LogicalPlan, hints: &[Option<Type>]) -> Result<Vec<Typ
             })?;
         count = count.max(place);
         if let Some(field) = field {
-            by_place.insert(place, mapping::sql_type(&field)?);
+            by_place.insert(place, mapping::sql_type(field.data_type())?);
         }
     }
     (1..=count)
@@ -186,12 +216,23 @@ fn failure(error: datafusion::error::DataFusionError) -> SqlError {
         Failure::SchemaError(what, _) => {
             return SqlError::new(sqlstate::UNDEFINED_COLUMN, what.to_string());
         }
-        Failure::Plan(what) => {
-            return SqlError::new(sqlstate::SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION, what.clone());
-        }
+        Failure::Plan(what) => return planning(what),
         _ => {}
     }
     SqlError::new(sqlstate::INTERNAL_ERROR, error.strip_backtrace())
+}
+
+/// What DataFusion's planner says, with PostgreSQL's SQLSTATE where the query is wrong; else it is not supported.
+fn planning(what: &str) -> SqlError {
+    let what = what.trim();
+    if let Some(rest) = what.strip_prefix("Invalid function '") {
+        let name = rest.split('\'').next().unwrap_or_default();
+        return SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function {name} does not exist"));
+    }
+    if what.contains("must be in GROUP BY") || what.contains("must appear in the GROUP BY") {
+        return SqlError::new(sqlstate::GROUPING_ERROR, what);
+    }
+    SqlError::unsupported(what)
 }
 
 #[cfg(test)]

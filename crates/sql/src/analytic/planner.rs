@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::TableReference;
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::common::config::ConfigOptions;
 use datafusion::datasource::DefaultTableSource;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
@@ -19,8 +19,11 @@ use parking_lot::Mutex;
 use sqlparser::ast::Statement;
 use std::sync::LazyLock;
 
+use super::aggregate::Aggregate;
+use super::call::{Named, carried};
+use super::functions::Whose;
 use super::provider::Provider;
-use super::{functions, mapping};
+use super::{functions, mapping, rewrite};
 use crate::catalog::{Catalog, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::Type;
@@ -103,12 +106,22 @@ impl Names<'_> {
         super::failure(error)
     }
 
-    fn let_through<T>(&self, allowed: bool, name: &str, found: Option<&Arc<T>>) -> Option<Arc<T>> {
-        if found.is_some() && !allowed {
-            *self.refused.lock() = Some(name.to_owned());
-            return None;
+    fn choose<T>(
+        &self,
+        whose: Whose,
+        name: &str,
+        ours: impl FnOnce() -> T,
+        theirs: Option<&Arc<T>>,
+    ) -> Option<Arc<T>> {
+        match whose {
+            Whose::Ours => Some(Arc::new(ours())),
+            Whose::Theirs => theirs.cloned(),
+            Whose::Refused => {
+                *self.refused.lock() = Some(name.to_owned());
+                None
+            }
+            Whose::Nobodys => None,
         }
-        found.cloned()
     }
 }
 
@@ -139,11 +152,12 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        TEMPLATE.expr_planners()
+        &PLANNERS
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.let_through(functions::scalar(name), name, TEMPLATE.scalar_functions().get(name))
+        let ours = || ScalarUDF::new_from_impl(Named::new(name));
+        self.choose(functions::scalar(name), name, ours, TEMPLATE.scalar_functions().get(name))
     }
 
     fn get_higher_order_meta(&self, _name: &str) -> Option<Arc<HigherOrderUDF>> {
@@ -151,11 +165,12 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.let_through(functions::aggregate(name), name, TEMPLATE.aggregate_functions().get(name))
+        let ours = || AggregateUDF::new_from_impl(Aggregate::new(name));
+        self.choose(functions::aggregate(name), name, ours, TEMPLATE.aggregate_functions().get(name))
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.let_through(functions::window(name), name, TEMPLATE.window_functions().get(name))
+        TEMPLATE.window_functions().get(name).filter(|_| functions::window(name)).cloned()
     }
 
     fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
@@ -180,5 +195,47 @@ impl ContextProvider for Names<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         Vec::new()
+    }
+}
+
+/// Ours first.
+static PLANNERS: LazyLock<Vec<Arc<dyn ExprPlanner>>> = LazyLock::new(|| {
+    let mut planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(OwnExpressions)];
+    planners.extend(TEMPLATE.expr_planners().iter().cloned());
+    planners
+});
+
+/// Expressions that are the row executor's.
+#[derive(Debug)]
+struct OwnExpressions;
+
+type Planned<T> = DataFusionResult<PlannerResult<T>>;
+
+impl ExprPlanner for OwnExpressions {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Planned<RawBinaryExpr> {
+        use sqlparser::ast::BinaryOperator;
+        if matches!(expr.op, BinaryOperator::And | BinaryOperator::Or) {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let name = crate::bind::operator_name(&expr.op).map_err(carried)?;
+        rewrite::operate(&name, expr.left, expr.right, schema).map(PlannerResult::Planned)
+    }
+
+    fn plan_extract(&self, arguments: Vec<Expr>) -> Planned<Vec<Expr>> {
+        Ok(PlannerResult::Planned(Named::expr("extract", arguments)))
+    }
+
+    fn plan_position(&self, mut arguments: Vec<Expr>) -> Planned<Vec<Expr>> {
+        // POSITION(part IN whole)
+        arguments.reverse();
+        Ok(PlannerResult::Planned(Named::expr("strpos", arguments)))
+    }
+
+    fn plan_substring(&self, arguments: Vec<Expr>) -> Planned<Vec<Expr>> {
+        Ok(PlannerResult::Planned(Named::expr("substring", arguments)))
+    }
+
+    fn plan_overlay(&self, arguments: Vec<Expr>) -> Planned<Vec<Expr>> {
+        Ok(PlannerResult::Planned(Named::expr("overlay", arguments)))
     }
 }

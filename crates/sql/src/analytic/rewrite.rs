@@ -2,33 +2,44 @@
 //!
 //! - An integer literal that fits is int4, as PostgreSQL types it; DataFusion makes all int8.
 //! - `+`, `-` and `*` on integers fail on overflow; DataFusion's wrap around.
-//! - `sum(int8)` is numeric; `avg` of integers is numeric. DataFusion wraps and makes floats.
+//! - Functions, casts that were written down, and operators of all but integers and exact comparisons are [`Call`]s: the row
+//!   executor's own.
+//! - Untyped literals take their type from the other operand.
+//! - Types that Arrow orders otherwise sort by their [`key`](Call::key).
 //!
-//! A division of numerics is refused: PostgreSQL chooses its scale by the values' digits.
+//! What is left over and cannot be right is refused by name: grouping, joining or comparing by such a type, and conversions that
+//! DataFusion adds on its own but PostgreSQL would not.
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, InList, Like, ScalarFunction, Sort, WindowFunction,
+};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility, WindowFunctionDefinition,
+    Between, BinaryExpr, Case, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::analyzer::Analyzer;
 
-use super::failure;
+use super::call::{Call, Named, carried, settle};
 use super::planner::TEMPLATE;
+use super::{failure, mapping};
 use crate::error::{Result, SqlError};
+use crate::types::cast::{self, CastContext};
+use crate::types::{Datum, FormatContext, Type, TypeId};
 
 /// The plan with PostgreSQL's rules, type-coerced.
 pub(super) fn apply(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let plan = each_node(plan, &|expr, schema| aggregate(literal(expr)?, schema))?;
+    let plan = each_node(plan, &own)?;
     let plan =
         Analyzer::new().execute_and_check(plan, TEMPLATE.config_options(), |_, _| {}).map_err(failure)?;
+    check(&plan)?;
     each_node(plan, &arithmetic)
 }
 
@@ -36,18 +47,18 @@ type Rule<'a> = &'a dyn Fn(Expr, &DFSchema) -> DataFusionResult<Transformed<Expr
 
 fn each_node(plan: LogicalPlan, rule: Rule<'_>) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
-        if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_) | LogicalPlan::Values(_)) {
+        if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) {
             return Ok(Transformed::no(node));
         }
-        let mut schema = DFSchema::empty();
-        for input in node.inputs() {
-            schema.merge(input.schema());
-        }
+        let schema = input_schema(&node);
+        let sorts = matches!(node, LogicalPlan::Sort(_));
         // Whoever refers to an expression from above does so by its name.
         let changed = node.map_expressions(|expr| {
             let name = expr.schema_name().to_string();
             let mut result = expr.transform_up(|inner| rule(inner, &schema))?;
-            if result.transformed && result.data.schema_name().to_string() != name {
+            if sorts {
+                result.data = sortable(result.data, &schema)?;
+            } else if result.transformed && result.data.schema_name().to_string() != name {
                 result.data = result.data.alias(name);
             }
             Ok(result)
@@ -58,66 +69,338 @@ fn each_node(plan: LogicalPlan, rule: Rule<'_>) -> Result<LogicalPlan> {
     .map_err(failure)
 }
 
+fn input_schema(node: &LogicalPlan) -> DFSchema {
+    let mut schema = DFSchema::empty();
+    for input in node.inputs() {
+        schema.merge(input.schema());
+    }
+    schema
+}
+
 /// Integer literals as PostgreSQL types them.
-fn literal(expr: Expr) -> DataFusionResult<Expr> {
-    Ok(match expr {
+pub(super) fn literal(expr: Expr) -> Expr {
+    match expr {
         Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
             Ok(small) => Expr::Literal(ScalarValue::Int32(Some(small)), metadata),
             Err(_) => Expr::Literal(ScalarValue::Int64(Some(value)), metadata),
         },
         other => other,
+    }
+}
+
+/// The type of an operand, `Unknown` for untyped literals and parameters.
+fn operand_type(expr: &Expr, schema: &DFSchema) -> DataFusionResult<Type> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _) => Ok(Type::new(TypeId::Unknown)),
+        Expr::Placeholder(placeholder) if placeholder.field.is_none() => Ok(Type::new(TypeId::Unknown)),
+        other => mapping::sql_type(&other.get_type(schema)?).map_err(carried),
+    }
+}
+
+/// An untyped literal or parameter as a value of `ty`.
+fn typed(expr: Expr, ty: Type) -> Result<Expr> {
+    let value = match &expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => Datum::text(text.as_str()),
+        Expr::Literal(ScalarValue::Utf8(None) | ScalarValue::Null, _) => Datum::Null,
+        _ => return settle(expr, ty),
+    };
+    let value = cast::cast(
+        &value,
+        Type::new(TypeId::Unknown),
+        ty,
+        CastContext::Implicit,
+        &FormatContext::default(),
+    )?;
+    Ok(Expr::Literal(mapping::scalar(&value, ty)?, None))
+}
+
+/// Whether the literal's value may be settled at planning: it does not depend on the session's settings.
+fn settled_early(expr: &Expr, ty: Type) -> bool {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(Some(_)), _) => {
+            cast::find(Type::new(TypeId::Unknown), ty, CastContext::Implicit)
+                .is_some_and(|cast| cast.is_immutable())
+        }
+        _ => true,
+    }
+}
+
+fn comparison(name: &str) -> Option<Operator> {
+    Some(match name {
+        "=" => Operator::Eq,
+        "<>" => Operator::NotEq,
+        "<" => Operator::Lt,
+        "<=" => Operator::LtEq,
+        ">" => Operator::Gt,
+        ">=" => Operator::GtEq,
+        _ => return None,
     })
 }
 
-/// Result types of sum and avg.
-fn aggregate(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
-    match expr {
-        Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
-            let changed = widen(func.name(), &mut params.args, schema)?;
-            let expr = Expr::AggregateFunction(AggregateFunction { func, params });
-            Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+fn integer_arithmetic(name: &str) -> Option<Operator> {
+    Some(match name {
+        "+" => Operator::Plus,
+        "-" => Operator::Minus,
+        "*" => Operator::Multiply,
+        "/" => Operator::Divide,
+        "%" => Operator::Modulo,
+        _ => return None,
+    })
+}
+
+/// `left name right`: Arrow's operator where it does the same, else the row executor's.
+pub(super) fn operate(name: &str, left: Expr, right: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
+    let (left, right) = (literal(left), literal(right));
+    let types = [operand_type(&left, schema)?, operand_type(&right, schema)?];
+    let call = Call::operator(name, Some(types[0]), types[1]).map_err(carried)?;
+    let wanted = call.wanted();
+    if let Some(operator) = comparison(name)
+        && settled_early(&left, wanted[0])
+        && settled_early(&right, wanted[1])
+    {
+        let left = typed(left.clone(), wanted[0]).map_err(carried)?;
+        let right = typed(right.clone(), wanted[1]).map_err(carried)?;
+        let arrow = [left.get_type(schema)?, right.get_type(schema)?];
+        let alike = arrow[0] == arrow[1] && mapping::compares_alike(&arrow[0]);
+        if alike || (arrow[0].is_integer() && arrow[1].is_integer()) {
+            return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
+        }
+    }
+    if let Some(operator) = integer_arithmetic(name)
+        && wanted.iter().all(|ty| matches!(ty.id, TypeId::Int2 | TypeId::Int4 | TypeId::Int8))
+    {
+        let left = typed(left, wanted[0]).map_err(carried)?;
+        let right = typed(right, wanted[1]).map_err(carried)?;
+        return Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))));
+    }
+    call.expr(vec![left, right]).map_err(carried)
+}
+
+/// The row executor's functions, casts and operators in place of DataFusion's.
+fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
+    Ok(Transformed::yes(match expr {
+        Expr::Literal(..) => literal(expr),
+        Expr::ScalarFunction(ScalarFunction { func, args }) => {
+            if !func.inner().is::<Named>() {
+                return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
+            }
+            let types =
+                args.iter().map(|argument| operand_type(argument, schema)).collect::<DataFusionResult<Vec<_>>>()?;
+            Call::function(func.name(), &types).and_then(|call| call.expr(args)).map_err(carried)?
+        }
+        Expr::Cast(cast) => written_cast(*cast.expr, cast.field.data_type(), schema)?,
+        Expr::Negative(operand) => {
+            let ty = operand_type(&operand, schema)?;
+            Call::operator("-", None, ty).and_then(|call| call.expr(vec![*operand])).map_err(carried)?
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let (from, to) = if negated { ("<", ">") } else { (">=", "<=") };
+            let low = operate(from, (*expr).clone(), *low, schema)?;
+            let high = operate(to, *expr, *high, schema)?;
+            if negated { low.or(high) } else { low.and(high) }
+        }
+        Expr::InList(InList { expr, list, negated }) => one_of(*expr, list, negated, schema)?,
+        Expr::Like(Like { escape_char: Some(_), .. }) | Expr::SimilarTo(_) => {
+            return Err(refused("LIKE with ESCAPE, and SIMILAR TO,"));
+        }
+        Expr::Like(Like { negated, expr, pattern, case_insensitive, .. }) => {
+            let name = match (negated, case_insensitive) {
+                (false, false) => "~~",
+                (true, false) => "!~~",
+                (false, true) => "~~*",
+                (true, true) => "!~~*",
+            };
+            operate(name, *expr, *pattern, schema)?
+        }
+        Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr }) => {
+            let mut branches = Vec::with_capacity(when_then_expr.len());
+            for (when, then) in when_then_expr {
+                let test = operate("=", (*operand).clone(), *when, schema)?;
+                branches.push((Box::new(test), then));
+            }
+            Expr::Case(Case { expr: None, when_then_expr: branches, else_expr })
         }
         Expr::WindowFunction(window) => {
-            let WindowFunction { fun, mut params } = *window;
-            let changed = match &fun {
-                WindowFunctionDefinition::AggregateUDF(func) => widen(func.name(), &mut params.args, schema)?,
-                WindowFunctionDefinition::WindowUDF(_) => false,
-            };
-            let expr = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
-            Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+            let mut window: WindowFunction = *window;
+            for key in &mut window.params.partition_by {
+                *key = sortable(std::mem::take(key), schema)?;
+            }
+            sort_by_keys(&mut window.params.order_by, schema)?;
+            Expr::WindowFunction(Box::new(window))
         }
-        other => Ok(Transformed::yes(other)),
-    }
+        Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+            sort_by_keys(&mut params.order_by, schema)?;
+            Expr::AggregateFunction(AggregateFunction { func, params })
+        }
+        other => return Ok(Transformed::no(other)),
+    }))
 }
 
-/// Casts the argument of `sum` and `avg` so that the result has PostgreSQL's type.
-fn widen(name: &str, arguments: &mut [Expr], schema: &DFSchema) -> DataFusionResult<bool> {
-    let [argument] = arguments else { return Ok(false) };
-    let target = match (name, argument.get_type(schema)?) {
-        ("sum", DataType::Int64) => DataType::Decimal128(38, 0),
-        ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) => DataType::Decimal128(34, 12),
-        _ => return Ok(false),
+fn written_cast(operand: Expr, to: &DataType, schema: &DFSchema) -> DataFusionResult<Expr> {
+    // A numeric without precision comes as this one.
+    let to = match to {
+        DataType::Decimal128(38, 10) => Type::new(TypeId::Numeric),
+        DataType::Decimal128(precision, scale) => {
+            Type::numeric(u16::from(*precision), i16::from(*scale))
+        }
+        other => mapping::sql_type(other).map_err(carried)?,
     };
-    let old = std::mem::replace(argument, Expr::Literal(ScalarValue::Null, None));
-    *argument = Expr::Cast(datafusion::logical_expr::Cast::new(Box::new(old), target));
-    Ok(true)
+    if matches!(&operand, Expr::Placeholder(placeholder) if placeholder.field.is_none()) {
+        return settle(operand, to).map_err(carried);
+    }
+    let operand = literal(operand);
+    let from = operand_type(&operand, schema)?;
+    Call::cast(from, to).and_then(|call| call.expr(vec![operand])).map_err(carried)
 }
 
-/// Checked arithmetic on integers; no division of numerics.
+/// `expr IN (list)`.
+fn one_of(expr: Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> DataFusionResult<Expr> {
+    let mut any: Option<Expr> = None;
+    for item in list {
+        let test = operate(if negated { "<>" } else { "=" }, expr.clone(), item, schema)?;
+        any = Some(match any {
+            None => test,
+            Some(before) if negated => before.and(test),
+            Some(before) => before.or(test),
+        });
+    }
+    any.ok_or_else(|| carried(SqlError::syntax("syntax error: IN with an empty list")))
+}
+
+fn sort_by_keys(order: &mut [Sort], schema: &DFSchema) -> DataFusionResult<()> {
+    for sort in order {
+        sort.expr = sortable(std::mem::take(&mut sort.expr), schema)?;
+    }
+    Ok(())
+}
+
+/// The expression, or its key if Arrow orders its type otherwise.
+fn sortable(expr: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
+    let data_type = expr.get_type(schema)?;
+    if mapping::compares_alike(&data_type) {
+        return Ok(expr);
+    }
+    let ty = mapping::sql_type(&data_type).map_err(carried)?;
+    Call::key(ty).and_then(|call| call.expr(vec![expr])).map_err(carried)
+}
+
+fn refused(what: impl std::fmt::Display) -> DataFusionError {
+    carried(SqlError::unsupported(format!("{what} in this kind of query")))
+}
+
+/// 0A000 for what DataFusion would not do as PostgreSQL does.
+fn check(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        let schema = input_schema(node);
+        match node {
+            LogicalPlan::Aggregate(aggregate) => {
+                for expr in &aggregate.group_expr {
+                    let inner = match expr {
+                        Expr::GroupingSet(set) => set.distinct_expr().into_iter().cloned().collect(),
+                        other => vec![other.clone()],
+                    };
+                    inner.iter().try_for_each(|key| distinguishable(&key.get_type(&schema)?))?;
+                }
+            }
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                input.schema().fields().iter().try_for_each(|field| distinguishable(field.data_type()))?;
+            }
+            LogicalPlan::Distinct(Distinct::On(on)) => {
+                on.on_expr.iter().try_for_each(|key| distinguishable(&key.get_type(&schema)?))?;
+            }
+            LogicalPlan::Join(join) => {
+                for (left, right) in &join.on {
+                    distinguishable(&left.get_type(join.left.schema())?)?;
+                    distinguishable(&right.get_type(join.right.schema())?)?;
+                }
+            }
+            _ => {}
+        }
+        node.apply_expressions(|expr| {
+            check_expr(expr, &schema, false)?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })
+    .map_err(failure)?;
+    Ok(())
+}
+
+fn distinguishable(data_type: &DataType) -> DataFusionResult<()> {
+    if mapping::compares_alike(data_type) {
+        return Ok(());
+    }
+    let name = mapping::sql_type(data_type).map_err(carried)?.id.sql_name();
+    let name = if *data_type == DataType::LargeUtf8 { "numeric without a declared scale" } else { name };
+    Err(refused(format!("grouping or comparing by type {name}")))
+}
+
+/// `compared`: the value is only compared, so a numeric's scale does not matter.
+fn check_expr(expr: &Expr, schema: &DFSchema, compared: bool) -> DataFusionResult<()> {
+    let mut within = false;
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
+            within = true;
+            distinguishable(&left.get_type(schema)?)?;
+            distinguishable(&right.get_type(schema)?)?;
+        }
+        Expr::InSubquery(subquery) => distinguishable(&subquery.expr.get_type(schema)?)?,
+        Expr::Cast(cast) if !compared => {
+            added_cast(&cast.expr, &cast.expr.get_type(schema)?, cast.field.data_type())?;
+        }
+        Expr::ScalarFunction(function) if matches!(function.name(), "nullif" | "greatest" | "least") => {
+            function.args.iter().try_for_each(|argument| distinguishable(&argument.get_type(schema)?))?;
+        }
+        Expr::AggregateFunction(aggregate) => {
+            let name = aggregate.func.name();
+            if matches!(name, "first_value" | "last_value" | "nth_value") {
+                return Err(refused(format!("function {name} without OVER")));
+            }
+            if aggregate.params.distinct && name == "count" {
+                let arguments = &aggregate.params.args;
+                arguments.iter().try_for_each(|argument| distinguishable(&argument.get_type(schema)?))?;
+            }
+        }
+        _ => {}
+    }
+    expr.apply_children(|child| {
+        check_expr(child, schema, within)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn compares(operator: Operator) -> bool {
+    use Operator as O;
+    let is_distinct = matches!(operator, O::IsDistinctFrom | O::IsNotDistinctFrom);
+    is_distinct || matches!(operator, O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq)
+}
+
+/// A conversion that DataFusion added.
+fn added_cast(operand: &Expr, from: &DataType, to: &DataType) -> DataFusionResult<()> {
+    let constant = matches!(operand, Expr::Literal(..));
+    let text = |ty: &DataType| matches!(ty, DataType::Utf8 | DataType::LargeUtf8);
+    let allowed = from == to
+        || *from == DataType::Null
+        || match (from, to) {
+            (DataType::Utf8, _) => constant,
+            (DataType::Decimal128(..), DataType::LargeUtf8) => true,
+            (_, DataType::LargeUtf8) => from.is_integer(),
+            (_, to) if text(to) => false,
+            (DataType::Decimal128(_, before), DataType::Decimal128(_, after)) => before == after,
+            (from, DataType::Decimal128(_, scale)) => from.is_integer() && *scale == 0,
+            _ => true,
+        };
+    if allowed { Ok(()) } else { Err(refused(format!("an implicit conversion from {from} to {to}"))) }
+}
+
+/// Checked arithmetic on integers.
 fn arithmetic(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return Ok(Transformed::no(expr)) };
-    let left_type = left.get_type(schema)?;
-    if matches!(op, Operator::Divide | Operator::Modulo)
-        && matches!(left_type, DataType::Decimal128(..) | DataType::Decimal256(..))
-    {
-        let refused = SqlError::unsupported("division of numerics in this kind of query");
-        return Err(DataFusionError::External(Box::new(refused)));
-    }
-    if matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply) && left_type.is_integer() {
+    let arithmetic = [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide, Operator::Modulo];
+    if arithmetic.contains(&op) && left.get_type(schema)?.is_integer() {
         let udf = ScalarUDF::new_from_impl(Checked::new(op));
-        return Ok(Transformed::yes(Expr::ScalarFunction(
-            datafusion::logical_expr::expr::ScalarFunction::new_udf(Arc::new(udf), vec![*left, *right]),
-        )));
+        let call = ScalarFunction::new_udf(Arc::new(udf), vec![*left, *right]);
+        return Ok(Transformed::yes(Expr::ScalarFunction(call)));
     }
     Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })))
 }
@@ -133,6 +416,25 @@ impl Checked {
     fn new(operator: Operator) -> Checked {
         Checked { operator, signature: Signature::any(2, Volatility::Immutable) }
     }
+
+    fn compute(&self, left: &ArrayRef, right: &ArrayRef) -> DataFusionResult<ArrayRef> {
+        use datafusion::arrow::error::ArrowError;
+        let result = match self.operator {
+            Operator::Plus => numeric::add(left, right),
+            Operator::Minus => numeric::sub(left, right),
+            Operator::Multiply => numeric::mul(left, right),
+            Operator::Divide => numeric::div(left, right),
+            _ => numeric::rem(left, right),
+        };
+        result.map_err(|error| match error {
+            ArrowError::ArithmeticOverflow(_) => {
+                let name = mapping::sql_type(left.data_type()).map_or("integer", |ty| ty.id.sql_name());
+                carried(SqlError::out_of_range(name))
+            }
+            ArrowError::DivideByZero => carried(SqlError::division_by_zero()),
+            other => other.into(),
+        })
+    }
 }
 
 impl ScalarUDFImpl for Checked {
@@ -140,7 +442,9 @@ impl ScalarUDFImpl for Checked {
         match self.operator {
             Operator::Plus => "checked_add",
             Operator::Minus => "checked_subtract",
-            _ => "checked_multiply",
+            Operator::Multiply => "checked_multiply",
+            Operator::Divide => "checked_divide",
+            _ => "checked_remainder",
         }
     }
 
@@ -157,11 +461,6 @@ impl ScalarUDFImpl for Checked {
         let [left, right] = columns.as_slice() else {
             return Err(DataFusionError::Internal("an operator has two operands".to_owned()));
         };
-        let result = match self.operator {
-            Operator::Plus => numeric::add(left, right)?,
-            Operator::Minus => numeric::sub(left, right)?,
-            _ => numeric::mul(left, right)?,
-        };
-        Ok(ColumnarValue::Array(result))
+        Ok(ColumnarValue::Array(self.compute(left, right)?))
     }
 }

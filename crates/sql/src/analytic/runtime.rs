@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 
 use super::planner::TEMPLATE;
 use super::provider::ScanSet;
-use super::{Surroundings, decode, failure, mapping};
+use super::{Surroundings, call, decode, failure, mapping};
 use crate::error::{Result, SqlError};
 use crate::types::{Datum, Type};
 
@@ -68,22 +68,25 @@ impl AnalyticRuntime {
         let runtime =
             self.runtime.as_ref().ok_or_else(|| SqlError::internal("the analytic threads have ended"))?;
         let task = runtime.spawn(async move {
-            if let Err(error) = run(plan, state, &sender).await {
-                // The receiver is gone only if nobody wants the answer.
-                let _ = sender.send(Err(error)).await;
-            }
+            // The receiver is gone only if nobody wants the answer.
+            let _ = match run(plan, state, &sender).await {
+                Ok(()) => sender.send(Ok(None)).await,
+                Err(error) => sender.send(Err(error)).await,
+            };
         });
-        Ok(AnalyticCursor { receiver, types, pending: Vec::new().into_iter(), task: task.abort_handle() })
+        Ok(AnalyticCursor { receiver, types, pending: Vec::new().into_iter(), task: task.abort_handle(), ended: false })
     }
 
     fn state(&self, scans: Arc<ScanSet>, surroundings: &Surroundings<'_>) -> SessionState {
         let mut config: SessionConfig = TEMPLATE.config().clone().with_extension(scans);
-        config.options_mut().execution.time_zone = Some(surroundings.time_zone.to_owned());
+        let zone = surroundings.format.time_zone.name();
+        config.options_mut().execution.time_zone = Some(zone.to_owned());
+        call::at_moment(config.options_mut(), surroundings.format);
         let mut state = SessionStateBuilder::new_from_existing(TEMPLATE.clone())
             .with_config(config)
             .with_runtime_env(self.environment.clone())
             .build();
-        let micros = surroundings.now.saturating_add(mapping::EPOCH_MICROS);
+        let micros = surroundings.format.transaction_time.saturating_add(mapping::EPOCH_MICROS);
         state.execution_props_mut().query_execution_start_time =
             chrono::DateTime::from_timestamp_micros(micros);
         state
@@ -102,13 +105,13 @@ impl Drop for AnalyticRuntime {
 async fn run(
     plan: LogicalPlan,
     state: SessionState,
-    sender: &mpsc::Sender<DataFusionResult<RecordBatch>>,
+    sender: &mpsc::Sender<Message>,
 ) -> DataFusionResult<()> {
     let optimized = state.optimize(&plan)?;
     let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
     let mut stream = execute_stream(physical, state.task_ctx())?;
     while let Some(batch) = stream.next().await {
-        if sender.send(batch).await.is_err() {
+        if sender.send(batch.map(Some)).await.is_err() {
             return Ok(());
         }
         // Long scans never wait; give the other queries their turn.
@@ -117,13 +120,18 @@ async fn run(
     Ok::<(), DataFusionError>(())
 }
 
+/// What a running query says: rows, its end (none), or why it failed.
+type Message = DataFusionResult<Option<RecordBatch>>;
+
 /// A running query's rows.
 pub struct AnalyticCursor {
-    receiver: mpsc::Receiver<DataFusionResult<RecordBatch>>,
+    receiver: mpsc::Receiver<Message>,
     types: Vec<Type>,
     /// Rows of the last batch that were not given yet.
     pending: std::vec::IntoIter<Vec<Datum>>,
     task: AbortHandle,
+    /// The end was reached.
+    ended: bool,
 }
 
 impl fmt::Debug for AnalyticCursor {
@@ -150,10 +158,16 @@ impl AnalyticCursor {
     pub async fn next(&mut self) -> Result<Option<Vec<Vec<Datum>>>> {
         loop {
             match self.receiver.recv().await {
-                None => return Ok(None),
+                Some(Ok(None)) => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                None if self.ended => return Ok(None),
+                // A query that ended without saying so must not pass for a complete answer.
+                None => return Err(SqlError::internal("the analytic query ended too early")),
                 Some(Err(error)) => return Err(failure(error)),
-                Some(Ok(batch)) if batch.num_rows() == 0 => {}
-                Some(Ok(batch)) => return decode::rows(&batch, &self.types).map(Some),
+                Some(Ok(Some(batch))) if batch.num_rows() == 0 => {}
+                Some(Ok(Some(batch))) => return decode::rows(&batch, &self.types).map(Some),
             }
         }
     }

@@ -34,6 +34,8 @@ mod window;
 mod with;
 
 pub use coerce::common_type;
+#[cfg(feature = "analytic")]
+pub(crate) use naming::figure_name;
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
 pub use query::*;

@@ -27,28 +27,51 @@ impl TableRows for StoredRows {
     }
 }
 
+/// A query to be planned.
+pub(super) struct Request<'a> {
+    pub(super) statement: &'a ast::Statement,
+    pub(super) catalog: &'a Arc<Catalog>,
+    pub(super) search_path: &'a [String],
+    /// Types of the parameters, as far as they are known.
+    pub(super) declared: &'a [Option<Type>],
+    /// The state of the catalog.
+    pub(super) state: u64,
+}
+
 /// Plans a query that the row executor cannot run; `lacking` is what it said.
-pub(super) fn plan(
-    statement: &ast::Statement,
-    catalog: &Arc<Catalog>,
-    search_path: &[String],
-    declared: &[Option<Type>],
-    lacking: SqlError,
-    state: u64,
-) -> Result<Planned> {
-    let plan = AnalyticPlan::new(statement, catalog, search_path, declared)
-        // What neither can do is named by the row executor, in PostgreSQL's words.
-        .map_err(|error| {
-            if error.sqlstate == "0A000" { lacking.with_detail(error.message.clone()) } else { error }
-        })?;
+pub(super) fn plan(request: &Request<'_>, lacking: SqlError) -> Result<Planned> {
+    let plan =
+        AnalyticPlan::new(request.statement, request.catalog, request.search_path, request.declared)
+            // What neither can do is named by the row executor, in PostgreSQL's words.
+            .map_err(|error| {
+                if error.sqlstate == "0A000" { lacking.with_detail(error.message.clone()) } else { error }
+            })?;
     let columns = plan
         .columns()
         .iter()
         .map(|(name, ty)| OutputColumn { name: name.clone(), ty: *ty, table_oid: 0, attribute_number: 0 })
         .collect();
+    Ok(planned(plan, columns, request.state))
+}
+
+/// Plans a query that the row executor can run too: names, types and errors of its columns are those found there. 0A000
+/// for what the analytic executor does not do exactly alike.
+pub(super) fn plan_bound(request: &Request<'_>, columns: Vec<OutputColumn>) -> Result<Planned> {
+    let mut plan =
+        AnalyticPlan::new(request.statement, request.catalog, request.search_path, request.declared)
+            .map_err(|error| match error.sqlstate.as_ref() {
+                "0A000" | "22012" | "22003" | "22P02" | "22007" | "22008" => error,
+                // The query is right; what stands against it is not PostgreSQL's.
+                _ => SqlError::unsupported("this query on the analytic executor").with_detail(error.message.clone()),
+            })?;
+    plan.set_columns(columns.iter().map(|column| (column.name.clone(), column.ty)).collect())?;
+    Ok(planned(plan, columns, request.state))
+}
+
+fn planned(plan: AnalyticPlan, columns: Vec<OutputColumn>, state: u64) -> Planned {
     let parameters = plan.parameters().to_vec();
     let tables = plan.tables().iter().map(|(table, _)| table.clone()).collect();
-    Ok(Planned::new(Action::Analytic(Arc::new(plan)), parameters, Some(columns), tables, state))
+    Planned::new(Action::Analytic(Arc::new(plan)), parameters, Some(columns), tables, state)
 }
 
 impl Session {
@@ -60,7 +83,7 @@ impl Session {
     ) -> Result<PortalState> {
         let database = self.database.clone();
         let runtime = database.analytic()?;
-        let (now, time_zone) = (self.format.transaction_time, self.format.time_zone.name());
+        let format = self.format.clone();
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
         let mut scans: HashMap<u32, Vec<Box<dyn TableRows>>> = HashMap::new();
@@ -73,7 +96,7 @@ impl Session {
             }
             Ok(())
         })?;
-        let cursor = plan.start(runtime, scans, &Surroundings { parameters, now, time_zone })?;
+        let cursor = plan.start(runtime, scans, &Surroundings { parameters, format: &format })?;
         Ok(PortalState::Analytic { cursor: Box::new(cursor), rows: 0 })
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::plan_cache::Key;
+use super::settings::Executor;
 use super::statement::tag;
 use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Session, Statement};
 use crate::bind::{BindContext, Binder, NoRowCounts};
@@ -24,7 +25,8 @@ impl Session {
     pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         let declared = declared_types(parameter_oids)?;
         let search_path = self.effective.search_path.clone();
-        let key = Key { text, declared: &declared, search_path: &search_path };
+        let executor = self.effective.executor;
+        let key = Key { text, declared: &declared, search_path: &search_path, executor };
         if let Some(found) = self.database.plans().get(key) {
             self.check_not_failed(found.statement())?;
             if found.planned().is_for(self.catalog_state()) {
@@ -58,7 +60,8 @@ impl Session {
             None => Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0),
             Some(statement) => parse::on_large_stack(statement.depth(), || self.plan(statement, &declared))?,
         };
-        Ok(Prepared::new(statement, declared, self.effective.search_path.clone(), planned))
+        let search_path = self.effective.search_path.clone();
+        Ok(Prepared::new(statement, declared, search_path, self.effective.executor, planned))
     }
 
     /// 25P02 unless the statement may be given in a failed block.
@@ -169,22 +172,40 @@ impl Session {
                         .with_hint("Put WITH before the SELECT: INSERT INTO ... WITH ... SELECT."));
                 }
                 _ => {
+                    let executor = self.effective.executor;
                     let bound = match binder.query(query, false) {
                         Ok(bound) => bound,
                         #[cfg(feature = "analytic")]
-                        Err(lacking) if binder.unsupported().is_some() => {
-                            return super::analytic::plan(
-                                sql,
-                                &catalog,
-                                &search_path,
+                        Err(lacking) if binder.unsupported().is_some() && executor != Executor::Row => {
+                            let request = super::analytic::Request {
+                                statement: sql,
+                                catalog: &catalog,
+                                search_path: &search_path,
                                 declared,
-                                lacking,
                                 state,
-                            );
+                            };
+                            return super::analytic::plan(&request, lacking);
                         }
                         Err(error) => return Err(error),
                     };
                     let columns = bound.columns.clone();
+                    #[cfg(feature = "analytic")]
+                    if executor == Executor::Analytic {
+                        let parameters: Vec<Option<Type>> =
+                            binder.parameter_types()?.into_iter().map(Some).collect();
+                        let request = super::analytic::Request {
+                            statement: sql,
+                            catalog: &catalog,
+                            search_path: &search_path,
+                            declared: &parameters,
+                            state,
+                        };
+                        return super::analytic::plan_bound(&request, columns);
+                    }
+                    #[cfg(not(feature = "analytic"))]
+                    if executor == Executor::Analytic {
+                        return Err(SqlError::unsupported("the analytic executor, which was not built in,"));
+                    }
                     let plan = plan::plan(
                         bound,
                         binder.cte_count(),

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
+use super::settings::Executor;
 use crate::catalog::{Oid, Table};
 use crate::oltp::delete::DeletePlan;
 use crate::oltp::insert::InsertPlan;
@@ -39,6 +40,8 @@ pub struct Prepared {
     declared: Vec<Option<Type>>,
     /// `search_path` it was bound under.
     search_path: Vec<String>,
+    /// `cognate.executor` it was planned under.
+    executor: Executor,
     parameter_types: Vec<Type>,
     columns: Option<Arc<[OutputColumn]>>,
     planned: ArcSwap<Planned>,
@@ -132,12 +135,14 @@ impl Prepared {
         statement: Option<Statement>,
         declared: Vec<Option<Type>>,
         search_path: Vec<String>,
+        executor: Executor,
         planned: Planned,
     ) -> Prepared {
         Prepared {
             statement,
             declared,
             search_path,
+            executor,
             parameter_types: planned.parameter_types.clone(),
             columns: planned.columns.clone(),
             planned: ArcSwap::from_pointee(planned),
@@ -173,6 +178,10 @@ impl Prepared {
 
     pub(crate) fn search_path(&self) -> &[String] {
         &self.search_path
+    }
+
+    pub(crate) fn executor(&self) -> Executor {
+        self.executor
     }
 
     pub(crate) fn planned(&self) -> Arc<Planned> {

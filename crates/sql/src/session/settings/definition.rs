@@ -188,6 +188,8 @@ const TABLE: &[Row] = {
             User,
             false,
         ),
+        // Which executor runs SELECT: see `Executor`.
+        ("cognate.executor", Enum(&["auto", "row", "analytic"]), "auto", User, false),
         ("commit_siblings", Integer { minimum: 0, maximum: 1000, unit: Unit::None }, "5", User, false),
         ("compute_query_id", Enum(&["auto", "regress", "on", "off"]), "auto", User, false),
         ("constraint_exclusion", Enum(&["partition", "on", "off"]), "partition", User, false),

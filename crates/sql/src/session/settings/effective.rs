@@ -4,6 +4,18 @@ use chrono_tz::Tz;
 
 use crate::types::{ByteaOutput, DateOrder};
 
+/// `cognate.executor`: what runs a SELECT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Executor {
+    /// The row executor, or the analytic one if the row executor lacks a feature of the query.
+    #[default]
+    Auto,
+    /// The row executor; 0A000 names what it lacks.
+    Row,
+    /// The analytic executor; 0A000 names what it cannot do exactly as the row executor.
+    Analytic,
+}
+
 /// The decoded values.
 #[derive(Clone, Debug)]
 pub struct Effective {
@@ -31,6 +43,8 @@ pub struct Effective {
     pub default_read_only: bool,
     /// `client_min_messages`.
     pub client_min_messages: String,
+    /// `cognate.executor`.
+    pub executor: Executor,
 }
 
 impl Default for Effective {
@@ -48,6 +62,7 @@ impl Default for Effective {
             default_isolation: String::new(),
             default_read_only: false,
             client_min_messages: String::new(),
+            executor: Executor::Auto,
         }
     }
 }
@@ -77,6 +92,11 @@ impl Effective {
             default_isolation: value("default_transaction_isolation").to_owned(),
             default_read_only: value("default_transaction_read_only") == "on",
             client_min_messages: value("client_min_messages").to_owned(),
+            executor: match value("cognate.executor") {
+                "row" => Executor::Row,
+                "analytic" => Executor::Analytic,
+                _ => Executor::Auto,
+            },
         }
     }
 }

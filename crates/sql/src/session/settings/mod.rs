@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use definition::{Access, Definition, Kind, Unit, all as definitions};
-pub use effective::Effective;
+pub use effective::{Effective, Executor};
 pub(crate) use value::{parse_bool, quote_name, split_qualified};
 
 use crate::error::{Result, SqlError, sqlstate};

@@ -1,0 +1,14 @@
+SELECT id FROM t FOR UPDATE;
+SELECT c FROM t;
+SELECT jb FROM t;
+SELECT u, count(*) FROM t GROUP BY u;
+SELECT DISTINCT f FROM t;
+SELECT random() > 2 FROM t;
+SELECT current_user FROM t;
+SELECT x::varchar(2) FROM t;
+SELECT array_agg(id) FROM t;
+SELECT relname FROM pg_class WHERE relname = 't';
+SELECT g FROM generate_series(1, 3) AS g;
+SELECT u FROM t UNION SELECT n FROM t;
+SELECT x FROM t WHERE x LIKE 'a!%' ESCAPE '!';
+SELECT CASE WHEN id = 1 THEN n ELSE 0.125 END FROM t;
