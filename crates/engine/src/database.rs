@@ -58,6 +58,18 @@ impl Database {
         self.manager.allocate_tree()
     }
 
+    /// About how many rows a tree has. Rows that changed lately, or often, may count more than once.
+    pub fn approximate_rows(&self, tree: TreeId) -> u64 {
+        self.manager.approximate_rows(tree)
+    }
+
+    /// Equal to what it was: no tree has grown or shrunk by much since.
+    #[inline]
+    pub fn growth(&self) -> u64 {
+        let checkpoints = self.manager.counters.checkpoints.load(Ordering::Relaxed);
+        (checkpoints << 32) + self.manager.memory.entries() / 8192
+    }
+
     /// Moves what is committed so far into the base store and cuts the log. Blocks: run it on a thread of its own.
     ///
     /// # Errors

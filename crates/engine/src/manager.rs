@@ -214,6 +214,11 @@ impl Manager {
         active.first().copied().unwrap_or(floor)
     }
 
+    pub(crate) fn approximate_rows(&self, tree: TreeId) -> u64 {
+        let in_memory = self.memory.with_tree(tree, |tree| Some(tree.len() as u64)).unwrap_or(0);
+        in_memory + self.views.with(Csn::MAX, |view| view.entries(tree))
+    }
+
     /// Whether recovery would have to replay more log than the options allow, or a bulk load waits to become an ordinary part of
     /// the base, and a checkpoint could get there.
     pub(crate) fn checkpoint_is_due(&self) -> bool {

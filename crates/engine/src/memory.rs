@@ -68,6 +68,26 @@ impl Rows {
         self.rows.is_empty()
     }
 
+    /// The key of row `index`, if there is such a row.
+    #[inline]
+    pub(crate) fn key(&self, index: usize) -> Option<&[u8]> {
+        let end = self.rows.get(index)?.0 as usize;
+        let start = index.checked_sub(1).map_or(0, |before| self.rows[before].0 as usize);
+        Some(&self.keys[start..end])
+    }
+
+    /// The value of row `index`; none if it is deleted, or there is no such row.
+    #[inline]
+    pub(crate) fn value(&self, index: usize) -> Option<&Value> {
+        self.rows.get(index)?.1.as_ref()
+    }
+
+    /// Forgets the rows.
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+        self.rows.clear();
+    }
+
     /// The rows in order, and their number.
     pub(crate) fn into_entries(self) -> impl ExactSizeIterator<Item = Entry> {
         let keys = Key::from(self.keys);
@@ -113,6 +133,11 @@ pub(crate) fn is_empty_range((lower, upper): &Range<'_>) -> bool {
 impl Tree {
     fn new() -> Tree {
         Tree { map: RwLock::new(BTreeMap::new()), dropped: AtomicU64::new(Csn::MAX) }
+    }
+
+    /// Number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.map.read().len()
     }
 
     /// The version of `key` that a reader at `snapshot` finds in memory.

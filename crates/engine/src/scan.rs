@@ -24,8 +24,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::lent::Lent;
 use crate::manager::Manager;
-use crate::memory::{Entry, Range, Rows, Tree, is_empty_range};
+use crate::memory::{Range, Rows, Tree, is_empty_range};
 use crate::storage::BaseScan;
 use crate::txn::bulk::Private;
 use crate::txn::snapshot::Pin;
@@ -35,16 +36,16 @@ use crate::{Csn, Error, Key, TreeId, Value};
 /// Rows copied at first; the batch then grows fourfold up to `LAST_BATCH`.
 const FIRST_BATCH: usize = 16;
 const LAST_BATCH: usize = 256;
+const BASE_ONLY: Turn = Turn { base: true, memory: false, own: false };
 
 type OwnedBound = Bound<SmallVec<[u8; 32]>>;
 
-/// Copied rows, taken from the front.
+/// Copied rows, lent one after the other.
 #[derive(Default)]
 struct Batch {
-    rows: Vec<Entry>,
+    rows: Rows,
+    /// The first row that the cursor has not left behind.
     next: usize,
-    /// The last key of the batch, unless that is the last of the range.
-    last: Option<Key>,
     /// Nothing comes after these rows.
     exhausted: bool,
     limit: usize,
@@ -55,28 +56,31 @@ impl Batch {
         Batch { limit: FIRST_BATCH, ..Batch::default() }
     }
 
-    fn head(&self) -> Option<&Key> {
-        self.rows.get(self.next).map(|row| &row.0)
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.rows.key(self.next)
     }
 
+    #[inline]
+    fn value(&self) -> Option<Lent<'_>> {
+        self.rows.value(self.next).map(Lent::from)
+    }
+
+    #[inline]
     fn is_empty(&self) -> bool {
         self.next == self.rows.len()
     }
 
-    fn take(&mut self) -> Entry {
-        let row = std::mem::take(&mut self.rows[self.next]);
-        self.next += 1;
-        row
+    /// Where the rows to come begin.
+    fn last(&self) -> Option<SmallVec<[u8; 32]>> {
+        self.rows.key(self.rows.len().checked_sub(1)?).map(SmallVec::from_slice)
     }
 
     /// Replaces the rows by those that `read` appends, up to a limit; `read` answers whether these are the last.
     fn refill(&mut self, read: impl FnOnce(usize, &mut Rows) -> bool) {
-        let mut rows = Rows::default();
-        self.exhausted = read(self.limit, &mut rows);
         self.rows.clear();
-        self.rows.extend(rows.into_entries());
+        self.exhausted = read(self.limit, &mut self.rows);
         self.next = 0;
-        self.last = if self.exhausted { None } else { self.rows.last().map(|row| row.0.clone()) };
         self.limit = (self.limit * 4).min(LAST_BATCH);
     }
 }
@@ -88,11 +92,18 @@ struct Own {
     batch: Batch,
 }
 
-/// The base's part: an open scan of one view and its next row.
+/// The base's part: a scan of one view, at its next row.
 struct BasePart {
     watermark: Csn,
     scan: BaseScan,
-    head: Option<(Key, Value)>,
+}
+
+/// Which sources have the key that the cursor is at. Own writes win over memory over base.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Turn {
+    base: bool,
+    memory: bool,
+    own: bool,
 }
 
 /// An ordered cursor over one tree.
@@ -107,6 +118,7 @@ pub struct Scan {
     memory: Batch,
     base: Option<BasePart>,
     own: Option<Own>,
+    turn: Turn,
 }
 
 fn own_bound(bound: Bound<&[u8]>) -> OwnedBound {
@@ -116,15 +128,15 @@ fn own_bound(bound: Bound<&[u8]>) -> OwnedBound {
 fn remaining<'a>(
     lower: &'a OwnedBound,
     upper: &'a OwnedBound,
-    last: Option<&'a Key>,
+    last: Option<&'a [u8]>,
     reverse: bool,
 ) -> Range<'a> {
     let lower = lower.as_ref().map(|b| &b[..]);
     let upper = upper.as_ref().map(|b| &b[..]);
     match (last, reverse) {
         (None, _) => (lower, upper),
-        (Some(key), false) => (Bound::Excluded(&key[..]), upper),
-        (Some(key), true) => (lower, Bound::Excluded(&key[..])),
+        (Some(key), false) => (Bound::Excluded(key), upper),
+        (Some(key), true) => (lower, Bound::Excluded(key)),
     }
 }
 
@@ -151,6 +163,7 @@ impl Scan {
             memory: Batch::new(),
             base: None,
             own,
+            turn: Turn::default(),
         };
         if is_empty_range(&range) {
             scan.read_base(BaseScan::empty())?;
@@ -165,31 +178,96 @@ impl Scan {
     /// Takes the committed rows from this scan alone, to its end.
     fn read_base(&mut self, mut scan: BaseScan) -> Result<(), Error> {
         self.memory = Batch { exhausted: true, ..Batch::default() };
-        let head = scan.next()?;
-        self.base = Some(BasePart { watermark: Csn::MAX, scan, head });
+        scan.advance()?;
+        self.base = Some(BasePart { watermark: Csn::MAX, scan });
         Ok(())
     }
 
-    /// The next row in the cursor's direction, or `None` at the end.
+    /// Moves to the next row in the cursor's direction. False at the end.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store.
-    #[expect(clippy::should_implement_trait, reason = "fails, so it cannot be an iterator")]
-    pub fn next(&mut self) -> Result<Option<(Key, Value)>, Error> {
+    #[inline]
+    pub fn advance(&mut self) -> Result<bool, Error> {
         loop {
+            self.leave()?;
             self.refill()?;
-            let Some(entry) = self.take_first()? else { return Ok(None) };
-            if let (key, Some(value)) = entry {
-                return Ok(Some((key, value)));
+            self.turn = self.choose();
+            if self.turn == Turn::default() {
+                return Ok(false);
+            }
+            if self.value().is_some() {
+                return Ok(true);
             }
         }
     }
 
+    /// The key of the row that the cursor is at; `None` before the first and after the last.
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        match self.turn {
+            Turn { own: true, .. } => self.own.as_ref()?.batch.key(),
+            Turn { memory: true, .. } => self.memory.key(),
+            Turn { base: true, .. } => self.base.as_ref()?.scan.key(),
+            _ => None,
+        }
+    }
+
+    /// The value of that row.
+    #[inline]
+    pub fn value(&self) -> Option<Lent<'_>> {
+        match self.turn {
+            Turn { own: true, .. } => self.own.as_ref()?.batch.value(),
+            Turn { memory: true, .. } => self.memory.value(),
+            Turn { base: true, .. } => {
+                self.base.as_ref()?.scan.value().map(|(bytes, body)| Lent::new(bytes, body))
+            }
+            _ => None,
+        }
+    }
+
+    /// The next row, to keep, or `None` at the end.
+    ///
+    /// # Errors
+    /// As `advance`.
+    #[expect(clippy::should_implement_trait, reason = "fails, so it cannot be an iterator")]
+    pub fn next(&mut self) -> Result<Option<(Key, Value)>, Error> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let Some((key, value)) = self.key().zip(self.value()) else { return Ok(None) };
+        // The base's keys lie in the same buffer as its values.
+        let key =
+            if self.turn == BASE_ONLY { value.buffer().slice_ref(key) } else { Key::copy_from_slice(key) };
+        Ok(Some((key, value.share())))
+    }
+
+    /// Moves the sources past the row that was lent.
+    #[inline]
+    fn leave(&mut self) -> Result<(), Error> {
+        let turn = std::mem::take(&mut self.turn);
+        if turn.base
+            && let Some(base) = &mut self.base
+        {
+            base.scan.advance()?;
+        }
+        if turn.memory {
+            self.memory.next += 1;
+        }
+        if turn.own
+            && let Some(own) = &mut self.own
+        {
+            own.batch.next += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn refill(&mut self) -> Result<(), Error> {
         if self.memory.is_empty() && !(self.memory.exhausted && self.base.is_some()) {
             let (tree, snapshot, reverse) = (&self.tree, self.snapshot.csn(), self.reverse);
-            let after = self.memory.last.take();
-            let range = remaining(&self.lower, &self.upper, after.as_ref(), reverse);
+            let after = self.memory.last();
+            let range = remaining(&self.lower, &self.upper, after.as_deref(), reverse);
             self.memory.refill(|limit, rows| match tree {
                 Some(tree) if !is_empty_range(&range) => tree.batch(range, reverse, snapshot, limit, rows),
                 _ => true,
@@ -201,8 +279,8 @@ impl Scan {
                     return Ok(None);
                 }
                 let mut scan = view.scan_at(id, range, reverse, snapshot)?;
-                let head = scan.next()?;
-                Ok::<_, Error>(Some(BasePart { watermark: view.watermark(), scan, head }))
+                scan.advance()?;
+                Ok::<_, Error>(Some(BasePart { watermark: view.watermark(), scan }))
             })?;
             if base.is_some() {
                 self.base = base;
@@ -213,8 +291,8 @@ impl Scan {
             && !own.batch.exhausted
         {
             let (writes, sequence, reverse) = (&own.writes, own.sequence, self.reverse);
-            let after = own.batch.last.take();
-            let range = remaining(&self.lower, &self.upper, after.as_ref(), reverse);
+            let after = own.batch.last();
+            let range = remaining(&self.lower, &self.upper, after.as_deref(), reverse);
             own.batch.refill(|limit, rows| {
                 is_empty_range(&range) || writes.batch(range, reverse, sequence, limit, rows)
             });
@@ -222,31 +300,24 @@ impl Scan {
         Ok(())
     }
 
-    /// Takes the first key of the three sources; where several have it, own writes win over memory over base.
-    fn take_first(&mut self) -> Result<Option<Entry>, Error> {
-        let memory = self.memory.head();
-        let base = self.base.as_ref().and_then(|base| base.head.as_ref()).map(|row| &row.0);
-        let own = self.own.as_ref().and_then(|own| own.batch.head());
+    /// The sources with the first key.
+    #[inline]
+    fn choose(&self) -> Turn {
+        let memory = self.memory.key();
+        let base = self.base.as_ref().and_then(|base| base.scan.key());
+        let own = self.own.as_ref().and_then(|own| own.batch.key());
         let committed = self.order(memory, base);
         let turn = self.order(own, if committed.is_gt() { base } else { memory });
-        let mut entry = None;
-        if turn.is_ge() && committed.is_ge() {
-            entry = self.take_base()?;
+        Turn {
+            base: base.is_some() && turn.is_ge() && committed.is_ge(),
+            memory: memory.is_some() && turn.is_ge() && committed.is_le(),
+            own: own.is_some() && turn.is_le(),
         }
-        if turn.is_ge() && committed.is_le() && !self.memory.is_empty() {
-            entry = Some(self.memory.take());
-        }
-        if turn.is_le()
-            && let Some(own) = &mut self.own
-            && !own.batch.is_empty()
-        {
-            entry = Some(own.batch.take());
-        }
-        Ok(entry)
     }
 
     /// Which key's turn it is: `Less` the first's, `Greater` the second's, `Equal` both. A missing key comes last.
-    fn order(&self, a: Option<&Key>, b: Option<&Key>) -> Ordering {
+    #[inline]
+    fn order(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
         match (a, b) {
             (None, None) => Ordering::Equal,
             (Some(_), None) => Ordering::Less,
@@ -254,14 +325,5 @@ impl Scan {
             (Some(a), Some(b)) if self.reverse => b.cmp(a),
             (Some(a), Some(b)) => a.cmp(b),
         }
-    }
-
-    fn take_base(&mut self) -> Result<Option<Entry>, Error> {
-        let Some(base) = &mut self.base else { return Ok(None) };
-        if base.head.is_none() {
-            return Ok(None);
-        }
-        let next = base.scan.next()?;
-        Ok(std::mem::replace(&mut base.head, next).map(|(key, value)| (key, Some(value))))
     }
 }

@@ -14,6 +14,7 @@
 //! Texts and bytea share the row's memory. char(n) is stored without trailing blanks and padded on reading.
 
 use bytes::Bytes;
+use cognate_engine::Lent;
 
 use crate::error::{SqlError, sqlstate};
 use crate::types::{Datum, Interval, Numeric, Text, Type, TypeId, pad};
@@ -158,8 +159,10 @@ impl RowLayout {
 
     /// Opens a stored row. XX001 if it cannot be one of this layout.
     #[inline]
-    pub fn open<'a>(&'a self, bytes: &'a Bytes) -> Result<Row<'a>, SqlError> {
-        let [first, low, high, ..] = **bytes else { return Err(corrupt()) };
+    pub fn open<'a>(&'a self, row: impl Into<Lent<'a>>) -> Result<Row<'a>, SqlError> {
+        let row = row.into();
+        let bytes = row.bytes();
+        let [first, low, high, ..] = *bytes else { return Err(corrupt()) };
         let columns = usize::from(u16::from_le_bytes([low, high]));
         if first & !WIDE != VERSION || columns > self.types.len() {
             return Err(corrupt());
@@ -172,7 +175,7 @@ impl RowLayout {
         if bytes.len() < data {
             return Err(corrupt());
         }
-        Ok(Row { layout: self, bytes, columns, wide, fixed, offsets, data })
+        Ok(Row { layout: self, bytes, buffer: row.buffer(), columns, wide, fixed, offsets, data })
     }
 
     /// All columns of a stored row; those it lacks as NULL.
@@ -186,7 +189,9 @@ impl RowLayout {
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     layout: &'a RowLayout,
-    bytes: &'a Bytes,
+    bytes: &'a [u8],
+    /// What texts share: the row is a part of it.
+    buffer: &'a Bytes,
     columns: usize,
     wide: bool,
     fixed: usize,
@@ -239,7 +244,7 @@ impl Row<'_> {
         if start > end || end > self.bytes.len() {
             return None;
         }
-        read_variable(self.bytes, start, end, ty)
+        read_variable(&self.bytes[start..end], self.buffer, ty)
     }
 }
 
@@ -314,18 +319,18 @@ fn write_variable(datum: &Datum, id: TypeId, out: &mut Vec<u8>) -> Result<(), Sq
     Ok(())
 }
 
-fn read_variable(bytes: &Bytes, start: usize, end: usize, ty: Type) -> Option<Datum> {
+fn read_variable(bytes: &[u8], buffer: &Bytes, ty: Type) -> Option<Datum> {
     Some(match ty.id {
         TypeId::Text
         | TypeId::Varchar
         | TypeId::Name
         | TypeId::InternalChar
         | TypeId::Json
-        | TypeId::Unknown => Datum::Text(Text::from_stored(bytes.slice(start..end))),
-        TypeId::Bpchar => Datum::Bpchar(pad(Text::from_stored(bytes.slice(start..end)), ty)),
-        TypeId::Jsonb => Datum::Jsonb(Text::from_stored(bytes.slice(start..end))),
-        TypeId::Bytea => Datum::Bytea(bytes.slice(start..end)),
-        TypeId::Numeric => Datum::Numeric(Numeric::read_stored(&bytes[start..end])?),
-        _ => Datum::from_binary(ty, &bytes[start..end]).ok()?,
+        | TypeId::Unknown => Datum::Text(Text::from_stored_in(buffer, bytes)),
+        TypeId::Bpchar => Datum::Bpchar(pad(Text::from_stored_in(buffer, bytes), ty)),
+        TypeId::Jsonb => Datum::Jsonb(Text::from_stored_in(buffer, bytes)),
+        TypeId::Bytea => Datum::Bytea(buffer.slice_ref(bytes)),
+        TypeId::Numeric => Datum::Numeric(Numeric::read_stored(bytes)?),
+        _ => Datum::from_binary(ty, bytes).ok()?,
     })
 }

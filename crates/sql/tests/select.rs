@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cognate_engine::Lent;
 use cognate_sql::bind::{BindContext, Binder, NoVirtualTables, RowCounts, object_name, resolve_type};
 use cognate_sql::catalog::{Catalog, Column, Index, IndexColumn, Object, PUBLIC_OID, Table, View};
 use cognate_sql::error::{Result, SqlError};
@@ -29,11 +30,17 @@ use sqlparser::ast;
 #[derive(Default)]
 struct Store(BTreeMap<(u32, Vec<u8>), Bytes>);
 
-struct Scan(std::vec::IntoIter<(Bytes, Bytes)>);
+/// What is to come, and the entry it is at.
+struct Scan(std::vec::IntoIter<(Bytes, Bytes)>, Option<(Bytes, Bytes)>);
 
 impl RowScan for Scan {
-    fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
-        Ok(self.0.next())
+    fn advance(&mut self) -> Result<bool> {
+        self.1 = self.0.next();
+        Ok(self.1.is_some())
+    }
+
+    fn entry(&self) -> Option<(&[u8], Lent<'_>)> {
+        self.1.as_ref().map(|(key, value)| (&key[..], Lent::from(value)))
     }
 }
 
@@ -65,7 +72,7 @@ impl Reader for Store {
         if reverse {
             rows.reverse();
         }
-        Ok(Box::new(Scan(rows.into_iter())))
+        Ok(Box::new(Scan(rows.into_iter(), None)))
     }
 }
 
@@ -73,8 +80,8 @@ impl Reader for Store {
 struct Counts<'a>(&'a BTreeMap<u32, u64>);
 
 impl RowCounts for Counts<'_> {
-    fn rows(&self, table: u32) -> Option<u64> {
-        self.0.get(&table).copied()
+    fn rows(&self, table: &Table) -> Option<u64> {
+        self.0.get(&table.oid).copied()
     }
 }
 

@@ -399,6 +399,11 @@ impl BaseView {
         self.version.attached.first().copied().unwrap_or(0).max(self.version.watermark)
     }
 
+    /// Entries of a tree, summed over the runs.
+    pub fn entries(&self, tree: TreeId) -> u64 {
+        self.version.runs.iter().map(|run| run.entries(tree)).sum()
+    }
+
     /// As [`Base::get`].
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
         self.version.get(&self.cache, tree, key, Csn::MAX)

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::block::Block;
+use super::block::{Block, Entry};
 use super::cache::BlockCache;
 use super::partition::Partition;
 use super::run::Run;
-use crate::{Error, Key, TreeId, Value};
+use crate::{Error, TreeId};
 
 /// See the module's description. Keeps its run alive.
 #[derive(Debug)]
@@ -21,9 +21,27 @@ pub struct RunCursor {
     partition: Arc<Partition>,
     partition_index: usize,
     block_index: usize,
-    /// The block under the cursor, and its body to slice keys and values from; `None` once the entries are used up.
-    block: Option<(Block, Bytes)>,
-    entry: usize,
+    /// The block under the cursor; `None` once the entries are used up.
+    block: Option<Open>,
+}
+
+/// A block and the place in it.
+#[derive(Debug)]
+struct Open {
+    block: Block,
+    /// Its body, to slice keys and values from.
+    body: Bytes,
+    count: usize,
+    index: usize,
+    /// Where the entry at `index` lies.
+    entry: Entry,
+}
+
+impl Open {
+    fn place(&mut self, index: usize) {
+        self.index = index;
+        self.entry = self.block.entry(index);
+    }
 }
 
 impl RunCursor {
@@ -56,7 +74,6 @@ impl RunCursor {
             partition_index,
             block_index,
             block: None,
-            entry: 0,
         };
         if tree == TreeId::MAX && reverse && start == Bound::Unbounded {
             cursor.partition_index = run.top().partitions.count() - 1;
@@ -89,17 +106,16 @@ impl RunCursor {
         };
         match index.filter(|&index| index < count) {
             Some(index) => {
-                self.entry = index;
-                self.enter(block);
+                self.enter(block, count, index);
                 Ok(())
             }
             None => self.next_block(),
         }
     }
 
-    fn enter(&mut self, block: Block) {
-        let shared = block.share();
-        self.block = Some((block, shared));
+    fn enter(&mut self, block: Block, count: usize, index: usize) {
+        let (body, entry) = (block.share(), block.entry(index));
+        self.block = Some(Open { block, body, count, index, entry });
     }
 
     /// The block on the cursor's far side, or the end.
@@ -131,35 +147,38 @@ impl RunCursor {
         }
         if self.partition.blocks.separator(self.block_index).0 == self.tree {
             let block = self.run.block(&self.cache, self.partition.blocks.frame(self.block_index))?;
-            self.entry = if self.reverse { block.count() - 1 } else { 0 };
-            self.enter(block);
+            let count = block.count();
+            self.enter(block, count, if self.reverse { count - 1 } else { 0 });
         }
         Ok(())
     }
 
     /// The key under the cursor; `None` at the end.
+    #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        self.block.as_ref().map(|(block, _)| block.key(self.entry))
+        self.block.as_ref().map(|open| &open.body[open.entry.key.clone()])
     }
 
-    /// Key and value (`None` if deleted) under the cursor, as slices of the block.
-    pub fn entry(&self) -> Option<(Key, Option<Value>)> {
-        let (block, shared) = self.block.as_ref()?;
-        let entry = block.entry(self.entry);
-        Some((shared.slice(entry.key), entry.value.map(|value| shared.slice(value))))
+    /// The value under the cursor: bytes, and the block's body that they are a part of. `None` if deleted, or at the end.
+    #[inline]
+    pub fn value(&self) -> Option<(&[u8], &Bytes)> {
+        let open = self.block.as_ref()?;
+        Some((&open.body[open.entry.value.clone()?], &open.body))
     }
 
     /// Moves on by one entry.
+    #[inline]
     pub fn advance(&mut self) -> Result<(), Error> {
-        let Some((block, _)) = &self.block else { return Ok(()) };
-        let next = if self.reverse {
-            self.entry.checked_sub(1)
+        let reverse = self.reverse;
+        let Some(open) = &mut self.block else { return Ok(()) };
+        let next = if reverse {
+            open.index.checked_sub(1)
         } else {
-            Some(self.entry + 1).filter(|&index| index < block.count())
+            Some(open.index + 1).filter(|&index| index < open.count)
         };
         match next {
             Some(index) => {
-                self.entry = index;
+                open.place(index);
                 Ok(())
             }
             None => self.next_block(),

@@ -5,6 +5,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::cache::BlockCache;
 use super::cursor::RunCursor;
 use super::run::Run;
@@ -15,6 +17,8 @@ use crate::{Error, Key, TreeId, Value};
 pub struct BaseScan {
     /// Newest run first; used-up cursors are removed.
     cursors: Vec<RunCursor>,
+    /// The cursor whose entry is the scan's; those behind it may have older entries of the key.
+    current: Option<usize>,
     reverse: bool,
     /// The far end: upper bound, or lower bound in reverse.
     end: Bound<Key>,
@@ -22,7 +26,7 @@ pub struct BaseScan {
 
 impl BaseScan {
     pub(crate) fn empty() -> BaseScan {
-        BaseScan { cursors: Vec::new(), reverse: false, end: Bound::Unbounded }
+        BaseScan { cursors: Vec::new(), current: None, reverse: false, end: Bound::Unbounded }
     }
 
     pub(super) fn new(
@@ -39,32 +43,65 @@ impl BaseScan {
             let cursor = RunCursor::new(run, cache, tree, start, reverse)?;
             cursors.extend(cursor.filter(|cursor| cursor.key().is_some()));
         }
-        Ok(BaseScan { cursors, reverse, end: end.map(Key::copy_from_slice) })
+        Ok(BaseScan { cursors, current: None, reverse, end: end.map(Key::copy_from_slice) })
+    }
+
+    /// Moves to the next present entry in order. False at the end, and from then on.
+    pub fn advance(&mut self) -> Result<bool, Error> {
+        loop {
+            if let Some(current) = self.current.take() {
+                self.pass(current)?;
+            }
+            let Some(best) = self.best() else { return Ok(false) };
+            if self.cursors[best].key().is_none_or(|key| self.past_end(key)) {
+                self.cursors.clear();
+                return Ok(false);
+            }
+            self.current = Some(best);
+            if self.cursors[best].value().is_some() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Moves the cursors past the current key. Older runs' entries of the same key are outdated.
+    fn pass(&mut self, current: usize) -> Result<(), Error> {
+        if current + 1 < self.cursors.len() {
+            let (newer, older) = self.cursors.split_at_mut(current + 1);
+            let key = newer[current].key();
+            for cursor in older {
+                if cursor.key() == key {
+                    cursor.advance()?;
+                }
+            }
+        }
+        self.cursors[current].advance()?;
+        if self.cursors.iter().any(|cursor| cursor.key().is_none()) {
+            self.cursors.retain(|cursor| cursor.key().is_some());
+        }
+        Ok(())
+    }
+
+    /// The key that the scan is at; `None` before the first and after the last.
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.cursors[self.current?].key()
+    }
+
+    /// The value that the scan is at, and the bytes that it is a part of.
+    #[inline]
+    pub fn value(&self) -> Option<(&[u8], &Bytes)> {
+        self.cursors[self.current?].value()
     }
 
     /// The next present entry in order; `None` at the end, and from then on.
     #[allow(clippy::should_implement_trait, reason = "fallible; the name is the engine's for all scans")]
     pub fn next(&mut self) -> Result<Option<(Key, Value)>, Error> {
-        loop {
-            let Some(best) = self.best() else { return Ok(None) };
-            let Some((key, value)) = self.cursors[best].entry() else { return Ok(None) };
-            if self.past_end(&key) {
-                self.cursors.clear();
-                return Ok(None);
-            }
-            // Older runs' entries of the same key are outdated. Backward, so that removal leaves the indexes ahead alone.
-            for index in (best..self.cursors.len()).rev() {
-                if index == best || self.cursors[index].key() == Some(&key[..]) {
-                    self.cursors[index].advance()?;
-                    if self.cursors[index].key().is_none() {
-                        self.cursors.remove(index);
-                    }
-                }
-            }
-            if let Some(value) = value {
-                return Ok(Some((key, value)));
-            }
+        if !self.advance()? {
+            return Ok(None);
         }
+        let entry = self.key().zip(self.value());
+        Ok(entry.map(|(key, (value, body))| (body.slice_ref(key), body.slice_ref(value))))
     }
 
     /// The cursor with the next key; among equals the newest run's.

@@ -34,7 +34,10 @@ impl Aggregate {
         Aggregate { name: name.to_owned(), signature: Signature::new(any, Volatility::Immutable) }
     }
 
-    fn resolve<'a>(&self, types: impl Iterator<Item = &'a DataType>) -> Result<(ResolvedFunction, Vec<Type>)> {
+    fn resolve<'a>(
+        &self,
+        types: impl Iterator<Item = &'a DataType>,
+    ) -> Result<(ResolvedFunction, Vec<Type>)> {
         let given = types.map(mapping::sql_type).collect::<Result<Vec<_>>>()?;
         Ok((function::resolve(None, &self.name, &given)?, given))
     }
@@ -45,7 +48,9 @@ impl Aggregate {
         let casts = given
             .iter()
             .zip(&function.arguments)
-            .map(|(from, to)| (from.id != to.id).then(|| cast::find(*from, *to, CastContext::Implicit)).flatten())
+            .map(|(from, to)| {
+                (from.id != to.id).then(|| cast::find(*from, *to, CastContext::Implicit)).flatten()
+            })
             .collect();
         Ok(Inputs { function, given, casts, seen: arguments.is_distinct.then(HashSet::new) })
     }

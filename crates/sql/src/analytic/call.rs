@@ -146,8 +146,7 @@ impl Call {
 
     /// A conversion that was written down. 42846.
     pub(super) fn cast(from: Type, to: Type) -> Result<Call> {
-        let cast =
-            cast::find(from, to, CastContext::Explicit).ok_or_else(|| cast::cannot_cast(from, to))?;
+        let cast = cast::find(from, to, CastContext::Explicit).ok_or_else(|| cast::cannot_cast(from, to))?;
         let immutable = cast.is_immutable();
         Call::new(Body::Cast(Box::new(cast)), "cast", &[from], to, immutable)
     }
@@ -196,8 +195,8 @@ impl Call {
     }
 
     fn invoke(&self, arguments: &ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant =
-            !arguments.args.is_empty() && arguments.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+        let constant = !arguments.args.is_empty()
+            && arguments.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { arguments.number_rows };
         let casts = self.conversions()?;
         let mut operands = Vec::with_capacity(arguments.args.len());
@@ -230,7 +229,9 @@ impl Call {
         }
         let column = builder.finish();
         if constant {
-            return ScalarValue::try_from_array(&column, 0).map(ColumnarValue::Scalar).map_err(super::failure);
+            return ScalarValue::try_from_array(&column, 0)
+                .map(ColumnarValue::Scalar)
+                .map_err(super::failure);
         }
         Ok(ColumnarValue::Array(column))
     }

@@ -77,7 +77,9 @@ fn value(column: &ArrayRef, place: usize, ty: Type) -> Result<Datum> {
             };
             Datum::Numeric(text.parse::<Numeric>()?)
         }
-        TypeId::Text | TypeId::Varchar | TypeId::Name | TypeId::Json | TypeId::Unknown => Datum::text(column.as_string::<i32>().value(place)),
+        TypeId::Text | TypeId::Varchar | TypeId::Name | TypeId::Json | TypeId::Unknown => {
+            Datum::text(column.as_string::<i32>().value(place))
+        }
         TypeId::Bytea => Datum::Bytea(Bytes::copy_from_slice(column.as_binary::<i32>().value(place))),
         TypeId::Uuid => {
             let bytes = column.as_fixed_size_binary().value(place);

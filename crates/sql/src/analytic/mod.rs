@@ -38,9 +38,9 @@ use sqlparser::ast::Statement;
 
 use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::RowScan;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
-pub use provider::TableRows;
 pub use runtime::{AnalyticCursor, AnalyticRuntime};
 
 /// A SELECT planned for DataFusion. Immutable; holds no transaction and no parameter values.
@@ -75,7 +75,9 @@ impl AnalyticPlan {
             .schema()
             .fields()
             .iter()
-            .map(|field| Ok((syntax::shown_name(field.name()).to_owned(), mapping::sql_type(field.data_type())?)))
+            .map(|field| {
+                Ok((syntax::shown_name(field.name()).to_owned(), mapping::sql_type(field.data_type())?))
+            })
             .collect::<Result<Vec<_>>>()?;
         let parameters = parameter_types(&plan, hints)?;
         let tables = provider::mentioned(&plan)?;
@@ -124,7 +126,7 @@ impl AnalyticPlan {
     pub fn start(
         &self,
         runtime: &AnalyticRuntime,
-        rows: HashMap<u32, Vec<Box<dyn TableRows>>>,
+        rows: HashMap<u32, Vec<Box<dyn RowScan>>>,
         surroundings: &Surroundings<'_>,
     ) -> Result<AnalyticCursor> {
         let plan = if self.parameters.is_empty() {

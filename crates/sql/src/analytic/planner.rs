@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{DFSchema, TableReference};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::DefaultTableSource;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SessionState, SessionStateBuilder};

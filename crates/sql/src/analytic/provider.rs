@@ -26,25 +26,20 @@ use super::encode::Builder;
 use super::mapping::arrow_type;
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
+use crate::expr::RowScan;
 
 /// Rows in a batch.
 const BATCH_ROWS: usize = 4096;
 
-/// The stored rows of one table, in any order.
-pub trait TableRows: Send {
-    /// The next stored row, or `None` after the last.
-    fn next(&mut self) -> Result<Option<bytes::Bytes>>;
-}
-
 /// The scans of one query, by table oid. Each is taken once.
-pub(super) struct ScanSet(Mutex<HashMap<u32, Vec<Box<dyn TableRows>>>>);
+pub(super) struct ScanSet(Mutex<HashMap<u32, Vec<Box<dyn RowScan>>>>);
 
 impl ScanSet {
-    pub(super) fn new(rows: HashMap<u32, Vec<Box<dyn TableRows>>>) -> Arc<ScanSet> {
+    pub(super) fn new(rows: HashMap<u32, Vec<Box<dyn RowScan>>>) -> Arc<ScanSet> {
         Arc::new(ScanSet(Mutex::new(rows)))
     }
 
-    fn take(&self, oid: u32) -> Option<Box<dyn TableRows>> {
+    fn take(&self, oid: u32) -> Option<Box<dyn RowScan>> {
         self.0.lock().get_mut(&oid)?.pop()
     }
 }
@@ -148,7 +143,7 @@ struct Batches {
     table: Arc<Table>,
     places: Vec<usize>,
     schema: SchemaRef,
-    scan: Option<Box<dyn TableRows>>,
+    scan: Option<Box<dyn RowScan>>,
     done: bool,
 }
 
@@ -166,8 +161,9 @@ impl Batches {
             .collect::<Result<Vec<_>>>()?;
         let mut rows = 0;
         while rows < BATCH_ROWS {
-            let Some(stored) = scan.next()? else { break };
-            let row = layout.open(&stored)?;
+            let entry = if scan.advance()? { scan.entry() } else { None };
+            let Some((_, stored)) = entry else { break };
+            let row = layout.open(stored)?;
             for (place, builder) in self.places.iter().zip(&mut builders) {
                 match row.get(*place)? {
                     Some(datum) => builder.append(&datum)?,

@@ -18,9 +18,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::logical_expr::expr::{
-    AggregateFunction, InList, Like, ScalarFunction, Sort, WindowFunction,
-};
+use datafusion::logical_expr::expr::{AggregateFunction, InList, Like, ScalarFunction, Sort, WindowFunction};
 use datafusion::logical_expr::{
     Between, BinaryExpr, Case, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, Operator,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -104,13 +102,8 @@ fn typed(expr: Expr, ty: Type) -> Result<Expr> {
         Expr::Literal(ScalarValue::Utf8(None) | ScalarValue::Null, _) => Datum::Null,
         _ => return settle(expr, ty),
     };
-    let value = cast::cast(
-        &value,
-        Type::new(TypeId::Unknown),
-        ty,
-        CastContext::Implicit,
-        &FormatContext::default(),
-    )?;
+    let value =
+        cast::cast(&value, Type::new(TypeId::Unknown), ty, CastContext::Implicit, &FormatContext::default())?;
     Ok(Expr::Literal(mapping::scalar(&value, ty)?, None))
 }
 
@@ -184,8 +177,10 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
             if !func.inner().is::<Named>() {
                 return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
             }
-            let types =
-                args.iter().map(|argument| operand_type(argument, schema)).collect::<DataFusionResult<Vec<_>>>()?;
+            let types = args
+                .iter()
+                .map(|argument| operand_type(argument, schema))
+                .collect::<DataFusionResult<Vec<_>>>()?;
             Call::function(func.name(), &types).and_then(|call| call.expr(args)).map_err(carried)?
         }
         Expr::Cast(cast) => written_cast(*cast.expr, cast.field.data_type(), schema)?,
@@ -240,9 +235,7 @@ fn written_cast(operand: Expr, to: &DataType, schema: &DFSchema) -> DataFusionRe
     // A numeric without precision comes as this one.
     let to = match to {
         DataType::Decimal128(38, 10) => Type::new(TypeId::Numeric),
-        DataType::Decimal128(precision, scale) => {
-            Type::numeric(u16::from(*precision), i16::from(*scale))
-        }
+        DataType::Decimal128(precision, scale) => Type::numeric(u16::from(*precision), i16::from(*scale)),
         other => mapping::sql_type(other).map_err(carried)?,
     };
     if matches!(&operand, Expr::Placeholder(placeholder) if placeholder.field.is_none()) {
@@ -396,7 +389,8 @@ fn added_cast(operand: &Expr, from: &DataType, to: &DataType) -> DataFusionResul
 /// Checked arithmetic on integers.
 fn arithmetic(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return Ok(Transformed::no(expr)) };
-    let arithmetic = [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide, Operator::Modulo];
+    let arithmetic =
+        [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide, Operator::Modulo];
     if arithmetic.contains(&op) && left.get_type(schema)?.is_integer() {
         let udf = ScalarUDF::new_from_impl(Checked::new(op));
         let call = ScalarFunction::new_udf(Arc::new(udf), vec![*left, *right]);

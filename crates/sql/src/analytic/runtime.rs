@@ -74,7 +74,13 @@ impl AnalyticRuntime {
                 Err(error) => sender.send(Err(error)).await,
             };
         });
-        Ok(AnalyticCursor { receiver, types, pending: Vec::new().into_iter(), task: task.abort_handle(), ended: false })
+        Ok(AnalyticCursor {
+            receiver,
+            types,
+            pending: Vec::new().into_iter(),
+            task: task.abort_handle(),
+            ended: false,
+        })
     }
 
     fn state(&self, scans: Arc<ScanSet>, surroundings: &Surroundings<'_>) -> SessionState {
@@ -102,11 +108,7 @@ impl Drop for AnalyticRuntime {
     }
 }
 
-async fn run(
-    plan: LogicalPlan,
-    state: SessionState,
-    sender: &mpsc::Sender<Message>,
-) -> DataFusionResult<()> {
+async fn run(plan: LogicalPlan, state: SessionState, sender: &mpsc::Sender<Message>) -> DataFusionResult<()> {
     let optimized = state.optimize(&plan)?;
     let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
     let mut stream = execute_stream(physical, state.task_ctx())?;

@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{
+    Expr, Ident, Query, Select, SelectItem, SetExpr, Statement, TableFactor, VisitMut, VisitorMut,
+};
 
 use super::mapping;
 use crate::bind::{figure_name, resolve_type};

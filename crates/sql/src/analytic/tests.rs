@@ -4,19 +4,27 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cognate_engine::Lent;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
-use super::{AnalyticPlan, AnalyticRuntime, Surroundings, TableRows};
+use super::{AnalyticPlan, AnalyticRuntime, Surroundings};
 use crate::catalog::{Catalog, Column, Object, PUBLIC_OID, Table};
 use crate::error::Result;
+use crate::expr::RowScan;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
-struct Rows(std::vec::IntoIter<Bytes>);
+/// What is to come, and the row it is at.
+struct Rows(std::vec::IntoIter<Bytes>, Option<Bytes>);
 
-impl TableRows for Rows {
-    fn next(&mut self) -> Result<Option<Bytes>> {
-        Ok(self.0.next())
+impl RowScan for Rows {
+    fn advance(&mut self) -> Result<bool> {
+        self.1 = self.0.next();
+        Ok(self.1.is_some())
+    }
+
+    fn entry(&self) -> Option<(&[u8], Lent<'_>)> {
+        self.1.as_ref().map(|row| (&[][..], Lent::from(row)))
     }
 }
 
@@ -72,10 +80,10 @@ fn query(sql: &str, parameters: &[(Type, Datum)]) -> Result<Vec<String>> {
     let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).expect("the query parses").remove(0);
     let hints: Vec<Option<Type>> = parameters.iter().map(|(ty, _)| Some(*ty)).collect();
     let plan = AnalyticPlan::new(&statement, &catalog, &["public".to_owned()], &hints)?;
-    let mut scans: HashMap<u32, Vec<Box<dyn TableRows>>> = HashMap::new();
+    let mut scans: HashMap<u32, Vec<Box<dyn RowScan>>> = HashMap::new();
     for (table, times) in plan.tables() {
         for _ in 0..*times {
-            scans.entry(table.oid).or_default().push(Box::new(Rows(stored.clone().into_iter())));
+            scans.entry(table.oid).or_default().push(Box::new(Rows(stored.clone().into_iter(), None)));
         }
     }
     let values: Vec<Datum> = parameters.iter().map(|(_, value)| value.clone()).collect();

@@ -57,15 +57,15 @@ use scope::Namespace;
 
 /// How many rows tables have, roughly.
 pub trait RowCounts {
-    /// An estimate of the number of rows of the table with this oid; none if there is no idea.
-    fn rows(&self, table: u32) -> Option<u64>;
+    /// An estimate of the number of rows of a table; none if there is no idea.
+    fn rows(&self, table: &Table) -> Option<u64>;
 }
 
 /// No idea about any table.
 pub struct NoRowCounts;
 
 impl RowCounts for NoRowCounts {
-    fn rows(&self, _: u32) -> Option<u64> {
+    fn rows(&self, _: &Table) -> Option<u64> {
         None
     }
 }

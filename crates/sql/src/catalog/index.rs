@@ -12,7 +12,6 @@
 //!
 //! So a unique violation is a meeting of keys, except where NULLs are distinct. [`Index::row_key`] reads all three.
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SqlError, sqlstate};
@@ -67,18 +66,17 @@ impl Index {
         self.primary
     }
 
-    /// The row key an entry leads to, sharing the entry's memory. For the clustered primary key it is the key itself.
-    pub fn row_key(&self, key: &Bytes, value: &Bytes) -> Result<Bytes> {
+    /// The row key an entry leads to. For the clustered primary key it is the key itself.
+    pub fn row_key<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
         if self.primary {
-            return Ok(key.clone());
+            return Ok(key);
         }
         if self.unique {
-            return Ok(value.clone());
+            return Ok(value);
         }
-        let length =
-            <[u8; 4]>::try_from(value.as_ref()).map(u32::from_le_bytes).ok().map(|length| length as usize);
+        let length = <[u8; 4]>::try_from(value).map(u32::from_le_bytes).ok().map(|length| length as usize);
         match length {
-            Some(length) if length <= key.len() => Ok(key.slice(length..)),
+            Some(length) if length <= key.len() => Ok(&key[length..]),
             _ => Err(SqlError::new(
                 sqlstate::INDEX_CORRUPTED,
                 format!("index \"{}\" contains an entry that does not lead to a row", self.name),

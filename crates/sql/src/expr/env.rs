@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cognate_engine::Lent;
 
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
@@ -33,8 +34,10 @@ pub trait Reader {
 
 /// An open scan.
 pub trait RowScan: Send {
-    /// The next entry's key and value.
-    fn next(&mut self) -> Result<Option<(Bytes, Bytes)>>;
+    /// Moves to the next entry. False at the end.
+    fn advance(&mut self) -> Result<bool>;
+    /// Key and value of the entry it is at.
+    fn entry(&self) -> Option<(&[u8], Lent<'_>)>;
 }
 
 /// Tells a running statement to stop.

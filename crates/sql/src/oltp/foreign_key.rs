@@ -341,7 +341,7 @@ impl Work<'_> {
                 self.interrupts.check()?;
             }
             match index {
-                Some(index) => found.push(index.row_key(&key, &value)?),
+                Some(index) => found.push(Bytes::copy_from_slice(index.row_key(&key, &value)?)),
                 None => {
                     let row = decode(table, &value)?;
                     if places.iter().zip(values).all(|(&place, value)| same(&row[place], value)) {

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
+use cognate_engine::Lent;
 
 use super::Context;
 use super::key_range::{self, Prefixes, Range};
@@ -42,23 +43,17 @@ impl ScanState {
 
     /// Puts the next row that passes the filter into the frame.
     pub(crate) fn next(&mut self, scan: &Scan, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
-        loop {
-            let Some((key, row)) = self.fetch(scan, context, frame)? else { return Ok(false) };
+        while self.fetch(scan, context, frame)? {
             context.execution.tick()?;
-            load(scan, &key, &row, frame)?;
             if passes(scan, &context.env(frame))? {
                 return Ok(true);
             }
         }
+        Ok(false)
     }
 
-    /// The next row's key and bytes.
-    fn fetch(
-        &mut self,
-        scan: &Scan,
-        context: Context<'_>,
-        frame: &[Datum],
-    ) -> Result<Option<(Bytes, Bytes)>> {
+    /// Puts the next row into the frame.
+    fn fetch(&mut self, scan: &Scan, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
         let reader = context.execution.read.reader;
         loop {
             match &mut self.stage {
@@ -77,19 +72,14 @@ impl ScanState {
                         continue;
                     };
                     let found = match &scan.access.kind {
-                        AccessKind::Table => {
-                            reader.get(scan.table.tree, &key)?.map(|row| (Bytes::from(key), row))
-                        }
+                        AccessKind::Table => by_key(scan, &key, context, frame)?,
                         AccessKind::Index(index) => match reader.get(index.tree, &key)? {
-                            Some(entry) => {
-                                let row_key = index.row_key(&Bytes::from(key), &entry)?;
-                                by_entry(scan, row_key, context)?
-                            }
-                            None => None,
+                            Some(entry) => by_key(scan, index.row_key(&key, &entry)?, context, frame)?,
+                            None => false,
                         },
                     };
-                    if found.is_some() {
-                        return Ok(found);
+                    if found {
+                        return Ok(true);
                     }
                 }
                 Stage::Between => {
@@ -102,21 +92,26 @@ impl ScanState {
                         self.stage = Stage::Range(open(scan, &range, context)?);
                     }
                 }
-                Stage::Range(open) => match open.next()? {
-                    Some((key, value)) => {
-                        let found = match &scan.access.kind {
-                            AccessKind::Table => Some((key, value)),
-                            AccessKind::Index(index) => {
-                                by_entry(scan, index.row_key(&key, &value)?, context)?
-                            }
-                        };
-                        if found.is_some() {
-                            return Ok(found);
+                Stage::Range(open) => {
+                    let entry = if open.advance()? { open.entry() } else { None };
+                    let Some((key, value)) = entry else {
+                        self.stage = Stage::Between;
+                        continue;
+                    };
+                    let found = match &scan.access.kind {
+                        AccessKind::Table => {
+                            load(scan, key, value, frame)?;
+                            true
                         }
+                        AccessKind::Index(index) => {
+                            by_key(scan, index.row_key(key, &value)?, context, frame)?
+                        }
+                    };
+                    if found {
+                        return Ok(true);
                     }
-                    None => self.stage = Stage::Between,
-                },
-                Stage::Done => return Ok(None),
+                }
+                Stage::Done => return Ok(false),
             }
         }
     }
@@ -136,15 +131,18 @@ fn open(scan: &Scan, range: &Range, context: Context<'_>) -> Result<Box<dyn RowS
     context.execution.read.reader.scan(tree, lower, upper, scan.access.reverse)
 }
 
-/// The row an index entry leads to; none if the transaction itself has deleted it since the scan was opened.
-fn by_entry(scan: &Scan, row_key: Bytes, context: Context<'_>) -> Result<Option<(Bytes, Bytes)>> {
-    let row = context.execution.read.reader.get(scan.table.tree, &row_key)?;
-    Ok(row.map(|row| (row_key, row)))
+/// Puts the row with this key into the frame. There is none if an index entry led here and the transaction itself has deleted the row
+/// since the scan was opened.
+fn by_key(scan: &Scan, key: &[u8], context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
+    match context.execution.read.reader.get(scan.table.tree, key)? {
+        Some(row) => load(scan, key, Lent::from(&row), frame).map(|()| true),
+        None => Ok(false),
+    }
 }
 
 /// Reads the needed columns of a row into the frame.
 #[inline]
-pub(crate) fn load(scan: &Scan, key: &Bytes, row: &Bytes, frame: &mut [Datum]) -> Result<()> {
+pub(crate) fn load(scan: &Scan, key: &[u8], row: Lent<'_>, frame: &mut [Datum]) -> Result<()> {
     if !scan.columns.is_empty() {
         let stored = scan.table.layout().open(row)?;
         for column in &scan.columns {
@@ -155,7 +153,7 @@ pub(crate) fn load(scan: &Scan, key: &Bytes, row: &Bytes, frame: &mut [Datum]) -
         }
     }
     if let Some(slot) = scan.key_slot {
-        frame[slot] = Datum::Bytea(key.clone());
+        frame[slot] = Datum::Bytea(Bytes::copy_from_slice(key));
     }
     Ok(())
 }

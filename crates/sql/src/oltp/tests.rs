@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cognate_engine::Lent;
 
 use super::Cursor;
 use crate::bind::{BindContext, Binder, NoRowCounts, NoVirtualTables};
@@ -22,11 +23,17 @@ type Entries = BTreeMap<(u32, Vec<u8>), Bytes>;
 #[derive(Default)]
 struct Store(Entries);
 
-struct Scan(std::vec::IntoIter<(Bytes, Bytes)>);
+/// What is to come, and the entry it is at.
+struct Scan(std::vec::IntoIter<(Bytes, Bytes)>, Option<(Bytes, Bytes)>);
 
 impl RowScan for Scan {
-    fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
-        Ok(self.0.next())
+    fn advance(&mut self) -> Result<bool> {
+        self.1 = self.0.next();
+        Ok(self.1.is_some())
+    }
+
+    fn entry(&self) -> Option<(&[u8], Lent<'_>)> {
+        self.1.as_ref().map(|(key, value)| (&key[..], Lent::from(value)))
     }
 }
 
@@ -62,7 +69,7 @@ impl Reader for Store {
         if reverse {
             rows.reverse();
         }
-        Ok(Box::new(Scan(rows.into_iter())))
+        Ok(Box::new(Scan(rows.into_iter(), None)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! PostgreSQL's dialect with what the parser crate gets wrong or lacks in expressions.
 
 use std::any::TypeId;
+use std::cell::Cell;
 
 use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -13,12 +14,36 @@ const UNARY_SIGN: u8 = 125;
 
 /// Passes on what PostgreSQL's dialect answers.
 macro_rules! delegate {
-    ($($name:ident),*) => { $(fn $name(&self) -> bool { self.0.$name() })* };
+    ($($name:ident),*) => { $(fn $name(&self) -> bool { self.postgres.$name() })* };
 }
+
+/// Expressions that may be begun for each token. The parser tries some constructs one way and then another; nested, that doubles with every
+/// level. What is written by people needs three or four.
+const ATTEMPTS_A_TOKEN: usize = 64;
 
 /// The dialect: PostgreSQL's, with hooks.
 #[derive(Debug, Default)]
-pub(super) struct CognateDialect(PostgreSqlDialect);
+pub(super) struct CognateDialect {
+    postgres: PostgreSqlDialect,
+    /// Expressions that may still be begun; none when there is no limit.
+    attempts: Option<Cell<usize>>,
+}
+
+impl CognateDialect {
+    /// For so many tokens to be parsed.
+    pub(super) fn for_tokens(count: usize) -> CognateDialect {
+        let attempts = Some(Cell::new((count + 100) * ATTEMPTS_A_TOKEN));
+        CognateDialect { postgres: PostgreSqlDialect {}, attempts }
+    }
+
+    /// One more expression is begun.
+    fn attempt(&self) -> Result<(), ParserError> {
+        let Some(attempts) = &self.attempts else { return Ok(()) };
+        let left = attempts.get().checked_sub(1).ok_or(ParserError::RecursionLimitExceeded)?;
+        attempts.set(left);
+        Ok(())
+    }
+}
 
 impl Dialect for CognateDialect {
     /// The crate asks here and there whether it is parsing PostgreSQL: it is.
@@ -27,35 +52,35 @@ impl Dialect for CognateDialect {
     }
 
     fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
-        self.0.identifier_quote_style(identifier)
+        self.postgres.identifier_quote_style(identifier)
     }
 
     fn is_delimited_identifier_start(&self, character: char) -> bool {
-        self.0.is_delimited_identifier_start(character)
+        self.postgres.is_delimited_identifier_start(character)
     }
 
     fn is_identifier_start(&self, character: char) -> bool {
-        self.0.is_identifier_start(character)
+        self.postgres.is_identifier_start(character)
     }
 
     fn is_identifier_part(&self, character: char) -> bool {
-        self.0.is_identifier_part(character)
+        self.postgres.is_identifier_part(character)
     }
 
     fn is_custom_operator_part(&self, character: char) -> bool {
-        self.0.is_custom_operator_part(character)
+        self.postgres.is_custom_operator_part(character)
     }
 
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
-        self.0.is_reserved_for_identifier(keyword)
+        self.postgres.is_reserved_for_identifier(keyword)
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
-        self.0.get_next_precedence(parser)
+        self.postgres.get_next_precedence(parser)
     }
 
     fn prec_value(&self, precedence: Precedence) -> u8 {
-        self.0.prec_value(precedence)
+        self.postgres.prec_value(precedence)
     }
 
     delegate!(
@@ -72,7 +97,6 @@ impl Dialect for CognateDialect {
         supports_comment_on,
         supports_load_extension,
         supports_named_fn_args_with_colon_operator,
-        supports_named_fn_args_with_expr_name,
         supports_empty_projections,
         supports_nested_comments,
         supports_string_escape_constant,
@@ -91,6 +115,9 @@ impl Dialect for CognateDialect {
 
     /// Signs: the crate lets `-2 ^ 2` be -(2 ^ 2); PostgreSQL's sign binds tighter.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if let Err(error) = self.attempt() {
+            return Some(Err(error));
+        }
         if parser.peek_token_ref().token == Token::LParen && is_word(parser, 1, "VALUES") {
             return Some(values_subquery(parser));
         }

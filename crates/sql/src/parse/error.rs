@@ -1,5 +1,7 @@
 //! Syntax errors in PostgreSQL's words, with positions.
 
+use std::cell::Cell;
+
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, TokenizerError};
 
@@ -19,12 +21,16 @@ pub(super) struct Source<'a> {
     text: &'a str,
     /// Byte offset of each line.
     lines: Vec<usize>,
+    /// Every character is one byte.
+    ascii: bool,
+    /// Line, column and byte offset of the place asked for last: in long texts the next one is near.
+    last: Cell<(usize, usize, usize)>,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(text: &'a str) -> Source<'a> {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Source { text, lines }
+        Source { text, lines, ascii: text.is_ascii(), last: Cell::default() }
     }
 
     /// Byte offset of a place (lines and columns count from 1, columns in characters).
@@ -32,7 +38,19 @@ impl<'a> Source<'a> {
         let line = usize::try_from(location.line).unwrap_or(usize::MAX).saturating_sub(1);
         let Some(&start) = self.lines.get(line) else { return self.text.len() };
         let column = usize::try_from(location.column).unwrap_or(usize::MAX).saturating_sub(1);
-        self.text[start..].char_indices().nth(column).map_or(self.text.len(), |(at, _)| start + at)
+        if self.ascii {
+            return start.saturating_add(column).min(self.text.len());
+        }
+        let (from, skipped) = match self.last.get() {
+            (last_line, last_column, byte) if last_line == line && last_column <= column => {
+                (byte, last_column)
+            }
+            _ => (start, 0),
+        };
+        let mut rest = self.text[from..].char_indices();
+        let found = rest.nth(column - skipped).map_or(self.text.len(), |(at, _)| from + at);
+        self.last.set((line, column, found));
+        found
     }
 
     /// 1-based character position of a byte offset.

@@ -130,6 +130,7 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr> {
     let mut overriding = None;
     let tokens = rewrite::rewrite(tokens, &mut overriding)?;
     complexity::check(&tokens)?;
+    let dialect = CognateDialect::for_tokens(tokens.len());
     let mut parser =
         Parser::new(&dialect).with_recursion_limit(complexity::LIMIT).with_tokens_with_locations(tokens);
     let expr = parser.parse_expr().map_err(|error| places.parser_error(&error))?;
@@ -180,7 +181,7 @@ fn parse_one(
     let mut overriding = None;
     let tokens = rewrite::rewrite(tokens, &mut overriding)?;
     let complexity = complexity::check(&tokens)?;
-    let dialect = CognateDialect::default();
+    let dialect = CognateDialect::for_tokens(tokens.len());
     let end_of_text = places.at_end(source.len() == end || source[end..].trim().is_empty());
     // Also for the part of a tree that is dropped when the rest does not parse.
     let parsed = on_large_stack(complexity, || {

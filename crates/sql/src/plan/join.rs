@@ -319,7 +319,7 @@ impl Joiner<'_> {
                         .maybe_materialized(looped, *relation, problem, placed, available, rows, place);
                 }
                 let (path, inner_rows, inner_cost) = self.read(*relation, &problem.conditions, available);
-                let base = base_rows(&self.select.relations[*relation], |oid| self.row_counts.rows(oid));
+                let base = base_rows(&self.select.relations[*relation], |table| self.row_counts.rows(table));
                 let joined = (rows * inner_rows / base.max(1.0)).max(1.0).min(rows * inner_rows);
                 let cost = inner_cost + inner_rows * HASH_ROW + rows * PROBE_ROW;
                 let hashed = (step(Method::Hash, Inner::Leaf(path)), joined.min(looped.1.max(1.0)), cost);
@@ -409,7 +409,7 @@ impl Joiner<'_> {
         if !matches!(self.select.relations[relation].source, Source::Table(_)) {
             return None;
         }
-        let rows = base_rows(&self.select.relations[relation], |oid| self.row_counts.rows(oid));
+        let rows = base_rows(&self.select.relations[relation], |table| self.row_counts.rows(table));
         let search = Search {
             select: self.select,
             parameters: self.parameters,
@@ -458,7 +458,7 @@ fn total_cost(chosen: &Chosen, wanted: bool, limit: Option<f64>) -> f64 {
         return cost + sort_cost(chosen.rows);
     }
     match limit {
-        Some(limit) => cost * (limit / chosen.rows.max(1.0)).min(1.0) + OPEN,
+        Some(limit) => (cost * (limit / chosen.rows.max(1.0)).min(1.0)).max(OPEN),
         None => cost,
     }
 }

@@ -11,7 +11,9 @@
 //! Conditions that the access fulfils exactly are dropped from the filter; a LIKE stays, since its prefix only narrows the range.
 
 use super::access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound};
-use super::estimate::{FETCH_ROW, OPEN, ROWS_FOR_KEY, SCAN_ROW, UNKNOWN_ELEMENTS, selectivity};
+use super::estimate::{
+    BETWEEN, BEYOND, FETCH_ROW, OPEN, PREFIX, ROWS_FOR_KEY, SCAN_ROW, UNKNOWN_ELEMENTS, selectivity,
+};
 use super::relation::{Condition, Mask, bit, column_of, mask_of, type_of};
 use crate::bind::{Select, SlotPart, Source};
 use crate::catalog::{Index, Table};
@@ -276,9 +278,9 @@ impl Search<'_> {
         }
         if let Some(range) = range {
             found *= match (&range.lower, &range.upper, &range.pattern) {
-                (Some(_), Some(_), _) => 0.1,
-                (_, _, Some(_)) => 0.05,
-                _ => 0.33,
+                (Some(_), Some(_), _) => BETWEEN,
+                (_, _, Some(_)) => PREFIX,
+                _ => BEYOND,
             };
         }
         found.clamp(1.0, self.rows.max(1.0))

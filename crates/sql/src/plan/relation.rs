@@ -2,6 +2,7 @@
 
 use super::estimate::UNKNOWN_ROWS;
 use crate::bind::{Relation, Select, SlotPart, Source};
+use crate::catalog::Table;
 use crate::expr::Expr;
 use crate::types::TypeId;
 
@@ -66,9 +67,9 @@ pub(super) fn slots_of(select: &Select, mask: Mask) -> Vec<usize> {
 }
 
 /// Rows of a relation, as far as it is known without planning it.
-pub(super) fn base_rows(relation: &Relation, rows: impl Fn(u32) -> Option<u64>) -> f64 {
+pub(super) fn base_rows(relation: &Relation, rows: impl Fn(&Table) -> Option<u64>) -> f64 {
     match &relation.source {
-        Source::Table(table) => rows(table.oid).map_or(UNKNOWN_ROWS, |rows| rows as f64).max(1.0),
+        Source::Table(table) => rows(table).map_or(UNKNOWN_ROWS, |rows| rows as f64).max(UNKNOWN_ROWS),
         Source::Virtual(_) => 100.0,
         Source::Function(_) => 100.0,
         Source::Cte(_) => 100.0,

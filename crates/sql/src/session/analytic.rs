@@ -7,25 +7,15 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sqlparser::ast;
 
 use super::portal::PortalState;
 use super::{Action, CommandTag, Fetch, OutputColumn, Planned, Portal, RowSink, Session, SinkState};
-use crate::analytic::{AnalyticPlan, Surroundings, TableRows};
+use crate::analytic::{AnalyticPlan, Surroundings};
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError};
 use crate::expr::RowScan;
 use crate::types::{Datum, Type};
-
-/// A scan of the transaction as the analytic executor reads it.
-struct StoredRows(Box<dyn RowScan>);
-
-impl TableRows for StoredRows {
-    fn next(&mut self) -> Result<Option<Bytes>> {
-        Ok(self.0.next()?.map(|(_, row)| row))
-    }
-}
 
 /// A query to be planned.
 pub(super) struct Request<'a> {
@@ -40,12 +30,11 @@ pub(super) struct Request<'a> {
 
 /// Plans a query that the row executor cannot run; `lacking` is what it said.
 pub(super) fn plan(request: &Request<'_>, lacking: SqlError) -> Result<Planned> {
-    let plan =
-        AnalyticPlan::new(request.statement, request.catalog, request.search_path, request.declared)
-            // What neither can do is named by the row executor, in PostgreSQL's words.
-            .map_err(|error| {
-                if error.sqlstate == "0A000" { lacking.with_detail(error.message.clone()) } else { error }
-            })?;
+    let plan = AnalyticPlan::new(request.statement, request.catalog, request.search_path, request.declared)
+        // What neither can do is named by the row executor, in PostgreSQL's words.
+        .map_err(|error| {
+            if error.sqlstate == "0A000" { lacking.with_detail(error.message.clone()) } else { error }
+        })?;
     let columns = plan
         .columns()
         .iter()
@@ -59,10 +48,11 @@ pub(super) fn plan(request: &Request<'_>, lacking: SqlError) -> Result<Planned> 
 pub(super) fn plan_bound(request: &Request<'_>, columns: Vec<OutputColumn>) -> Result<Planned> {
     let mut plan =
         AnalyticPlan::new(request.statement, request.catalog, request.search_path, request.declared)
-            .map_err(|error| match error.sqlstate.as_ref() {
+            .map_err(|error| match error.sqlstate {
                 "0A000" | "22012" | "22003" | "22P02" | "22007" | "22008" => error,
                 // The query is right; what stands against it is not PostgreSQL's.
-                _ => SqlError::unsupported("this query on the analytic executor").with_detail(error.message.clone()),
+                _ => SqlError::unsupported("this query on the analytic executor")
+                    .with_detail(error.message.clone()),
             })?;
     plan.set_columns(columns.iter().map(|column| (column.name.clone(), column.ty)).collect())?;
     Ok(planned(plan, columns, request.state))
@@ -86,12 +76,12 @@ impl Session {
         let format = self.format.clone();
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
-        let mut scans: HashMap<u32, Vec<Box<dyn TableRows>>> = HashMap::new();
+        let mut scans: HashMap<u32, Vec<Box<dyn RowScan>>> = HashMap::new();
         work.read(|read| -> Result<()> {
             for (table, times) in plan.tables() {
                 for _ in 0..*times {
                     let scan = read.reader.scan(table.tree, Bound::Unbounded, Bound::Unbounded, false)?;
-                    scans.entry(table.oid).or_default().push(Box::new(StoredRows(scan)));
+                    scans.entry(table.oid).or_default().push(scan);
                 }
             }
             Ok(())

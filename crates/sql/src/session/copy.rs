@@ -147,7 +147,8 @@ impl Session {
         let mut inner = Portal::new(prepared, Arc::from([]), Vec::new());
         self.start_cursor(&mut inner).await?;
         let columns: Vec<OutputColumn> = inner.columns().unwrap_or_default().to_vec();
-        let PortalState::Cursor { cursor, view, .. } = std::mem::replace(&mut inner.state, PortalState::Ready)
+        let PortalState::Cursor { cursor, view, .. } =
+            std::mem::replace(&mut inner.state, PortalState::Ready)
         else {
             return Err(SqlError::unsupported("COPY of this query"));
         };

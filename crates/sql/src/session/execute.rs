@@ -141,7 +141,7 @@ impl Session {
     /// Opens the transaction, locks the plan's tables and sees that the plan is that of the present catalog.
     async fn settle(&mut self, prepared: &Arc<Prepared>, mut planned: Arc<Planned>) -> Result<Arc<Planned>> {
         loop {
-            if !planned.is_for(self.catalog_state()) {
+            if !planned.is_for(self.catalog_state()) || planned.is_outgrown(self.database.engine()) {
                 planned = self.replan(prepared)?;
             }
             let reading = planned.is_reading();

@@ -8,8 +8,8 @@ use super::plan_cache::Key;
 use super::settings::Executor;
 use super::statement::tag;
 use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Session, Statement};
-use crate::bind::{BindContext, Binder, NoRowCounts};
-use crate::catalog::Catalog;
+use crate::bind::{BindContext, Binder, NoRowCounts, RowCounts};
+use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NeverInterrupted, NoReader, ReadContext};
 use crate::function::EvalContext;
@@ -18,6 +18,15 @@ use crate::parse::{self, Command};
 use crate::pg_catalog::SystemTables;
 use crate::plan;
 use crate::types::{Datum, FormatContext, Type, TypeId};
+
+/// The sizes of tables as the engine knows them.
+struct Sizes<'a>(&'a cognate_engine::Database);
+
+impl RowCounts for Sizes<'_> {
+    fn rows(&self, table: &Table) -> Option<u64> {
+        Some(self.0.approximate_rows(table.tree))
+    }
+}
 
 impl Session {
     /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives types by oid, 0 or
@@ -131,12 +140,13 @@ impl Session {
         self.facts.set_catalog(&catalog);
         let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement) };
         let search_path = self.facts.named_path(&catalog);
+        let sizes = Sizes(self.database.engine());
         let context = BindContext {
             catalog: &catalog,
             search_path: &search_path,
             eval: self.eval(),
             virtual_tables: &SystemTables,
-            row_counts: &NoRowCounts,
+            row_counts: &sizes,
             source: &statement.source,
         };
         let mut binder = Binder::new(&context, declared);
@@ -220,7 +230,7 @@ impl Session {
         };
         let parameter_types = binder.parameter_types()?;
         let tables = binder.tables().to_vec();
-        Ok(Planned::new(action, parameter_types, columns, tables, state))
+        Ok(Planned::new(action, parameter_types, columns, tables, state).sized(self.database.engine()))
     }
 
     /// Statements without a plan: only their columns are known beforehand.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use cognate_engine::Database;
 
 use super::settings::Executor;
 use crate::catalog::{Oid, Table};
@@ -57,7 +58,13 @@ pub(crate) struct Planned {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The state of the catalog it was made for.
     state: AtomicU64,
+    /// The database's growth when the tables last had about the size that they were planned for, and that size.
+    growth: AtomicU64,
+    rows: Vec<u64>,
 }
+
+/// A plan is made anew when one of its tables has become larger or smaller by this factor.
+const OUTGROWN: u64 = 4;
 
 /// What a statement does.
 #[derive(Debug)]
@@ -85,7 +92,31 @@ impl Planned {
         state: u64,
     ) -> Planned {
         let columns = columns.map(Arc::from);
-        Planned { action, parameter_types, columns, tables, state: AtomicU64::new(state) }
+        let (state, growth) = (AtomicU64::new(state), AtomicU64::new(0));
+        Planned { action, parameter_types, columns, tables, state, growth, rows: Vec::new() }
+    }
+
+    /// Notes the size of the tables, so that it can be told when the plan is outgrown.
+    pub(crate) fn sized(mut self, engine: &Database) -> Planned {
+        self.growth = AtomicU64::new(engine.growth());
+        self.rows = self.tables.iter().map(|table| planned_rows(engine, table)).collect();
+        self
+    }
+
+    /// Whether a table has changed its size so much that another plan may be better.
+    pub(crate) fn is_outgrown(&self, engine: &Database) -> bool {
+        let growth = engine.growth();
+        if self.rows.is_empty() || self.growth.load(Ordering::Relaxed) == growth {
+            return false;
+        }
+        let outgrown = self.tables.iter().zip(&self.rows).any(|(table, &then)| {
+            let now = planned_rows(engine, table);
+            now / OUTGROWN > then || then / OUTGROWN > now
+        });
+        if !outgrown {
+            self.growth.store(growth, Ordering::Relaxed);
+        }
+        outgrown
     }
 
     /// Whether it was made for this state of the catalog. Statements that use no plan fit every state.
@@ -112,6 +143,11 @@ impl Planned {
             _ => None,
         }
     }
+}
+
+/// Small tables are all the same to the planner.
+fn planned_rows(engine: &Database, table: &Table) -> u64 {
+    engine.approximate_rows(table.tree).max(1000)
 }
 
 impl Drop for Prepared {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::{LockMode, LockOutcome, ReadView, Scan, Transaction, TreeMode, WaitPolicy};
+use cognate_engine::{Lent, LockMode, LockOutcome, ReadView, Scan, Transaction, TreeMode, WaitPolicy};
 
 use super::SqlDatabase;
 use super::external::External;
@@ -40,8 +40,12 @@ pub(crate) struct ViewReader<'a>(pub(crate) &'a ReadView);
 struct EngineScan(Scan);
 
 impl RowScan for EngineScan {
-    fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
-        Ok(self.0.next()?)
+    fn advance(&mut self) -> Result<bool> {
+        Ok(self.0.advance()?)
+    }
+
+    fn entry(&self) -> Option<(&[u8], Lent<'_>)> {
+        self.0.key().zip(self.0.value())
     }
 }
 

@@ -1,5 +1,10 @@
-//! Texts that share their bytes: cloning one, or taking one out of a stored row, copies no characters.
+//! Texts. Short ones lie in the value itself; long ones share their bytes, so that cloning one, or taking one out of a stored row, copies
+//! no characters.
+//!
+//! Short ones are copied because a reference count that other threads touch too costs more than 23 bytes do, and because a small
+//! text would keep alive the whole block it was read from.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -7,14 +12,44 @@ use bytes::Bytes;
 
 use crate::error::{SqlError, sqlstate};
 
-/// A UTF-8 text without NUL characters, backed by shared bytes. Compares by bytes (collation C).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Text(Bytes);
+/// Longest text that lies in the value itself: so many bytes fit beside the mark that tells short from long.
+const SHORT_MAX: usize = 23;
+
+/// A UTF-8 text without NUL characters. Compares by bytes (collation C).
+#[derive(Clone)]
+pub struct Text(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Short { length: u8, bytes: [u8; SHORT_MAX] },
+    Long(Bytes),
+}
+
+const _: () = assert!(size_of::<Text>() == size_of::<Bytes>());
 
 impl Text {
+    #[inline]
+    fn short(text: &[u8]) -> Text {
+        let mut bytes = [0; SHORT_MAX];
+        bytes[..text.len()].copy_from_slice(text);
+        Text(Repr::Short { length: text.len() as u8, bytes })
+    }
+
+    fn new(text: Bytes) -> Text {
+        if text.len() <= SHORT_MAX { Text::short(&text) } else { Text(Repr::Long(text)) }
+    }
+
+    fn copy(text: &[u8]) -> Text {
+        if text.len() <= SHORT_MAX {
+            Text::short(text)
+        } else {
+            Text(Repr::Long(Bytes::copy_from_slice(text)))
+        }
+    }
+
     /// A text of these bytes, or `None` if they are not UTF-8.
     pub fn from_utf8(bytes: Bytes) -> Option<Text> {
-        std::str::from_utf8(&bytes).is_ok().then_some(Text(bytes))
+        std::str::from_utf8(&bytes).is_ok().then(|| Text::new(bytes))
     }
 
     /// A text of bytes from outside. 22021 if they are not UTF-8 or have a NUL.
@@ -23,7 +58,7 @@ impl Text {
             Ok(_) => bytes.iter().position(|b| *b == 0),
             Err(error) => Some(error.valid_up_to()),
         };
-        let Some(at) = valid else { return Ok(Text(Bytes::copy_from_slice(bytes))) };
+        let Some(at) = valid else { return Ok(Text::copy(bytes)) };
         // As many bytes as the first one announces.
         let length = match bytes[at] {
             0xc0..=0xdf => 2,
@@ -42,54 +77,71 @@ impl Text {
     /// checked again here.
     pub fn from_stored(bytes: Bytes) -> Text {
         debug_assert!(std::str::from_utf8(&bytes).is_ok());
-        Text(bytes)
+        Text::new(bytes)
+    }
+
+    /// The same of a part of `owner`, whose memory a long text shares.
+    #[inline]
+    pub fn from_stored_in(owner: &Bytes, part: &[u8]) -> Text {
+        debug_assert!(std::str::from_utf8(part).is_ok());
+        if part.len() <= SHORT_MAX { Text::short(part) } else { Text(Repr::Long(owner.slice_ref(part))) }
     }
 
     /// A text that borrows from the program itself.
     pub fn from_static(text: &'static str) -> Text {
-        Text(Bytes::from_static(text.as_bytes()))
+        Text::new(Bytes::from_static(text.as_bytes()))
     }
 
     /// The characters.
     pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("a text is UTF-8 from its construction on")
+        std::str::from_utf8(self.as_bytes()).expect("a text is UTF-8 from its construction on")
     }
 
     /// The bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Repr::Short { length, bytes } => &bytes[..usize::from(*length)],
+            Repr::Long(bytes) => bytes,
+        }
     }
 
-    /// The shared bytes themselves.
+    /// The bytes, shared if there are many.
     pub fn into_bytes(self) -> Bytes {
-        self.0
+        match self.0 {
+            Repr::Short { length, bytes } => Bytes::copy_from_slice(&bytes[..usize::from(length)]),
+            Repr::Long(bytes) => bytes,
+        }
     }
 
     /// Length in bytes.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.as_bytes().len()
     }
 
     /// No characters at all.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The part `start..end` in bytes, sharing this text's memory. Both must be character boundaries.
     pub fn slice(&self, start: usize, end: usize) -> Text {
         debug_assert!(self.as_str().is_char_boundary(start) && self.as_str().is_char_boundary(end));
-        Text(self.0.slice(start..end))
+        match &self.0 {
+            Repr::Short { bytes, .. } => Text::short(&bytes[start..end]),
+            Repr::Long(bytes) => Text::from_stored_in(bytes, &bytes[start..end]),
+        }
     }
 
     /// The text without its trailing blanks, sharing this text's memory.
     pub fn trim_end_blanks(&self) -> Text {
-        let length = trimmed_length(&self.0);
-        if length == self.0.len() { self.clone() } else { Text(self.0.slice(..length)) }
+        let length = trimmed_length(self.as_bytes());
+        if length == self.len() { self.clone() } else { self.slice(0, length) }
     }
 
     /// Number of characters.
     pub fn chars(&self) -> usize {
-        if self.0.is_ascii() { self.0.len() } else { self.as_str().chars().count() }
+        if self.as_bytes().is_ascii() { self.len() } else { self.as_str().chars().count() }
     }
 }
 
@@ -108,12 +160,38 @@ pub fn pad(text: Text, ty: super::Type) -> Text {
     let mut padded = Vec::with_capacity(text.len() + missing);
     padded.extend_from_slice(text.as_bytes());
     padded.resize(text.len() + missing, b' ');
-    Text(Bytes::from(padded))
+    Text::new(Bytes::from(padded))
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text::short(&[])
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Text {}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Text) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Text) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
 }
 
 impl Hash for Text {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(&self.0);
+        state.write(self.as_bytes());
         state.write_u8(0xff);
     }
 }
@@ -132,13 +210,13 @@ impl fmt::Display for Text {
 
 impl From<&str> for Text {
     fn from(text: &str) -> Text {
-        Text(Bytes::copy_from_slice(text.as_bytes()))
+        Text::copy(text.as_bytes())
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Text {
-        Text(Bytes::from(text.into_bytes()))
+        Text::new(Bytes::from(text.into_bytes()))
     }
 }
 

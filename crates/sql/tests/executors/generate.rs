@@ -51,7 +51,9 @@ impl Generator {
         match (kind, self.below(8)) {
             (Kind::Int, 0) => format!("length({})", self.expr(Kind::Text, depth)),
             (Kind::Int, 1) => format!("({} / {})", self.expr(Kind::Int, depth), self.expr(Kind::Int, depth)),
-            (Kind::Int, 2) => format!("({} - {})", self.expr(Kind::Date, depth), self.expr(Kind::Date, depth)),
+            (Kind::Int, 2) => {
+                format!("({} - {})", self.expr(Kind::Date, depth), self.expr(Kind::Date, depth))
+            }
             (Kind::Int, 3) => format!("abs({})", self.expr(Kind::Int, depth)),
             (Kind::Int, _) => {
                 let operator = self.one(&["+", "-", "*", "%"]);
@@ -64,7 +66,11 @@ impl Generator {
             (Kind::Numeric, 2) => format!("({})::numeric(12,3)", self.expr(Kind::Int, depth)),
             (Kind::Numeric, _) => {
                 let operator = self.one(&["+", "-", "*"]);
-                format!("({} {operator} {})", self.expr(Kind::Numeric, depth), self.expr(Kind::Numeric, depth))
+                format!(
+                    "({} {operator} {})",
+                    self.expr(Kind::Numeric, depth),
+                    self.expr(Kind::Numeric, depth)
+                )
             }
             (Kind::Text, 0) => format!("upper({})", self.expr(Kind::Text, depth)),
             (Kind::Text, 1) => {
@@ -78,7 +84,9 @@ impl Generator {
             (Kind::Text, _) => {
                 format!("({} || {})", self.expr(Kind::Text, depth), self.expr(Kind::Text, depth))
             }
-            (Kind::Date, 0) => format!("({} + {})", self.expr(Kind::Date, depth), self.one(&["1", "t.s", "31"])),
+            (Kind::Date, 0) => {
+                format!("({} + {})", self.expr(Kind::Date, depth), self.one(&["1", "t.s", "31"]))
+            }
             (Kind::Date, _) => format!("date_trunc('month', {})::date", self.expr(Kind::Date, depth)),
             (Kind::Bool, n) => self.condition(n, depth),
         }
@@ -160,7 +168,10 @@ impl Generator {
             _ => {
                 let kind = self.kind();
                 let value = self.expr(kind, 2);
-                format!("SELECT DISTINCT {} AS c FROM t", if kind == Kind::Numeric { "t.n".to_owned() } else { value })
+                format!(
+                    "SELECT DISTINCT {} AS c FROM t",
+                    if kind == Kind::Numeric { "t.n".to_owned() } else { value }
+                )
             }
         }
     }
