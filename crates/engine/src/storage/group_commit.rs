@@ -10,6 +10,9 @@
 //!                     [] ◀──── swap buffers ── write [3 4], flush …
 //! ```
 //!
+//! Waking costs time that the device would be idle. So when the next batch is waiting already, the log thread leaves the sweep to a second
+//! thread and writes on; otherwise it sweeps itself, which answers soonest.
+//!
 //! Nobody sleeps per commit: a [`DurableWait`] is a future, ready at once if its csn is durable. The batch grows as long as
 //! the flush before it takes, so a slower disk gets larger batches. In steady state nothing is allocated: two buffers
 //! take turns, and the list of waiters keeps its capacity.
@@ -17,7 +20,7 @@
 //! Failure: the first failed write or flush *poisons* the log. What was durable stays so; every other wait, and every later append,
 //! fails with [`Error::LogPoisoned`]. A failed flush is never retried (nothing is known about the bytes it covered).
 //!
-//! Mutexes: `pending` and `waiters`, never held together. `durable` and `poisoned` are written before the sweep takes `waiters`, and
+//! Mutexes: `pending`, `waiters` and `sweeping`, never held together. `durable` and `poisoned` are written before the sweep takes `waiters`, and
 //! read again by a waiter that holds `waiters` before it registers; so no wake-up is lost.
 
 use std::future::Future;
@@ -52,6 +55,9 @@ pub struct GroupCommit {
     /// Signals appends that found the pending batch full.
     room: Condvar,
     waiters: Mutex<Waiters>,
+    sweeping: Mutex<Sweeping>,
+    /// Signals the second thread: a sweep is wanted, or the log thread has ended.
+    sweep: Condvar,
     durable: AtomicU64,
     last: AtomicU64,
     poisoned: OnceLock<Error>,
@@ -65,6 +71,12 @@ struct Pending {
     first: Csn,
     count: u32,
     closing: bool,
+}
+
+#[derive(Debug, Default)]
+struct Sweeping {
+    wanted: bool,
+    ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +128,8 @@ impl GroupCommit {
             work: Condvar::new(),
             room: Condvar::new(),
             waiters: Mutex::default(),
+            sweeping: Mutex::default(),
+            sweep: Condvar::new(),
             durable: AtomicU64::new(last),
             last: AtomicU64::new(last),
             poisoned: OnceLock::new(),
@@ -203,7 +217,7 @@ impl GroupCommit {
         // An append that already holds the mutex has its record in a batch that will never be written; its wait fails.
         drop(self.pending.lock());
         self.room.notify_all();
-        self.sweep(woken);
+        self.sweep_waiters(woken);
     }
 
     /// The log thread: runs until [`GroupCommit::close`] or a failure.
@@ -214,7 +228,7 @@ impl GroupCommit {
         clock: &dyn Clock,
         listener: &mut dyn BatchListener,
     ) {
-        let _guard = PanicGuard(self);
+        let _guard = EndGuard(self);
         let mut batch = vec![0; BATCH_HEADER];
         let mut woken = Vec::new();
         let mut mark_due = false;
@@ -242,11 +256,32 @@ impl GroupCommit {
             match taken {
                 Taken::Records { .. } => {
                     self.count(batch.len() as u64, clock.monotonic().saturating_sub(start));
-                    self.sweep(&mut woken);
+                    if self.last() > self.durable() {
+                        self.sweeping.lock().wanted = true;
+                        self.sweep.notify_one();
+                    } else {
+                        self.sweep_waiters(&mut woken);
+                    }
                 }
                 Taken::Idle { .. } => {}
                 Taken::Closing { .. } => return,
             }
+        }
+    }
+
+    /// The second thread: sweeps when the log thread has no time for it, until that ends.
+    pub fn run_sweeps(&self) {
+        let mut woken = Vec::new();
+        loop {
+            let mut sweeping = self.sweeping.lock();
+            while !sweeping.wanted && !sweeping.ended {
+                self.sweep.wait(&mut sweeping);
+            }
+            if !mem::take(&mut sweeping.wanted) {
+                return;
+            }
+            drop(sweeping);
+            self.sweep_waiters(&mut woken);
         }
     }
 
@@ -282,7 +317,7 @@ impl GroupCommit {
     }
 
     /// Wakes everybody whose question is answered.
-    fn sweep(&self, woken: &mut Vec<Waker>) {
+    fn sweep_waiters(&self, woken: &mut Vec<Waker>) {
         let durable = self.durable();
         let poisoned = self.poisoned.get().is_some();
         let mut waiters = self.waiters.lock();
@@ -301,11 +336,13 @@ impl GroupCommit {
     }
 }
 
-/// A defect that ends the log thread must not leave committers waiting for ever.
-struct PanicGuard<'a>(&'a GroupCommit);
+/// Ends the second thread with the log thread. A defect that ends the log thread must not leave committers waiting for ever.
+struct EndGuard<'a>(&'a GroupCommit);
 
-impl Drop for PanicGuard<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
+        self.0.sweeping.lock().ended = true;
+        self.0.sweep.notify_one();
         if std::thread::panicking() {
             self.0.poison_with(Error::InvalidArgument("the log thread panicked".into()), &mut Vec::new());
         }

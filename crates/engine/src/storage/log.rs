@@ -74,7 +74,7 @@ pub struct Log {
     folder: PathBuf,
     record_bytes_max: u64,
     segments: Arc<Mutex<Segments>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Which segments there are, and how the log's size grew with the csn.
@@ -148,22 +148,25 @@ impl Log {
         let writer = writer.with_preparer(preparer);
         let shared = Arc::new(GroupCommit::new(last));
         let segments = Arc::new(Mutex::new(segments));
-        let thread = {
-            let (shared, mut listener) = (Arc::clone(&shared), Listener(Arc::clone(&segments)));
-            let (idle_mark, clock) = (options.idle_mark, Arc::clone(&options.clock));
-            std::thread::Builder::new()
-                .name("log".into())
-                .spawn(move || shared.run(writer, idle_mark, clock.as_ref(), &mut listener))
-                .map_err(|cause| Error::io("starting the thread of", folder, cause))?
-        };
-        Ok(Log {
-            shared,
+        let log = Log {
+            shared: Arc::clone(&shared),
             disk,
             folder: folder.to_path_buf(),
             record_bytes_max: options.record_bytes_max.min(1 << 30),
-            segments,
-            thread: Mutex::new(Some(thread)),
-        })
+            segments: Arc::clone(&segments),
+            threads: Mutex::default(),
+        };
+        let (idle_mark, clock, sweeper) = (options.idle_mark, options.clock, Arc::clone(&shared));
+        log.start("log", move || shared.run(writer, idle_mark, clock.as_ref(), &mut Listener(segments)))?;
+        log.start("log-sweeps", move || sweeper.run_sweeps())?;
+        Ok(log)
+    }
+
+    fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+        let thread = thread.map_err(|cause| Error::io("starting a thread of", &self.folder, cause))?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 
     /// Gives the record the next csn and queues it; the parts form one payload. Cheap: one copy into the pending batch.
@@ -239,10 +242,11 @@ impl Log {
     /// Writes and flushes what is pending and a close marker, and ends the log thread. Later appends fail.
     pub fn close(&self) -> Result<(), Error> {
         self.shared.close();
-        if let Some(thread) = self.thread.lock().take()
-            && thread.join().is_err()
-        {
-            return Err(Error::InvalidArgument("the log thread panicked".into()));
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                return Err(Error::InvalidArgument("the log thread panicked".into()));
+            }
         }
         self.poisoned().map_or(Ok(()), Err)
     }
