@@ -35,6 +35,7 @@ use crate::active::Active;
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
 use crate::late::Late;
+use crate::lent::Lent;
 use crate::lock::table::{Held, LockTable};
 use crate::memory::Memory;
 use crate::options::Options;
@@ -170,6 +171,24 @@ impl Manager {
         match self.memory.with_tree(tree, |tree| tree.get(key, snapshot)) {
             Some(value) => Ok(value),
             None => self.views.with(snapshot, |view| view.get_at(tree, key, snapshot)),
+        }
+    }
+
+    /// Lends `read` the value of a key, if there is one. It may be called under a lock, so it must not come back here.
+    #[inline]
+    pub(crate) fn lend(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        snapshot: Csn,
+        read: &mut dyn FnMut(Lent<'_>),
+    ) -> Result<bool, Error> {
+        match self.memory.with_tree(tree, |tree| tree.lend(key, snapshot, read)) {
+            Some(found) => Ok(found),
+            None => {
+                let value = self.views.with(snapshot, |view| view.get_at(tree, key, snapshot))?;
+                Ok(value.map(|value| read(Lent::from(&value))).is_some())
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::key::SmallKey;
+use crate::lent::Lent;
 use crate::txn::version::{Chain, Needs, Version};
 use crate::{Csn, Key, TreeId, Value};
 
@@ -148,6 +149,15 @@ impl Tree {
             .get(&SmallKey::new(key))
             .and_then(|chain| chain.at(snapshot))
             .map(|version| version.value.clone())
+    }
+
+    /// Lends `read` the value of `key` that a reader at `snapshot` finds in memory: `None` if memory has none, false if it is deleted.
+    #[inline]
+    pub(crate) fn lend(&self, key: &[u8], snapshot: Csn, read: &mut dyn FnMut(Lent<'_>)) -> Option<bool> {
+        let map = self.map.read();
+        let value = &map.get(&SmallKey::new(key))?.at(snapshot)?.value;
+        value.as_ref().map(|value| read(Lent::from(value)));
+        Some(value.is_some())
     }
 
     /// The newest version of `key` in memory.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::lent::Lent;
 use crate::manager::Manager;
 use crate::scan::Scan;
 use crate::txn::bulk::Private;
@@ -64,6 +65,18 @@ impl ReadView {
             None => self.manager.get(tree, key, self.snapshot.csn()),
             Some(private) => private.get(tree, key),
         }
+    }
+
+    /// Lends `read` the value of a key; false if there is none. `read` may be called under a lock: it must not use the database.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    #[inline]
+    pub fn lend(&self, tree: TreeId, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool, Error> {
+        if self.own.is_empty() && self.private.is_none() {
+            return self.manager.lend(tree, key, self.snapshot.csn(), read);
+        }
+        Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
     }
 
     /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending.

@@ -6,6 +6,10 @@ use clap::Parser;
 use cognate_harness::cli::Cli;
 use cognate_harness::error::Error;
 
+/// As in `cognate serve`, so that the embedded library is measured with the same one.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {

@@ -22,6 +22,10 @@ use crate::types::Datum;
 pub trait Reader {
     /// The value of a key.
     fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>>;
+    /// Calls `read` with the value of a key. False if there is none. `read` must not use the reader.
+    fn lend(&self, tree: u32, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool> {
+        Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
+    }
     /// The entries between two bounds in key order, or from the last to the first. The scan does not borrow the reader.
     fn scan(
         &self,

@@ -134,10 +134,11 @@ fn open(scan: &Scan, range: &Range, context: Context<'_>) -> Result<Box<dyn RowS
 /// Puts the row with this key into the frame. There is none if an index entry led here and the transaction itself has deleted the row
 /// since the scan was opened.
 fn by_key(scan: &Scan, key: &[u8], context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
-    match context.execution.read.reader.get(scan.table.tree, key)? {
-        Some(row) => load(scan, key, Lent::from(&row), frame).map(|()| true),
-        None => Ok(false),
-    }
+    let mut loaded = Ok(());
+    let found = context.execution.read.reader.lend(scan.table.tree, key, &mut |row| {
+        loaded = load(scan, key, row, frame);
+    })?;
+    loaded.map(|()| found)
 }
 
 /// Reads the needed columns of a row into the frame.

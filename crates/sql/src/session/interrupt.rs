@@ -63,10 +63,14 @@ impl CancelHandle {
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Checks between two looks at the clock.
-const CHECKS: u32 = 16;
+const CHECKS: u32 = 4;
 
 /// Time that the thread which takes over gets to do so.
 const HANDOVER: Duration = Duration::from_micros(30);
+
+/// A statement that has stepped aside lets others have the processor so often. Otherwise they would wait for the end of its time slice,
+/// which is some milliseconds long.
+const COURTESY: Duration = Duration::from_micros(200);
 
 /// The limits of the running statement.
 #[derive(Debug)]
@@ -83,8 +87,10 @@ pub(crate) struct Interrupts {
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     checks: AtomicU32,
-    /// Milliseconds on the process's clock; zero before the first look.
-    last_ms: AtomicU64,
+    /// Microseconds on the process's clock; zero before the first look.
+    last_us: AtomicU64,
+    /// Another thread has taken over the connections that this one served.
+    aside: AtomicBool,
 }
 
 impl Pace {
@@ -102,14 +108,19 @@ impl Pace {
     fn look(&self) {
         static START: std::sync::LazyLock<std::time::Instant> =
             std::sync::LazyLock::new(std::time::Instant::now);
-        let now = START.elapsed().as_millis() as u64 + 1;
-        let last = self.last_ms.load(Ordering::Relaxed);
+        let now = START.elapsed().as_micros() as u64 + 1;
+        let last = self.last_us.load(Ordering::Relaxed);
+        let aside = self.aside.load(Ordering::Relaxed);
+        let due = last + if aside { COURTESY } else { PATIENCE }.as_micros() as u64;
         if last == 0 {
-            self.last_ms.store(now, Ordering::Relaxed);
-        } else if now >= last + PATIENCE.as_millis() as u64 {
-            self.last_ms.store(now, Ordering::Relaxed);
-            if Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread) {
+            self.last_us.store(now, Ordering::Relaxed);
+        } else if now >= due {
+            self.last_us.store(now, Ordering::Relaxed);
+            if aside {
+                std::thread::yield_now();
+            } else if Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread) {
                 tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
+                self.aside.store(true, Ordering::Relaxed);
             }
         }
     }

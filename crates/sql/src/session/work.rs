@@ -54,6 +54,10 @@ impl Reader for ViewReader<'_> {
         Ok(self.0.get(tree, key)?)
     }
 
+    fn lend(&self, tree: u32, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool> {
+        Ok(self.0.lend(tree, key, read)?)
+    }
+
     fn scan(
         &self,
         tree: u32,
