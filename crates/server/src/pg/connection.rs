@@ -269,6 +269,8 @@ impl Connection {
             Err(Failure::Sql(error)) => {
                 self.report(&error);
                 self.skip_to_sync = true;
+                // A client may wait for it: the Flush that it sent is skipped too.
+                self.transport.mark_urgent();
                 Ok(())
             }
             Err(Failure::End(end)) => Err(end),

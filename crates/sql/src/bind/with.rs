@@ -15,6 +15,10 @@ pub(super) struct CteInSight {
     number: usize,
     columns: Vec<(String, Type)>,
     references: usize,
+    /// How many queries are around it.
+    level: usize,
+    /// It refers to one of those.
+    correlated: bool,
 }
 
 impl Binder<'_> {
@@ -34,8 +38,19 @@ impl Binder<'_> {
         }
     }
 
+    fn correlated_references(&self) -> usize {
+        self.ctes.iter().filter(|cte| cte.correlated).map(|cte| cte.references).sum()
+    }
+
     /// A reference to a common table expression.
     pub(super) fn cte(&mut self, place: usize, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
+        let cte = &self.ctes[place];
+        // Its rows belong to one row of the query around it, which only the query it belongs to can tell.
+        if cte.correlated && self.levels.len() != cte.level + 1 {
+            return Err(
+                self.lacks("a WITH query that refers to a query around it, read from a query within,")
+            );
+        }
         let cte = &mut self.ctes[place];
         cte.references += 1;
         let (number, name) = (cte.number, cte.name.clone());
@@ -61,7 +76,13 @@ impl Binder<'_> {
                     format!("WITH query name \"{name}\" specified more than once"),
                 ));
             }
+            let read = self.correlated_references();
             bound.push(self.bind_cte(cte, name, with.recursive)?);
+            if self.correlated_references() != read {
+                return Err(
+                    self.lacks("a WITH query that refers to a query around it, read from another one,")
+                );
+            }
         }
         let mut query = bind(self)?;
         for (cte, seen) in bound.iter_mut().zip(self.ctes.drain(before..)) {
@@ -81,7 +102,15 @@ impl Binder<'_> {
                 let levels = self.ctes.len();
                 let left = self.set_expr(left, false)?;
                 let columns = cte_columns(&left, &cte.alias, &name)?;
-                self.ctes.push(CteInSight { name: name.clone(), number, columns, references: 0 });
+                let level = self.levels.len();
+                self.ctes.push(CteInSight {
+                    name: name.clone(),
+                    number,
+                    columns,
+                    references: 0,
+                    level,
+                    correlated: false,
+                });
                 let bound = self.set_expr(right, true);
                 let refers = self.ctes[levels].references > 0;
                 self.ctes[levels].references = 0;
@@ -95,9 +124,7 @@ impl Binder<'_> {
                 if !plain || cte.query.with.is_some() {
                     return Err(self.lacks("ORDER BY, LIMIT or WITH in a recursive query"));
                 }
-                if left.is_correlated() || right.is_correlated() {
-                    return Err(self.lacks("a recursive WITH query that refers to a query around it"));
-                }
+                self.ctes[levels].correlated = left.is_correlated() || right.is_correlated();
                 return Ok(Cte {
                     number,
                     name,
@@ -109,11 +136,12 @@ impl Binder<'_> {
             }
             _ => self.query(&cte.query, false)?,
         };
-        if query.is_correlated() {
-            return Err(self.lacks("a WITH query that refers to a query around it"));
-        }
+        let correlated = query.is_correlated();
+        let level = self.levels.len();
         let columns = cte_columns(&query, &cte.alias, &name)?;
-        self.ctes.push(CteInSight { name: name.clone(), number, columns, references: 0 });
+        self.ctes.push(CteInSight { name: name.clone(), number, columns, references: 0, level, correlated });
+        // Put in place of a reference it would be one query further in.
+        let materialized = if correlated { Some(true) } else { materialized };
         Ok(Cte { number, name, query, recursive: None, references: 0, materialized })
     }
 

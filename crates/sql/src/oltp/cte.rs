@@ -31,15 +31,14 @@ pub(crate) fn rows(number: usize, context: Context<'_>) -> Result<Rows> {
     }
     let plan = runtime.cte_plan(number).cloned();
     let plan = plan.ok_or_else(|| SqlError::internal("a WITH query is read but not planned"))?;
-    // It refers to no query around it.
-    let context = Context { execution: context.execution, outer: None };
-    compute(&plan, context)
+    let outer = if plan.correlated { context.outer } else { None };
+    compute(&plan, Context { execution: context.execution, outer })
 }
 
 fn compute(plan: &CtePlan, context: Context<'_>) -> Result<Rows> {
-    let put = |state: CteState| -> Result<()> {
+    let put = |state: Option<CteState>| -> Result<()> {
         match context.execution.runtime.ctes.borrow_mut().get_mut(plan.number) {
-            Some(place) => *place = Some(state),
+            Some(place) => *place = state,
             None => return Err(SqlError::internal("a WITH query without a place")),
         }
         Ok(())
@@ -51,14 +50,14 @@ fn compute(plan: &CtePlan, context: Context<'_>) -> Result<Rows> {
         let mut working = Arc::new(all.clone());
         while !working.is_empty() {
             context.execution.read.interrupt.check()?;
-            put(CteState::Working(working))?;
+            put(Some(CteState::Working(working)))?;
             let step = collect(node, context, distinct.then_some(&mut seen))?;
             all.extend(step.iter().cloned());
             working = Arc::new(step);
         }
     }
     let all = Arc::new(all);
-    put(CteState::Complete(all.clone()))?;
+    put((!plan.correlated).then(|| CteState::Complete(all.clone())))?;
     Ok(all)
 }
 

@@ -295,4 +295,6 @@ pub struct CtePlan {
     pub node: Node,
     /// The recursive part, and whether equal rows are dropped.
     pub recursive: Option<(Node, bool)>,
+    /// It refers to the query around the one it belongs to, so its rows are those of one row there.
+    pub correlated: bool,
 }

@@ -221,6 +221,8 @@ impl Planner<'_> {
 
     /// Plans a common table expression that is read from its rows.
     fn shared_cte(&mut self, cte: Cte) -> Result<()> {
+        let correlated = cte.query.is_correlated()
+            || cte.recursive.as_ref().is_some_and(|(recursive, _)| recursive.is_correlated());
         let base = self.query(cte.query)?;
         let (recursive, rows) = match cte.recursive {
             Some((query, distinct)) => {
@@ -230,7 +232,8 @@ impl Planner<'_> {
             }
             None => (None, base.rows),
         };
-        let plan = Arc::new(CtePlan { number: cte.number, name: cte.name, node: base.node, recursive });
+        let plan =
+            Arc::new(CtePlan { number: cte.number, name: cte.name, node: base.node, recursive, correlated });
         self.ctes.insert(cte.number, CteState::Shared(plan, rows));
         Ok(())
     }
