@@ -102,7 +102,7 @@ fn deep_statements_are_answered_or_refused() {
         ("LIKE", Box::new(|n| format!("SELECT '{}' LIKE '{}b'", "a".repeat(n), "%a".repeat(n.min(500))))),
     ];
     for (what, shape) in &shapes {
-        for depth in [20, 200, 2_000, 10_000, 200_000] {
+        for depth in [20, 200, 2_000, 200_000] {
             let said = outcome(&mut wire, &format!("{depth} {what}"), &shape(depth));
             let known = [
                 "rows", "54001", "54000", "54011", "54023", "42601", "22P02", "2201B", "42804", "0A000",

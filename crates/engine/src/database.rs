@@ -58,6 +58,11 @@ impl Database {
         self.manager.allocate_tree()
     }
 
+    /// The memory budget it was opened with, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.manager.options.memory_bytes
+    }
+
     /// About how many rows a tree has. Rows that changed lately, or often, may count more than once.
     pub fn approximate_rows(&self, tree: TreeId) -> u64 {
         self.manager.approximate_rows(tree)

@@ -4,7 +4,7 @@ use super::{
     Env, Execution, Expr, NeverInterrupted, NoExternalFunctions, NoReader, ReadContext, Runtime, Subquery,
 };
 use crate::bind::BindContext;
-use crate::function::{Body, Volatility};
+use crate::function::{Body, EvalContext, Volatility};
 use crate::types::{Category, Datum, TypeId};
 
 /// Whether this node, given constant children, always gives the same value.
@@ -53,6 +53,10 @@ pub fn is_constant(expr: &Expr) -> bool {
     matches!(expr, Expr::Constant(_))
 }
 
+/// Longer values are made when they are needed: plans are kept for long, and a statement that keeps many values of one constant would
+/// account for each of them.
+const FOLDED_BYTES: usize = 1 << 20;
+
 /// Computes what can be computed now. Children are folded already. An error is left to evaluation, which may never reach it
 /// (`CASE WHEN x <> 0 THEN 1/0 ...` must not fail at binding).
 pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
@@ -66,11 +70,11 @@ pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
     }
     let read = ReadContext {
         reader: &NoReader,
-        eval: context.eval,
+        eval: EvalContext { memory_limit: FOLDED_BYTES, ..context.eval },
         catalog: context.catalog,
         external: &NoExternalFunctions,
         interrupt: &NeverInterrupted,
-        memory_limit: usize::MAX,
+        memory_limit: FOLDED_BYTES,
     };
     let runtime = Runtime::default();
     let execution = Execution { read: &read, parameters: &[], runtime: &runtime };

@@ -103,12 +103,33 @@ pub struct EvalContext<'a> {
     pub statement_time: i64,
     /// The session.
     pub session: &'a dyn SessionView,
+    /// Bytes that a statement may hold: no value may need more.
+    pub memory_limit: usize,
 }
 
 impl<'a> EvalContext<'a> {
     /// A context without a session.
     pub fn without_session(format: &'a FormatContext) -> EvalContext<'a> {
-        EvalContext { format, statement_time: format.transaction_time, session: &NoSession }
+        EvalContext {
+            format,
+            statement_time: format.transaction_time,
+            session: &NoSession,
+            memory_limit: usize::MAX,
+        }
+    }
+}
+
+impl EvalContext<'_> {
+    /// Asked before a value of so many bytes is made. 53200 beyond what a statement may hold.
+    pub fn check_size(&self, bytes: usize) -> Result<(), SqlError> {
+        if bytes <= self.memory_limit {
+            return Ok(());
+        }
+        let detail = format!(
+            "A value of {bytes} bytes is more than the {} kB that a statement may use.",
+            self.memory_limit / 1024
+        );
+        Err(SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail))
     }
 }
 

@@ -505,7 +505,7 @@ fn expand(replacement: &str, captures: &Captures<'_>, out: &mut String) {
     }
 }
 
-fn regexp_replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn regexp_replace(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let flags = flags_at(arguments, 3)?;
     let expression = compile(str_of(&arguments[1])?, flags)?;
     let (whole, replacement) = (str_of(&arguments[0])?, str_of(&arguments[2])?);
@@ -516,6 +516,7 @@ fn regexp_replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
         let Some(found) = captures.get(0) else { break };
         out.push_str(&whole[copied..found.start()]);
         expand(replacement, &captures, &mut out);
+        context.check_size(out.len())?;
         copied = found.end();
     }
     out.push_str(&whole[copied..]);

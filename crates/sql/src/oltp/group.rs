@@ -22,6 +22,9 @@ pub(crate) struct GroupState {
     bytes: usize,
 }
 
+/// Arguments of an aggregate that are so large are asked for before they are added, not after.
+const LARGE_ROW: usize = 64 << 10;
+
 /// One aggregate of one group.
 struct AggregateState {
     accumulator: Box<dyn Accumulator>,
@@ -76,8 +79,21 @@ impl AggregateState {
             self.pending.push((keys, arguments.into_vec()));
             return Ok(held);
         }
+        self.make_room(&arguments, env)?;
         self.accumulator.add(&arguments, &env.execution.read.eval)?;
         Ok(held + self.grown())
+    }
+
+    /// Large values may make the accumulator move what it has to a place twice as large: asks first whether that may be.
+    fn make_room(&self, arguments: &[Datum], env: &Env<'_>) -> Result<()> {
+        let coming = row_bytes(arguments);
+        if coming < LARGE_ROW {
+            return Ok(());
+        }
+        let bytes = self.bytes.max(self.accumulator.memory()) + coming;
+        env.execution.reserve(bytes)?;
+        env.execution.runtime.release(bytes);
+        Ok(())
     }
 
     /// Bytes the accumulator has more than when asked before.

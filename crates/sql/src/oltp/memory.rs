@@ -7,7 +7,8 @@ pub(crate) fn row_bytes(row: &[Datum]) -> usize {
     size_of::<Vec<Datum>>() + 16 + row.iter().map(datum_bytes).sum::<usize>()
 }
 
-fn datum_bytes(datum: &Datum) -> usize {
+/// Bytes of a value that is held.
+pub(crate) fn datum_bytes(datum: &Datum) -> usize {
     let outside = match datum {
         Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => text.len() + 32,
         Datum::Bytea(bytes) => bytes.len() + 32,

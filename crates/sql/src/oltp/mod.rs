@@ -21,7 +21,7 @@ pub(crate) mod index_maintenance;
 mod input;
 pub(crate) mod insert;
 mod key_range;
-mod memory;
+pub(crate) mod memory;
 mod node;
 pub(crate) mod returning;
 pub(crate) mod row_lock;

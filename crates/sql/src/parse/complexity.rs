@@ -11,11 +11,17 @@ use crate::error::{Result, SqlError, sqlstate};
 
 /// Deepest tree accepted.
 pub(super) const LIMIT: usize = 20_000;
+/// Most parentheses that may be opened one directly in the other where a table is expected.
+const TABLE_PARENTHESES: usize = 1_000;
+/// Most types `TABLE(...)` of one statement. PostgreSQL has none but behind RETURNS.
+const TABLE_TYPES: usize = 8;
 /// Trees this deep are handled on any stack.
 pub(crate) const SHALLOW: usize = 100;
-/// Stack needed for one level of a tree by what does not look after itself (copying, dropping, comparing, evaluating), generously:
-/// without optimization a copy takes more than 4 KB a level.
-const BYTES_A_LEVEL: usize = 8 * 1024;
+/// Stack that the parser has left at least where it looks at it.
+const PARSER_RED_ZONE: usize = 512 * 1024;
+/// Stack needed for one level of a tree by what does not look after itself (copying, dropping, comparing, evaluating), generously.
+/// Without optimization a copy of a call within a call takes more than 8 KB.
+const BYTES_A_LEVEL: usize = if cfg!(debug_assertions) { 32 * 1024 } else { 8 * 1024 };
 
 /// Whether the token may make the tree one level deeper.
 fn deepens(token: &Token) -> bool {
@@ -41,12 +47,22 @@ fn deepens(token: &Token) -> bool {
                         | Keyword::COLLATE
                         | Keyword::AT
                         | Keyword::EXPLAIN
+                        | Keyword::DESCRIBE
+                        | Keyword::PREPARE
+                        | Keyword::INTERVAL
+                        | Keyword::PRIOR
+                        | Keyword::CONNECT_BY_ROOT
+                        | Keyword::BEGIN
+                        | Keyword::IF
+                        | Keyword::WHILE
                 )
         }
         Token::Number(..)
         | Token::SingleQuotedString(_)
         | Token::Placeholder(_)
         | Token::Whitespace(_)
+        // No statement has such a character, so the parser stops at the first.
+        | Token::Char(_)
         | Token::Period
         | Token::SemiColon
         | Token::Comma => false,
@@ -54,12 +70,19 @@ fn deepens(token: &Token) -> bool {
     }
 }
 
-/// The bound on the depth of these tokens' tree. 54001 beyond [`LIMIT`].
+/// The bound on the depth of these tokens' tree. 54001 beyond [`LIMIT`], and where the parser would take too long.
 pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
     // Levels added by the open brackets around, and within the innermost one since its last comma.
     let mut open: Vec<usize> = vec![];
     let (mut outside, mut here, mut worst) = (0usize, 0usize, 0usize);
-    for token in tokens {
+    let mut table_types = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        if opens_table_type(tokens, at) {
+            table_types += 1;
+            if table_types > TABLE_TYPES {
+                return Err(too_complex("Types of tables are nested."));
+            }
+        }
         match token.token {
             Token::LParen | Token::LBracket => {
                 open.push(here);
@@ -79,11 +102,69 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
         worst = worst.max(outside + here);
     }
     if worst <= LIMIT {
+        check_table_parentheses(tokens)?;
         return Ok(worst);
     }
-    Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_detail(format!(
-        "The statement nests or chains up to {worst} expressions; {LIMIT} are allowed."
-    )))
+    Err(too_complex(format!("The statement nests or chains up to {worst} expressions; {LIMIT} are allowed.")))
+}
+
+fn too_complex(detail: impl Into<String>) -> SqlError {
+    SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_detail(detail)
+}
+
+/// Whether the token opens `TABLE(`. The crate takes that for a type and reads the types of its columns without a look at the stack.
+fn opens_table_type(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let before = tokens[..at].iter().rev().find(|token| !matches!(token.token, Token::Whitespace(_)));
+    tokens[at].token == Token::LParen
+        && before.is_some_and(
+            |before| matches!(&before.token, Token::Word(word) if word.keyword == Keyword::TABLE),
+        )
+}
+
+/// Whether a table may follow, so that parentheses may be about tables or about a query.
+fn introduces_table(token: &Token) -> bool {
+    match token {
+        Token::Comma => true,
+        Token::Word(word) => {
+            word.quote_style.is_none()
+                && matches!(
+                    word.keyword,
+                    Keyword::FROM
+                        | Keyword::JOIN
+                        | Keyword::APPLY
+                        | Keyword::LATERAL
+                        | Keyword::USING
+                        | Keyword::INTO
+                        | Keyword::UPDATE
+                )
+        }
+        _ => false,
+    }
+}
+
+/// Refuses long runs of parentheses where a table is expected: for each of them the parser first tries a query, down to the innermost,
+/// then a join, so that work grows with the square of their number.
+fn check_table_parentheses(tokens: &[TokenWithSpan]) -> Result<()> {
+    let (mut run, mut table) = (0, false);
+    for token in tokens {
+        match token.token {
+            Token::LParen if table => run += 1,
+            Token::Whitespace(_) => {}
+            ref token => (run, table) = (0, introduces_table(token)),
+        }
+        if run > TABLE_PARENTHESES {
+            return Err(too_complex(format!(
+                "More than {TABLE_PARENTHESES} parentheses are opened where a table is expected."
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Sets how much stack the parser makes sure of where it looks at it. Between two such places it calls functions that use more than the
+/// 128 KB it would make sure of: a query in FROM within a join within a function's arguments.
+pub(super) fn guard_parser_stack() {
+    recursive::set_minimum_stack_size(PARSER_RED_ZONE);
 }
 
 /// Runs `work`, which recurses over a tree of this depth, on a stack large enough. Free for trees that are not deep.

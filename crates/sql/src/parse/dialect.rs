@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use sqlparser::ast::{BinaryOperator, ColumnOption, Expr, Statement, UnaryOperator};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -17,31 +17,63 @@ macro_rules! delegate {
     ($($name:ident),*) => { $(fn $name(&self) -> bool { self.postgres.$name() })* };
 }
 
-/// Expressions that may be begun for each token. The parser tries some constructs one way and then another; nested, that doubles with every
-/// level. What is written by people needs three or four.
-const ATTEMPTS_A_TOKEN: usize = 64;
+/// Expressions and queries that may be begun for each token. The parser tries some constructs one way and then another; nested, that
+/// doubles with every level. What people write needs two or three: each expression counts once where it is asked for and once where
+/// it begins.
+const ATTEMPTS_A_TOKEN: usize = 8;
+/// And as many for any text, however short.
+const ATTEMPTS_ANYWAY: usize = 10_000;
+
+/// Deepest statement in a statement.
+const STATEMENTS_NESTED: usize = 16;
+/// Stack left before a statement is parsed on a fresh one, and the size of that.
+const RED_ZONE: usize = 512 * 1024;
+const FRESH_STACK: usize = 4 * 1024 * 1024;
 
 /// The dialect: PostgreSQL's, with hooks.
 #[derive(Debug, Default)]
 pub(super) struct CognateDialect {
     postgres: PostgreSqlDialect,
-    /// Expressions that may still be begun; none when there is no limit.
+    /// Expressions and queries that may still be begun; none when there is no limit.
     attempts: Option<Cell<usize>>,
+    /// Statements that are being parsed, one in the other.
+    statements: Cell<usize>,
+    /// The crate was called from the hook that it is about to call.
+    asks_again: Cell<bool>,
 }
 
 impl CognateDialect {
     /// For so many tokens to be parsed.
     pub(super) fn for_tokens(count: usize) -> CognateDialect {
-        let attempts = Some(Cell::new((count + 100) * ATTEMPTS_A_TOKEN));
-        CognateDialect { postgres: PostgreSqlDialect {}, attempts }
+        let attempts = Some(Cell::new(count * ATTEMPTS_A_TOKEN + ATTEMPTS_ANYWAY));
+        CognateDialect { attempts, ..CognateDialect::default() }
     }
 
-    /// One more expression is begun.
-    fn attempt(&self) -> Result<(), ParserError> {
-        let Some(attempts) = &self.attempts else { return Ok(()) };
-        let left = attempts.get().checked_sub(1).ok_or(ParserError::RecursionLimitExceeded)?;
-        attempts.set(left);
-        Ok(())
+    /// One more expression or query is begun. False when that was one too many.
+    fn attempt(&self) -> bool {
+        if let Some(attempts) = &self.attempts {
+            attempts.set(attempts.get().saturating_sub(1));
+        }
+        !self.is_spent()
+    }
+
+    /// What the parser says, unless it was stopped: it may have lost that error on its way up, or taken a word for a name because it
+    /// was stopped inside of what the word begins.
+    pub(super) fn verdict<T>(&self, parsed: Result<T, ParserError>) -> Result<T, ParserError> {
+        if self.is_spent() { Err(ParserError::RecursionLimitExceeded) } else { parsed }
+    }
+
+    /// For hooks that cannot fail: a parser that may not recurse any more does, soon.
+    fn stop_if_spent(&self, parser: &mut Parser<'_>) {
+        static POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
+        if self.is_spent() {
+            *parser = std::mem::replace(parser, Parser::new(&POSTGRES)).with_recursion_limit(0);
+        }
+    }
+
+    /// Whether the parser has tried so much that it is to stop.
+    fn is_spent(&self) -> bool {
+        self.attempts.as_ref().is_some_and(|attempts| attempts.get() == 0)
     }
 }
 
@@ -71,8 +103,10 @@ impl Dialect for CognateDialect {
         self.postgres.is_custom_operator_part(character)
     }
 
+    /// What begins with such a word is not tried again as a name when it does not parse.
     fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
-        self.postgres.is_reserved_for_identifier(keyword)
+        matches!(keyword, Keyword::ARRAY | Keyword::CASE | Keyword::CAST | Keyword::NOT)
+            || self.postgres.is_reserved_for_identifier(keyword)
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
@@ -97,7 +131,6 @@ impl Dialect for CognateDialect {
         supports_comment_on,
         supports_load_extension,
         supports_named_fn_args_with_colon_operator,
-        supports_empty_projections,
         supports_nested_comments,
         supports_string_escape_constant,
         supports_numeric_literal_underscores,
@@ -113,13 +146,70 @@ impl Dialect for CognateDialect {
         supports_comma_separated_trim
     );
 
+    /// Asked for with every expression and every query, also those in FROM, which begin with no expression.
+    fn prec_unknown(&self) -> u8 {
+        self.attempt();
+        self.postgres.prec_unknown()
+    }
+
+    /// Counts statements within statements (`EXPLAIN EXPLAIN ...`), for which the crate does not look at the stack: the crate's own
+    /// function is called from here, which asks here again.
+    fn parse_statement(&self, parser: &mut Parser<'_>) -> Option<Result<Statement, ParserError>> {
+        if self.asks_again.replace(false) {
+            return None;
+        }
+        let depth = self.statements.get();
+        if !self.attempt() || depth == STATEMENTS_NESTED {
+            return Some(Err(ParserError::RecursionLimitExceeded));
+        }
+        self.statements.set(depth + 1);
+        self.asks_again.set(true);
+        let statement = stacker::maybe_grow(RED_ZONE, FRESH_STACK, || parser.parse_statement());
+        self.statements.set(depth);
+        Some(statement)
+    }
+
+    fn parse_column_option(
+        &self,
+        parser: &mut Parser<'_>,
+    ) -> Result<Option<Result<Option<ColumnOption>, ParserError>>, ParserError> {
+        if !self.attempt() {
+            return Err(ParserError::RecursionLimitExceeded);
+        }
+        self.postgres.parse_column_option(parser)
+    }
+
+    fn is_select_item_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        self.stop_if_spent(parser);
+        self.postgres.is_select_item_alias(explicit, keyword, parser)
+    }
+
+    fn is_table_factor_alias(&self, explicit: bool, keyword: &Keyword, parser: &mut Parser<'_>) -> bool {
+        self.stop_if_spent(parser);
+        self.postgres.is_table_factor_alias(explicit, keyword, parser)
+    }
+
+    /// PostgreSQL has no `ARRAY<type>`, which the crate reads with a recursion that never looks at the stack.
+    fn supports_array_typedef_without_element_type(&self) -> bool {
+        true
+    }
+
+    /// Without this a query that selects nothing must begin an expression, which is refused when the parser is to stop.
+    fn supports_empty_projections(&self) -> bool {
+        !self.is_spent()
+    }
+
     /// Signs: the crate lets `-2 ^ 2` be -(2 ^ 2); PostgreSQL's sign binds tighter.
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
-        if let Err(error) = self.attempt() {
-            return Some(Err(error));
+        if !self.attempt() {
+            return Some(Err(ParserError::RecursionLimitExceeded));
         }
         if parser.peek_token_ref().token == Token::LParen && is_word(parser, 1, "VALUES") {
             return Some(values_subquery(parser));
+        }
+        // The crate reads the value of an interval without a look at the stack, so intervals of intervals would use it up.
+        if (0..3).all(|ahead| is_word(parser, ahead, "INTERVAL")) {
+            return Some(parser.expected_ref("a string", parser.peek_nth_token_ref(2)));
         }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,

@@ -96,6 +96,7 @@ pub fn parse(text: &str) -> Result<Vec<Statement>> {
             format!("statement is longer than {} MB", MAX_TEXT >> 20),
         ));
     }
+    complexity::guard_parser_stack();
     let source: Arc<str> = text.into();
     let places = Source::new(text);
     let dialect = CognateDialect::default();
@@ -122,6 +123,7 @@ pub fn parse_single(text: &str) -> Result<Option<Statement>> {
 
 /// Parses a single expression, as stored for defaults and constraints.
 pub fn parse_expression(text: &str) -> Result<ast::Expr> {
+    complexity::guard_parser_stack();
     let places = Source::new(text);
     let dialect = CognateDialect::default();
     let tokens = Tokenizer::new(&dialect, text)
@@ -133,7 +135,8 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr> {
     let dialect = CognateDialect::for_tokens(tokens.len());
     let mut parser =
         Parser::new(&dialect).with_recursion_limit(complexity::LIMIT).with_tokens_with_locations(tokens);
-    let expr = parser.parse_expr().map_err(|error| places.parser_error(&error))?;
+    let parsed = parser.parse_expr();
+    let expr = dialect.verdict(parsed).map_err(|error| places.parser_error(&error))?;
     match parser.peek_token_ref() {
         token if token.token == Token::EOF => Ok(expr),
         token => Err(places.near(token.span.start)),
@@ -195,7 +198,8 @@ fn parse_one(
             }
         })
     });
-    let command = parsed.map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
+    let command =
+        dialect.verdict(parsed).map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
     Ok(Some(Statement { text, source: source.clone(), command, overriding, complexity }))
 }
 

@@ -127,8 +127,13 @@ pub struct Session {
     copy: Option<Box<copy::CopyIn>>,
 }
 
-/// Bytes that one statement may hold for sorts and hash tables.
-const MEMORY_LIMIT: usize = 256 << 20;
+/// Most bytes that one statement may hold for sorts, hash tables and values, whatever the memory budget.
+const MEMORY_LIMIT: u64 = 256 << 20;
+
+/// Bytes that one statement may hold with this memory budget.
+fn memory_limit(budget: u64) -> usize {
+    usize::try_from((budget / 2).min(MEMORY_LIMIT)).unwrap_or(usize::MAX)
+}
 
 /// Most named prepared statements of one session.
 const STATEMENTS_MAX: usize = 100_000;
@@ -164,7 +169,7 @@ impl Session {
                 objects: Some(Arc::new(facts::LiveNames(facts))),
                 ..FormatContext::default()
             },
-            memory_limit: MEMORY_LIMIT,
+            memory_limit: memory_limit(database.engine().memory_bytes()),
             notices: Vec::new(),
             statements: HashMap::new(),
             cursors: cursor::Cursors::default(),

@@ -266,7 +266,12 @@ impl Session {
 
     /// What evaluation outside a statement may know of the session.
     pub(super) fn eval(&self) -> EvalContext<'_> {
-        EvalContext { format: &self.format, statement_time: self.database.now(), session: &*self.facts }
+        EvalContext {
+            format: &self.format,
+            statement_time: self.database.now(),
+            session: &*self.facts,
+            memory_limit: self.memory_limit,
+        }
     }
 
     /// Evaluates an expression that reads no table: arguments of EXECUTE.

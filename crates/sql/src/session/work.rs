@@ -85,6 +85,7 @@ impl Work<'_> {
                 format: self.format,
                 statement_time: self.statement_time,
                 session: &**self.facts,
+                memory_limit: self.state.memory_limit,
             },
             catalog: &self.catalog,
             external: &external,

@@ -3,6 +3,7 @@
 use super::Accumulator;
 use crate::error::{SqlError, sqlstate};
 use crate::function::{EvalContext, json};
+use crate::oltp::memory::datum_bytes;
 use crate::types::{Array, Datum, Dimension, Text, Type, TypeId};
 
 type Added = Result<(), SqlError>;
@@ -52,11 +53,6 @@ pub(super) fn string(types: &[Type]) -> Box<dyn Accumulator> {
     Box::new(Joined { out: None, bytes: types.first().is_some_and(|ty| ty.id == TypeId::Bytea) })
 }
 
-/// Rough size of a value in memory, in bytes.
-fn size(datum: &Datum) -> usize {
-    std::mem::size_of::<Datum>() + datum.as_text().map_or(0, Text::len)
-}
-
 struct Elements {
     element: TypeId,
     values: Option<Vec<Datum>>,
@@ -65,7 +61,7 @@ struct Elements {
 
 impl Accumulator for Elements {
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
-        self.bytes += size(&arguments[0]);
+        self.bytes += datum_bytes(&arguments[0]);
         self.values.get_or_insert_default().push(arguments[0].clone());
         Ok(())
     }
@@ -86,6 +82,7 @@ pub(super) fn array(types: &[Type]) -> Box<dyn Accumulator> {
 struct Nested {
     array: Option<Array>,
     rows: usize,
+    bytes: usize,
 }
 
 impl Accumulator for Nested {
@@ -109,6 +106,7 @@ impl Accumulator for Nested {
             }
         }
         self.rows += 1;
+        self.bytes += datum_bytes(&arguments[0]);
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
@@ -117,12 +115,12 @@ impl Accumulator for Nested {
         Ok(array.into())
     }
     fn memory(&self) -> usize {
-        self.array.as_ref().map_or(0, |a| a.elements.len() * std::mem::size_of::<Datum>())
+        self.bytes
     }
 }
 
 pub(super) fn array_of_arrays(_: &[Type]) -> Box<dyn Accumulator> {
-    Box::new(Nested { array: None, rows: 0 })
+    Box::new(Nested { array: None, rows: 0, bytes: 0 })
 }
 
 /// JSON text that grows by a member or element a row.

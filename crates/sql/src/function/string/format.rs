@@ -50,6 +50,7 @@ pub(super) fn format_text(arguments: &[Datum], types: &[Type], context: &EvalCon
             }
         };
         let missing = usize::try_from(width.unsigned_abs()).unwrap_or(0).saturating_sub(text.chars().count());
+        context.check_size(out.len() + text.len() + missing)?;
         let padding = " ".repeat(missing);
         if width < 0 {
             out.push_str(&text);

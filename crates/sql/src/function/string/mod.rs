@@ -226,7 +226,7 @@ fn right(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Text(whole.slice(offset_of(characters, skipped), characters.len())))
 }
 
-fn pad(arguments: &[Datum], at_left: bool) -> Computed {
+fn pad(arguments: &[Datum], context: &EvalContext<'_>, at_left: bool) -> Computed {
     let whole = text(&arguments[0])?;
     let target = usize::try_from(integer(&arguments[1])?.max(0)).unwrap_or(0);
     let fill: Vec<char> = match arguments.get(2) {
@@ -241,31 +241,38 @@ fn pad(arguments: &[Datum], at_left: bool) -> Computed {
     if target > MAX_BYTES / 4 {
         return Err(too_long());
     }
+    let longest = fill.iter().map(|c| c.len_utf8()).max().unwrap_or(1);
+    context.check_size(2 * (target - have) * longest + characters.len())?;
     let padding: String = fill.iter().cycle().take(target - have).collect();
     Ok(if at_left { padding + characters } else { characters.to_owned() + &padding }.into())
 }
 
-fn lpad(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    pad(arguments, true)
+fn lpad(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    pad(arguments, context, true)
 }
 
-fn rpad(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    pad(arguments, false)
+fn rpad(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    pad(arguments, context, false)
 }
 
-fn repeat(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn repeat(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let (characters, count) = (str_of(&arguments[0])?, integer(&arguments[1])?.max(0));
     let count = usize::try_from(count).unwrap_or(0);
     if characters.len().saturating_mul(count) > MAX_BYTES {
         return Err(too_long());
     }
+    context.check_size(characters.len() * count)?;
     Ok(characters.repeat(count).into())
 }
 
-fn replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn replace(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let (whole, from, to) = (text(&arguments[0])?, str_of(&arguments[1])?, str_of(&arguments[2])?);
     if from.is_empty() || !whole.as_str().contains(from) {
         return Ok(Datum::Text(whole.clone()));
+    }
+    if to.len() > from.len() {
+        let found = whole.as_str().matches(from).count();
+        context.check_size(whole.len() + found * (to.len() - from.len()))?;
     }
     Ok(whole.as_str().replace(from, to).into())
 }
@@ -371,15 +378,17 @@ fn concat_ws(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> 
         }
         first = false;
         append_text(argument, *ty, context, &mut out);
+        context.check_size(out.len() + separator.len())?;
     }
     from_utf8(out)
 }
 
-fn concatenate(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+fn concatenate(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
     let (a, b) = (text(a)?, text(b)?);
     if a.len() + b.len() > MAX_BYTES {
         return Err(too_long());
     }
+    context.check_size(a.len() + b.len())?;
     let mut out = Vec::with_capacity(a.len() + b.len());
     out.extend_from_slice(a.as_bytes());
     out.extend_from_slice(b.as_bytes());
@@ -446,6 +455,7 @@ fn array_to_string(arguments: &[Datum], types: &[Type], context: &EvalContext<'_
             Some(null) if item.is_null() => out.extend_from_slice(null.as_bytes()),
             _ => append_text(item, element, context, &mut out),
         }
+        context.check_size(out.len() + delimiter.len())?;
     }
     from_utf8(out)
 }
