@@ -130,7 +130,8 @@ impl World {
             }
             Err(error) => {
                 session.fail();
-                Answer::Error { sqlstate: error.sqlstate.to_string(), message: error.message.clone() }
+                let detail = error.detail.iter().map(|detail| format!("; {detail}")).collect::<String>();
+                Answer::Error { sqlstate: error.sqlstate.to_string(), message: error.message.clone() + &detail }
             }
         }
     }

@@ -4,12 +4,15 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::function::AccumulatorArgs;
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, TypeSignature, Volatility};
 use parking_lot::Mutex;
 
@@ -72,8 +75,23 @@ impl AggregateUDFImpl for Aggregate {
 
     fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> DataFusionResult<Box<dyn Accumulator>> {
         let inputs = self.inputs(&arguments).map_err(carried)?;
+        if !arguments.order_bys.is_empty() {
+            return Ok(Box::new(Ordered::new(inputs, &arguments)?));
+        }
         let running = Mutex::new(inputs.accumulator().map_err(carried)?);
         Ok(Box::new(Growing { inputs, running }))
+    }
+
+    /// Each sorts its own input: DataFusion would sort it once for all aggregates of the query.
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Beneficial
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _: bool,
+    ) -> DataFusionResult<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(None)
     }
 
     fn create_sliding_accumulator(
@@ -99,7 +117,7 @@ impl Inputs {
         self.function.accumulator().ok_or_else(|| SqlError::internal("an aggregate has an accumulator"))
     }
 
-    fn rows(&mut self, columns: &[ArrayRef], context: &FormatContext) -> Result<Vec<Vec<Datum>>> {
+    fn rows(&self, columns: &[ArrayRef], context: &FormatContext) -> Result<Vec<Vec<Datum>>> {
         let count = columns.first().map_or(0, |column| column.len());
         let mut rows: Vec<Vec<Datum>> = vec![Vec::with_capacity(self.given.len()); count];
         for ((column, given), cast) in columns.iter().zip(&self.given).zip(&self.casts) {
@@ -110,10 +128,22 @@ impl Inputs {
                 });
             }
         }
-        if let Some(seen) = &mut self.seen {
-            rows.retain(|row| seen.insert(row.clone()));
-        }
         Ok(rows)
+    }
+
+    /// Whether a row counts: with DISTINCT it does once.
+    fn counts(&mut self, row: &[Datum]) -> bool {
+        self.seen.as_mut().is_none_or(|seen| seen.insert(row.to_vec()))
+    }
+
+    fn computed<'a>(&self, rows: impl Iterator<Item = &'a Vec<Datum>>) -> Result<ScalarValue> {
+        let format = FormatContext::default();
+        let context = EvalContext::without_session(&format);
+        let mut running = self.accumulator()?;
+        for row in rows {
+            running.add(row, &context)?;
+        }
+        self.scalar(&running.finish(&context)?)
     }
 
     fn scalar(&self, value: &Datum) -> Result<ScalarValue> {
@@ -142,7 +172,9 @@ impl Accumulator for Growing {
         let context = EvalContext::without_session(&format);
         let running = self.running.get_mut();
         for row in self.inputs.rows(values, &format).map_err(carried)? {
-            running.add(&row, &context).map_err(carried)?;
+            if self.inputs.counts(&row) {
+                running.add(&row, &context).map_err(carried)?;
+            }
         }
         Ok(())
     }
@@ -155,6 +187,66 @@ impl Accumulator for Growing {
 
     fn size(&self) -> usize {
         size_of_val(self) + self.running.lock().memory()
+    }
+
+    fn state(&mut self) -> DataFusionResult<Vec<ScalarValue>> {
+        Err(in_parts())
+    }
+
+    fn merge_batch(&mut self, _: &[ArrayRef]) -> DataFusionResult<()> {
+        Err(in_parts())
+    }
+}
+
+/// Over a group, in an order of its own.
+struct Ordered {
+    inputs: Inputs,
+    keys: RowConverter,
+    rows: Vec<(OwnedRow, Vec<Datum>)>,
+    /// Bytes in `rows`, about.
+    held: usize,
+}
+
+impl Ordered {
+    fn new(inputs: Inputs, arguments: &AccumulatorArgs<'_>) -> DataFusionResult<Ordered> {
+        let fields = arguments
+            .order_bys
+            .iter()
+            .map(|key| Ok(SortField::new_with_options(key.expr.data_type(arguments.schema)?, key.options)))
+            .collect::<DataFusionResult<Vec<_>>>()?;
+        Ok(Ordered { inputs, keys: RowConverter::new(fields)?, rows: Vec::new(), held: 0 })
+    }
+}
+
+impl fmt::Debug for Ordered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} in order", self.inputs.function)
+    }
+}
+
+impl Accumulator for Ordered {
+    /// The columns of the keys come behind those of the arguments.
+    fn update_batch(&mut self, values: &[ArrayRef]) -> DataFusionResult<()> {
+        let (arguments, keys) = values.split_at(self.inputs.given.len().min(values.len()));
+        let rows = self.inputs.rows(arguments, &FormatContext::default()).map_err(carried)?;
+        let keys = self.keys.convert_columns(keys)?;
+        for (row, key) in rows.into_iter().zip(keys.iter()) {
+            if self.inputs.counts(&row) {
+                let texts: usize = row.iter().filter_map(Datum::as_str).map(str::len).sum();
+                self.held += texts + key.as_ref().len() + size_of_val(row.as_slice());
+                self.rows.push((key.owned(), row));
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> DataFusionResult<ScalarValue> {
+        self.rows.sort_by(|(left, _), (right, _)| left.cmp(right));
+        self.inputs.computed(self.rows.iter().map(|(_, row)| row)).map_err(carried)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.held + self.rows.capacity() * size_of::<(OwnedRow, Vec<Datum>)>()
     }
 
     fn state(&mut self) -> DataFusionResult<Vec<ScalarValue>> {
@@ -196,14 +288,7 @@ impl Accumulator for Sliding {
     }
 
     fn evaluate(&mut self) -> DataFusionResult<ScalarValue> {
-        let format = FormatContext::default();
-        let context = EvalContext::without_session(&format);
-        let mut running = self.inputs.accumulator().map_err(carried)?;
-        for row in &self.rows {
-            running.add(row, &context).map_err(carried)?;
-        }
-        let value = running.finish(&context).map_err(carried)?;
-        self.inputs.scalar(&value).map_err(carried)
+        self.inputs.computed(self.rows.iter()).map_err(carried)
     }
 
     fn size(&self) -> usize {

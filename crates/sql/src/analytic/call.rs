@@ -8,7 +8,7 @@ use std::any::Any;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
@@ -20,7 +20,8 @@ use datafusion::logical_expr::{
 };
 
 use super::encode::Builder;
-use super::{decode, mapping};
+use super::syntax::NEGATE;
+use super::{Surroundings, decode, mapping};
 use crate::error::{Result, SqlError};
 use crate::function::operator::{self, ResolvedOperator};
 use crate::function::{self, EvalContext, ResolvedFunction};
@@ -30,8 +31,9 @@ use crate::types::{Datum, FormatContext, Type, TypeId};
 
 /// What calls depend on beside their arguments; travels in the query's configuration.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moment {
-    pub(super) format: FormatContext,
+struct Moment {
+    format: FormatContext,
+    statement_time: i64,
 }
 
 impl ConfigExtension for Moment {
@@ -71,7 +73,8 @@ enum Body {
     Operator(Box<ResolvedOperator>),
     Function(Box<ResolvedFunction>),
     Cast(Box<Cast>),
-    /// Bytes that sort, and are equal, as the values are.
+    /// A text that sorts, and is equal, as the values are: the bytes of their keys, each as one character. DataFusion's windows
+    /// take no binary column for their order.
     Key,
 }
 
@@ -105,10 +108,7 @@ impl Hash for Call {
 
 impl Call {
     fn new(body: Body, name: &str, given: &[Type], result: Type, immutable: bool) -> Result<Call> {
-        let arrow = match body {
-            Body::Key => DataType::Binary,
-            _ => mapping::arrow_type(result)?,
-        };
+        let arrow = mapping::arrow_type(result)?;
         // What depends on the session's settings must not be computed at planning.
         let volatility = if immutable { Volatility::Immutable } else { Volatility::Volatile };
         let signature = match given.len() {
@@ -137,7 +137,7 @@ impl Call {
     }
 
     /// A function called. 42883.
-    pub(super) fn function(name: &str, given: &[Type]) -> Result<Call> {
+    fn function(name: &str, given: &[Type]) -> Result<Call> {
         let resolved = function::resolve(None, name, given)?;
         let immutable = resolved.volatility() == function::Volatility::Immutable;
         let result = resolved.result;
@@ -151,9 +151,17 @@ impl Call {
         Call::new(Body::Cast(Box::new(cast)), "cast", &[from], to, immutable)
     }
 
-    /// The bytes that values of `ty` sort by.
+    /// A function called, or the minus sign that [`syntax`](super::syntax) made one. 42883.
+    pub(super) fn named(name: &str, given: &[Type]) -> Result<Call> {
+        match given {
+            [operand] if name == NEGATE => Call::operator("-", None, *operand),
+            _ => Call::function(name, given),
+        }
+    }
+
+    /// What values of `ty` sort by.
     pub(super) fn key(ty: Type) -> Result<Call> {
-        Call::new(Body::Key, "sort_key", &[ty], Type::new(TypeId::Bytea), true)
+        Call::new(Body::Key, "sort_key", &[ty], Type::new(TypeId::Text), true)
     }
 
     /// Types its operands are converted to, in order.
@@ -174,6 +182,9 @@ impl Call {
             .zip(wanted)
             .map(|(operand, ty)| settle(operand, ty))
             .collect::<Result<Vec<_>>>()?;
+        if let Some(value) = self.constant(&operands) {
+            return Ok(Expr::Literal(value, None));
+        }
         let udf = ScalarUDF::new_from_impl(self);
         Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(udf), operands)))
     }
@@ -188,17 +199,31 @@ impl Call {
             (Body::Key, [value]) => {
                 let mut bytes = Vec::new();
                 encode_into(&mut bytes, value, KeyOrder::ASCENDING);
-                Ok(Datum::Bytea(Bytes::from(bytes)))
+                Ok(Datum::text(bytes.into_iter().map(char::from).collect::<String>()))
             }
             _ => Err(SqlError::internal("a call has operands of its own")),
         }
+    }
+
+    /// The value of a call of literals that depends on nothing else. None for texts, which would pass for untyped literals,
+    /// and where it fails: only who reads it fails.
+    fn constant(&self, operands: &[Expr]) -> Option<ScalarValue> {
+        if self.signature.volatility != Volatility::Immutable || self.result == DataType::Utf8 {
+            return None;
+        }
+        let mut columns = Vec::with_capacity(operands.len());
+        for (operand, given) in operands.iter().zip(&self.given) {
+            let Expr::Literal(value, _) = operand else { return None };
+            columns.push(decode::column(&value.to_array().ok()?, *given).ok()?);
+        }
+        let column = self.rows(&columns, 1, &Moment::default()).ok()?;
+        ScalarValue::try_from_array(&column, 0).ok()
     }
 
     fn invoke(&self, arguments: &ScalarFunctionArgs) -> Result<ColumnarValue> {
         let constant = !arguments.args.is_empty()
             && arguments.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { arguments.number_rows };
-        let casts = self.conversions()?;
         let mut operands = Vec::with_capacity(arguments.args.len());
         for (argument, given) in arguments.args.iter().zip(&self.given) {
             operands.push(match argument {
@@ -208,15 +233,29 @@ impl Call {
                 }
             });
         }
-        let default = Moment::default();
-        let moment = arguments.config_options.extensions.get::<Moment>().unwrap_or(&default);
-        let context = EvalContext::without_session(&moment.format);
-        let mut values = vec![Datum::Null; operands.len()];
-        let result = match self.body {
-            Body::Key => Type::new(TypeId::Bytea),
-            _ => self.result_type,
+        let moment = arguments
+            .config_options
+            .extensions
+            .get::<Moment>()
+            .ok_or_else(|| SqlError::internal("a call does not know its session"))?;
+        let column = self.rows(&operands, rows, moment)?;
+        if constant {
+            return ScalarValue::try_from_array(&column, 0)
+                .map(ColumnarValue::Scalar)
+                .map_err(super::failure);
+        }
+        Ok(ColumnarValue::Array(column))
+    }
+
+    /// The results of `rows` calls. An operand has a value for each, or one for all.
+    fn rows(&self, operands: &[Vec<Datum>], rows: usize, moment: &Moment) -> Result<ArrayRef> {
+        let casts = self.conversions()?;
+        let context = EvalContext {
+            statement_time: moment.statement_time,
+            ..EvalContext::without_session(&moment.format)
         };
-        let mut builder = Builder::new(result, rows)?;
+        let mut values = vec![Datum::Null; operands.len()];
+        let mut builder = Builder::new(self.result_type, rows)?;
         for row in 0..rows {
             for (place, (operand, cast)) in operands.iter().zip(&casts).enumerate() {
                 let value = if operand.len() == 1 { &operand[0] } else { &operand[row] };
@@ -227,13 +266,7 @@ impl Call {
             }
             builder.append(&self.compute(&values, &context)?)?;
         }
-        let column = builder.finish();
-        if constant {
-            return ScalarValue::try_from_array(&column, 0)
-                .map(ColumnarValue::Scalar)
-                .map_err(super::failure);
-        }
-        Ok(ColumnarValue::Array(column))
+        Ok(builder.finish())
     }
 
     /// The conversions of the operands; none where there is nothing to convert.
@@ -315,7 +348,7 @@ impl ScalarUDFImpl for Named {
             })
             .collect::<Result<Vec<_>>>()
             .map_err(carried)?;
-        let call = Call::function(&self.name, &types).map_err(carried)?;
+        let call = Call::named(&self.name, &types).map_err(carried)?;
         Ok(Arc::new(datafusion::arrow::datatypes::Field::new(&self.name, call.result, true)))
     }
 
@@ -338,6 +371,7 @@ pub(super) fn settle(operand: Expr, ty: Type) -> Result<Expr> {
 }
 
 /// The configuration with what calls depend on.
-pub(super) fn at_moment(options: &mut ConfigOptions, format: &FormatContext) {
-    options.extensions.insert(Moment { format: format.clone() });
+pub(super) fn at_moment(options: &mut ConfigOptions, surroundings: &Surroundings<'_>) {
+    let Surroundings { format, statement_time, .. } = *surroundings;
+    options.extensions.insert(Moment { format: format.clone(), statement_time });
 }

@@ -58,6 +58,8 @@ pub struct Surroundings<'a> {
     pub parameters: &'a [Datum],
     /// The session's settings of reading and printing, and the transaction's time.
     pub format: &'a FormatContext,
+    /// When the statement began, microseconds since 2000-01-01 UTC.
+    pub statement_time: i64,
 }
 
 impl AnalyticPlan {

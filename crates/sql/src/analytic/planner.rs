@@ -23,6 +23,7 @@ use super::aggregate::Aggregate;
 use super::call::{Named, carried};
 use super::functions::Whose;
 use super::provider::Provider;
+use super::syntax::NEGATE;
 use super::{functions, mapping, rewrite};
 use crate::catalog::{Catalog, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -157,6 +158,9 @@ impl ContextProvider for Names<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let ours = || ScalarUDF::new_from_impl(Named::new(name));
+        if name == NEGATE {
+            return Some(Arc::new(ours()));
+        }
         self.choose(functions::scalar(name), name, ours, TEMPLATE.scalar_functions().get(name))
     }
 
@@ -225,9 +229,8 @@ impl ExprPlanner for OwnExpressions {
         Ok(PlannerResult::Planned(Named::expr("extract", arguments)))
     }
 
-    fn plan_position(&self, mut arguments: Vec<Expr>) -> Planned<Vec<Expr>> {
-        // POSITION(part IN whole)
-        arguments.reverse();
+    fn plan_position(&self, arguments: Vec<Expr>) -> Planned<Vec<Expr>> {
+        // Of `POSITION(part IN whole)` the whole comes first.
         Ok(PlannerResult::Planned(Named::expr("strpos", arguments)))
     }
 

@@ -1,6 +1,5 @@
 //! PostgreSQL's rules where Arrow's differ, put into the logical plan before anything else sees it.
 //!
-//! - An integer literal that fits is int4, as PostgreSQL types it; DataFusion makes all int8.
 //! - `+`, `-` and `*` on integers fail on overflow; DataFusion's wrap around.
 //! - Functions, casts that were written down, and operators of all but integers and exact comparisons are [`Call`]s: the row
 //!   executor's own.
@@ -20,8 +19,9 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::expr::{AggregateFunction, InList, Like, ScalarFunction, Sort, WindowFunction};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, Operator,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Between, BinaryExpr, Case, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, WindowFrameBound,
+    WindowFrameUnits,
 };
 use datafusion::optimizer::analyzer::Analyzer;
 
@@ -61,7 +61,11 @@ fn each_node(plan: LogicalPlan, rule: Rule<'_>) -> Result<LogicalPlan> {
             }
             Ok(result)
         })?;
-        changed.map_data(LogicalPlan::recompute_schema)
+        changed.map_data(|node| match node {
+            // Which keeps the schema it had.
+            LogicalPlan::Values(values) => LogicalPlanBuilder::values(values.values)?.build(),
+            other => other.recompute_schema(),
+        })
     })
     .data()
     .map_err(failure)
@@ -75,14 +79,13 @@ fn input_schema(node: &LogicalPlan) -> DFSchema {
     schema
 }
 
-/// Integer literals as PostgreSQL types them.
-pub(super) fn literal(expr: Expr) -> Expr {
+/// A literal with its type as a plain value, if its value depends on nothing else.
+fn settled(expr: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
     match expr {
-        Expr::Literal(ScalarValue::Int64(Some(value)), metadata) => match i32::try_from(value) {
-            Ok(small) => Expr::Literal(ScalarValue::Int32(Some(small)), metadata),
-            Err(_) => Expr::Literal(ScalarValue::Int64(Some(value)), metadata),
-        },
-        other => other,
+        Expr::Cast(cast) if matches!(*cast.expr, Expr::Literal(..)) => {
+            written_cast(*cast.expr, cast.field.data_type(), schema)
+        }
+        other => Ok(other),
     }
 }
 
@@ -143,7 +146,7 @@ fn integer_arithmetic(name: &str) -> Option<Operator> {
 
 /// `left name right`: Arrow's operator where it does the same, else the row executor's.
 pub(super) fn operate(name: &str, left: Expr, right: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
-    let (left, right) = (literal(left), literal(right));
+    let (left, right) = (settled(left, schema)?, settled(right, schema)?);
     let types = [operand_type(&left, schema)?, operand_type(&right, schema)?];
     let call = Call::operator(name, Some(types[0]), types[1]).map_err(carried)?;
     let wanted = call.wanted();
@@ -172,7 +175,6 @@ pub(super) fn operate(name: &str, left: Expr, right: Expr, schema: &DFSchema) ->
 /// The row executor's functions, casts and operators in place of DataFusion's.
 fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     Ok(Transformed::yes(match expr {
-        Expr::Literal(..) => literal(expr),
         Expr::ScalarFunction(ScalarFunction { func, args }) => {
             if !func.inner().is::<Named>() {
                 return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
@@ -181,13 +183,9 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
                 .iter()
                 .map(|argument| operand_type(argument, schema))
                 .collect::<DataFusionResult<Vec<_>>>()?;
-            Call::function(func.name(), &types).and_then(|call| call.expr(args)).map_err(carried)?
+            Call::named(func.name(), &types).and_then(|call| call.expr(args)).map_err(carried)?
         }
         Expr::Cast(cast) => written_cast(*cast.expr, cast.field.data_type(), schema)?,
-        Expr::Negative(operand) => {
-            let ty = operand_type(&operand, schema)?;
-            Call::operator("-", None, ty).and_then(|call| call.expr(vec![*operand])).map_err(carried)?
-        }
         Expr::Between(Between { expr, negated, low, high }) => {
             let (from, to) = if negated { ("<", ">") } else { (">=", "<=") };
             let low = operate(from, (*expr).clone(), *low, schema)?;
@@ -217,6 +215,7 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
         }
         Expr::WindowFunction(window) => {
             let mut window: WindowFunction = *window;
+            check_frame(&window, schema)?;
             for key in &mut window.params.partition_by {
                 *key = sortable(std::mem::take(key), schema)?;
             }
@@ -241,23 +240,49 @@ fn written_cast(operand: Expr, to: &DataType, schema: &DFSchema) -> DataFusionRe
     if matches!(&operand, Expr::Placeholder(placeholder) if placeholder.field.is_none()) {
         return settle(operand, to).map_err(carried);
     }
-    let operand = literal(operand);
     let from = operand_type(&operand, schema)?;
     Call::cast(from, to).and_then(|call| call.expr(vec![operand])).map_err(carried)
 }
 
 /// `expr IN (list)`.
 fn one_of(expr: Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> DataFusionResult<Expr> {
-    let mut any: Option<Expr> = None;
-    for item in list {
-        let test = operate(if negated { "<>" } else { "=" }, expr.clone(), item, schema)?;
-        any = Some(match any {
-            None => test,
-            Some(before) if negated => before.and(test),
-            Some(before) => before.or(test),
-        });
+    let name = if negated { "<>" } else { "=" };
+    let mut tests = list
+        .into_iter()
+        .map(|item| operate(name, expr.clone(), item, schema))
+        .collect::<DataFusionResult<Vec<_>>>()?;
+    // Joined by pairs: DataFusion walks expressions by recursion, and a list may be long.
+    while tests.len() > 1 {
+        let mut joined = Vec::with_capacity(tests.len().div_ceil(2));
+        let mut rest = tests.into_iter();
+        while let Some(left) = rest.next() {
+            joined.push(match rest.next() {
+                None => left,
+                Some(right) if negated => left.and(right),
+                Some(right) => left.or(right),
+            });
+        }
+        tests = joined;
     }
-    any.ok_or_else(|| carried(SqlError::syntax("syntax error: IN with an empty list")))
+    tests.pop().ok_or_else(|| carried(SqlError::syntax("syntax error: IN with an empty list")))
+}
+
+/// A distance between values means nothing on the keys that some types sort by.
+fn check_frame(window: &WindowFunction, schema: &DFSchema) -> DataFusionResult<()> {
+    let frame = &window.params.window_frame;
+    let by_distance = [&frame.start_bound, &frame.end_bound].into_iter().any(|bound| match bound {
+        WindowFrameBound::CurrentRow => false,
+        WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) => !offset.is_null(),
+    });
+    if frame.units != WindowFrameUnits::Range || !by_distance {
+        return Ok(());
+    }
+    for key in &window.params.order_by {
+        if !mapping::compares_alike(&key.expr.get_type(schema)?) {
+            return Err(refused("RANGE with an offset over such a type"));
+        }
+    }
+    Ok(())
 }
 
 fn sort_by_keys(order: &mut [Sort], schema: &DFSchema) -> DataFusionResult<()> {

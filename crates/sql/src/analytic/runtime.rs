@@ -87,11 +87,14 @@ impl AnalyticRuntime {
         let mut config: SessionConfig = TEMPLATE.config().clone().with_extension(scans);
         let zone = surroundings.format.time_zone.name();
         config.options_mut().execution.time_zone = Some(zone.to_owned());
-        call::at_moment(config.options_mut(), surroundings.format);
+        call::at_moment(config.options_mut(), surroundings);
         let mut state = SessionStateBuilder::new_from_existing(TEMPLATE.clone())
             .with_config(config)
             .with_runtime_env(self.environment.clone())
             .build();
+        // Functions get the configuration from here, not from the state.
+        let options = state.config_options().clone();
+        state.execution_props_mut().mark_start_execution(options);
         let micros = surroundings.format.transaction_time.saturating_add(mapping::EPOCH_MICROS);
         state.execution_props_mut().query_execution_start_time =
             chrono::DateTime::from_timestamp_micros(micros);

@@ -76,6 +76,7 @@ impl Session {
         let format = self.format.clone();
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
+        let statement_time = work.statement_time;
         let mut scans: HashMap<u32, Vec<Box<dyn RowScan>>> = HashMap::new();
         work.read(|read| -> Result<()> {
             for (table, times) in plan.tables() {
@@ -86,7 +87,7 @@ impl Session {
             }
             Ok(())
         })?;
-        let cursor = plan.start(runtime, scans, &Surroundings { parameters, format: &format })?;
+        let cursor = plan.start(runtime, scans, &Surroundings { parameters, format: &format, statement_time })?;
         Ok(PortalState::Analytic { cursor: Box::new(cursor), rows: 0 })
     }
 

@@ -154,7 +154,7 @@ impl Generator {
     pub(super) fn query(&mut self) -> String {
         match self.below(10) {
             0..=3 => self.plain(),
-            4..=6 => self.grouped(),
+            4..=6 => self.grouped_by(&[Kind::Int, Kind::Text, Kind::Date, Kind::Bool]),
             7 => {
                 let operator = self.one(&["UNION", "UNION ALL", "EXCEPT", "INTERSECT"]);
                 let kind = [Kind::Int, Kind::Text, Kind::Date][self.below(3)];
@@ -162,7 +162,8 @@ impl Generator {
                 format!("SELECT {left} AS c FROM t {operator} SELECT {right} FROM t")
             }
             8 => {
-                let inner = self.grouped();
+                // There is no least boolean.
+                let inner = self.grouped_by(&[Kind::Int, Kind::Text, Kind::Date]);
                 format!("WITH g AS ({inner}) SELECT count(*), min(c0) FROM g")
             }
             _ => {
@@ -192,9 +193,13 @@ impl Generator {
         format!("SELECT {targets} FROM {source}{filter} ORDER BY {order}{direction}{limit}")
     }
 
-    fn grouped(&mut self) -> String {
-        let kind = [Kind::Int, Kind::Text, Kind::Date, Kind::Bool][self.below(4)];
-        let key = self.expr(kind, 1);
+    fn grouped_by(&mut self, kinds: &[Kind]) -> String {
+        let kind = kinds[self.below(kinds.len())];
+        // A bare constant would be a place in the select list.
+        let mut key = self.expr(kind, 1);
+        while !key.contains("t.") {
+            key = self.expr(kind, 1);
+        }
         let aggregates: Vec<String> = (0..1 + self.below(3)).map(|_| self.aggregate()).collect();
         let having = if self.below(3) == 0 { " HAVING count(*) > 1" } else { "" };
         let (source, filter, aggregates) = (self.source(), self.filter(), aggregates.join(", "));
