@@ -120,14 +120,19 @@ fn long_values_widen_the_offsets() {
 }
 
 #[test]
-fn texts_share_the_rows_memory() {
+fn long_texts_share_the_rows_memory() {
     let layout = RowLayout::new(&[Type::new(TypeId::Text)]);
-    let bytes = layout.encode(&["hello".into()]).expect("it encodes");
-    let Ok(Some(Datum::Text(text))) = layout.open(&bytes).and_then(|row| row.get(0)) else {
-        panic!("a text")
+    let shares = |content: &str| {
+        let bytes = layout.encode(&[content.into()]).expect("it encodes");
+        let Ok(Some(Datum::Text(text))) = layout.open(&bytes).and_then(|row| row.get(0)) else {
+            panic!("a text")
+        };
+        assert_eq!(text, Text::from(content));
+        bytes.as_ptr_range().contains(&Text::as_bytes(&text).as_ptr())
     };
-    let inside = bytes.as_ptr_range();
-    assert!(inside.contains(&Text::as_bytes(&text).as_ptr()));
+    assert!(shares(&"hello ".repeat(10)));
+    // A short one lies in the value itself, and keeps no row alive.
+    assert!(!shares("hello"));
 }
 
 #[test]

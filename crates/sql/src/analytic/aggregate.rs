@@ -91,7 +91,7 @@ impl AggregateUDFImpl for Aggregate {
         self: Arc<Self>,
         _: bool,
     ) -> DataFusionResult<Option<Arc<dyn AggregateUDFImpl>>> {
-        Ok(None)
+        Ok(Some(self))
     }
 
     fn create_sliding_accumulator(

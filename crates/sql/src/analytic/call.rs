@@ -20,9 +20,10 @@ use datafusion::logical_expr::{
 };
 
 use super::encode::Builder;
-use super::syntax::NEGATE;
-use super::{Surroundings, decode, mapping};
-use crate::error::{Result, SqlError};
+use super::syntax::prefix_operator;
+use super::{Surroundings, decode, functions, mapping};
+use crate::bind::common_type;
+use crate::error::{Result, SqlError, sqlstate};
 use crate::function::operator::{self, ResolvedOperator};
 use crate::function::{self, EvalContext, ResolvedFunction};
 use crate::keys::{KeyOrder, encode_into};
@@ -151,10 +152,10 @@ impl Call {
         Call::new(Body::Cast(Box::new(cast)), "cast", &[from], to, immutable)
     }
 
-    /// A function called, or the minus sign that [`syntax`](super::syntax) made one. 42883.
+    /// A function called, or the prefix operator that [`syntax`](super::syntax) made one. 42883.
     pub(super) fn named(name: &str, given: &[Type]) -> Result<Call> {
-        match given {
-            [operand] if name == NEGATE => Call::operator("-", None, *operand),
+        match (prefix_operator(name), given) {
+            (Some(sign), [operand]) => Call::operator(sign, None, *operand),
             _ => Call::function(name, given),
         }
     }
@@ -317,6 +318,17 @@ impl Named {
         Named { name: name.to_owned(), signature: Signature::new(any, Volatility::Volatile) }
     }
 
+    fn result(&self, types: &[Type]) -> Result<DataType> {
+        if !functions::is_expression(&self.name) {
+            return Ok(Call::named(&self.name, types)?.result);
+        }
+        let ty = match (self.name.as_str(), types) {
+            ("nullif", [value, ..]) => *value,
+            _ => common(types)?,
+        };
+        mapping::arrow_type(Type::new(ty.id))
+    }
+
     /// The function of this name called.
     pub(super) fn expr(name: &str, arguments: Vec<Expr>) -> Expr {
         let udf = ScalarUDF::new_from_impl(Named::new(name));
@@ -348,13 +360,23 @@ impl ScalarUDFImpl for Named {
             })
             .collect::<Result<Vec<_>>>()
             .map_err(carried)?;
-        let call = Call::named(&self.name, &types).map_err(carried)?;
-        Ok(Arc::new(datafusion::arrow::datatypes::Field::new(&self.name, call.result, true)))
+        let result = self.result(&types).map_err(carried)?;
+        Ok(Arc::new(datafusion::arrow::datatypes::Field::new(&self.name, result, true)))
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         Err(carried(SqlError::internal(format!("function {} was not settled", self.name))))
     }
+}
+
+/// The type that PostgreSQL finds for all these values. 42804.
+pub(super) fn common(types: &[Type]) -> Result<Type> {
+    let ty = common_type(types).map_err(|(one, other)| {
+        let (one, other) = (one.id.sql_name(), other.id.sql_name());
+        let message = format!("types {one} and {other} cannot be matched");
+        SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
+    })?;
+    Ok(Type::new(if ty.id == TypeId::Unknown { TypeId::Text } else { ty.id }))
 }
 
 /// A parameter without a type gets `ty`; anything else stays.

@@ -5,8 +5,8 @@
 
 use crate::function::{self, Body, Kind, Volatility};
 
-/// Scalar functions of DataFusion that mean what PostgreSQL's expressions of the same name mean.
-const SCALAR: &[&str] = &["coalesce", "greatest", "least", "nullif"];
+/// Expressions that are written like functions. DataFusion's mean the same once their arguments are of one type.
+const EXPRESSIONS: &[&str] = &["coalesce", "greatest", "least", "nullif"];
 
 /// Aggregates of DataFusion.
 const AGGREGATE: &[&str] = &["count", "first_value", "grouping", "last_value", "nth_value"];
@@ -41,10 +41,15 @@ pub(super) enum Whose {
 
 /// Whose scalar function of this name is called.
 pub(super) fn scalar(name: &str) -> Whose {
-    if SCALAR.contains(&name) {
-        return Whose::Theirs;
+    if is_expression(name) {
+        return Whose::Ours;
     }
     whose(name, Kind::Scalar)
+}
+
+/// Is this the name of an expression that is written like a function?
+pub(super) fn is_expression(name: &str) -> bool {
+    EXPRESSIONS.contains(&name)
 }
 
 /// Whose aggregate of this name is called.

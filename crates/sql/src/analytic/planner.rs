@@ -23,7 +23,7 @@ use super::aggregate::Aggregate;
 use super::call::{Named, carried};
 use super::functions::Whose;
 use super::provider::Provider;
-use super::syntax::NEGATE;
+use super::syntax::prefix_operator;
 use super::{functions, mapping, rewrite};
 use crate::catalog::{Catalog, Relation, Table};
 use crate::error::{Result, SqlError, sqlstate};
@@ -37,6 +37,9 @@ pub(super) static TEMPLATE: LazyLock<SessionState> = LazyLock::new(|| {
     options.sql_parser.map_string_types_to_utf8view = false;
     options.sql_parser.default_null_ordering = "nulls_max".to_owned();
     options.execution.enable_ansi_mode = true;
+    // Without a zone DataFusion takes timestamptz for timestamp. Which one does not matter: instants are in UTC, and the row
+    // executor's functions know the session's.
+    options.execution.time_zone = Some("UTC".to_owned());
     SessionStateBuilder::new().with_config(config).with_default_features().build()
 });
 
@@ -158,10 +161,10 @@ impl ContextProvider for Names<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let ours = || ScalarUDF::new_from_impl(Named::new(name));
-        if name == NEGATE {
+        if prefix_operator(name).is_some() {
             return Some(Arc::new(ours()));
         }
-        self.choose(functions::scalar(name), name, ours, TEMPLATE.scalar_functions().get(name))
+        self.choose(functions::scalar(name), name, ours, None)
     }
 
     fn get_higher_order_meta(&self, _name: &str) -> Option<Arc<HigherOrderUDF>> {

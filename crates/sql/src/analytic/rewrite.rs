@@ -3,7 +3,8 @@
 //! - `+`, `-` and `*` on integers fail on overflow; DataFusion's wrap around.
 //! - Functions, casts that were written down, and operators of all but integers and exact comparisons are [`Call`]s: the row
 //!   executor's own.
-//! - Untyped literals take their type from the other operand.
+//! - Untyped literals take their type from the other operand; the results of CASE and COALESCE have the type that PostgreSQL finds for
+//!   all of them.
 //! - Types that Arrow orders otherwise sort by their [`key`](Call::key).
 //!
 //! What is left over and cannot be right is refused by name: grouping, joining or comparing by such a type, and conversions that
@@ -19,15 +20,15 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::expr::{AggregateFunction, InList, Like, ScalarFunction, Sort, WindowFunction};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
-    Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, WindowFrameBound,
-    WindowFrameUnits,
+    Between, BinaryExpr, Case, Cast, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan,
+    LogicalPlanBuilder, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    WindowFrameBound, WindowFrameUnits,
 };
 use datafusion::optimizer::analyzer::Analyzer;
 
-use super::call::{Call, Named, carried, settle};
+use super::call::{self, Call, Named, carried, settle};
 use super::planner::TEMPLATE;
-use super::{failure, mapping};
+use super::{failure, functions, mapping};
 use crate::error::{Result, SqlError};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, FormatContext, Type, TypeId};
@@ -179,6 +180,9 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
             if !func.inner().is::<Named>() {
                 return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
             }
+            if functions::is_expression(func.name()) {
+                return expression(func.name(), args, schema).map(Transformed::yes);
+            }
             let types = args
                 .iter()
                 .map(|argument| operand_type(argument, schema))
@@ -188,7 +192,7 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
         Expr::Cast(cast) => written_cast(*cast.expr, cast.field.data_type(), schema)?,
         Expr::Between(Between { expr, negated, low, high }) => {
             let (from, to) = if negated { ("<", ">") } else { (">=", "<=") };
-            let low = operate(from, (*expr).clone(), *low, schema)?;
+            let low = operate(from, copied(&expr)?, *low, schema)?;
             let high = operate(to, *expr, *high, schema)?;
             if negated { low.or(high) } else { low.and(high) }
         }
@@ -208,11 +212,12 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
         Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr }) => {
             let mut branches = Vec::with_capacity(when_then_expr.len());
             for (when, then) in when_then_expr {
-                let test = operate("=", (*operand).clone(), *when, schema)?;
+                let test = operate("=", copied(&operand)?, *when, schema)?;
                 branches.push((Box::new(test), then));
             }
-            Expr::Case(Case { expr: None, when_then_expr: branches, else_expr })
+            Expr::Case(one_type(Case { expr: None, when_then_expr: branches, else_expr }, schema)?)
         }
+        Expr::Case(case) => Expr::Case(one_type(case, schema)?),
         Expr::WindowFunction(window) => {
             let mut window: WindowFunction = *window;
             check_frame(&window, schema)?;
@@ -230,6 +235,82 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
     }))
 }
 
+/// An expression that is written like a function.
+fn expression(name: &str, args: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Expr> {
+    if let ("nullif", [value, other]) = (name, args.as_slice()) {
+        let test = operate("=", copied(value)?, other.clone(), schema)?;
+        let null = Expr::Literal(ScalarValue::Null, None);
+        return Ok(Expr::Case(Case {
+            expr: None,
+            when_then_expr: vec![(Box::new(test), Box::new(null))],
+            else_expr: Some(Box::new(value.clone())),
+        }));
+    }
+    let theirs = TEMPLATE.scalar_functions().get(name).cloned();
+    let func = theirs.ok_or_else(|| carried(SqlError::internal("DataFusion knows the expression")))?;
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, common(args, schema)?)))
+}
+
+/// The largest expression that is copied: expressions within each other that each copy their operand would grow without bound.
+const MOST_COPIED: usize = 300;
+
+/// The operand once more, for an expression that is written out with it twice.
+fn copied(operand: &Expr) -> DataFusionResult<Expr> {
+    let mut nodes = 0;
+    operand.apply(|_| {
+        nodes += 1;
+        Ok(if nodes > MOST_COPIED { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if nodes > MOST_COPIED { Err(refused("so large an operand")) } else { Ok(operand.clone()) }
+}
+
+/// CASE with results of one type.
+fn one_type(case: Case, schema: &DFSchema) -> DataFusionResult<Case> {
+    let Case { expr, when_then_expr, else_expr } = case;
+    let (tests, mut results): (Vec<_>, Vec<_>) =
+        when_then_expr.into_iter().map(|(when, then)| (when, *then)).unzip();
+    let has_else = else_expr.is_some();
+    results.extend(else_expr.map(|result| *result));
+    let mut results = common(results, schema)?;
+    let else_expr = if has_else { results.pop().map(Box::new) } else { None };
+    let when_then_expr = tests.into_iter().zip(results.into_iter().map(Box::new)).collect();
+    Ok(Case { expr, when_then_expr, else_expr })
+}
+
+/// The values converted to the type that PostgreSQL finds for all of them.
+fn common(values: Vec<Expr>, schema: &DFSchema) -> DataFusionResult<Vec<Expr>> {
+    let mut types = Vec::with_capacity(values.len());
+    let mut arrow = Vec::with_capacity(values.len());
+    for value in &values {
+        types.push(operand_type(value, schema)?);
+        arrow.push(value.get_type(schema)?);
+    }
+    let untyped = |ty: &Type| ty.id == TypeId::Unknown;
+    arrow.retain(|data_type| *data_type != DataType::Null);
+    if !types.iter().any(untyped) && arrow.windows(2).all(|pair| pair[0] == pair[1]) {
+        return Ok(values);
+    }
+    let ty = call::common(&types).map_err(carried)?;
+    let wanted = mapping::arrow_type(ty).map_err(carried)?;
+    values
+        .into_iter()
+        .zip(types)
+        .map(|(value, from)| {
+            if untyped(&from) && settled_early(&value, ty) {
+                return typed(value, ty).map_err(carried);
+            }
+            let given = value.get_type(schema)?;
+            if given == wanted {
+                return Ok(value);
+            }
+            if from.id == ty.id {
+                return Ok(Expr::Cast(Cast::new(Box::new(value), wanted.clone())));
+            }
+            Call::cast(from, ty).and_then(|call| call.expr(vec![value])).map_err(carried)
+        })
+        .collect()
+}
+
 fn written_cast(operand: Expr, to: &DataType, schema: &DFSchema) -> DataFusionResult<Expr> {
     // A numeric without precision comes as this one.
     let to = match to {
@@ -241,6 +322,10 @@ fn written_cast(operand: Expr, to: &DataType, schema: &DFSchema) -> DataFusionRe
         return settle(operand, to).map_err(carried);
     }
     let from = operand_type(&operand, schema)?;
+    if from.id == to.id && matches!(to.id, TypeId::Int2 | TypeId::Int4 | TypeId::Int8) {
+        // DataFusion's counts are integers without a sign.
+        return Ok(Expr::Cast(Cast::new(Box::new(operand), mapping::arrow_type(to).map_err(carried)?)));
+    }
     Call::cast(from, to).and_then(|call| call.expr(vec![operand])).map_err(carried)
 }
 
@@ -249,7 +334,7 @@ fn one_of(expr: Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> Data
     let name = if negated { "<>" } else { "=" };
     let mut tests = list
         .into_iter()
-        .map(|item| operate(name, expr.clone(), item, schema))
+        .map(|item| operate(name, copied(&expr)?, item, schema))
         .collect::<DataFusionResult<Vec<_>>>()?;
     // Joined by pairs: DataFusion walks expressions by recursion, and a list may be long.
     while tests.len() > 1 {
@@ -365,7 +450,7 @@ fn check_expr(expr: &Expr, schema: &DFSchema, compared: bool) -> DataFusionResul
         Expr::Cast(cast) if !compared => {
             added_cast(&cast.expr, &cast.expr.get_type(schema)?, cast.field.data_type())?;
         }
-        Expr::ScalarFunction(function) if matches!(function.name(), "nullif" | "greatest" | "least") => {
+        Expr::ScalarFunction(function) if matches!(function.name(), "greatest" | "least") => {
             function.args.iter().try_for_each(|argument| distinguishable(&argument.get_type(schema)?))?;
         }
         Expr::AggregateFunction(aggregate) => {
@@ -401,6 +486,7 @@ fn added_cast(operand: &Expr, from: &DataType, to: &DataType) -> DataFusionResul
         || *from == DataType::Null
         || match (from, to) {
             (DataType::Utf8, _) => constant,
+            (DataType::LargeUtf8, _) => false,
             (DataType::Decimal128(..), DataType::LargeUtf8) => true,
             (_, DataType::LargeUtf8) => from.is_integer(),
             (_, to) if text(to) => false,

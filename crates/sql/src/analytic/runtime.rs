@@ -85,8 +85,6 @@ impl AnalyticRuntime {
 
     fn state(&self, scans: Arc<ScanSet>, surroundings: &Surroundings<'_>) -> SessionState {
         let mut config: SessionConfig = TEMPLATE.config().clone().with_extension(scans);
-        let zone = surroundings.format.time_zone.name();
-        config.options_mut().execution.time_zone = Some(zone.to_owned());
         call::at_moment(config.options_mut(), surroundings);
         let mut state = SessionStateBuilder::new_from_existing(TEMPLATE.clone())
             .with_config(config)

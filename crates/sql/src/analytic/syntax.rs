@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    DataType, Distinct, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, LimitClause, NamedWindowExpr, ObjectName, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Statement, TableFactor, TrimWhereField, TypedString, UnaryOperator, Value, ValueWithSpan,
-    Values, VisitMut, VisitorMut, WindowFrameBound, WindowSpec, WindowType,
+    CastKind, DataType, Distinct, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, LimitClause, NamedWindowExpr, ObjectName,
+    OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor, TrimWhereField, TypedString,
+    UnaryOperator, Value, ValueWithSpan, Values, VisitMut, VisitorMut, WindowFrameBound, WindowSpec,
+    WindowType,
 };
 
 use super::mapping;
@@ -16,19 +17,18 @@ use crate::bind::{figure_name, resolve_type};
 use crate::error::{Result, SqlError};
 use crate::types::{Type, TypeId};
 
-/// Ends the name of an output column that another one has too; DataFusion wants them distinct.
+/// Ends the name of an output column that another one has too, as DataFusion wants them distinct; and that of a prefix operator
+/// that became a function, as DataFusion's own take no numeric that travels by its digits.
 const MARK: char = '\u{1}';
-
-/// The minus sign as a function: DataFusion's own takes no numeric that travels by its digits.
-pub(super) const NEGATE: &str = "-\u{1}";
 
 /// The statement with every output column named and every literal typed. 0A000.
 pub(super) fn prepare(statement: &Statement) -> Result<Statement> {
     let mut statement = statement.clone();
-    match statement.visit(&mut Prepare) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(statement),
+    if let ControlFlow::Break(error) = statement.visit(&mut Prepare) {
+        return Err(error);
     }
+    let ControlFlow::Continue(()) = statement.visit(&mut Unmark);
+    Ok(statement)
 }
 
 /// An output column's name without what [`prepare`] put behind it.
@@ -36,7 +36,26 @@ pub(super) fn shown_name(name: &str) -> &str {
     name.split(MARK).next().unwrap_or(name)
 }
 
+/// The prefix operator that a function of this name stands for.
+pub(super) fn prefix_operator(name: &str) -> Option<&str> {
+    name.strip_suffix(MARK)
+}
+
 struct Prepare;
+
+/// Takes the marks of [`keep_number`] away again.
+struct Unmark;
+
+impl VisitorMut for Unmark {
+    type Break = std::convert::Infallible;
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Self::Break> {
+        if let Value::Number(_, kept) = &mut value.value {
+            *kept = false;
+        }
+        ControlFlow::Continue(())
+    }
+}
 
 impl VisitorMut for Prepare {
     type Break = SqlError;
@@ -103,9 +122,10 @@ impl VisitorMut for Prepare {
                 }
                 _ => return refuse(expr),
             },
-            Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } => {
+            Expr::UnaryOp { op: UnaryOperator::Not, .. } => {}
+            Expr::UnaryOp { op, expr: operand } => {
                 let operand = std::mem::replace(operand.as_mut(), Expr::Value(Value::Null.with_empty_span()));
-                *expr = negated(operand);
+                *expr = applied(*op, operand);
             }
             Expr::Trim { trim_where, .. } => {
                 trim_where.get_or_insert(TrimWhereField::Both);
@@ -117,6 +137,32 @@ impl VisitorMut for Prepare {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        if let Expr::Function(function) = expr
+            && function.over.is_some()
+            && let Some(data_type) = counting_type(&function.name.to_string())
+        {
+            let call = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
+            *expr = Expr::Cast {
+                kind: CastKind::DoubleColon,
+                expr: Box::new(call),
+                data_type,
+                array: false,
+                format: None,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The type of a window function that counts: DataFusion's count without a sign.
+fn counting_type(name: &str) -> Option<DataType> {
+    match name.to_ascii_lowercase().as_str() {
+        "row_number" | "rank" | "dense_rank" => Some(DataType::BigInt(None)),
+        "ntile" => Some(DataType::Int(None)),
+        _ => None,
     }
 }
 
@@ -152,9 +198,10 @@ fn typed_literal(data_type: DataType, text: String) -> Expr {
     Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
 }
 
-fn negated(operand: Expr) -> Expr {
+fn applied(sign: UnaryOperator, operand: Expr) -> Expr {
+    let name = format!("{sign}{MARK}");
     Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::with_quote('"', NEGATE)]),
+        name: ObjectName::from(vec![Ident::with_quote('"', name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {
@@ -169,7 +216,7 @@ fn negated(operand: Expr) -> Expr {
     })
 }
 
-/// Leaves a number that is no value, but a place or a count, as DataFusion reads it there. The flag means nothing to DataFusion.
+/// Marks a number that is no value, but a place or a count, to be left as it is. PostgreSQL has no use for the flag.
 fn keep_number(expr: &mut Expr) {
     if let Expr::Value(ValueWithSpan { value: Value::Number(_, kept), .. }) = expr {
         *kept = true;

@@ -89,7 +89,7 @@ fn query(sql: &str, parameters: &[(Type, Datum)]) -> Result<Vec<String>> {
     let values: Vec<Datum> = parameters.iter().map(|(_, value)| value.clone()).collect();
     let runtime = AnalyticRuntime::new(1, 64 << 20, || {})?;
     let context = FormatContext::default();
-    let surroundings = Surroundings { parameters: &values, format: &context };
+    let surroundings = Surroundings { parameters: &values, format: &context, statement_time: 0 };
     let mut cursor = plan.start(&runtime, scans, &surroundings)?;
     let waiting = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     waiting.block_on(async {

@@ -7,26 +7,13 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use sqlparser::ast;
-
+use super::planning::Request;
 use super::portal::PortalState;
 use super::{Action, CommandTag, Fetch, OutputColumn, Planned, Portal, RowSink, Session, SinkState};
 use crate::analytic::{AnalyticPlan, Surroundings};
-use crate::catalog::Catalog;
 use crate::error::{Result, SqlError};
 use crate::expr::RowScan;
-use crate::types::{Datum, Type};
-
-/// A query to be planned.
-pub(super) struct Request<'a> {
-    pub(super) statement: &'a ast::Statement,
-    pub(super) catalog: &'a Arc<Catalog>,
-    pub(super) search_path: &'a [String],
-    /// Types of the parameters, as far as they are known.
-    pub(super) declared: &'a [Option<Type>],
-    /// The state of the catalog.
-    pub(super) state: u64,
-}
+use crate::types::Datum;
 
 /// Plans a query that the row executor cannot run; `lacking` is what it said.
 pub(super) fn plan(request: &Request<'_>, lacking: SqlError) -> Result<Planned> {
@@ -87,7 +74,8 @@ impl Session {
             }
             Ok(())
         })?;
-        let cursor = plan.start(runtime, scans, &Surroundings { parameters, format: &format, statement_time })?;
+        let cursor =
+            plan.start(runtime, scans, &Surroundings { parameters, format: &format, statement_time })?;
         Ok(PortalState::Analytic { cursor: Box::new(cursor), rows: 0 })
     }
 

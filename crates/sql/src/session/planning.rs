@@ -28,6 +28,33 @@ impl RowCounts for Sizes<'_> {
     }
 }
 
+/// A query to be planned.
+#[cfg_attr(not(feature = "analytic"), allow(dead_code))]
+pub(super) struct Request<'a> {
+    pub(super) statement: &'a ast::Statement,
+    pub(super) catalog: &'a Arc<Catalog>,
+    pub(super) search_path: &'a [String],
+    /// Types of the parameters, as far as they are known.
+    pub(super) declared: &'a [Option<Type>],
+    /// The state of the catalog.
+    pub(super) state: u64,
+}
+
+/// What runs, and the columns it gives.
+type Bound = (Action, Option<Vec<OutputColumn>>);
+
+fn plan_update(binder: &mut Binder<'_>, update: &ast::Update, with: Option<&ast::With>) -> Result<Bound> {
+    let plan = update::bind(binder, update, with)?;
+    let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+    Ok((Action::Update(plan), columns))
+}
+
+fn plan_delete(binder: &mut Binder<'_>, delete: &ast::Delete, with: Option<&ast::With>) -> Result<Bound> {
+    let plan = delete::bind(binder, delete, with)?;
+    let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
+    Ok((Action::Delete(plan), columns))
+}
+
 impl Session {
     /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives types by oid, 0 or
     /// absent where the server is to infer one.
@@ -156,81 +183,77 @@ impl Session {
                 let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
                 (Action::Insert(plan), columns)
             }
-            ast::Statement::Update(update) => {
-                let plan = update::bind(&mut binder, update, None)?;
-                let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
-                (Action::Update(plan), columns)
-            }
-            ast::Statement::Delete(delete) => {
-                let plan = delete::bind(&mut binder, delete, None)?;
-                let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
-                (Action::Delete(plan), columns)
-            }
+            ast::Statement::Update(update) => plan_update(&mut binder, update, None)?,
+            ast::Statement::Delete(delete) => plan_delete(&mut binder, delete, None)?,
             ast::Statement::Query(query) => match query.body.as_ref() {
                 ast::SetExpr::Update(ast::Statement::Update(update)) => {
-                    let plan = update::bind(&mut binder, update, query.with.as_ref())?;
-                    let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
-                    (Action::Update(plan), columns)
+                    plan_update(&mut binder, update, query.with.as_ref())?
                 }
                 ast::SetExpr::Delete(ast::Statement::Delete(delete)) => {
-                    let plan = delete::bind(&mut binder, delete, query.with.as_ref())?;
-                    let columns = plan.returning.as_ref().map(|returning| returning.columns.clone());
-                    (Action::Delete(plan), columns)
+                    plan_delete(&mut binder, delete, query.with.as_ref())?
                 }
                 ast::SetExpr::Insert(_) => {
                     return Err(SqlError::unsupported("WITH before INSERT")
                         .with_hint("Put WITH before the SELECT: INSERT INTO ... WITH ... SELECT."));
                 }
                 _ => {
-                    let executor = self.effective.executor;
-                    let bound = match binder.query(query, false) {
-                        Ok(bound) => bound,
-                        #[cfg(feature = "analytic")]
-                        Err(lacking) if binder.unsupported().is_some() && executor != Executor::Row => {
-                            let request = super::analytic::Request {
-                                statement: sql,
-                                catalog: &catalog,
-                                search_path: &search_path,
-                                declared,
-                                state,
-                            };
-                            return super::analytic::plan(&request, lacking);
-                        }
-                        Err(error) => return Err(error),
+                    let request = Request {
+                        statement: sql,
+                        catalog: &catalog,
+                        search_path: &search_path,
+                        declared,
+                        state,
                     };
-                    let columns = bound.columns.clone();
-                    #[cfg(feature = "analytic")]
-                    if executor == Executor::Analytic {
-                        let parameters: Vec<Option<Type>> =
-                            binder.parameter_types()?.into_iter().map(Some).collect();
-                        let request = super::analytic::Request {
-                            statement: sql,
-                            catalog: &catalog,
-                            search_path: &search_path,
-                            declared: &parameters,
-                            state,
-                        };
-                        return super::analytic::plan_bound(&request, columns);
-                    }
-                    #[cfg(not(feature = "analytic"))]
-                    if executor == Executor::Analytic {
-                        return Err(SqlError::unsupported("the analytic executor, which was not built in,"));
-                    }
-                    let plan = plan::plan(
-                        bound,
-                        binder.cte_count(),
-                        binder.parameter_types()?,
-                        binder.tables().to_vec(),
-                        context.row_counts,
-                    )?;
-                    (Action::Select(Arc::new(plan)), Some(columns))
+                    return self.plan_query(query, binder, &request, &sizes);
                 }
             },
             _ => return self.plan_utility(statement),
         };
-        let parameter_types = binder.parameter_types()?;
-        let tables = binder.tables().to_vec();
-        Ok(Planned::new(action, parameter_types, columns, tables, state).sized(self.database.engine()))
+        self.planned(action, columns, &binder, state)
+    }
+
+    /// Plans a query for the executor that is to run it.
+    fn plan_query(
+        &self,
+        query: &ast::Query,
+        mut binder: Binder<'_>,
+        request: &Request<'_>,
+        sizes: &Sizes<'_>,
+    ) -> Result<Planned> {
+        let executor = self.effective.executor;
+        let bound = match binder.query(query, false) {
+            Ok(bound) => bound,
+            #[cfg(feature = "analytic")]
+            Err(lacking) if binder.unsupported().is_some() && executor != Executor::Row => {
+                return super::analytic::plan(request, lacking);
+            }
+            Err(error) => return Err(error),
+        };
+        let columns = bound.columns.clone();
+        if executor == Executor::Analytic {
+            #[cfg(feature = "analytic")]
+            {
+                let found: Vec<Option<Type>> = binder.parameter_types()?.into_iter().map(Some).collect();
+                return super::analytic::plan_bound(&Request { declared: &found, ..*request }, columns);
+            }
+            #[cfg(not(feature = "analytic"))]
+            return Err(SqlError::unsupported("the analytic executor, which was not built in,"));
+        }
+        let types = binder.parameter_types()?;
+        let plan = plan::plan(bound, binder.cte_count(), types, binder.tables().to_vec(), sizes)?;
+        self.planned(Action::Select(Arc::new(plan)), Some(columns), &binder, request.state)
+    }
+
+    fn planned(
+        &self,
+        action: Action,
+        columns: Option<Vec<OutputColumn>>,
+        binder: &Binder<'_>,
+        state: u64,
+    ) -> Result<Planned> {
+        let planned =
+            Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
+        Ok(planned.sized(self.database.engine()))
     }
 
     /// Statements without a plan: only their columns are known beforehand.

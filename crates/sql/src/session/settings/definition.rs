@@ -108,14 +108,11 @@ impl Unit {
 
     /// A number of this unit in the largest unit that divides it.
     pub(super) fn display(self, number: i64) -> String {
-        if number > 0 {
-            let size = number as f64 * self.base();
-            let whole = self.suffixes().iter().find(|(_, unit)| size % unit == 0.0);
-            if let Some((name, unit)) = whole {
-                return format!("{}{name}", (size / unit) as i64);
-            }
+        let size = number as f64 * self.base();
+        match self.suffixes().iter().find(|(_, unit)| size % unit == 0.0) {
+            Some((name, unit)) if number > 0 => format!("{}{name}", (size / unit) as i64),
+            _ => number.to_string(),
         }
-        number.to_string()
     }
 }
 
