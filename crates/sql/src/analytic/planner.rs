@@ -13,6 +13,7 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, PlannerRes
 use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
 };
+use datafusion::optimizer::Optimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use parking_lot::Mutex;
@@ -40,7 +41,10 @@ pub(super) static TEMPLATE: LazyLock<SessionState> = LazyLock::new(|| {
     // Without a zone DataFusion takes timestamptz for timestamp. Which one does not matter: instants are in UTC, and the row
     // executor's functions know the session's.
     options.execution.time_zone = Some("UTC".to_owned());
-    SessionStateBuilder::new().with_config(config).with_default_features().build()
+    let mut rules = Optimizer::new().rules;
+    // It computes an aggregate from the same aggregate of parts, which holds for DataFusion's own, not for PostgreSQL's.
+    rules.retain(|rule| rule.name() != "single_distinct_aggregation_to_group_by");
+    SessionStateBuilder::new().with_config(config).with_default_features().with_optimizer_rules(rules).build()
 });
 
 /// Binds `statement`, a query, to a logical plan.

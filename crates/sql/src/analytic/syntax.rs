@@ -274,9 +274,17 @@ fn name_targets(select: &mut Select) -> ControlFlow<SqlError> {
     }
     // Columns keep their own names, by which ORDER BY finds them.
     let mut names: HashSet<String> = select.projection.iter().filter_map(column_name).collect();
+    let mut columns: Vec<(String, Expr)> = Vec::new();
     for item in &mut select.projection {
         let name = match item {
-            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => continue,
+            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+                let name = figure_name(expr);
+                if !columns.iter().any(|(other, column)| *other == name && may_be_one(column, expr)) {
+                    columns.push((name, expr.clone()));
+                    continue;
+                }
+                name
+            }
             SelectItem::UnnamedExpr(expr) => figure_name(expr),
             SelectItem::ExprWithAlias { alias, .. } => crate::bind::object_name(alias),
             _ => continue,
@@ -303,6 +311,11 @@ fn column_name(item: &SelectItem) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether these two, of one name, may be the same column.
+fn may_be_one(left: &Expr, right: &Expr) -> bool {
+    left == right || matches!(left, Expr::Identifier(_)) || matches!(right, Expr::Identifier(_))
 }
 
 /// PostgreSQL takes an untyped string for a number where the other rows have numbers; DataFusion takes the numbers for strings.

@@ -135,3 +135,7 @@ SELECT INTERVAL '1-2', INTERVAL '1 day 02:03:04', INTERVAL '1.5 months', INTERVA
 SELECT 1::int2 + 1, 1 + 1::bigint, '5'::int + 1, '1.10'::numeric, true::int, '2024-01-01'::date + 1, 'x'::text || 1;
 SELECT id, rank() OVER (ORDER BY f DESC, u), dense_rank() OVER (ORDER BY i), row_number() OVER (PARTITION BY n + 0 ORDER BY f, id) FROM t ORDER BY id;
 SELECT row_number() OVER (ORDER BY id) + 1, row_number() OVER (ORDER BY id) - 100, rank() OVER (ORDER BY a) / 2, -row_number() OVER (ORDER BY id) FROM t ORDER BY 1;
+SELECT a, sum(id), sum(n), avg(s), count(DISTINCT x), max(u) FROM t GROUP BY a ORDER BY a;
+SELECT sum(DISTINCT a), min(id), sum(s) FROM t WHERE id < 50;
+SELECT d, d, t.d, x, t.x FROM t ORDER BY 1, 4;
+SELECT t.id, id, w.t_id, v.t_id, v.q AS q, w.q FROM t JOIN v ON t.id = v.t_id JOIN v w ON w.q = v.q ORDER BY v.q, t.id;
