@@ -9,7 +9,7 @@ use super::call::plain_arguments;
 use super::order::sort_direction;
 use super::{AggregateCall, Binder, Clause};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, Typed};
+use crate::expr::{Expr, Typed, same};
 use crate::function::{self, Kind};
 use crate::types::Type;
 
@@ -53,7 +53,7 @@ impl Binder<'_> {
         let ty = call.function.result;
         let index = self.levels.len() - 1 - depth;
         let aggregates = &mut self.levels[index].aggregates;
-        let place = match aggregates.iter().position(|known| *known == call) {
+        let place = match aggregates.iter().position(|known| same(known, &call)) {
             Some(place) => place,
             None => {
                 aggregates.push(call);

@@ -17,7 +17,7 @@ use super::order::{ordinal, target_at, target_named};
 use super::scope::object_name;
 use super::{Binder, Group, Level, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Expr, SubqueryBody, Typed};
+use crate::expr::{Expr, SubqueryBody, Typed, same};
 
 impl Binder<'_> {
     /// The keys of GROUP BY; none if there is no such clause.
@@ -89,7 +89,7 @@ impl Binder<'_> {
         if typed.expr.any(&mut |expr| matches!(expr, Expr::SetResult(_))) {
             return Err(self.lacks("GROUP BY over a set-returning function"));
         }
-        if !keys.contains(&typed.expr) {
+        if !keys.iter().any(|known| same(known, &typed.expr)) {
             keys.push(typed.expr.clone());
         }
         Ok(())
@@ -190,7 +190,7 @@ fn collect_loose(expr: &Expr, level: usize, keys: &[Expr], loose: &mut Vec<(usiz
 
 /// Replaces keys and aggregates by their places in the group's frame.
 fn move_to_group(expr: &mut Expr, level: usize, keys: &[Expr]) {
-    if let Some(place) = keys.iter().position(|key| key_at_level(key, level) == *expr) {
+    if let Some(place) = keys.iter().position(|key| same(&key_at_level(key, level), expr)) {
         *expr = if level == 0 { Expr::Slot(place) } else { Expr::Outer { depth: level, slot: place } };
         return;
     }

@@ -26,6 +26,7 @@ pub use env::{
 pub(crate) use eval::quantify;
 pub use fold::{fold, is_constant};
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::function::operator::{Comparison, ResolvedOperator};
@@ -48,6 +49,12 @@ impl Typed {
     pub fn new(expr: Expr, ty: impl Into<Type>) -> Typed {
         Typed { expr, ty: ty.into() }
     }
+}
+
+/// Whether two things that hold expressions are the same one written twice. Being equal is not enough: constants are equal that look
+/// different, as 1.5 and 1.50.
+pub(crate) fn same<T: PartialEq + fmt::Debug>(left: &T, right: &T) -> bool {
+    left == right && format!("{left:?}") == format!("{right:?}")
 }
 
 /// A bound expression.

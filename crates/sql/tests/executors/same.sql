@@ -139,3 +139,4 @@ SELECT a, sum(id), sum(n), avg(s), count(DISTINCT x), max(u) FROM t GROUP BY a O
 SELECT sum(DISTINCT a), min(id), sum(s) FROM t WHERE id < 50;
 SELECT d, d, t.d, x, t.x FROM t ORDER BY 1, 4;
 SELECT t.id, id, w.t_id, v.t_id, v.q AS q, w.q FROM t JOIN v ON t.id = v.t_id JOIN v w ON w.q = v.q ORDER BY v.q, t.id;
+SELECT min(1.5), min(round(1.5, 2)), max(a + 1.0), max(a + 1.00) FROM t WHERE id < 50;
