@@ -156,7 +156,9 @@ impl Tree {
     pub(crate) fn lend(&self, key: &[u8], snapshot: Csn, read: &mut dyn FnMut(Lent<'_>)) -> Option<bool> {
         let map = self.map.read();
         let value = &map.get(&SmallKey::new(key))?.at(snapshot)?.value;
-        value.as_ref().map(|value| read(Lent::from(value)));
+        if let Some(value) = value {
+            read(Lent::from(value));
+        }
         Some(value.is_some())
     }
 

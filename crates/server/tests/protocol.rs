@@ -152,6 +152,11 @@ async fn flush_sends_what_is_there_and_nothing_is_sent_for_nobody() {
     assert_eq!(seen, "12TDC");
     client.send(&sync()).await;
     assert_eq!(tags(&client.until_ready().await), "Z");
+    // An error does not wait for Sync: a client that flushed instead wants to know.
+    client.send(&[parse("", "SELECT nothing"), named(b'D', b'S', ""), message(b'H', b"")].concat()).await;
+    assert_eq!(client.message().await.sqlstate(), "42703");
+    client.send(&sync()).await;
+    assert_eq!(tags(&client.until_ready().await), "Z");
     server.stop().await;
 }
 

@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cognate_engine::Lent;
@@ -48,6 +49,12 @@ pub trait RowScan: Send {
 pub trait Interrupt {
     /// 57014 (or what else ends the statement) once it should stop.
     fn check(&self) -> Result<()>;
+
+    /// Lets time pass, unless the statement should stop before. 0A000 where nobody can wait.
+    fn pause(&self, time: Duration) -> Result<()> {
+        let _ = time;
+        Err(SqlError::unsupported("waiting in this place"))
+    }
 }
 
 /// Functions that the session implements: sequences, catalog look-ups.

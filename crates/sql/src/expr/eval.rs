@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -11,6 +12,9 @@ use crate::function::Body;
 use crate::function::operator::{Comparison, ResolvedOperator};
 use crate::oltp::subquery;
 use crate::types::{Array, Datum, Dimension, Type};
+
+/// Longest wait.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The truth value of a boolean datum.
 #[inline]
@@ -145,6 +149,11 @@ fn function(call: &FunctionCall, env: &Env<'_>) -> Result<Datum> {
     if matches!(call.function.function.body, Body::External) {
         if call.function.function.strict && arguments.iter().any(Datum::is_null) {
             return Ok(Datum::Null);
+        }
+        if let ("pg_sleep", [Datum::Float8(seconds)]) = (call.function.function.name, arguments.as_slice()) {
+            // Beyond what a duration can express, and for NaN, nobody lives to see the difference.
+            let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(FOREVER);
+            return read.interrupt.pause(time.min(FOREVER)).map(|()| Datum::text(""));
         }
         return read.external.call(call.function.function, &arguments, &read.eval);
     }

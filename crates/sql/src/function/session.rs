@@ -93,6 +93,11 @@ fn gen_random_uuid(_: &[Datum], context: &EvalContext<'_>) -> Computed {
     Ok(Datum::Uuid(bytes))
 }
 
+/// Connection pools call it. Nobody can take an advisory lock, so none is held.
+fn pg_advisory_unlock_all(_: &[Datum], _: &EvalContext<'_>) -> Computed {
+    Ok(Datum::text(""))
+}
+
 fn pg_typeof(_: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Oid(types[0].id.oid()))
 }
@@ -116,6 +121,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(1598, "random", &[], Float8, random).volatile(),
     plain(1599, "setseed", &[Float8], Void, setseed).volatile(),
     plain(3432, "gen_random_uuid", &[], Uuid, gen_random_uuid).volatile(),
+    plain(2892, "pg_advisory_unlock_all", &[], Void, pg_advisory_unlock_all).volatile(),
     typed(1619, "pg_typeof", &[Any], Regtype, pg_typeof).called_on_null().stable(),
 ];
 

@@ -44,10 +44,6 @@ struct Shared {
     analytic: std::sync::OnceLock<crate::analytic::AnalyticRuntime>,
 }
 
-/// Bytes that all analytic queries together may hold.
-#[cfg(feature = "analytic")]
-const ANALYTIC_MEMORY: usize = 256 << 20;
-
 impl SqlDatabase {
     /// Opens the SQL layer over an engine and reads the catalog. XX001 if it cannot be read.
     pub fn open(engine: Database) -> Result<SqlDatabase> {
@@ -141,7 +137,9 @@ impl SqlDatabase {
     pub(crate) fn analytic(&self) -> Result<&crate::analytic::AnalyticRuntime> {
         if self.shared.analytic.get().is_none() {
             let lower = cognate_env::priority::lower_thread_priority;
-            let runtime = crate::analytic::AnalyticRuntime::new(1, ANALYTIC_MEMORY, lower)?;
+            // All analytic queries together may hold what one statement may.
+            let memory = super::memory_limit(self.engine().memory_bytes());
+            let runtime = crate::analytic::AnalyticRuntime::new(1, memory, lower)?;
             // Another session may have been faster; then this one is dropped.
             let _ = self.shared.analytic.set(runtime);
         }

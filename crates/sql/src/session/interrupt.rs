@@ -72,6 +72,9 @@ const HANDOVER: Duration = Duration::from_micros(30);
 /// which is some milliseconds long.
 const COURTESY: Duration = Duration::from_micros(200);
 
+/// How often a wait that cannot be woken looks whether to stop.
+const GLANCE: Duration = Duration::from_millis(5);
+
 /// The limits of the running statement.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
@@ -160,6 +163,35 @@ impl Interrupt for Interrupts {
         }
         self.pace.step();
         Ok(())
+    }
+
+    fn pause(&self, time: Duration) -> Result<()> {
+        match Handle::try_current() {
+            Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
+                tokio::task::block_in_place(|| {
+                    handle.block_on(async {
+                        tokio::select! {
+                            biased;
+                            () = self.cancel.requested() => Err(canceled()),
+                            () = until(self.deadline) => Err(timed_out()),
+                            () = tokio::time::sleep(time) => Ok(()),
+                        }
+                    })
+                })
+            }
+            // One thread has all the work: looks now and then whether to stop.
+            _ => {
+                let end = std::time::Instant::now() + time;
+                loop {
+                    self.check()?;
+                    let left = end.saturating_duration_since(std::time::Instant::now());
+                    if left.is_zero() {
+                        return Ok(());
+                    }
+                    std::thread::sleep(left.min(GLANCE));
+                }
+            }
+        }
     }
 }
 
