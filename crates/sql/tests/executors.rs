@@ -234,3 +234,40 @@ fn generated_queries_give_the_same_answers() {
     assert!(differences.is_empty(), "{} differ\n\n{}", differences.len(), differences.join("\n"));
     assert!(refused < QUERIES / 5 && failed < QUERIES / 2, "{refused} refused, {failed} failed");
 }
+
+#[test]
+fn long_and_nested_conditions_are_run_or_refused() {
+    let mut world = World::new();
+    let list = (0..20_000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let chain = (0..4_000).map(|n| format!("a = {n}")).collect::<Vec<_>>().join(" OR ");
+    let short = (0..1_000).map(|n| format!("{n}.5")).collect::<Vec<_>>().join(", ");
+    for (condition, runs) in [
+        (format!("id IN ({list})"), true),
+        (format!("id NOT IN ({list})"), true),
+        (format!("u NOT IN ({short})"), true),
+        (format!("n IN ({list})"), false),
+        (chain, false),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        let (row, analytic) = (world.run_on("row", &sql), world.run_on("analytic", &sql));
+        let start = &condition[..30];
+        if runs {
+            assert_eq!(row, analytic, "{start}");
+        } else {
+            assert!(analytic.is_refusal(), "{start}: {analytic:?}");
+        }
+    }
+    // Each level needs the one below it twice.
+    let between = (0..40).fold("ok".to_owned(), |inner, _| format!("({inner} BETWEEN false AND true)"));
+    let case =
+        (0..40).fold("a".to_owned(), |inner, _| format!("CASE {inner} WHEN 1 THEN 2 WHEN 2 THEN 1 END"));
+    for expression in [between, case] {
+        for executor in ["row", "analytic"] {
+            let answer = world.run_on(executor, &format!("SELECT {expression} FROM t"));
+            assert_eq!(answer.sqlstate(), Some("54001"), "{answer:?}");
+        }
+        let sql = format!("SELECT {expression}, lag(id) OVER (ORDER BY id) FROM t");
+        let answer = world.run_on("auto", &sql);
+        assert!(matches!(answer.sqlstate(), Some("54001" | "0A000")), "{answer:?}");
+    }
+}

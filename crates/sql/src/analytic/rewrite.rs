@@ -36,10 +36,37 @@ use crate::types::{Datum, FormatContext, Type, TypeId};
 /// The plan with PostgreSQL's rules, type-coerced.
 pub(super) fn apply(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = each_node(plan, &own)?;
+    check_size(&plan)?;
     let plan =
         Analyzer::new().execute_and_check(plan, TEMPLATE.config_options(), |_, _| {}).map_err(failure)?;
     check(&plan)?;
     each_node(plan, &arithmetic)
+}
+
+/// The most expressions in a plan. DataFusion chains conditions up and walks the chains by recursion, which
+/// [`STACK_BYTES`](super::runtime::STACK_BYTES) of stack must suffice for.
+const MOST_EXPRESSIONS: usize = 10_000;
+
+/// 0A000 for plans of more expressions than [`MOST_EXPRESSIONS`].
+fn check_size(plan: &LogicalPlan) -> Result<()> {
+    let mut count = 0;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|inner| {
+                count += 1;
+                // However long, a list is one set.
+                let list = matches!(inner, Expr::InList(_));
+                Ok(if list { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue })
+            })
+        })
+    })
+    .map_err(failure)?;
+    if count <= MOST_EXPRESSIONS {
+        return Ok(());
+    }
+    Err(SqlError::unsupported(format!(
+        "a query of {count} expressions on the analytic executor, where {MOST_EXPRESSIONS} are allowed,"
+    )))
 }
 
 type Rule<'a> = &'a dyn Fn(Expr, &DFSchema) -> DataFusionResult<Transformed<Expr>>;
@@ -331,6 +358,9 @@ fn written_cast(operand: Expr, to: &DataType, schema: &DFSchema) -> DataFusionRe
 
 /// `expr IN (list)`.
 fn one_of(expr: Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> DataFusionResult<Expr> {
+    if let Some(literals) = literals_like(&expr, &list, schema)? {
+        return Ok(Expr::InList(InList { expr: Box::new(expr), list: literals, negated }));
+    }
     let name = if negated { "<>" } else { "=" };
     let mut tests = list
         .into_iter()
@@ -350,6 +380,25 @@ fn one_of(expr: Expr, list: Vec<Expr>, negated: bool, schema: &DFSchema) -> Data
         tests = joined;
     }
     tests.pop().ok_or_else(|| carried(SqlError::syntax("syntax error: IN with an empty list")))
+}
+
+/// The list, if it is of literals that Arrow compares with the operand as PostgreSQL does.
+fn literals_like(expr: &Expr, list: &[Expr], schema: &DFSchema) -> DataFusionResult<Option<Vec<Expr>>> {
+    let given = expr.get_type(schema)?;
+    if !mapping::compares_alike(&given) {
+        return Ok(None);
+    }
+    let mut literals = Vec::with_capacity(list.len());
+    for item in list {
+        let test = operate("=", Expr::Literal(ScalarValue::try_from(&given)?, None), item.clone(), schema)?;
+        match test {
+            Expr::BinaryExpr(BinaryExpr { right, .. }) if matches!(*right, Expr::Literal(..)) => {
+                literals.push(*right);
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(literals))
 }
 
 /// A distance between values means nothing on the keys that some types sort by.

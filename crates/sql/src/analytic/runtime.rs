@@ -27,6 +27,9 @@ use super::{Surroundings, call, decode, failure, mapping};
 use crate::error::{Result, SqlError};
 use crate::types::{Datum, Type};
 
+/// Stack of each thread. Only what is used of it takes memory.
+pub(super) const STACK_BYTES: usize = 64 << 20;
+
 /// Where analytic queries run.
 pub struct AnalyticRuntime {
     runtime: Option<Runtime>,
@@ -46,6 +49,7 @@ impl AnalyticRuntime {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.max(1))
             .thread_name("analytic")
+            .thread_stack_size(STACK_BYTES)
             .on_thread_start(on_start)
             .build()
             .map_err(|error| SqlError::internal(format!("cannot start the analytic threads: {error}")))?;

@@ -9,7 +9,7 @@ use sqlparser::tokenizer::Span;
 use super::operator::{operator_name, row_items};
 use super::{Binder, common_type, resolve_type, type_name};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
+use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, SubqueryBody, Typed, fold};
 use crate::function::operator;
 use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::{Datum, Type, TypeId};
@@ -27,6 +27,23 @@ fn boolean(expr: Expr) -> Typed {
 
 fn untyped_text(text: &str) -> Typed {
     Typed::new(Expr::Constant(Datum::text(text)), TypeId::Unknown)
+}
+
+/// The most expressions that are copied in one statement.
+const MOST_COPIED: usize = 200_000;
+
+/// The number of expressions in this one, those in subqueries too.
+fn size(expr: &Expr) -> usize {
+    let mut count = 0;
+    expr.visit(&mut |inner| {
+        count += 1;
+        if let Expr::Subquery(subquery) = inner
+            && let SubqueryBody::Bound(query) = &subquery.body
+        {
+            query.for_each_expr(&mut |within, _| count += size(within));
+        }
+    });
+    count
 }
 
 impl Binder<'_> {
@@ -212,12 +229,23 @@ impl Binder<'_> {
         self.distinct_from(left, right, negated)
     }
 
+    /// The operand once more, for an expression that is written out with it twice. 54001 where such expressions within each other would
+    /// grow without bound.
+    fn copy(&mut self, operand: &Typed) -> Result<Typed> {
+        self.copied += size(&operand.expr);
+        if self.copied > MOST_COPIED {
+            return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "statement is too complex"));
+        }
+        Ok(operand.clone())
+    }
+
     fn between(&mut self, operand: &Syntax, negated: bool, low: &Syntax, high: &Syntax) -> Result<Typed> {
         let operand = self.expression(operand)?;
         let low = self.expression(low)?;
         let high = self.expression(high)?;
         let (first, second) = if negated { ("<", ">") } else { (">=", "<=") };
-        let low = self.operate(first, operand.clone(), low)?.expr;
+        let copy = self.copy(&operand)?;
+        let low = self.operate(first, copy, low)?.expr;
         let high = self.operate(second, operand, high)?.expr;
         let expr = if negated { Expr::Or(vec![low, high]) } else { Expr::And(vec![low, high]) };
         Ok(boolean(fold(expr, self.context)))
@@ -244,7 +272,10 @@ impl Binder<'_> {
             // No common type: each item for itself, if each can be compared.
             let tests = items
                 .into_iter()
-                .map(|item| Ok(self.operate(if negated { "<>" } else { "=" }, operand.clone(), item)?.expr))
+                .map(|item| {
+                    let copy = self.copy(&operand)?;
+                    Ok(self.operate(if negated { "<>" } else { "=" }, copy, item)?.expr)
+                })
                 .collect::<Result<_>>()?;
             let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
             return Ok(boolean(fold(expr, self.context)));
@@ -279,7 +310,7 @@ impl Binder<'_> {
             let pairs = operands
                 .iter()
                 .zip(values)
-                .map(|(operand, value)| Ok((operand.clone(), self.expression(value)?)))
+                .map(|(operand, value)| Ok((self.copy(operand)?, self.expression(value)?)))
                 .collect::<Result<Vec<_>>>()?;
             tests.push(self.compare_rows(if negated { "<>" } else { "=" }, pairs)?.expr);
         }
@@ -387,7 +418,10 @@ impl Binder<'_> {
         for when in conditions {
             let condition = self.expression(&when.condition)?;
             let test = match &operand {
-                Some(operand) => self.operate("=", operand.clone(), condition)?,
+                Some(operand) => {
+                    let copy = self.copy(operand)?;
+                    self.operate("=", copy, condition)?
+                }
                 None => condition,
             };
             tests.push(self.condition(test, "CASE/WHEN")?);
@@ -434,7 +468,8 @@ impl Binder<'_> {
         };
         let value = self.expression(value)?;
         let other = self.expression(other)?;
-        let equal = self.operate("=", value.clone(), other)?.expr;
+        let copy = self.copy(&value)?;
+        let equal = self.operate("=", copy, other)?.expr;
         // The operator may have settled the first operand's type.
         let value = self.settle(value)?;
         let expr = Expr::NullIf(Box::new(NullIf { value: value.expr, equal }));

@@ -104,6 +104,8 @@ pub struct Binder<'a> {
     views: Vec<u32>,
     unsupported: Option<String>,
     view_depth: usize,
+    /// Expressions copied so far for operands that are needed twice.
+    copied: usize,
     /// No positions while text other than the statement's is bound.
     positions: bool,
 }
@@ -194,6 +196,7 @@ impl<'a> Binder<'a> {
             views: vec![],
             unsupported: None,
             view_depth: 0,
+            copied: 0,
             positions: true,
         }
     }
