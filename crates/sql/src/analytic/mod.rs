@@ -11,7 +11,7 @@
 //!
 //! **Same answers.** DataFusion joins, groups, sorts and moves windows; what it computes values with is the row executor's own
 //! code: operators, functions and casts ([`call`]), aggregates ([`aggregate`]). Numerics travel by their digits. What
-//! DataFusion would still do in its own way ([`rewrite`], [`syntax`]), and columns whose type Arrow cannot hold exactly, are refused by
+//! DataFusion would still do in its own way ([`check`], [`syntax`]), and columns whose type Arrow cannot hold exactly, are refused by
 //! name. Nothing is approximated silently.
 //!
 //! **No client waits behind it.** Execution runs on threads of its own with lower priority ([`runtime`]); the session
@@ -19,6 +19,7 @@
 
 mod aggregate;
 mod call;
+mod check;
 mod decode;
 mod encode;
 mod functions;

@@ -7,7 +7,7 @@
 //!   all of them.
 //! - Types that Arrow orders otherwise sort by their [`key`](Call::key).
 //!
-//! What is left over and cannot be right is refused by name: grouping, joining or comparing by such a type, and conversions that
+//! What is left over and cannot be right is refused by name ([`check`]): grouping, joining or comparing by such a type, and conversions that
 //! DataFusion adds on its own but PostgreSQL would not.
 
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::logical_expr::expr::{AggregateFunction, InList, Like, ScalarFunction, Sort, WindowFunction};
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, Cast, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan,
-    LogicalPlanBuilder, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-    WindowFrameBound, WindowFrameUnits,
+    Between, BinaryExpr, Case, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::analyzer::Analyzer;
 
 use super::call::{self, Call, Named, carried, settle};
+use super::check::{self, refused};
 use super::planner::TEMPLATE;
 use super::{failure, functions, mapping};
 use crate::error::{Result, SqlError};
@@ -36,37 +36,11 @@ use crate::types::{Datum, FormatContext, Type, TypeId};
 /// The plan with PostgreSQL's rules, type-coerced.
 pub(super) fn apply(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = each_node(plan, &own)?;
-    check_size(&plan)?;
+    check::size(&plan)?;
     let plan =
         Analyzer::new().execute_and_check(plan, TEMPLATE.config_options(), |_, _| {}).map_err(failure)?;
-    check(&plan)?;
+    check::meaning(&plan)?;
     each_node(plan, &arithmetic)
-}
-
-/// The most expressions in a plan. DataFusion chains conditions up and walks the chains by recursion, which
-/// [`STACK_BYTES`](super::runtime::STACK_BYTES) of stack must suffice for.
-const MOST_EXPRESSIONS: usize = 10_000;
-
-/// 0A000 for plans of more expressions than [`MOST_EXPRESSIONS`].
-fn check_size(plan: &LogicalPlan) -> Result<()> {
-    let mut count = 0;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|inner| {
-                count += 1;
-                // However long, a list is one set.
-                let list = matches!(inner, Expr::InList(_));
-                Ok(if list { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue })
-            })
-        })
-    })
-    .map_err(failure)?;
-    if count <= MOST_EXPRESSIONS {
-        return Ok(());
-    }
-    Err(SqlError::unsupported(format!(
-        "a query of {count} expressions on the analytic executor, where {MOST_EXPRESSIONS} are allowed,"
-    )))
 }
 
 type Rule<'a> = &'a dyn Fn(Expr, &DFSchema) -> DataFusionResult<Transformed<Expr>>;
@@ -99,7 +73,7 @@ fn each_node(plan: LogicalPlan, rule: Rule<'_>) -> Result<LogicalPlan> {
     .map_err(failure)
 }
 
-fn input_schema(node: &LogicalPlan) -> DFSchema {
+pub(super) fn input_schema(node: &LogicalPlan) -> DFSchema {
     let mut schema = DFSchema::empty();
     for input in node.inputs() {
         schema.merge(input.schema());
@@ -247,7 +221,7 @@ fn own(expr: Expr, schema: &DFSchema) -> DataFusionResult<Transformed<Expr>> {
         Expr::Case(case) => Expr::Case(one_type(case, schema)?),
         Expr::WindowFunction(window) => {
             let mut window: WindowFunction = *window;
-            check_frame(&window, schema)?;
+            check::frame(&window, schema)?;
             for key in &mut window.params.partition_by {
                 *key = sortable(std::mem::take(key), schema)?;
             }
@@ -401,24 +375,6 @@ fn literals_like(expr: &Expr, list: &[Expr], schema: &DFSchema) -> DataFusionRes
     Ok(Some(literals))
 }
 
-/// A distance between values means nothing on the keys that some types sort by.
-fn check_frame(window: &WindowFunction, schema: &DFSchema) -> DataFusionResult<()> {
-    let frame = &window.params.window_frame;
-    let by_distance = [&frame.start_bound, &frame.end_bound].into_iter().any(|bound| match bound {
-        WindowFrameBound::CurrentRow => false,
-        WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) => !offset.is_null(),
-    });
-    if frame.units != WindowFrameUnits::Range || !by_distance {
-        return Ok(());
-    }
-    for key in &window.params.order_by {
-        if !mapping::compares_alike(&key.expr.get_type(schema)?) {
-            return Err(refused("RANGE with an offset over such a type"));
-        }
-    }
-    Ok(())
-}
-
 fn sort_by_keys(order: &mut [Sort], schema: &DFSchema) -> DataFusionResult<()> {
     for sort in order {
         sort.expr = sortable(std::mem::take(&mut sort.expr), schema)?;
@@ -434,116 +390,6 @@ fn sortable(expr: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
     }
     let ty = mapping::sql_type(&data_type).map_err(carried)?;
     Call::key(ty).and_then(|call| call.expr(vec![expr])).map_err(carried)
-}
-
-fn refused(what: impl std::fmt::Display) -> DataFusionError {
-    carried(SqlError::unsupported(format!("{what} in this kind of query")))
-}
-
-/// 0A000 for what DataFusion would not do as PostgreSQL does.
-fn check(plan: &LogicalPlan) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
-        let schema = input_schema(node);
-        match node {
-            LogicalPlan::Aggregate(aggregate) => {
-                for expr in &aggregate.group_expr {
-                    let inner = match expr {
-                        Expr::GroupingSet(set) => set.distinct_expr().into_iter().cloned().collect(),
-                        other => vec![other.clone()],
-                    };
-                    inner.iter().try_for_each(|key| distinguishable(&key.get_type(&schema)?))?;
-                }
-            }
-            LogicalPlan::Distinct(Distinct::All(input)) => {
-                input.schema().fields().iter().try_for_each(|field| distinguishable(field.data_type()))?;
-            }
-            LogicalPlan::Distinct(Distinct::On(on)) => {
-                on.on_expr.iter().try_for_each(|key| distinguishable(&key.get_type(&schema)?))?;
-            }
-            LogicalPlan::Join(join) => {
-                for (left, right) in &join.on {
-                    distinguishable(&left.get_type(join.left.schema())?)?;
-                    distinguishable(&right.get_type(join.right.schema())?)?;
-                }
-            }
-            _ => {}
-        }
-        node.apply_expressions(|expr| {
-            check_expr(expr, &schema, false)?;
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })
-    .map_err(failure)?;
-    Ok(())
-}
-
-fn distinguishable(data_type: &DataType) -> DataFusionResult<()> {
-    if mapping::compares_alike(data_type) {
-        return Ok(());
-    }
-    let name = mapping::sql_type(data_type).map_err(carried)?.id.sql_name();
-    let name = if *data_type == DataType::LargeUtf8 { "numeric without a declared scale" } else { name };
-    Err(refused(format!("grouping or comparing by type {name}")))
-}
-
-/// `compared`: the value is only compared, so a numeric's scale does not matter.
-fn check_expr(expr: &Expr, schema: &DFSchema, compared: bool) -> DataFusionResult<()> {
-    let mut within = false;
-    match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => {
-            within = true;
-            distinguishable(&left.get_type(schema)?)?;
-            distinguishable(&right.get_type(schema)?)?;
-        }
-        Expr::InSubquery(subquery) => distinguishable(&subquery.expr.get_type(schema)?)?,
-        Expr::Cast(cast) if !compared => {
-            added_cast(&cast.expr, &cast.expr.get_type(schema)?, cast.field.data_type())?;
-        }
-        Expr::ScalarFunction(function) if matches!(function.name(), "greatest" | "least") => {
-            function.args.iter().try_for_each(|argument| distinguishable(&argument.get_type(schema)?))?;
-        }
-        Expr::AggregateFunction(aggregate) => {
-            let name = aggregate.func.name();
-            if matches!(name, "first_value" | "last_value" | "nth_value") {
-                return Err(refused(format!("function {name} without OVER")));
-            }
-            if aggregate.params.distinct && name == "count" {
-                let arguments = &aggregate.params.args;
-                arguments.iter().try_for_each(|argument| distinguishable(&argument.get_type(schema)?))?;
-            }
-        }
-        _ => {}
-    }
-    expr.apply_children(|child| {
-        check_expr(child, schema, within)?;
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(())
-}
-
-fn compares(operator: Operator) -> bool {
-    use Operator as O;
-    let is_distinct = matches!(operator, O::IsDistinctFrom | O::IsNotDistinctFrom);
-    is_distinct || matches!(operator, O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq)
-}
-
-/// A conversion that DataFusion added.
-fn added_cast(operand: &Expr, from: &DataType, to: &DataType) -> DataFusionResult<()> {
-    let constant = matches!(operand, Expr::Literal(..));
-    let text = |ty: &DataType| matches!(ty, DataType::Utf8 | DataType::LargeUtf8);
-    let allowed = from == to
-        || *from == DataType::Null
-        || match (from, to) {
-            (DataType::Utf8, _) => constant,
-            (DataType::LargeUtf8, _) => false,
-            (DataType::Decimal128(..), DataType::LargeUtf8) => true,
-            (_, DataType::LargeUtf8) => from.is_integer(),
-            (_, to) if text(to) => false,
-            (DataType::Decimal128(_, before), DataType::Decimal128(_, after)) => before == after,
-            (from, DataType::Decimal128(_, scale)) => from.is_integer() && *scale == 0,
-            _ => true,
-        };
-    if allowed { Ok(()) } else { Err(refused(format!("an implicit conversion from {from} to {to}"))) }
 }
 
 /// Checked arithmetic on integers.

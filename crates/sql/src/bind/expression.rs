@@ -9,7 +9,7 @@ use sqlparser::tokenizer::Span;
 use super::operator::{operator_name, row_items};
 use super::{Binder, common_type, resolve_type, type_name};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, SubqueryBody, Typed, fold};
+use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
 use crate::function::operator;
 use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::{Datum, Type, TypeId};
@@ -21,29 +21,12 @@ const HASHED_LIST: usize = 16;
 const RED_ZONE: usize = 192 * 1024;
 const FRESH_STACK: usize = 4 * 1024 * 1024;
 
-fn boolean(expr: Expr) -> Typed {
+pub(super) fn boolean(expr: Expr) -> Typed {
     Typed::new(expr, TypeId::Bool)
 }
 
 fn untyped_text(text: &str) -> Typed {
     Typed::new(Expr::Constant(Datum::text(text)), TypeId::Unknown)
-}
-
-/// The most expressions that are copied in one statement.
-const MOST_COPIED: usize = 200_000;
-
-/// The number of expressions in this one, those in subqueries too.
-fn size(expr: &Expr) -> usize {
-    let mut count = 0;
-    expr.visit(&mut |inner| {
-        count += 1;
-        if let Expr::Subquery(subquery) = inner
-            && let SubqueryBody::Bound(query) = &subquery.body
-        {
-            query.for_each_expr(&mut |within, _| count += size(within));
-        }
-    });
-    count
 }
 
 impl Binder<'_> {
@@ -227,28 +210,6 @@ impl Binder<'_> {
         let left = self.expression(left)?;
         let right = self.expression(right)?;
         self.distinct_from(left, right, negated)
-    }
-
-    /// The operand once more, for an expression that is written out with it twice. 54001 where such expressions within each other would
-    /// grow without bound.
-    fn copy(&mut self, operand: &Typed) -> Result<Typed> {
-        self.copied += size(&operand.expr);
-        if self.copied > MOST_COPIED {
-            return Err(SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "statement is too complex"));
-        }
-        Ok(operand.clone())
-    }
-
-    fn between(&mut self, operand: &Syntax, negated: bool, low: &Syntax, high: &Syntax) -> Result<Typed> {
-        let operand = self.expression(operand)?;
-        let low = self.expression(low)?;
-        let high = self.expression(high)?;
-        let (first, second) = if negated { ("<", ">") } else { (">=", "<=") };
-        let copy = self.copy(&operand)?;
-        let low = self.operate(first, copy, low)?.expr;
-        let high = self.operate(second, operand, high)?.expr;
-        let expr = if negated { Expr::Or(vec![low, high]) } else { Expr::And(vec![low, high]) };
-        Ok(boolean(fold(expr, self.context)))
     }
 
     fn in_list(&mut self, operand: &Syntax, list: &[Syntax], negated: bool) -> Result<Typed> {

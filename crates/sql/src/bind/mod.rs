@@ -28,6 +28,7 @@ mod set_operation;
 mod subquery;
 mod table;
 mod target;
+mod twice;
 mod type_name;
 mod virtual_table;
 mod window;
