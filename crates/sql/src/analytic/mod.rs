@@ -51,6 +51,8 @@ pub struct AnalyticPlan {
     columns: Vec<(String, Type)>,
     parameters: Vec<Type>,
     tables: Vec<(Arc<Table>, usize)>,
+    /// What the row executor lacks to run the query.
+    lacking: Option<SqlError>,
 }
 
 /// What a query needs besides its plan.
@@ -84,12 +86,22 @@ impl AnalyticPlan {
             .collect::<Result<Vec<_>>>()?;
         let parameters = parameter_types(&plan, hints)?;
         let tables = provider::mentioned(&plan)?;
-        Ok(AnalyticPlan { plan, columns, parameters, tables })
+        Ok(AnalyticPlan { plan, columns, parameters, tables, lacking: None })
     }
 
     /// Names and types of the result's columns.
     pub fn columns(&self) -> &[(String, Type)] {
         &self.columns
+    }
+
+    /// Notes why the row executor does not run the query.
+    pub fn set_lacking(&mut self, lacking: SqlError) {
+        self.lacking = Some(lacking);
+    }
+
+    /// Why the row executor does not run the query, if it cannot.
+    pub fn lacking(&self) -> Option<&SqlError> {
+        self.lacking.as_ref()
     }
 
     /// Takes the row executor's names and types of the columns. 0A000 if the values cannot be given as these types.

@@ -17,11 +17,10 @@ use crate::types::Datum;
 
 /// Plans a query that the row executor cannot run; `lacking` is what it said.
 pub(super) fn plan(request: &Request<'_>, lacking: SqlError) -> Result<Planned> {
-    let plan = AnalyticPlan::new(request.statement, request.catalog, request.search_path, request.declared)
-        // What neither can do is named by the row executor, in PostgreSQL's words.
-        .map_err(|error| {
-            if error.sqlstate == "0A000" { lacking.with_detail(error.message.clone()) } else { error }
-        })?;
+    let mut plan =
+        AnalyticPlan::new(request.statement, request.catalog, request.search_path, request.declared)
+            .map_err(|error| refusal(&lacking, error))?;
+    plan.set_lacking(lacking);
     let columns = plan
         .columns()
         .iter()
@@ -43,6 +42,11 @@ pub(super) fn plan_bound(request: &Request<'_>, columns: Vec<OutputColumn>) -> R
             })?;
     plan.set_columns(columns.iter().map(|column| (column.name.clone(), column.ty)).collect())?;
     Ok(planned(plan, columns, request.state))
+}
+
+/// What neither executor can do is named by the row executor, in PostgreSQL's words.
+fn refusal(lacking: &SqlError, error: SqlError) -> SqlError {
+    if error.sqlstate == "0A000" { lacking.clone().with_detail(error.message.clone()) } else { error }
 }
 
 fn planned(plan: AnalyticPlan, columns: Vec<OutputColumn>, state: u64) -> Planned {
@@ -93,7 +97,16 @@ impl Session {
         let columns = portal.columns.as_deref().unwrap_or_default();
         let mut given = 0;
         loop {
-            let Some(row) = interrupts.lock(cursor.next_row()).await? else {
+            let next = interrupts.lock(cursor.next_row()).await.map_err(|error| {
+                match &portal.prepared.planned().action {
+                    Action::Analytic(plan) => match plan.lacking() {
+                        Some(lacking) => refusal(lacking, error),
+                        None => error,
+                    },
+                    _ => error,
+                }
+            });
+            let Some(row) = next? else {
                 let tag = CommandTag::Rows("SELECT", *rows);
                 portal.state = PortalState::Done(tag);
                 return Ok(Fetch::Complete(tag));
