@@ -41,8 +41,16 @@ impl Session {
                 other => return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\""))),
             }
         }
-        let inner = statement.with_command(Command::Sql(inner.clone()));
-        let prepared = Arc::new(self.plan_prepared(Some(inner), Vec::new())?);
+        let prepared = match inner.as_ref() {
+            ast::Statement::Execute { name: Some(name), .. } if !analyze => {
+                self.named_statement(&crate::ddl::names::single(name)?)?.clone()
+            }
+            ast::Statement::Execute { .. } => return Err(SqlError::unsupported("EXPLAIN ANALYZE EXECUTE")),
+            _ => {
+                let inner = statement.with_command(Command::Sql(inner.clone()));
+                Arc::new(self.plan_prepared(Some(inner), Vec::new())?)
+            }
+        };
         let mut lines = crate::explain::lines(&prepared.planned());
         if analyze {
             let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
