@@ -185,10 +185,7 @@ impl Manager {
     ) -> Result<bool, Error> {
         match self.memory.with_tree(tree, |tree| tree.lend(key, snapshot, read)) {
             Some(found) => Ok(found),
-            None => {
-                let value = self.views.with(snapshot, |view| view.get_at(tree, key, snapshot))?;
-                Ok(value.map(|value| read(Lent::from(&value))).is_some())
-            }
+            None => self.views.with(snapshot, |view| view.lend_at(tree, key, snapshot, read)),
         }
     }
 

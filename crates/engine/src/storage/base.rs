@@ -34,6 +34,7 @@ use super::merge::{self, Omit};
 use super::run::{Run, RunName, parse_run_file_name};
 use super::run_writer::RunWriter;
 use super::scan::BaseScan;
+use crate::lent::Lent;
 use crate::{Csn, Error, Key, TreeId, Value};
 
 /// How a base store is kept.
@@ -414,6 +415,20 @@ impl BaseView {
         self.version.get(&self.cache, tree, key, snapshot)
     }
 
+    /// Lends `read` the value; false if there is none.
+    pub fn lend_at(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        snapshot: Csn,
+        read: &mut dyn FnMut(Lent<'_>),
+    ) -> Result<bool, Error> {
+        let found = self
+            .version
+            .find(tree, key, snapshot, |run, hash| run.lend(&self.cache, tree, key, hash, read))?;
+        Ok(found.unwrap_or(false))
+    }
+
     /// As [`Base::scan`].
     pub fn scan(
         &self,
@@ -460,13 +475,24 @@ impl Version {
         key: &[u8],
         snapshot: Csn,
     ) -> Result<Option<Value>, Error> {
+        Ok(self.find(tree, key, snapshot, |run, hash| run.get(cache, tree, key, hash))?.flatten())
+    }
+
+    /// What the newest run says that knows the key.
+    fn find<T>(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        snapshot: Csn,
+        mut ask: impl FnMut(&Run, u64) -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
         if self.runs.is_empty() || self.dropped.binary_search(&tree).is_ok() {
             return Ok(None);
         }
         let hash = filter::hash(tree, key);
         for run in &self.runs[self.attached_above(snapshot)..] {
-            if let Some(found) = run.get(cache, tree, key, hash)? {
-                return Ok(found);
+            if let Some(found) = ask(run, hash)? {
+                return Ok(Some(found));
             }
         }
         Ok(None)

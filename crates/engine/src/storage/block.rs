@@ -5,12 +5,12 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::frame::FRAME_HEADER;
 use super::record::u32_at;
+use crate::lent::Lent;
 use crate::{TreeId, Value};
 
 /// Tree, count, length of the common prefix.
@@ -83,19 +83,10 @@ fn word(key: &[u8]) -> u32 {
     u32::from_be_bytes(bytes)
 }
 
-/// A block in memory, as it was read, with its frame header. Cheap to clone.
+/// A block in memory. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Block {
-    frame: Arc<[u8]>,
-}
-
-/// Lets [`Bytes`] share a block.
-struct Shared(Arc<[u8]>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0[FRAME_HEADER..]
-    }
+    body: Bytes,
 }
 
 /// Where an entry's parts lie in the body.
@@ -109,11 +100,11 @@ pub struct Entry {
 
 impl Block {
     /// Takes a verified frame, checking the shape of its body, so that later accesses cannot go wrong.
-    pub fn decode(frame: Arc<[u8]>) -> Result<Block, &'static str> {
+    pub fn decode(frame: Vec<u8>) -> Result<Block, &'static str> {
         if frame.len() < FRAME_HEADER + FIXED {
             return Err("data block is too short");
         }
-        let block = Block { frame };
+        let block = Block { body: Bytes::from(frame).slice(FRAME_HEADER..) };
         let (body, count) = (block.body(), block.count());
         let base = count.checked_mul(SLOT).and_then(|slots| slots.checked_add(FIXED));
         let Some(mut expected) = base.filter(|&base| count > 0 && base <= body.len()) else {
@@ -132,12 +123,12 @@ impl Block {
     }
 
     fn body(&self) -> &[u8] {
-        &self.frame[FRAME_HEADER..]
+        &self.body
     }
 
     /// The block's body, to be sliced by the ranges of its entries. Keeps the block in memory.
     pub fn share(&self) -> Bytes {
-        Bytes::from_owner(Shared(Arc::clone(&self.frame)))
+        self.body.clone()
     }
 
     /// The tree that all entries belong to.
@@ -152,7 +143,7 @@ impl Block {
 
     /// Bytes in memory.
     pub fn size(&self) -> usize {
-        self.frame.len()
+        FRAME_HEADER + self.body.len()
     }
 
     /// Key of entry `index`, which is below [`Block::count`].
@@ -172,6 +163,17 @@ impl Block {
             Some(Value::copy_from_slice(&self.body()[range]))
         } else {
             Some(self.share().slice(range))
+        }
+    }
+
+    /// Lends `read` the value of entry `index`; false if it is deleted.
+    pub fn lend(&self, index: usize, read: &mut dyn FnMut(Lent<'_>)) -> bool {
+        match self.entry(index).value {
+            Some(range) => {
+                read(Lent::new(&self.body[range], &self.body));
+                true
+            }
+            None => false,
         }
     }
 

@@ -136,8 +136,8 @@ impl Stream<'_> {
         self.entry = 0;
         while let Some((kind, frame, at)) = self.frames.next_frame()? {
             if kind == FrameKind::Block {
-                let block =
-                    Block::decode(frame.into()).map_err(|what| Error::corrupt(self.run.path(), at, what))?;
+                let block = Block::decode(frame.to_vec())
+                    .map_err(|what| Error::corrupt(self.run.path(), at, what))?;
                 self.block = Some(block);
                 break;
             }

@@ -16,6 +16,7 @@ use super::filter;
 use super::frame::{self, FRAME_HEADER, FrameKind};
 use super::partition::{FrameAt, IndexTable, Partition};
 use super::record::{u32_at, u64_at};
+use crate::lent::Lent;
 use crate::{Error, TreeId, Value};
 
 /// Length of a run's header; the first frame begins here.
@@ -258,6 +259,31 @@ impl Run {
         key: &[u8],
         hash: u64,
     ) -> Result<Option<Option<Value>>, Error> {
+        let found = self.find(cache, tree, key, hash)?;
+        Ok(found.map(|(block, index)| block.owned_value(index)))
+    }
+
+    /// Lends `read` the value instead: `None` if the run does not know the key, false if it is deleted.
+    pub fn lend(
+        &self,
+        cache: &BlockCache,
+        tree: TreeId,
+        key: &[u8],
+        hash: u64,
+        read: &mut dyn FnMut(Lent<'_>),
+    ) -> Result<Option<bool>, Error> {
+        let found = self.find(cache, tree, key, hash)?;
+        Ok(found.map(|(block, index)| block.lend(index, read)))
+    }
+
+    /// The block with the key, and the entry's place in it.
+    fn find(
+        &self,
+        cache: &BlockCache,
+        tree: TreeId,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<(Block, usize)>, Error> {
         let top = &self.top;
         if (tree, key) > (top.last_tree, &top.last_key) {
             return Ok(None);
@@ -279,7 +305,7 @@ impl Run {
         if block.tree() != tree {
             return Ok(None);
         }
-        Ok(block.search(key).ok().map(|index| block.owned_value(index)))
+        Ok(block.search(key).ok().map(|index| (block, index)))
     }
 
     /// Partition `index` of the top index.
@@ -310,8 +336,7 @@ impl Run {
             return Ok(block);
         }
         let frame = self.read(at, FrameKind::Block)?;
-        let block =
-            Block::decode(frame.into()).map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
+        let block = Block::decode(frame).map_err(|what| Error::corrupt(&self.path, at.offset, what))?;
         cache.keep_block(self.name.number, at.offset, block.clone());
         Ok(block)
     }
@@ -328,7 +353,7 @@ impl Run {
         let mut frames = self.frames();
         while let Some((kind, frame, at)) = frames.next_frame()? {
             let shape = match kind {
-                FrameKind::Block => Block::decode(frame.into()).map(drop),
+                FrameKind::Block => Block::decode(frame.to_vec()).map(drop),
                 FrameKind::Partition => {
                     Partition::decode(Bytes::copy_from_slice(&frame[FRAME_HEADER..])).map(drop)
                 }

@@ -1,6 +1,5 @@
 //! Decoders meet arbitrary and damaged bytes, and round trips.
 
-use std::sync::Arc;
 
 use cognate_engine::storage::block::{Block, BlockBuilder};
 use cognate_engine::storage::fuzz::{fuzz_record, fuzz_run};
@@ -85,7 +84,7 @@ proptest! {
         entries in btree_map(key(), proptest::option::of(vec(any::<u8>(), 0..200)), 1..80),
         others in vec(key(), 0..20),
     ) {
-        let block = Block::decode(Arc::from(block(&entries))).unwrap();
+        let block = Block::decode(block(&entries)).unwrap();
         prop_assert_eq!((block.tree(), block.count()), (9, entries.len()));
         for (index, (key, value)) in entries.iter().enumerate() {
             prop_assert_eq!(block.search(key), Ok(index));

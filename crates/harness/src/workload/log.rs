@@ -5,16 +5,14 @@
 //! after the other, into a preallocated file, with nothing in between: no software can commit faster in such batches.
 //! The two take turns, so that a disk whose speed drifts does not favour either.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cognate_engine::storage::{Log, LogOptions};
 use cognate_env::{Disk, File, OpenMode, RealDisk};
 use hdrhistogram::Histogram;
-use tokio::task::LocalSet;
 
 use crate::error::{Error, IoContext, Result};
 use crate::peer;
@@ -86,39 +84,43 @@ fn engine(error: &cognate_engine::Error) -> Error {
     Error::Server(format!("the log failed: {error}"))
 }
 
-/// Keeps commits in flight for one turn; returns how many were made durable and the time until the last was.
+/// Keeps commits in flight for one turn; returns how many were made durable and the time until the last was. The committers are tasks of a
+/// runtime of the server's kind.
 fn commit_for(log: &Arc<Log>, plan: &LogPlan, latency: &mut Histogram<u64>) -> Result<(u64, Duration)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().doing("starting the committers")?;
-    let collected = Rc::new(RefCell::new(std::mem::replace(latency, Histogram::new_from(latency))));
-    let done = Rc::new(Cell::new(0_u64));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
+    let runtime = runtime.doing("starting the committers")?;
     let started = Instant::now();
     let until = started + plan.turn;
-    let result: Result<()> = LocalSet::new().block_on(&runtime, async {
-        let committers: Vec<_> = (0..plan.in_flight)
-            .map(|_| {
-                let (log, collected, done) = (Arc::clone(log), Rc::clone(&collected), Rc::clone(&done));
-                let payload = vec![0x5a_u8; plan.payload];
-                tokio::task::spawn_local(async move {
-                    while Instant::now() < until {
-                        let since = Instant::now();
-                        let csn = log.append(&[&payload]).map_err(|error| engine(&error))?;
-                        log.wait_durable(csn).await.map_err(|error| engine(&error))?;
-                        let _ = collected.borrow_mut().record(since.elapsed().as_micros() as u64);
-                        done.set(done.get() + 1);
-                    }
-                    Ok::<(), Error>(())
-                })
+    let committers: Vec<_> = (0..plan.in_flight)
+        .map(|_| {
+            let (log, payload) = (Arc::clone(log), vec![0x5a_u8; plan.payload]);
+            let mut latency = Histogram::new_from(latency);
+            runtime.spawn(async move {
+                let mut done = 0_u64;
+                while Instant::now() < until {
+                    let since = Instant::now();
+                    let csn = log.append(&[&payload]).map_err(|error| engine(&error))?;
+                    log.wait_durable(csn).await.map_err(|error| engine(&error))?;
+                    let _ = latency.record(since.elapsed().as_micros() as u64);
+                    done += 1;
+                }
+                Ok::<_, Error>((done, latency))
             })
-            .collect();
-        for committer in committers {
-            committer.await.map_err(|panic| Error::Server(format!("a committer failed: {panic}")))??;
-        }
-        Ok(())
-    });
-    result?;
+        })
+        .collect();
+    let mut commits = 0;
+    let mut collected = Vec::new();
+    for committer in committers {
+        let ended = runtime.block_on(committer);
+        let (done, one) = ended.map_err(|panic| Error::Server(format!("a committer failed: {panic}")))??;
+        commits += done;
+        collected.push(one);
+    }
     let took = started.elapsed();
-    let _ = latency.add(&*collected.borrow());
-    Ok((done.get(), took))
+    collected.iter().for_each(|one| {
+        let _ = latency.add(one);
+    });
+    Ok((commits, took))
 }
 
 /// A preallocated, zero-filled file that batches are written to in turn.

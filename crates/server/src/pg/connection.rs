@@ -208,14 +208,15 @@ impl Connection {
             Ok(message) => message,
             Err(error) => return self.malformed(first, &error).await,
         };
-        let started = Instant::now();
         match message {
             Frontend::Query(text) => {
+                let started = Instant::now();
                 self.query(text).await?;
                 self.server.metrics.statement(self.open.entry().process_id, started.elapsed());
                 Ok(())
             }
             Frontend::Execute { portal, max_rows } => {
+                let started = Instant::now();
                 let result = self.execute(portal, max_rows).await;
                 self.server.metrics.statement(self.open.entry().process_id, started.elapsed());
                 self.settle(result)
