@@ -13,10 +13,6 @@ use cognate_server::config::{AuthSettings, Config, Settings, TlsSettings};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Stack of a thread that serves connections: room for stored expressions and views, whose depth no statement shows. Only what is
-/// used of it takes memory.
-const STACK_BYTES: usize = 16 << 20;
-
 /// A durable SQL database that PostgreSQL clients can talk to.
 #[derive(Debug, Parser)]
 #[command(name = "cognate", version)]
@@ -131,12 +127,13 @@ fn main() -> ExitCode {
 fn run(config: Config) -> Result<(), String> {
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // For accepting clients, HTTP and signals; connections have threads of their own.
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.thread_stack_size(STACK_BYTES);
-    if let Some(threads) = config.worker_threads {
-        builder.worker_threads(threads);
-    }
-    let runtime = builder.enable_all().build().map_err(|e| format!("cannot start the runtime: {e}"))?;
+    let runtime = builder
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|e| format!("cannot start the runtime: {e}"))?;
     let outcome = runtime.block_on(serve(config));
     // Nothing is left that matters: the database is closed or was never opened.
     runtime.shutdown_background();

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::config::Config;
+use crate::crew::Crew;
 use crate::http::metrics::Metrics;
 use crate::http::{self, Ready};
 use crate::listener;
@@ -68,8 +69,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         tasks.push(tokio::spawn(http::serve(socket, ready.clone(), stopped.clone())));
     }
     let database = open_database(&config).await?;
+    let threads =
+        config.worker_threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    let crew = Crew::start(threads.unwrap_or(1))
+        .map_err(|error| StartError(format!("cannot start the serving threads: {error}")))?;
     let server = Arc::new(Server {
         database,
+        crew,
         registry: Registry::new(config.max_connections as usize),
         users: config.users,
         tls,

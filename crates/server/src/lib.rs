@@ -2,6 +2,7 @@
 
 pub mod assemble;
 pub mod config;
+mod crew;
 mod http;
 mod listener;
 pub mod pg;

@@ -51,7 +51,8 @@ fn greet(socket: TcpStream, server: &Arc<Server>) {
     }
     match server.registry.open() {
         Some(open) => {
-            tokio::spawn(handshake::serve(server.clone(), socket, open));
+            let shared = server.clone();
+            server.crew.serve(socket, move |socket| handshake::serve(shared, socket, open));
         }
         None => {
             // Before any packet is read, and without waiting: a fresh socket has room for it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cognate_sql::session::SqlDatabase;
 use tokio_rustls::TlsAcceptor;
 
+use crate::crew::Crew;
 use crate::http::metrics::Metrics;
 use crate::pg::auth::Users;
 use crate::pg::registry::Registry;
@@ -14,6 +15,7 @@ use crate::pg::transport::Budget;
 /// The shared part of a running server.
 pub(crate) struct Server {
     pub(crate) database: SqlDatabase,
+    pub(crate) crew: Crew,
     pub(crate) registry: Arc<Registry>,
     pub(crate) users: Users,
     pub(crate) tls: Option<TlsAcceptor>,

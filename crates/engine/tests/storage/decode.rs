@@ -1,6 +1,5 @@
 //! Decoders meet arbitrary and damaged bytes, and round trips.
 
-
 use cognate_engine::storage::block::{Block, BlockBuilder};
 use cognate_engine::storage::fuzz::{fuzz_record, fuzz_run};
 use cognate_engine::storage::manifest::Manifest;
