@@ -9,8 +9,9 @@
 //! 3. *Verdict.* The certifier's place: test and number assignment are one step under this mutex. (Snapshot isolation
 //!    needs none: first updater wins was enforced by row locks.) Sibling families and prepared transactions end here.
 //! 4. *Number.* `Log::append` queues the record and answers its ordinal: the commit sequence number.
-//! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in memory, then the visible mark moves to the number. Still under the mutex: so
-//!    the mark moves in order, and whoever sees the mark sees all versions up to it.
+//! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in memory, then the visible
+//!    mark moves to the number. Still under the mutex: so the mark moves in order, and whoever sees the mark sees all
+//!    versions up to it.
 //! 6. *Locks* are released, and the future of durability goes back to the caller.
 //!
 //! # Marks

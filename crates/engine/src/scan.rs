@@ -219,9 +219,7 @@ impl Scan {
         match self.turn {
             Turn { own: true, .. } => self.own.as_ref()?.batch.value(),
             Turn { memory: true, .. } => self.memory.value(),
-            Turn { base: true, .. } => {
-                self.base.as_ref()?.scan.value().map(|(bytes, body)| Lent::new(bytes, body))
-            }
+            Turn { base: true, .. } => self.base.as_ref()?.scan.value(),
             _ => None,
         }
     }

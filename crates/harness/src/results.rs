@@ -67,7 +67,7 @@ pub fn markdown(sections: &[Section], machine: &str) -> String {
 
 /// What a record is called in its table: the one parameter that tells the rows apart.
 fn row_name(record: &Record) -> String {
-    let names = ["interaction", "script", "point reads", "step", "case"];
+    let names = ["point reads", "interaction", "script", "step", "case"];
     names.iter().map(|name| record.param(name)).find(|value| !value.is_empty()).unwrap_or("").to_owned()
 }
 
@@ -252,6 +252,21 @@ mod tests {
         assert_eq!(civil(10_956), (1999, 12, 31));
         assert_eq!(civil(11_016), (2000, 2, 29));
         assert_eq!(civil(20_778), (2026, 11, 21));
+    }
+
+    #[test]
+    fn rows_are_named_by_what_tells_them_apart() {
+        let record = |params: &[(&str, &str)]| Record {
+            system: "cognate".into(),
+            workload: "mixed".into(),
+            params: params.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect(),
+            committed_per_s: 1.0,
+            aborted_pct: 0.0,
+            latency_ms: crate::report::LatencyMs { mean: 1.0, p50: 1.0, p95: 1.0, p99: 1.0 },
+        };
+        assert_eq!(row_name(&record(&[("interaction", "point read"), ("point reads", "alone")])), "alone");
+        assert_eq!(row_name(&record(&[("interaction", "Home")])), "Home");
+        assert_eq!(row_name(&record(&[])), "");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The threads that serve connections.
 //!
 //! Each connection stays with one thread from its start to its end, and each thread waits for its own sockets. Threads that share sockets
-//! and steal each other's tasks spend more on waking one another than a point read takes: with two threads on two cores that
-//! costs a third of the throughput.
+//! and steal each other's tasks spend much of their time on waking one another: on two cores, two of them answered fewer point reads
+//! of 16 clients (78,000 a second) than one alone (86,000).
 //!
 //! A member of the crew is a runtime with one worker. A statement that computes for long steps aside (see the session's interrupts): then a
 //! further thread takes over the member's other connections, so that nobody waits behind it.

@@ -6,7 +6,7 @@
 //! get, scan: newest first; the first run that knows a key decides
 //! ```
 //!
-//! The runs in force, with watermark and dropped trees, form a [`Version`]: immutable, replaced as a whole after the manifest on disk was. A reader takes the
+//! The runs in force, with watermark and dropped trees, form a `Version`: immutable, replaced as a whole after the manifest on disk was. A reader takes the
 //! version it finds and never waits; what it reads stays until it lets go, because a merged run's file is removed when the last holder drops it.
 //!
 //! Worked history: runs `[c, b, a]`; a scan opens and pins them. `compact_step` merges `b` and `a` into `d`, writes a manifest with

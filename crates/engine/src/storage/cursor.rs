@@ -9,7 +9,7 @@ use super::block::{Block, Entry};
 use super::cache::BlockCache;
 use super::partition::Partition;
 use super::run::Run;
-use crate::{Error, TreeId};
+use crate::{Error, Lent, TreeId};
 
 /// See the module's description. Keeps its run alive.
 #[derive(Debug)]
@@ -159,11 +159,11 @@ impl RunCursor {
         self.block.as_ref().map(|open| &open.body[open.entry.key.clone()])
     }
 
-    /// The value under the cursor: bytes, and the block's body that they are a part of. `None` if deleted, or at the end.
+    /// The value under the cursor, a part of the block's body. `None` if deleted, or at the end.
     #[inline]
-    pub fn value(&self) -> Option<(&[u8], &Bytes)> {
+    pub fn value(&self) -> Option<Lent<'_>> {
         let open = self.block.as_ref()?;
-        Some((&open.body[open.entry.value.clone()?], &open.body))
+        Some(Lent::new(&open.body[open.entry.value.clone()?], &open.body))
     }
 
     /// Moves on by one entry.

@@ -5,12 +5,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::cache::BlockCache;
 use super::cursor::RunCursor;
 use super::run::Run;
-use crate::{Error, Key, TreeId, Value};
+use crate::{Error, Key, Lent, TreeId, Value};
 
 /// See the module's description.
 #[derive(Debug)]
@@ -88,9 +86,9 @@ impl BaseScan {
         self.cursors[self.current?].key()
     }
 
-    /// The value that the scan is at, and the bytes that it is a part of.
+    /// The value that the scan is at.
     #[inline]
-    pub fn value(&self) -> Option<(&[u8], &Bytes)> {
+    pub fn value(&self) -> Option<Lent<'_>> {
         self.cursors[self.current?].value()
     }
 
@@ -101,7 +99,8 @@ impl BaseScan {
             return Ok(None);
         }
         let entry = self.key().zip(self.value());
-        Ok(entry.map(|(key, (value, body))| (body.slice_ref(key), body.slice_ref(value))))
+        // Keys lie in the same buffer as values.
+        Ok(entry.map(|(key, value)| (value.buffer().slice_ref(key), value.share())))
     }
 
     /// The cursor with the next key; among equals the newest run's.

@@ -10,11 +10,11 @@
 //! tables only by oid. A plan therefore pins no transaction.
 //!
 //! **Same answers.** DataFusion joins, groups, sorts and moves windows; what it computes values with is the row executor's own
-//! code: operators, functions and casts ([`call`]), aggregates ([`aggregate`]). Numerics travel by their digits. What
-//! DataFusion would still do in its own way ([`check`], [`syntax`]), and columns whose type Arrow cannot hold exactly, are refused by
+//! code: operators, functions and casts (`call`), aggregates (`aggregate`). Numerics travel by their digits. What
+//! DataFusion would still do in its own way (`check`, `syntax`), and columns whose type Arrow cannot hold exactly, are refused by
 //! name. Nothing is approximated silently.
 //!
-//! **No client waits behind it.** Execution runs on threads of its own with lower priority ([`runtime`]); the session
+//! **No client waits behind it.** Execution runs on threads of its own with lower priority (`runtime`); the session
 //! only awaits finished batches, so connections' threads stay free.
 
 mod aggregate;

@@ -2,14 +2,14 @@
 //!
 //! The grammar is the `sqlparser` crate's, with PostgreSQL's precedences and the spellings it lacks put in at three places:
 //!
-//! 1. [`rewrite`] changes tokens before parsing (`FOR NO KEY UPDATE`, `ISNULL`, `COLLATE "C"`, `LIMIT` after `FOR UPDATE` ...);
-//! 2. [`dialect`] hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`, `TRIM` ...);
-//! 3. [`command`] parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`, `SET CONSTRAINTS` ...).
+//! 1. `rewrite` changes tokens before parsing (`FOR NO KEY UPDATE`, `ISNULL`, `COLLATE "C"`, `LIMIT` after `FOR UPDATE` ...);
+//! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`, `TRIM` ...);
+//! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`, `SET CONSTRAINTS` ...).
 //!
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a syntax error in the last
 //! one keeps the first from running. Errors are 42601 with the 1-based character position in the whole text.
 //!
-//! Deep nesting: [`complexity`] bounds from the tokens how deep a tree can become; beyond the limit the answer is 54001. A complex
+//! Deep nesting: `complexity` bounds from the tokens how deep a tree can become; beyond the limit the answer is 54001. A complex
 //! statement is parsed, planned, run and dropped on a stack that fits its depth, since copies, comparisons and drops of
 //! trees recurse, too.
 

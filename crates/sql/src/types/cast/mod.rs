@@ -1,6 +1,6 @@
 //! Casts: which there are, where they apply by themselves, and what they do.
 //!
-//! There is a cast if the table in [`rules`] has one, or from arrays to arrays if there is one for the elements. Beyond those any
+//! There is a cast if the table in `rules` has one, or from arrays to arrays if there is one for the elements. Beyond those any
 //! type converts to a string type on assignment and from one on request, by way of its text form. An untyped literal converts to anything.
 
 mod convert;

@@ -109,7 +109,7 @@ impl Numeric {
     /// 0.
     pub const ZERO: Numeric = Numeric(Repr::Small { high: 0, low: 0, scale: 0 });
 
-    /// `mantissa × 10^-scale`; `scale` at most [`MAX_SCALE`].
+    /// `mantissa × 10^-scale`; `scale` at most `MAX_SCALE`.
     pub fn new(mantissa: i128, scale: u16) -> Numeric {
         debug_assert!(u32::from(scale) <= MAX_SCALE);
         Numeric(Repr::Small { high: (mantissa >> 64) as i64, low: mantissa as u64, scale })
