@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Bytes that reach the medium together or not at all.
 pub const SECTOR: u64 = 512;
 
+/// Address, offset and length of what [`File::write_durable`] writes fastest are multiples of this.
+pub const DIRECT: usize = 4096;
+
 /// How to open a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
@@ -39,6 +42,14 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Makes the file's bytes and length durable.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Writes all of `data` at `offset` and makes it durable: [`File::write_all_at`] and [`File::sync_data`] in one.
+    ///
+    /// If address, offset and length are multiples of [`DIRECT`], a backend may go past the operating system's cache, in one call.
+    fn write_durable(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(data, offset)?;
+        self.sync_data()
+    }
 
     /// Cuts or extends (with zeros) the file to `length` bytes.
     fn set_len(&self, length: u64) -> io::Result<()>;

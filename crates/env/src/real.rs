@@ -5,11 +5,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock::Clock;
-use crate::disk::{Disk, File, Lock, OpenMode};
+use crate::disk::{DIRECT, Disk, File, Lock, OpenMode};
 use crate::rng::Rng;
 
 /// The operating system's file system.
@@ -17,7 +17,32 @@ use crate::rng::Rng;
 pub struct RealDisk;
 
 #[derive(Debug)]
-struct RealFile(fs::File);
+struct RealFile {
+    file: fs::File,
+    /// The same file, opened anew for durable writes past the cache when the first of them comes; `None` where the file system has no such.
+    direct: OnceLock<Option<fs::File>>,
+}
+
+impl RealFile {
+    fn new(file: fs::File) -> RealFile {
+        RealFile { file, direct: OnceLock::new() }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_direct(&self) -> Option<fs::File> {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
+        // By descriptor: the file may have another name by now.
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        fs::OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open(path).ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open_direct(&self) -> Option<fs::File> {
+        None
+    }
+}
 
 /// The lock goes with the open file, so the operating system frees it even after `kill -9`.
 #[derive(Debug)]
@@ -41,7 +66,7 @@ impl Disk for RealDisk {
                 options.write(true).create(true).truncate(true);
             }
         }
-        Ok(Arc::new(RealFile(options.open(path)?)))
+        Ok(Arc::new(RealFile::new(options.open(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -104,23 +129,36 @@ impl Disk for RealDisk {
 
 impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, offset)
+        self.file.read_at(buffer, offset)
     }
 
     fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        self.file.write_all_at(data, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
+    }
+
+    fn write_durable(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let aligned = [data.as_ptr().addr(), data.len(), offset as usize].iter().all(|at| at % DIRECT == 0);
+        if aligned && let Some(direct) = self.direct.get_or_init(|| self.open_direct()) {
+            match direct.write_all_at(data, offset) {
+                // The device wants another alignment. Nothing was promised yet, so the ordinary way may begin anew.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                result => return result,
+            }
+        }
+        self.file.write_all_at(data, offset)?;
+        self.file.sync_data()
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
+        self.file.set_len(length)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 }
 

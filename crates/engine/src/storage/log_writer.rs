@@ -3,6 +3,9 @@
 //! A flush is fastest when its bytes lie inside the file and were written before, so that no metadata changes. Segments are therefore
 //! prepared in the background, full of zeros ([`super::prepare`]). Where none is ready, the segment grows by a chunk of zeros behind the batch that
 //! needs room. A new segment's header, and the folder, are flushed before its first batch.
+//!
+//! Inside the file a batch is written in whole pages, past the operating system's cache and durable in one call ([`super::staging`]). The first of
+//! these pages begins with the end of the batch before, unchanged: no sector of it can become anything that it was not.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +15,11 @@ use cognate_env::{Disk, File, OpenMode, Rng};
 use super::prepare::{PREPARED, Preparer};
 use super::record::{BATCH_HEADER, BatchKind, seal_batch};
 use super::segment::{SEGMENT_HEADER, SegmentHeader, encode_header, segment_name};
+use super::staging::{PAGE, Staging};
 use crate::{Csn, Error};
 
-const PAGE: u64 = 4096;
+/// A batch larger than this is not worth a copy.
+const STAGED_BYTES: usize = 1 << 20;
 
 /// Shape of the segments.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +43,7 @@ pub struct LogWriter {
     chain: u32,
     position: u64,
     length: u64,
+    staging: Staging,
     zeros: Vec<u8>,
     preparer: Option<Preparer>,
 }
@@ -66,7 +72,13 @@ impl LogWriter {
         rng: Arc<dyn Rng>,
         at: Resume,
     ) -> Result<LogWriter, Error> {
-        let length = at.file.len().map_err(|cause| Error::io("reading", &at.path, cause))?;
+        let fail = |cause| Error::io("reading", &at.path, cause);
+        let length = at.file.len().map_err(fail)?;
+        let mut page = [0; PAGE];
+        let begun = &mut page[..at.position as usize % PAGE];
+        at.file.read_exact_at(begun, at.position - begun.len() as u64).map_err(fail)?;
+        let mut staging = Staging::default();
+        staging.begin(begun);
         Ok(LogWriter {
             disk,
             folder: folder.to_path_buf(),
@@ -78,6 +90,7 @@ impl LogWriter {
             chain: at.chain,
             position: at.position,
             length,
+            staging,
             zeros: Vec::new(),
             preparer: None,
         })
@@ -127,17 +140,25 @@ impl LogWriter {
     fn put(&mut self, batch: &mut Vec<u8>, kind: BatchKind, first: Csn, count: u32) -> Result<(), Error> {
         let chain = seal_batch(batch, kind, first, count, self.chain, self.salt);
         let fail = |cause| Error::io("writing", &self.path, cause);
-        self.file.write_all_at(batch, self.position).map_err(fail)?;
         let end = self.position + batch.len() as u64;
-        if end > self.length {
-            // Whole pages, so that the file never ends within a sector: a torn batch then loses whole sectors, whatever happens to the length.
-            let target =
-                (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end).next_multiple_of(PAGE);
-            self.zeros.resize((target - end) as usize, 0);
-            self.file.write_all_at(&self.zeros, end).map_err(fail)?;
-            self.length = target;
+        let begin = self.position - self.position % PAGE as u64;
+        if batch.len() <= STAGED_BYTES && end.next_multiple_of(PAGE as u64) <= self.length {
+            let pages = self.staging.stage(batch);
+            self.file.write_durable(pages, begin).map_err(fail)?;
+            self.staging.keep_last_page();
+        } else {
+            self.file.write_all_at(batch, self.position).map_err(fail)?;
+            if end > self.length {
+                // Whole pages, so that the file never ends within a sector: a torn batch then loses whole sectors, whatever happens to the length.
+                let target = (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end);
+                let target = target.next_multiple_of(PAGE as u64);
+                self.zeros.resize((target - end) as usize, 0);
+                self.file.write_all_at(&self.zeros, end).map_err(fail)?;
+                self.length = target;
+            }
+            self.file.sync_data().map_err(|cause| Error::io("flushing", &self.path, cause))?;
+            self.staging.pass(batch);
         }
-        self.file.sync_data().map_err(|cause| Error::io("flushing", &self.path, cause))?;
         self.position = end;
         self.chain = chain;
         if end >= self.length / 4
@@ -155,6 +176,7 @@ impl LogWriter {
         let (file, path, header) =
             create_segment(self.disk.as_ref(), &self.folder, first, self.chain, salt, prepared)?;
         (self.file, self.path) = (file, path);
+        self.staging.begin(&encode_header(first, self.chain, salt).0);
         (self.salt, self.chain) = (header.salt, header.crc);
         self.position = SEGMENT_HEADER as u64;
         Ok(())

@@ -1,7 +1,7 @@
 //! Durable storage: the log of commits and the base store.
 //!
 //! ```text
-//! log/   record ─ segment ─ log_writer ─ prepare ─ group_commit ─ log   every commit, in order, flushed in groups
+//! log/   record ─ segment ─ staging ─ log_writer ─ prepare ─ group_commit ─ log   every commit, in order, in groups
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
 //!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base ─ load  which of them count, and reading them as one
 //! ```
@@ -28,6 +28,7 @@ pub mod run;
 pub mod run_writer;
 pub mod scan;
 pub mod segment;
+pub mod staging;
 
 pub use base::{Base, BaseOptions, BaseStatistics, BaseView};
 pub use group_commit::{DurableWait, LogStatistics};
