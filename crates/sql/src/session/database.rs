@@ -37,6 +37,8 @@ struct Shared {
     /// The commit that last changed the catalog.
     catalog_csn: AtomicU64,
     publishing: Mutex<()>,
+    /// Statements and batches that were run again.
+    retries: AtomicU64,
     counters: Counters,
     plans: PlanCache,
     /// Started with the first query that needs it.
@@ -72,6 +74,7 @@ impl SqlDatabase {
             catalog_state: AtomicU64::new(1 << 1),
             catalog_csn: AtomicU64::new(0),
             publishing: Mutex::new(()),
+            retries: AtomicU64::new(0),
             plans: PlanCache::default(),
             #[cfg(feature = "analytic")]
             analytic: std::sync::OnceLock::new(),
@@ -130,6 +133,15 @@ impl SqlDatabase {
         }
         shared.catalog_state.store(version << 1, Ordering::Release);
         committed
+    }
+
+    pub(crate) fn note_retry(&self) {
+        self.shared.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often statements and batches were run again after 40001 or 40P01, unseen by the client.
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
     }
 
     pub(crate) fn counters(&self) -> &Counters {

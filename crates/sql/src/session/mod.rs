@@ -127,6 +127,8 @@ pub struct Session {
     statements: HashMap<String, Arc<Prepared>>,
     cursors: cursor::Cursors,
     copy: Option<Box<copy::CopyIn>>,
+    /// Transactions committed so far.
+    commits: u64,
 }
 
 /// Most bytes that one statement may hold for sorts, hash tables and values, whatever the memory budget.
@@ -176,6 +178,7 @@ impl Session {
             statements: HashMap::new(),
             cursors: cursor::Cursors::default(),
             copy: None,
+            commits: 0,
             database,
         };
         session.apply_settings();
@@ -217,6 +220,28 @@ impl Session {
             _ => self.effective.idle_in_transaction_timeout_ms,
         };
         (timeout > 0).then_some(timeout)
+    }
+
+    /// No transaction is open, not even an implicit one.
+    pub fn is_fresh(&self) -> bool {
+        self.block == Block::None
+    }
+
+    /// How often work of which nothing has been seen may be run again after 40001 and 40P01.
+    pub fn retries(&self) -> u32 {
+        self.effective.statement_retries
+    }
+
+    /// Transactions committed so far.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Rolls back whatever is open, to run the same again.
+    pub fn abandon(&mut self) {
+        self.database.note_retry();
+        self.notices.clear();
+        self.rollback();
     }
 
     /// The settings by which values are read and printed.

@@ -252,6 +252,7 @@ impl Session {
         match committed {
             Ok(commit) => {
                 self.end(false);
+                self.commits += 1;
                 if let Some(commit) = commit {
                     commit.durable.await?;
                 }
