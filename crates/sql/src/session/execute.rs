@@ -24,8 +24,11 @@ impl Session {
         sink: &mut (dyn RowSink + Send),
         max_rows: u64,
     ) -> Result<Fetch> {
+        self.facts.set_running(true);
         let fetched = self.advance(portal, sink, max_rows).await;
-        if fetched.is_err() {
+        self.facts.set_running(false);
+        if let Err(error) = &fetched {
+            self.note_failure(error, self.facts.transaction());
             self.fail();
         }
         fetched
@@ -101,6 +104,7 @@ impl Session {
     /// The only statement of an implicit transaction failed because of others, before anything of it was seen. Whom a deadlock chose lets go of its
     /// locks; otherwise they stay, so that nobody can be faster again.
     fn begin_again(&mut self, error: &SqlError) {
+        self.note_failure(error, self.facts.transaction());
         self.database.note_retry();
         match &mut self.open {
             Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {

@@ -27,11 +27,13 @@ mod execute;
 mod explain;
 mod external;
 mod facts;
+pub(crate) mod failures;
 mod interrupt;
 mod plan_cache;
 mod planning;
 mod portal;
 mod prepared;
+mod presence;
 pub mod settings;
 mod sink;
 mod state;
@@ -129,6 +131,9 @@ pub struct Session {
     copy: Option<Box<copy::CopyIn>>,
     /// Transactions committed so far.
     commits: u64,
+    /// The failure was noted where it arose.
+    failure_noted: bool,
+    _presence: presence::Entry,
 }
 
 /// Most bytes that one statement may hold for sorts, hash tables and values, whatever the memory budget.
@@ -148,6 +153,7 @@ impl Session {
         let mut settings = Settings::new();
         settings.set_default("session_authorization", &parameters.user)?;
         settings.set_default("application_name", &parameters.application_name)?;
+        settings.set_default("cognate.serializable", database::method_name(database.engine().serializable()))?;
         for (name, value) in &parameters.options {
             settings.set_default(name, value)?;
         }
@@ -159,6 +165,7 @@ impl Session {
             settings,
         );
         let facts = Arc::new(facts);
+        let presence = presence::Entry::new(&database, &facts);
         let effective = facts.effective();
         let mut session = Session {
             facts: facts.clone(),
@@ -179,6 +186,8 @@ impl Session {
             cursors: cursor::Cursors::default(),
             copy: None,
             commits: 0,
+            failure_noted: false,
+            _presence: presence,
             database,
         };
         session.apply_settings();
@@ -220,6 +229,14 @@ impl Session {
             _ => self.effective.idle_in_transaction_timeout_ms,
         };
         (timeout > 0).then_some(timeout)
+    }
+
+    /// Keeps a serialization failure for the views, unless that was done.
+    pub(super) fn note_failure(&mut self, error: &SqlError, transaction: u64) {
+        if error.is_retryable() && !std::mem::take(&mut self.failure_noted) {
+            let (now, process_id) = (self.database.now(), self.facts.process_id);
+            self.database.failures().note(now, process_id, transaction, error);
+        }
     }
 
     /// No transaction is open, not even an implicit one.

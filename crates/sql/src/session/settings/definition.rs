@@ -186,6 +186,7 @@ const TABLE: &[Row] = {
             false,
         ),
         // Which executor runs SELECT: see `Executor`.
+        ("cognate.serializable", Enum(&["pssi", "ssi", "2pl", "si"]), "pssi", Internal, false),
         (
             "cognate.statement_retries",
             Integer { minimum: 0, maximum: 1000, unit: Unit::None },
