@@ -73,7 +73,8 @@ fn writer(database: &Database, ledger: &Ledger, mut random: SplitMix, commits: u
         let changes: Vec<Change> = (0..=random.below(5))
             .map(|_| (random.below(300) as u32, (!random.one_in(5)).then(|| random.bits() as u32)))
             .collect();
-        let mut t = database.begin(Isolation::Snapshot, Access::ReadWrite);
+        let level = if random.one_in(3) { Isolation::Snapshot } else { Isolation::Serializable };
+        let mut t = database.begin(level, Access::ReadWrite);
         match changes.iter().try_for_each(|(key, new)| change(&mut t, *key, *new)) {
             Ok(()) => {}
             Err(error) if error.is_retryable() => continue,
@@ -81,6 +82,7 @@ fn writer(database: &Database, ledger: &Ledger, mut random: SplitMix, commits: u
         }
         let commit = match t.commit() {
             Ok(commit) => commit,
+            Err(error) if error.is_retryable() => continue,
             Err(error) => return Some(error),
         };
         ledger.commits.lock().insert(commit.csn, changes);
@@ -88,6 +90,26 @@ fn writer(database: &Database, ledger: &Ledger, mut random: SplitMix, commits: u
             return Some(error);
         }
         ledger.acknowledged.fetch_max(commit.csn, Ordering::Relaxed);
+    }
+    None
+}
+
+/// Reads what is visible, durable or not, and is answered only when it is durable: what it saw counts as acknowledged then.
+fn reader(database: &Database, ledger: &Ledger, mut random: SplitMix, reads: u64) -> Option<Error> {
+    for _ in 0..reads {
+        let t = database.begin(Isolation::Serializable, Access::ReadWrite);
+        let snapshot = t.snapshot();
+        for _ in 0..3 {
+            if let Err(error) = t.get(TABLE, &(random.below(300) as u32).to_be_bytes()) {
+                return Some(error);
+            }
+        }
+        match t.commit().and_then(|commit| commit.durable.wait()) {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => continue,
+            Err(error) => return Some(error),
+        }
+        ledger.acknowledged.fetch_max(snapshot, Ordering::Relaxed);
     }
     None
 }
@@ -126,7 +148,9 @@ fn work(database: &Database, ledger: &Ledger, random: &mut SplitMix, commits: u6
             scope.spawn(move || writer(database, ledger, own, commits))
         };
         let writers: Vec<_> = (0..3).map(start).collect();
-        writers.into_iter().filter_map(|w| w.join().unwrap()).collect()
+        let own = SplitMix::new(random.bits());
+        let reader = scope.spawn(move || reader(database, ledger, own, commits));
+        writers.into_iter().chain([reader]).filter_map(|w| w.join().unwrap()).collect()
     })
 }
 
