@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
-use crate::certifier::Method;
+use crate::certifier::{Method, Watch};
 use crate::durable::DurableWait;
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
@@ -37,6 +37,25 @@ impl Database {
     /// Begins a transaction.
     pub fn begin(&self, isolation: Isolation, access: Access) -> Transaction {
         Transaction::begin(Arc::clone(&self.manager), isolation, access)
+    }
+
+    /// Begins a read-only transaction whose snapshot no cycle of dependencies can ever go through: it needs no certification, and never fails for
+    /// others. Waits until those serializable transactions have ended that were running at the snapshot; if one of them turns out to lead to before it,
+    /// begins again with a newer one.
+    ///
+    /// # Errors
+    /// `LogPoisoned` if the snapshot cannot become durable.
+    pub async fn begin_deferrable(&self) -> Result<Transaction, Error> {
+        loop {
+            let (transaction, watch) = Transaction::begin_watched(&self.manager);
+            let watch = Watched { manager: &self.manager, watch };
+            let snapshot = transaction.snapshot();
+            self.manager.wait_durable(snapshot).await?;
+            self.manager.snapshots.certified_since(snapshot).await;
+            if watch.is_safe() {
+                return Ok(transaction);
+            }
+        }
     }
 
     /// The last commit that new transactions see.
@@ -161,6 +180,24 @@ impl Database {
     /// Locks held and waited for.
     pub fn locks(&self) -> Vec<LockInfo> {
         self.manager.locks.list()
+    }
+}
+
+/// Ends a watch, also if nobody waits for it any more.
+struct Watched<'a> {
+    manager: &'a Manager,
+    watch: Watch,
+}
+
+impl Watched<'_> {
+    fn is_safe(&self) -> bool {
+        self.manager.is_safe(self.watch)
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.manager.is_safe(self.watch);
     }
 }
 

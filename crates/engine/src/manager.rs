@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::active::Active;
-use crate::certifier::{Candidate, Certifier, Method};
+use crate::certifier::{Candidate, Certifier, Method, Watch};
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
 use crate::late::Late;
@@ -182,6 +182,19 @@ impl Manager {
     /// Whether there is a certifier.
     pub(crate) fn certifies(&self) -> bool {
         matches!(self.options.serializable, Method::Pssi | Method::Ssi)
+    }
+
+    /// Pins the visible mark and watches whether anybody who commits later leads to before it.
+    pub(crate) fn pin_watched(&self) -> (Pin, Watch) {
+        let mut order = self.commit.lock();
+        let pin = self.snapshots.pin_as(false, || self.mark(Access::ReadWrite));
+        let watch = order.watch(pin.csn());
+        (pin, watch)
+    }
+
+    /// Ends a watch.
+    pub(crate) fn is_safe(&self, watch: Watch) -> bool {
+        self.commit.lock().end_watch(watch)
     }
 
     pub(crate) fn certifier_statistics(&self) -> CertifierStatistics {

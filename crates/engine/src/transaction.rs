@@ -19,6 +19,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::active::Running;
+use crate::certifier::Watch;
 use crate::durable::DurableWait;
 use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
@@ -116,6 +117,15 @@ impl Transaction {
             notes: Vec::new(),
             ended: false,
         }
+    }
+
+    /// A read-only transaction that is not certified, and whether its snapshot stays safe is watched.
+    pub(crate) fn begin_watched(manager: &Arc<Manager>) -> (Transaction, Watch) {
+        let mut transaction = Transaction::begin(Arc::clone(manager), Isolation::Snapshot, Access::ReadOnly);
+        let (snapshot, watch) = manager.pin_watched();
+        transaction.snapshot = Arc::new(snapshot);
+        manager.active.set_snapshot(transaction.id, transaction.slot, transaction.snapshot.csn());
+        (transaction, watch)
     }
 
     /// The transaction's id.

@@ -178,6 +178,7 @@ impl Session {
                 planned = self.replan(prepared)?;
             }
             let reading = planned.is_reading();
+            self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;
             let snapshot_only =

@@ -171,7 +171,11 @@ impl Session {
             facts: facts.clone(),
             cancel: CancelHandle::default(),
             block: Block::None,
-            modes: Modes { isolation: cognate_engine::Isolation::ReadCommitted, read_only: false },
+            modes: Modes {
+                isolation: cognate_engine::Isolation::ReadCommitted,
+                read_only: false,
+                deferrable: false,
+            },
             open: None,
             settings_mark: None,
             effective,

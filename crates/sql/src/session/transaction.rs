@@ -17,6 +17,8 @@ use crate::error::{Result, SqlError, sqlstate};
 pub(crate) struct Modes {
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
+    /// A read-only serializable transaction waits for a snapshot that no cycle can go through.
+    pub(crate) deferrable: bool,
 }
 
 /// An isolation level by its name in settings.
@@ -51,6 +53,7 @@ impl Session {
         Modes {
             isolation: isolation_of(&self.effective.default_isolation),
             read_only: self.effective.default_read_only,
+            deferrable: self.effective.default_deferrable,
         }
     }
 
@@ -69,7 +72,11 @@ impl Session {
     }
 
     /// BEGIN and START TRANSACTION.
-    pub(super) fn begin_block(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+    pub(super) fn begin_block(
+        &mut self,
+        modes: &[ast::TransactionMode],
+        deferrable: Option<bool>,
+    ) -> Result<()> {
         match self.block {
             Block::Explicit | Block::Failed => {
                 self.notices.push(SqlError::warning(
@@ -86,11 +93,46 @@ impl Session {
                 self.start_clock();
             }
         }
+        self.set_deferrable(deferrable)?;
         self.set_modes(modes)
     }
 
+    /// 25001 once a query was run.
+    pub(super) fn set_deferrable(&mut self, deferrable: Option<bool>) -> Result<()> {
+        let Some(deferrable) = deferrable else { return Ok(()) };
+        if self.open.is_some() && self.modes.deferrable != deferrable {
+            return Err(SqlError::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION [NOT] DEFERRABLE must be called before any query",
+            ));
+        }
+        self.modes.deferrable = deferrable;
+        Ok(())
+    }
+
+    /// The first statement of a serializable, read-only and deferrable transaction waits until there is a snapshot that no cycle can ever go
+    /// through. The transaction then needs no certification.
+    pub(super) async fn await_safe_snapshot(&mut self) -> Result<()> {
+        let Modes { isolation, read_only, deferrable } = self.modes;
+        let wanted = deferrable && read_only && isolation == Isolation::Serializable;
+        if !wanted || self.open.is_some() || self.block != Block::Explicit {
+            return Ok(());
+        }
+        // It waits for no lock.
+        let interrupts = super::Interrupts { lock_timeout: None, ..self.interrupts() };
+        let engine = interrupts.lock(self.database.engine().begin_deferrable()).await?;
+        self.facts.set_transaction_id(engine.id());
+        let state = TransactionState::new(true, self.memory_limit);
+        self.open = Some(Open { engine, state });
+        Ok(())
+    }
+
     /// SET TRANSACTION.
-    pub(super) fn set_transaction(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+    pub(super) fn set_transaction(
+        &mut self,
+        modes: &[ast::TransactionMode],
+        deferrable: Option<bool>,
+    ) -> Result<()> {
         if self.block == Block::None || self.block == Block::Implicit {
             self.notices.push(SqlError::warning(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
@@ -98,6 +140,7 @@ impl Session {
             ));
             return Ok(());
         }
+        self.set_deferrable(deferrable)?;
         self.set_modes(modes)
     }
 
