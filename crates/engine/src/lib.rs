@@ -30,6 +30,7 @@ mod reads;
 mod recovery;
 mod scan;
 mod statistics;
+mod tracked;
 pub mod storage;
 mod transaction;
 mod txn;
@@ -47,6 +48,7 @@ pub use options::Options;
 pub use read_view::ReadView;
 pub use scan::Scan;
 pub use statistics::{CertifierStatistics, Statistics};
+pub use tracked::TrackedView;
 pub use transaction::{Access, Commit, Isolation, Latest, Transaction};
 pub use txn::writeset::Savepoint;
 

@@ -136,6 +136,7 @@ impl Session {
         let planned = self.settle(prepared, planned).await?;
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
+            Action::Select(plan) if self.is_two_phase() => self.select_two_phase(plan, parameters).await,
             Action::Select(plan) => {
                 let cursor = Box::new(Cursor::new(plan, parameters.clone()));
                 let open = self.open.as_ref().ok_or_else(|| SqlError::internal("no transaction is open"))?;
@@ -223,9 +224,13 @@ impl Session {
                 (table.oid, if target == Some(table.oid) { TreeMode::Write } else { TreeMode::Read })
             })
             .collect();
+        let shared = self.shared_tables(planned);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         let mut waited = false;
+        for oid in shared {
+            waited |= work.hold_table(oid, TreeMode::Share).await?;
+        }
         for (oid, mode) in tables {
             waited |= work.hold_table(oid, mode).await?;
         }

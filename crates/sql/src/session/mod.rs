@@ -39,6 +39,7 @@ mod sink;
 mod state;
 mod statement;
 mod transaction;
+mod two_phase;
 mod utility;
 mod variable;
 pub(crate) mod work;

@@ -188,8 +188,9 @@ impl Session {
 
     /// The engine's transaction for the next statement. `reading`: the statement is a SELECT without row locks.
     pub(super) fn open_transaction(&mut self, reading: bool) {
-        let read_committed = self.modes.isolation == Isolation::ReadCommitted;
-        let short = self.modes.isolation != Isolation::Snapshot;
+        let isolation = self.engine_isolation();
+        let read_committed = isolation == Isolation::ReadCommitted;
+        let short = isolation != Isolation::Snapshot && !self.is_two_phase();
         // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
         let durable = self.database.engine().durable() >= self.database.catalog_csn();
         let declared = self.block == Block::Explicit && self.modes.read_only;
@@ -198,7 +199,7 @@ impl Session {
         match &mut self.open {
             None => {
                 let access = if at_durable_mark { Access::ReadOnly } else { Access::ReadWrite };
-                let engine = self.database.engine().begin(self.modes.isolation, access);
+                let engine = self.database.engine().begin(isolation, access);
                 self.facts.set_transaction_id(engine.id());
                 let state = TransactionState::new(self.modes.read_only, self.memory_limit);
                 self.open = Some(Open { engine, state });
@@ -210,7 +211,7 @@ impl Session {
                 open.engine.allow_writes();
             }
             Some(open) if open.engine.access() == Access::ReadOnly && !reading && !declared => {
-                let fresh = self.database.engine().begin(self.modes.isolation, Access::ReadWrite);
+                let fresh = self.database.engine().begin(isolation, Access::ReadWrite);
                 self.facts.set_transaction_id(fresh.id());
                 open.engine = fresh;
             }
