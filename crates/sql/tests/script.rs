@@ -409,6 +409,7 @@ scripts!(
     ddl,
     deadlock,
     foreignkeys,
+    governor,
     isolation,
     locks,
     prepared,

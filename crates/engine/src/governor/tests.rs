@@ -73,7 +73,9 @@ fn flat(_: f64) -> (f64, f64) {
 #[test]
 fn it_settles_near_the_best_fixed_limit() {
     println!("seeds 1 to 20");
-    for (name, system) in [("peak", peak as System), ("plateau", plateau), ("thrashing", thrashing), ("hot", hot)] {
+    for (name, system) in
+        [("peak", peak as System), ("plateau", plateau), ("thrashing", thrashing), ("hot", hot)]
+    {
         for seed in 1..=20 {
             let limits = run(system, 0.03, seed, 600);
             let share = share_of_best(system, &limits);
@@ -117,9 +119,16 @@ fn thrashing_is_cut_at_once() {
     for blocked in [false, true] {
         let (before, cuts) = (tuner.limit(), tuner.cuts());
         // What did not pay once takes a larger share the next time.
-        let share = |wanted: bool| if !wanted { 0.0 } else if blocked { 0.95 } else { 0.7 };
-        let sample =
-            Sample { aborted_share: share(!blocked), blocked_share: share(blocked), ..calm(&tuner) };
+        let share = |wanted: bool| {
+            if !wanted {
+                0.0
+            } else if blocked {
+                0.95
+            } else {
+                0.7
+            }
+        };
+        let sample = Sample { aborted_share: share(!blocked), blocked_share: share(blocked), ..calm(&tuner) };
         // The first may only undo a step up that was being tried.
         tuner.observe(sample);
         tuner.observe(sample);

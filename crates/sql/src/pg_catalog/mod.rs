@@ -29,6 +29,7 @@ mod definition;
 mod deparse;
 mod empty;
 mod function;
+mod governor;
 mod index;
 mod information_schema;
 mod keywords;
@@ -52,7 +53,7 @@ pub use source::{LockRow, NoServer, ServerView, SessionRow, Source};
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 9] = [
+    let groups: [&[&'static SystemTable]; 10] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
@@ -60,6 +61,7 @@ pub fn all() -> impl Iterator<Item = &'static SystemTable> {
         procedure::TABLES,
         role::TABLES,
         activity::TABLES,
+        governor::TABLES,
         information_schema::TABLES,
         empty::TABLES,
     ];

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cognate_engine::GovernorInfo;
+
 use super::names::AnyRelation;
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::function::EvalContext;
@@ -27,6 +29,10 @@ pub trait ServerView: Send + Sync {
     /// Locks held and waited for.
     fn locks(&self) -> Vec<LockRow> {
         Vec::new()
+    }
+    /// What the governor does.
+    fn governor(&self) -> Option<GovernorInfo> {
+        None
     }
     /// Bytes that a tree takes, approximately.
     fn tree_bytes(&self, tree: u32) -> i64 {

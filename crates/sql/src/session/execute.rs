@@ -25,9 +25,12 @@ impl Session {
         max_rows: u64,
     ) -> Result<Fetch> {
         let fetched = self.advance(portal, sink, max_rows).await;
-        if fetched.is_err() {
+        if let Err(error) = &fetched {
+            self.note_conflict(error);
             self.fail();
         }
+        // From here on the client is waited for.
+        self.seat.pause();
         fetched
     }
 
@@ -58,6 +61,8 @@ impl Session {
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }
+        } else if !matches!(portal.state, PortalState::Done(_)) {
+            self.go().await?;
         }
         match &mut portal.state {
             PortalState::Cursor { .. } => self.pump(portal, sink, max_rows),
@@ -80,6 +85,7 @@ impl Session {
             Action::Utility => self.start_utility(portal).await,
             _ => {
                 self.enter_implicit();
+                self.go().await?;
                 portal.state = self.start_planned(&prepared, planned, &portal.parameters).await?;
                 Ok(None)
             }

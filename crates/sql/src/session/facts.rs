@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cognate_engine::GovernorInfo;
 use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
@@ -192,7 +193,7 @@ impl ObjectNames for LiveNames {
 
 impl SessionView for Facts {
     fn setting(&self, name: &str) -> Option<String> {
-        self.settings.lock().show(name).ok()
+        self.active_limit(name).or_else(|| self.settings.lock().show(name).ok())
     }
 
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
@@ -202,6 +203,10 @@ impl SessionView for Facts {
                 format!("set_config of \"{name}\" is not supported"),
             )
             .with_hint("Use SET TRANSACTION."));
+        }
+        if name.eq_ignore_ascii_case(super::governed::ACTIVE_LIMIT) {
+            self.set_active_limit(Some(value))?;
+            return Ok(self.active_limit(name).unwrap_or_default());
         }
         let mut settings = self.settings.lock();
         settings.set(name, Some(value), local)?;
@@ -264,6 +269,10 @@ impl SessionView for Facts {
 }
 
 impl ServerView for Facts {
+    fn governor(&self) -> Option<GovernorInfo> {
+        Some(self.database.engine().governor().info())
+    }
+
     fn last_value(&self, sequence: &Sequence) -> Option<i64> {
         let (last, is_called) = self.database.counters().state(sequence).ok()?;
         is_called.then_some(last)

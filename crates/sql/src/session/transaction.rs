@@ -257,6 +257,7 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
+                self.note_conflict(&error);
                 self.rollback();
                 Err(error)
             }
@@ -285,6 +286,8 @@ impl Session {
     }
 
     fn end(&mut self, rolled_back: bool) {
+        // Before the commit waits for its flush.
+        self.seat.leave();
         self.block = Block::None;
         self.settings_mark = None;
         self.facts.with_settings(super::settings::Settings::end_transaction);
