@@ -9,6 +9,7 @@ use crate::active::TransactionInfo;
 use crate::background::Background;
 use crate::certifier::{Method, Watch};
 use crate::durable::DurableWait;
+use crate::governor::Governor;
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
@@ -76,6 +77,11 @@ impl Database {
     /// A tree id that was never used and will never be given out again.
     pub fn allocate_tree(&self) -> TreeId {
         self.manager.allocate_tree()
+    }
+
+    /// Limits how many transactions execute at a time; callers take seats and keep to it.
+    pub fn governor(&self) -> &Arc<Governor> {
+        &self.manager.governor
     }
 
     /// The memory budget it was opened with, in bytes.
@@ -147,6 +153,7 @@ impl Database {
             waiting_transactions: manager.locks.waiting_count(),
             oldest_snapshot: manager.oldest_snapshot(),
             throttled_commits: manager.pressure.throttled.load(Ordering::Relaxed),
+            governor: manager.governor.info(),
             checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
             replay_bytes: manager.log.size_after(manager.base.watermark()),
             cycles: manager.counters.cycles.load(Ordering::Relaxed),

@@ -168,6 +168,12 @@ impl Recorder {
         }
     }
 
+    /// An attempt was aborted, and the caller will try again.
+    pub fn aborted(&mut self, kind: usize) {
+        let measured = self.measured(Instant::now());
+        self.kinds[kind].aborted += u64::from(measured);
+    }
+
     /// An attempt failed; the caller goes on with another attempt exactly if this returns true.
     pub fn failed(&mut self, kind: usize, error: &tokio_postgres::Error) -> bool {
         let measured = self.measured(Instant::now());

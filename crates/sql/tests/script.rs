@@ -410,6 +410,7 @@ scripts!(
     ddl,
     deadlock,
     foreignkeys,
+    governor,
     isolation,
     locks,
     prepared,

@@ -29,8 +29,11 @@ impl Session {
         self.facts.set_running(false);
         if let Err(error) = &fetched {
             self.note_failure(error, self.facts.transaction());
+            self.note_conflict(error);
             self.fail();
         }
+        // From here on the client is waited for.
+        self.seat.pause();
         fetched
     }
 
@@ -61,6 +64,8 @@ impl Session {
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }
+        } else if !matches!(portal.state, PortalState::Done(_)) {
+            self.go().await?;
         }
         match &mut portal.state {
             PortalState::Cursor { .. } => self.pump(portal, sink, max_rows),
@@ -84,6 +89,7 @@ impl Session {
             _ => {
                 let is_first = self.block == Block::None;
                 self.enter_implicit();
+                self.go().await?;
                 let mut left = if is_first { self.effective.statement_retries } else { 0 };
                 loop {
                     match self.start_planned(&prepared, planned.clone(), &portal.parameters).await {

@@ -309,6 +309,7 @@ impl Session {
             Err(error) => {
                 self.note_failure(&error, transaction);
                 self.failure_noted = error.is_retryable();
+                self.note_conflict(&error);
                 self.rollback();
                 Err(error)
             }
@@ -348,6 +349,8 @@ impl Session {
     }
 
     fn end(&mut self, rolled_back: bool) {
+        // Before the commit waits for its flush.
+        self.seat.leave();
         self.block = Block::None;
         self.settings_mark = None;
         self.facts.with_settings(super::settings::Settings::end_transaction);

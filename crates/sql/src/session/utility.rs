@@ -37,6 +37,9 @@ impl Session {
             return Ok(None);
         }
         self.enter_implicit();
+        if super::governed::executes(&statement.command) {
+            self.go().await?;
+        }
         match &statement.command {
             Command::Sql(sql) => match sql.as_ref() {
                 ast::Statement::ShowVariable { variable } => portal.state = self.show(variable)?,
