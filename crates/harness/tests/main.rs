@@ -5,4 +5,6 @@ mod bookstore_data;
 mod bookstore_invariants;
 mod checker;
 mod command_line;
+mod histories;
+mod interleavings;
 mod report_shape;

@@ -5,3 +5,4 @@ pub mod keyed;
 pub mod log;
 pub mod pgbench;
 pub mod point_read;
+pub mod recorded;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, HashSet};
 
 use cognate_harness::checker::history::{Abort, Event, Outcome, Predicate, Row, Transaction};
-use cognate_harness::checker::verdict::Verdict;
 use cognate_harness::random::Random;
 
 use super::model::{Model, Snapshots, Step};
