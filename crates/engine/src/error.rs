@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::TransactionId;
+use crate::certifier::Cycle;
 
 /// Any failure of the engine.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -16,8 +17,14 @@ pub enum Error {
     /// The transaction cannot be ordered with those that committed meanwhile. Roll back and retry.
     #[error("could not serialize access: {detail}")]
     SerializationFailure {
-        /// Which rule or which cycle; shown to the client as DETAIL.
+        /// Which rule, in words.
         detail: String,
+    },
+    /// The commit would have closed a cycle of dependencies: no serial order explains what the transactions in it saw. Roll back and retry.
+    #[error("could not serialize access: the commit of transaction {} would close a cycle of dependencies", cycle.victim)]
+    DependencyCycle {
+        /// The cycle.
+        cycle: Arc<Cycle>,
     },
     /// Waiting would never end; this transaction is the victim. Roll back and retry.
     #[error("deadlock detected: transactions {cycle:?} wait for one another")]
@@ -106,6 +113,6 @@ impl Error {
 
     /// Whether the same transaction, run again from its start, may well succeed.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::SerializationFailure { .. } | Error::Deadlock { .. })
+        matches!(self, Error::SerializationFailure { .. } | Error::DependencyCycle { .. } | Error::Deadlock { .. })
     }
 }

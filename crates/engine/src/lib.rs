@@ -11,6 +11,7 @@
 
 mod active;
 mod background;
+mod certifier;
 mod checkpoint;
 mod database;
 mod durable;
@@ -25,6 +26,7 @@ mod options;
 mod payload;
 mod pressure;
 mod read_view;
+mod reads;
 mod recovery;
 mod scan;
 mod statistics;
@@ -34,6 +36,7 @@ mod txn;
 mod view;
 
 pub use active::TransactionInfo;
+pub use certifier::{Cycle, Dependency, Edge, Method, Object};
 pub use database::Database;
 pub use durable::DurableWait;
 pub use error::Error;

@@ -6,8 +6,8 @@
 //!    durable already; the payload names them.
 //! 2. *Order.* The commit mutex. On a single node the log is the total order; a replication protocol takes its place
 //!    between 1 and 2, and hands over commits in the order it delivers them.
-//! 3. *Verdict.* The certifier's place: test and number assignment are one step under this mutex. (Snapshot isolation
-//!    needs none: first updater wins was enforced by row locks.) Sibling families and prepared transactions end here.
+//! 3. *Verdict.* The certifier, which lies in this mutex: test and number assignment are one step. (First updater wins was
+//!    enforced by row locks before.) Sibling families and prepared transactions end here.
 //! 4. *Number.* `Log::append` queues the record and answers its ordinal: the commit sequence number.
 //! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in memory, then the visible
 //!    mark moves to the number. Still under the mutex: so the mark moves in order, and whoever sees the mark sees all
@@ -19,6 +19,11 @@
 //! A read-write snapshot is taken at `visible`, a read-only one at the lower of `visible` and `durable`: a fast device
 //! may have made a record durable before step 5 has installed all its versions. What a transaction without writes saw may not be durable yet, so its commit answers with its snapshot as
 //! the number to wait for.
+//!
+//! # A reader's commit
+//!
+//! What wrote nothing gets no number, but its reads must fit into a serial order too. If the graph has nothing that was committed before its
+//! snapshot (`quiet_below`), nothing can lead to it, so it is in no cycle, now or later, and ends without the mutex.
 //!
 //! Mutex order: commit, then the base store's `state` and the list of views (only for a commit with staged runs), then a tree's lock, then the
 //! snapshot registry's. Lock-table mutexes are never taken with any of
@@ -33,9 +38,11 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::active::Active;
+use crate::certifier::{Candidate, Certifier, Method};
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
 use crate::late::Late;
+use crate::key::SmallKey;
 use crate::lent::Lent;
 use crate::lock::table::{Held, LockTable};
 use crate::memory::Memory;
@@ -46,9 +53,10 @@ use crate::recovery::recover;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
+use crate::txn::readset::ReadSet;
 use crate::txn::snapshot::{Pin, Snapshots};
 use crate::txn::version::Needs;
-use crate::txn::writeset::{Budget, Changes, WriteSet};
+use crate::txn::writeset::{Budget, Changes, WriteKeys, WriteSet};
 use crate::view::Views;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -71,7 +79,9 @@ pub(crate) struct Manager {
     pub(crate) late: Option<Arc<Late>>,
     /// Held by the checkpoint that runs.
     pub(crate) checkpointing: Mutex<()>,
-    commit: Mutex<()>,
+    commit: Mutex<Certifier>,
+    /// The graph has no transaction that a snapshot below this shows.
+    quiet_below: AtomicU64,
     transactions: Numbers,
     trees: Numbers,
     _folder: Box<dyn Lock>,
@@ -84,7 +94,23 @@ pub(crate) struct Counters {
     pub(crate) empty_commits: AtomicU64,
     pub(crate) rollbacks: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    /// Commits refused by the certifier.
+    pub(crate) cycles: AtomicU64,
 }
+
+/// A transaction that asks to commit, besides its write set.
+pub(crate) struct Request {
+    pub(crate) id: TransactionId,
+    pub(crate) snapshot: Csn,
+    /// What it read, if it is to be certified.
+    pub(crate) reads: Option<ReadSet>,
+    /// Keys that it changed and that are no rows.
+    pub(crate) notes: Vec<(TreeId, SmallKey)>,
+    pub(crate) held: Held,
+}
+
+/// The graph is pruned after so many commits.
+const PRUNE_EVERY: u64 = 16;
 
 impl Manager {
     /// Opens the folder and recovers.
@@ -120,7 +146,8 @@ impl Manager {
             checkpointing: Mutex::new(()),
             log,
             base,
-            commit: Mutex::new(()),
+            commit: Mutex::new(Certifier::new(options.serializable, options.certifier_bytes as usize)),
+            quiet_below: AtomicU64::new(Csn::MAX),
             transactions: Numbers::starting_at(numbers.transaction),
             trees: Numbers::starting_at(numbers.next_tree),
             _folder: folder,
@@ -145,8 +172,18 @@ impl Manager {
         }
     }
 
-    pub(crate) fn pin(&self, access: Access) -> Pin {
-        self.snapshots.pin(|| self.mark(access))
+    pub(crate) fn pin(&self, access: Access, certified: bool) -> Pin {
+        self.snapshots.pin_as(certified, || self.mark(access))
+    }
+
+    /// Whether there is a certifier.
+    pub(crate) fn certifies(&self) -> bool {
+        matches!(self.options.serializable, Method::Pssi | Method::Ssi)
+    }
+
+    /// Bytes of reads that one transaction may keep apart.
+    pub(crate) fn read_set_limit(&self) -> usize {
+        (self.options.certifier_bytes as usize / 16).max(64 << 10)
     }
 
     pub(crate) fn transaction_id(&self) -> TransactionId {
@@ -251,37 +288,39 @@ impl Manager {
     }
 
     /// Commits a write set and releases the locks. See the module's prose for the steps.
-    pub(crate) fn commit(
-        &self,
-        id: TransactionId,
-        snapshot: Csn,
-        writes: &mut WriteSet,
-        held: Held,
-    ) -> Result<Commit, Error> {
+    pub(crate) fn commit(&self, mut request: Request, writes: &mut WriteSet) -> Result<Commit, Error> {
+        let id = request.id;
         if writes.is_empty() {
-            self.release(id, held);
+            let verdict = self.certify_reader(&request);
+            self.release(id, request.held);
+            verdict?;
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
-            return Ok(Commit { csn: snapshot, durable: self.wait_durable(snapshot) });
+            return Ok(Commit { csn: request.snapshot, durable: self.wait_durable(request.snapshot) });
         }
         if let Err(error) = self.pressure.admit(self.memory.bytes()) {
-            self.release(id, held);
+            self.release(id, request.held);
             return Err(error);
         }
         let loads = match writes.take_loads(&self.base) {
             Ok(loads) => loads,
             Err(error) => {
-                self.release(id, held);
+                self.release(id, request.held);
                 return Err(error);
             }
         };
         let size = writes.bytes();
         let changes = writes.take();
         let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
-        let mut held = Some(held);
+        let reads = request.reads.take();
+        let mut held = Some(std::mem::take(&mut request.held));
         let appended = {
-            let _order = self.commit.lock();
-            let appended = self.log.append(&[&payload]);
+            let mut order = self.commit.lock();
+            let keys = WriteKeys { changes: &changes, notes: &request.notes, dropped: writes.dropped() };
+            let candidate =
+                Candidate { id, start: request.snapshot, reads: reads.as_ref(), writes: &keys };
+            let appended = self.certify(&mut order, &candidate).and_then(|()| self.log.append(&[&payload]));
             if let Ok(csn) = appended {
+                self.admit(&mut order, &candidate, csn);
                 if !loads.is_empty() {
                     self.base.attach_staged(&loads, csn);
                     self.views.publish(&self.base);
@@ -315,6 +354,43 @@ impl Manager {
         self.pressure.hold_back(self.memory.bytes());
         let room = self.pressure.note(self.memory.bytes());
         Ok(Commit { csn, durable: self.wait(csn, room) })
+    }
+
+    /// Step 3 for a transaction that wrote nothing.
+    fn certify_reader(&self, request: &Request) -> Result<(), Error> {
+        let Some(reads) = &request.reads else { return Ok(()) };
+        let quiet = !reads.has_latest() && request.snapshot < self.quiet_below.load(Ordering::Acquire);
+        if reads.is_empty() || quiet {
+            return Ok(());
+        }
+        let mut order = self.commit.lock();
+        let keys = WriteKeys { changes: &[], notes: &[], dropped: &[] };
+        let candidate = Candidate { id: request.id, start: request.snapshot, reads: Some(reads), writes: &keys };
+        self.certify(&mut order, &candidate)?;
+        self.admit(&mut order, &candidate, self.log.last());
+        Ok(())
+    }
+
+    fn certify(&self, order: &mut Certifier, candidate: &Candidate<'_>) -> Result<(), Error> {
+        if !self.certifies() {
+            return Ok(());
+        }
+        order.certify(candidate).map_err(|cycle| {
+            self.counters.cycles.fetch_add(1, Ordering::Relaxed);
+            Error::DependencyCycle { cycle: cycle.into() }
+        })
+    }
+
+    /// Enters a certified candidate, and prunes now and then.
+    fn admit(&self, order: &mut Certifier, candidate: &Candidate<'_>, csn: Csn) {
+        if !self.certifies() {
+            return;
+        }
+        order.admit(candidate, csn);
+        if order.admitted().is_multiple_of(PRUNE_EVERY) {
+            order.advance(self.snapshots.oldest_certified(|| self.floor()));
+        }
+        self.quiet_below.store(order.quiet_below(), Ordering::Release);
     }
 
     fn encode(

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use cognate_env::{Clock, Disk, RealClock, RealDisk};
 
+use crate::certifier::Method;
+
 /// How a database is opened; `new` fills in everything but the folder.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -19,6 +21,10 @@ pub struct Options {
     pub spill_bytes: u64,
     /// Release locks and show versions when the commit is ordered (true), or only when it is durable (false).
     pub early_lock_release: bool,
+    /// How transactions at `SERIALIZABLE` are made so.
+    pub serializable: Method,
+    /// Memory of the certifier, in bytes. At the bound it summarizes old transactions, which may cost needless aborts and never a missed cycle.
+    pub certifier_bytes: u64,
     /// A checkpoint begins when recovery would replay more than this many bytes of log.
     pub checkpoint_log_bytes: u64,
     /// The disk.
@@ -37,6 +43,8 @@ impl Options {
             transaction_bytes: memory_bytes / 2,
             spill_bytes: spill_bytes(memory_bytes),
             early_lock_release: true,
+            serializable: Method::default(),
+            certifier_bytes: 32 << 20,
             checkpoint_log_bytes: 256 << 20,
             disk: Arc::new(RealDisk),
             clock: Arc::new(RealClock::default()),

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use crate::lent::Lent;
 use crate::manager::Manager;
+use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::txn::bulk::Private;
 use crate::txn::snapshot::Pin;
@@ -26,6 +27,8 @@ pub struct ReadView {
     sequence: u64,
     /// The trees that the transaction made.
     private: Option<Arc<Private>>,
+    /// What is read is noted here, if the transaction will be certified.
+    reads: Option<Arc<Reads>>,
 }
 
 impl ReadView {
@@ -35,8 +38,9 @@ impl ReadView {
         own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
         sequence: u64,
         private: Option<Arc<Private>>,
+        reads: Option<Arc<Reads>>,
     ) -> ReadView {
-        ReadView { manager, snapshot, own, sequence, private }
+        ReadView { manager, snapshot, own, sequence, private, reads }
     }
 
     /// The commit up to which others' changes are seen.
@@ -62,8 +66,18 @@ impl ReadView {
             return Ok(own);
         }
         match self.private(tree) {
-            None => self.manager.get(tree, key, self.snapshot.csn()),
+            None => {
+                self.note(tree, key);
+                self.manager.get(tree, key, self.snapshot.csn())
+            }
             Some(private) => private.get(tree, key),
+        }
+    }
+
+    #[inline]
+    fn note(&self, tree: TreeId, key: &[u8]) {
+        if let Some(reads) = &self.reads {
+            reads.point(tree, key);
         }
     }
 
@@ -74,6 +88,7 @@ impl ReadView {
     #[inline]
     pub fn lend(&self, tree: TreeId, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool, Error> {
         if self.own.is_empty() && self.private.is_none() {
+            self.note(tree, key);
             return self.manager.lend(tree, key, self.snapshot.csn(), read);
         }
         Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
@@ -92,7 +107,8 @@ impl ReadView {
     ) -> Result<Scan, Error> {
         let own = self.writes(tree).map(|writes| (Arc::clone(writes), self.sequence));
         let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
-        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, self.private(tree))
+        let reads = self.reads.as_ref();
+        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, self.private(tree), reads)
     }
 }
 

@@ -27,8 +27,10 @@ use smallvec::SmallVec;
 use crate::lent::Lent;
 use crate::manager::Manager;
 use crate::memory::{Range, Rows, Tree, is_empty_range};
+use crate::reads::Reads;
 use crate::storage::BaseScan;
 use crate::txn::bulk::Private;
+use crate::txn::readset::RangePlace;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, Key, TreeId, Value};
@@ -119,6 +121,17 @@ pub struct Scan {
     base: Option<BasePart>,
     own: Option<Own>,
     turn: Turn,
+    /// Where the range that is read is noted, until the end of it is reached.
+    noted: Option<(Arc<Reads>, RangePlace)>,
+}
+
+/// A cursor that is left before its end has read as far as it is.
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if let Some((reads, place)) = self.noted.take() {
+            reads.stopped(place, self.reverse, self.key());
+        }
+    }
 }
 
 fn own_bound(bound: Bound<&[u8]>) -> OwnedBound {
@@ -141,6 +154,7 @@ fn remaining<'a>(
 }
 
 impl Scan {
+    #[expect(clippy::too_many_arguments, reason = "each is another part of what a cursor sees")]
     pub(crate) fn open(
         manager: Arc<Manager>,
         snapshot: Arc<Pin>,
@@ -149,7 +163,10 @@ impl Scan {
         reverse: bool,
         own: Option<(Arc<TreeWrites>, u64)>,
         private: Option<&Private>,
+        reads: Option<&Arc<Reads>>,
     ) -> Result<Scan, Error> {
+        let noted = reads.filter(|_| private.is_none() && !is_empty_range(&range));
+        let noted = noted.map(|reads| (Arc::clone(reads), reads.range(id, range.0, range.1)));
         let tree = manager.memory.tree(id);
         let own = own.map(|(writes, sequence)| Own { writes, sequence, batch: Batch::new() });
         let mut scan = Scan {
@@ -164,6 +181,7 @@ impl Scan {
             base: None,
             own,
             turn: Turn::default(),
+            noted,
         };
         if is_empty_range(&range) {
             scan.read_base(BaseScan::empty())?;
@@ -194,6 +212,7 @@ impl Scan {
             self.refill()?;
             self.turn = self.choose();
             if self.turn == Turn::default() {
+                self.noted = None;
                 return Ok(false);
             }
             if self.value().is_some() {

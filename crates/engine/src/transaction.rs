@@ -23,8 +23,10 @@ use crate::durable::DurableWait;
 use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
-use crate::manager::Manager;
+use crate::key::SmallKey;
+use crate::manager::{Manager, Request};
 use crate::read_view::ReadView;
+use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::txn::bulk::Private;
 use crate::txn::snapshot::Pin;
@@ -38,7 +40,7 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements see what was committed before the transaction; first updater wins.
     Snapshot,
-    /// As `Snapshot`, for now.
+    /// As `Snapshot`, and the commit is refused where no serial order would explain it (`Options::serializable` says how that is found out).
     Serializable,
 }
 
@@ -81,6 +83,10 @@ pub struct Transaction {
     held: Held,
     /// Modes of tree locks held, so that each statement after the first asks for nothing.
     trees: SmallVec<[(TreeId, TreeMode); 4]>,
+    /// What was read, if the transaction will be certified.
+    reads: Option<Arc<Reads>>,
+    /// Keys that stand for more than rows, and were changed.
+    notes: Vec<(TreeId, SmallKey)>,
     /// Whether the end was counted and its locks are released.
     ended: bool,
 }
@@ -88,7 +94,9 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn begin(manager: Arc<Manager>, isolation: Isolation, access: Access) -> Transaction {
         let id = manager.transaction_id();
-        let snapshot = Arc::new(manager.pin(access));
+        let certified = isolation == Isolation::Serializable && manager.certifies();
+        let snapshot = Arc::new(manager.pin(access, certified));
+        let reads = certified.then(|| Arc::new(Reads::new(manager.read_set_limit())));
         let began = manager.options.clock.monotonic();
         let running = Running { id, isolation, access, snapshot: snapshot.csn(), began };
         let slot = manager.active.enter(running);
@@ -104,6 +112,8 @@ impl Transaction {
             writes,
             held: Held::default(),
             trees,
+            reads,
+            notes: Vec::new(),
             ended: false,
         }
     }
@@ -137,7 +147,7 @@ impl Transaction {
     /// first statement otherwise. Open cursors keep the snapshot they were opened with.
     pub fn refresh_snapshot(&mut self) {
         if self.snapshot.csn() != self.manager.mark(self.access) {
-            self.snapshot = Arc::new(self.manager.pin(self.access));
+            self.snapshot = Arc::new(self.manager.pin(self.access, self.reads.is_some()));
             self.manager.active.set_snapshot(self.id, self.slot, self.snapshot.csn());
         }
     }
@@ -152,9 +162,46 @@ impl Transaction {
             return Ok(own);
         }
         match self.private(tree) {
-            None => self.manager.get(tree, key, self.snapshot.csn()),
+            None => {
+                self.note_read(tree, key);
+                self.manager.get(tree, key, self.snapshot.csn())
+            }
             Some(private) => private.get(tree, key),
         }
+    }
+
+    /// Notes that the transaction depends on the version of a key that its snapshot shows. Reading does this by itself.
+    #[inline]
+    pub fn note_read(&self, tree: TreeId, key: &[u8]) {
+        if let Some(reads) = &self.reads {
+            reads.point(tree, key);
+        }
+    }
+
+    /// Notes that the transaction depends on the newest version of a key, and holds a lock that keeps it so until the end.
+    pub fn note_latest(&self, tree: TreeId, key: &[u8]) {
+        if let Some(reads) = &self.reads {
+            reads.latest(tree, key);
+        }
+    }
+
+    /// The same of all keys of a range, and of the gaps between them.
+    pub fn note_latest_range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
+        if let Some(reads) = &self.reads {
+            reads.latest_range(tree, lower, upper);
+        }
+    }
+
+    /// Notes a change of something that is no row but that others may depend on (`note_latest`), under a tree id above those of rows.
+    pub fn note_write(&mut self, tree: TreeId, key: &[u8]) {
+        if self.manager.certifies() {
+            self.notes.push((tree, SmallKey::new(key)));
+        }
+    }
+
+    /// Lets a transaction that began with reading go on with writing, at the snapshot it has.
+    pub fn allow_writes(&mut self) {
+        self.access = Access::ReadWrite;
     }
 
     /// What is known of the transaction's own trees, if this is one of them.
@@ -223,14 +270,32 @@ impl Transaction {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
         let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, private)
+        let reads = self.reads.as_ref();
+        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, private, reads)
+    }
+
+    /// A cursor for own writes alone, ascending: what else it shows is not counted as read.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` from the base store.
+    pub fn scan_unnoted(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Result<Scan, Error> {
+        let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
+        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        let private = self.private(tree).map(|private| &**private);
+        Scan::open(manager, snapshot, tree, (lower, upper), false, own, private, None)
     }
 
     /// What the transaction sees now, to be read whatever it does next.
     pub fn view(&self) -> ReadView {
         let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
         let private = self.writes.private().cloned();
-        ReadView::new(manager, snapshot, self.writes.trees().clone(), self.writes.sequence(), private)
+        let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
+        ReadView::new(manager, snapshot, own, sequence, private, self.reads.clone())
     }
 
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future
@@ -396,11 +461,20 @@ impl Transaction {
     /// told about it must wait for `Commit::durable` first.
     ///
     /// # Errors
-    /// `LogPoisoned` or `ShuttingDown`, `DiskFull` or `Io`; the transaction is rolled back then.
+    /// `DependencyCycle` at `Isolation::Serializable`, `LogPoisoned` or `ShuttingDown`, `DiskFull` or `Io`; the transaction is rolled back then.
     pub fn commit(mut self) -> Result<Commit, Error> {
-        let (manager, id) = (Arc::clone(&self.manager), self.id);
-        let held = std::mem::take(&mut self.held);
-        let result = manager.commit(id, self.snapshot.csn(), &mut self.writes, held);
+        let manager = Arc::clone(&self.manager);
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.sort_unstable();
+        notes.dedup();
+        let request = Request {
+            id: self.id,
+            snapshot: self.snapshot.csn(),
+            reads: self.reads.as_ref().map(|reads| reads.take()),
+            notes,
+            held: std::mem::take(&mut self.held),
+        };
+        let result = manager.commit(request, &mut self.writes);
         self.end();
         result
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bulk;
 pub(crate) mod id;
+pub(crate) mod readset;
 pub(crate) mod snapshot;
 pub(crate) mod version;
 pub(crate) mod writeset;

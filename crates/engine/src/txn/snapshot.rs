@@ -14,6 +14,8 @@
 //! made while the reader is seen in the registry, so every set computed before has the reader, and every set computed
 //! after has the pin.
 //!
+//! A pin says whether its transaction will be certified: only those can still get edges in the dependency graph to what committed after their snapshots.
+//!
 //! Mutex order: `gate`, then one shard at a time.
 
 use std::sync::Arc;
@@ -35,7 +37,8 @@ struct Shard {
 
 #[derive(Default)]
 struct Slots {
-    pins: Vec<Csn>,
+    /// Each with whether it is to be certified.
+    pins: Vec<(Csn, bool)>,
     free: Vec<u32>,
 }
 
@@ -63,7 +66,7 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut slots = self.registry.shards[self.shard as usize].slots.lock();
-        slots.pins[self.slot as usize] = FREE;
+        slots.pins[self.slot as usize] = (FREE, false);
         slots.free.push(self.slot);
     }
 }
@@ -75,16 +78,21 @@ impl Snapshots {
 
     /// Pins the mark that `read` returns; `read` runs inside the shard's lock.
     pub(crate) fn pin(self: &Arc<Self>, read: impl FnOnce() -> Csn) -> Pin {
+        self.pin_as(false, read)
+    }
+
+    /// The same for a transaction that will (or will not) be certified.
+    pub(crate) fn pin_as(self: &Arc<Self>, certified: bool, read: impl FnOnce() -> Csn) -> Pin {
         let shard = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let mut slots = self.shards[shard].slots.lock();
         let csn = read();
         let slot = match slots.free.pop() {
             Some(slot) => {
-                slots.pins[slot as usize] = csn;
+                slots.pins[slot as usize] = (csn, certified);
                 slot
             }
             None => {
-                slots.pins.push(csn);
+                slots.pins.push((csn, certified));
                 slots.pins.len() as u32 - 1
             }
         };
@@ -106,11 +114,23 @@ impl Snapshots {
         self.collect(&floor)
     }
 
+    /// The oldest snapshot that a transaction to be certified has, or will have; `floor` as in `active`.
+    pub(crate) fn oldest_certified(&self, floor: impl Fn() -> Csn) -> Csn {
+        let mut oldest = floor();
+        for shard in &self.shards {
+            let slots = shard.slots.lock();
+            let certified = slots.pins.iter().filter(|(_, certified)| *certified).map(|&(csn, _)| csn);
+            oldest = certified.min().unwrap_or(oldest).min(oldest);
+        }
+        oldest
+    }
+
     fn collect(&self, floor: &impl Fn() -> Csn) -> (Vec<Csn>, Csn) {
         let floor = floor();
         let mut active = Vec::new();
         for shard in &self.shards {
-            active.extend(shard.slots.lock().pins.iter().copied().filter(|&csn| csn < floor));
+            let slots = shard.slots.lock();
+            active.extend(slots.pins.iter().map(|&(csn, _)| csn).filter(|&csn| csn < floor));
         }
         active.sort_unstable();
         active.dedup();
@@ -121,6 +141,16 @@ impl Snapshots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_those_to_be_certified_count_for_the_certifier() {
+        let registry = Arc::new(Snapshots::new());
+        let (plain, certified) = (registry.pin(|| 3), registry.pin_as(true, || 5));
+        assert_eq!(registry.oldest_certified(|| 9), 5);
+        drop(certified);
+        assert_eq!(registry.oldest_certified(|| 9), 9);
+        drop(plain);
+    }
 
     #[test]
     fn pins_are_seen_until_dropped() {

@@ -405,6 +405,27 @@ impl Drop for WriteSet {
     }
 }
 
+/// What a transaction writes, as the certifier sees it.
+pub(crate) struct WriteKeys<'a> {
+    pub(crate) changes: &'a [(TreeId, Changes)],
+    /// Keys that stand for more than rows, ascending by tree; all above the trees of rows.
+    pub(crate) notes: &'a [(TreeId, SmallKey)],
+    pub(crate) dropped: &'a [TreeId],
+}
+
+impl crate::certifier::Writes for WriteKeys<'_> {
+    fn each(&self, action: &mut dyn FnMut(TreeId, &SmallKey)) {
+        for (tree, changes) in self.changes {
+            changes.0.keys().for_each(|key| action(*tree, key));
+        }
+        self.notes.iter().for_each(|(tree, key)| action(*tree, key));
+    }
+
+    fn dropped(&self) -> &[TreeId] {
+        self.dropped
+    }
+}
+
 /// The last writes of a transaction in one tree, ascending by key.
 pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 

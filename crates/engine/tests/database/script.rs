@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use cognate_engine::{
-    Access, Database, Error, Isolation, LockMode, LockOutcome, Savepoint, Transaction, TransactionId,
+    Access, Database, Edge, Error, Isolation, LockMode, LockOutcome, Savepoint, Transaction, TransactionId,
     TreeMode, WaitPolicy,
 };
 
@@ -147,10 +147,13 @@ impl Stage {
                 t.rollback_to(self.savepoints[&(name.into(), command[1].into())]);
                 None
             }
-            "commit" => {
-                t.commit().unwrap().durable.wait().unwrap();
-                return Vec::new();
-            }
+            "commit" => match t.commit() {
+                Ok(commit) => {
+                    commit.durable.wait().unwrap();
+                    return Vec::new();
+                }
+                Err(error) => return vec![self.error(&error)],
+            },
             "rollback" => {
                 t.rollback();
                 return Vec::new();
@@ -248,6 +251,11 @@ impl Stage {
                 format!("deadlock: {}", names.join(" waits for "))
             }
             Error::SerializationFailure { .. } => "changed by another".into(),
+            Error::DependencyCycle { cycle } => {
+                let edge = |edge: &Edge| format!("-{}-> {}", edge.dependency.short_name(), self.name(edge.to));
+                let edges: Vec<_> = cycle.edges.iter().map(edge).collect();
+                format!("cycle: {} {}", self.name(cycle.victim), edges.join(" "))
+            }
             Error::LockNotAvailable => "not available".into(),
             Error::ReadOnly => "read-only".into(),
             other => panic!("{other}"),

@@ -217,6 +217,7 @@ impl Work<'_> {
             if index.primary {
                 let Some(key) = primary_key(table, row) else { continue };
                 if self.lock_unique_key(table.tree, &key).await?.is_some() {
+                    self.engine.note_read(table.tree, &key);
                     return Ok(Some(key.into()));
                 }
                 continue;
@@ -226,6 +227,7 @@ impl Work<'_> {
                 continue;
             }
             if let Some(holder) = self.lock_unique_key(index.tree, &entry.key).await? {
+                self.engine.note_read(index.tree, &entry.key);
                 return Ok(Some(holder));
             }
         }
@@ -253,6 +255,7 @@ impl Work<'_> {
         // Under READ COMMITTED the newest version counts; otherwise one that the snapshot cannot see is a failure.
         self.lock_row(table, holder).await?;
         let Some(bytes) = self.key_holder(table.tree, holder)? else { return Ok(None) };
+        self.engine.note_read(table.tree, holder);
         let existing = decode(table, &bytes)?;
         let in_the_way = conflict.arbiters.iter().filter_map(|oid| table.index(*oid)).any(|index| {
             let (mut theirs, mut ours) = (Vec::new(), Vec::new());

@@ -173,6 +173,8 @@ impl Work<'_> {
         if !self.state.exclusive.contains(&parent.oid) {
             self.lock_key(key_lock_tree(index.tree), &entry, LockMode::Shared).await?;
         }
+        // That the key exists is what is read, not what else is in the row.
+        self.engine.note_latest(key_lock_tree(index.tree), &entry);
         Ok(self.key_holder(index.tree, &entry)?.is_some())
     }
 
@@ -185,7 +187,10 @@ impl Work<'_> {
         values: &[Datum],
     ) -> Result<bool> {
         match self.parent_key(table, parent, key, values)? {
-            Some((index, entry)) => Ok(self.key_holder(index.tree, &entry)?.is_some()),
+            Some((index, entry)) => {
+                self.engine.note_latest(key_lock_tree(index.tree), &entry);
+                Ok(self.key_holder(index.tree, &entry)?.is_some())
+            }
             None => Ok(false),
         }
     }

@@ -64,6 +64,9 @@ impl LatestScan {
         upper: Bound<&[u8]>,
     ) -> Result<LatestScan> {
         let created = transaction.has_created(tree);
+        if !created {
+            transaction.note_latest_range(tree, lower, upper);
+        }
         let newest = match created {
             true => None,
             false => {
@@ -72,7 +75,7 @@ impl LatestScan {
             }
         };
         let own = match transaction.has_written(tree) {
-            true => Some(transaction.scan(tree, lower, upper, false)?),
+            true => Some(transaction.scan_unnoted(tree, lower, upper)?),
             false => None,
         };
         let mut scan = LatestScan { tree, newest, own, created, ahead: (None, None) };

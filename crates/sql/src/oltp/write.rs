@@ -88,6 +88,31 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Notes that keys which others may refer to come or go, for the dependencies of who checks foreign keys.
+    fn note_referenced_keys(&mut self, table: &Table, row: &[Datum], changed: impl Fn(&Index) -> bool) {
+        if table.referenced_by.is_empty() {
+            return;
+        }
+        for index in table.indexes.iter().filter(|index| index.unique && changed(index)) {
+            let mut key = Vec::new();
+            if !columns_into(index, row, &mut key) {
+                self.engine.note_write(key_lock_tree(index.tree), &key);
+            }
+        }
+    }
+
+    /// A key is taken: 23505, or 40001 if a serializable transaction could not have known, for its snapshot does not show it.
+    fn duplicate(&self, table: &Table, index: &Index, row: &[Datum], tree: u32, key: &[u8]) -> Result<SqlError> {
+        if self.engine.isolation() == Isolation::Serializable
+            && self.engine.own(tree, key)?.is_none()
+            && self.engine.changed(tree, key)?.is_some()
+        {
+            return Ok(serialization_failure("insert"));
+        }
+        self.engine.note_read(tree, key);
+        Ok(unique_violation(table, index, row))
+    }
+
     /// Inserts a complete, checked row; its row key. 23505 if a key exists.
     pub(crate) async fn insert_row(&mut self, table: &Arc<Table>, row: &[Datum]) -> Result<Bytes> {
         let locks = self.needs_locks(table);
@@ -98,7 +123,7 @@ impl Work<'_> {
                 }
                 if self.key_holder(table.tree, &key)?.is_some() {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
-                    return Err(unique_violation(table, index, row));
+                    return Err(self.duplicate(table, index, row, table.tree, &key)?);
                 }
                 Bytes::from(key)
             }
@@ -109,6 +134,7 @@ impl Work<'_> {
         }
         self.engine.put(table.tree, &row_key, encode(table, row)?)?;
         insert_entries(self.engine, table, row, &row_key)?;
+        self.note_referenced_keys(table, row, |_| true);
         self.queue_parent_checks(table, row, |_| true);
         Ok(row_key)
     }
@@ -129,7 +155,9 @@ impl Work<'_> {
             self.lock_key(index.tree, &entry.key, LockMode::Exclusive).await?;
         }
         match self.key_holder(index.tree, &entry.key)? {
-            Some(holder) if holder != row_key => Err(unique_violation(table, index, row)),
+            Some(holder) if holder != row_key => {
+                Err(self.duplicate(table, index, row, index.tree, &entry.key)?)
+            }
             _ => Ok(()),
         }
     }
@@ -144,6 +172,8 @@ impl Work<'_> {
     ) -> Result<Bytes> {
         let moved = table.primary_key().is_some_and(|index| differs(index, before, after));
         self.lock_referenced_keys(table, before, |index| differs(index, before, after)).await?;
+        self.note_referenced_keys(table, before, |index| differs(index, before, after));
+        self.note_referenced_keys(table, after, |index| differs(index, before, after));
         let new_key = match primary_key(table, after).filter(|_| moved) {
             None => row_key.clone(),
             Some(key) => {
@@ -152,7 +182,7 @@ impl Work<'_> {
                 }
                 if self.key_holder(table.tree, &key)?.is_some() {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
-                    return Err(unique_violation(table, index, after));
+                    return Err(self.duplicate(table, index, after, table.tree, &key)?);
                 }
                 Bytes::from(key)
             }
@@ -192,6 +222,7 @@ impl Work<'_> {
         row: &[Datum],
     ) -> Result<()> {
         self.lock_referenced_keys(table, row, |_| true).await?;
+        self.note_referenced_keys(table, row, |_| true);
         self.engine.delete(table.tree, row_key)?;
         super::index_maintenance::delete_entries(self.engine, table, row, row_key)?;
         self.queue_child_checks(table, row, None);

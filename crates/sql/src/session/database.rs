@@ -110,7 +110,11 @@ impl SqlDatabase {
     }
 
     /// Commits a transaction that changed the catalog, and publishes the change.
-    pub(crate) fn commit_with_catalog(&self, transaction: Transaction, changes: &Changes) -> Result<Commit> {
+    pub(crate) fn commit_with_catalog(
+        &self,
+        transaction: Transaction,
+        changes: &Changes,
+    ) -> Result<Commit, cognate_engine::Error> {
         let shared = &*self.shared;
         let _publishing = shared.publishing.lock();
         let before = shared.catalog.load_full();
@@ -125,7 +129,7 @@ impl SqlDatabase {
             shared.catalog_csn.store(commit.csn, Ordering::Release);
         }
         shared.catalog_state.store(version << 1, Ordering::Release);
-        Ok(committed?)
+        committed
     }
 
     pub(crate) fn counters(&self) -> &Counters {

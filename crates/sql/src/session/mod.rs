@@ -21,6 +21,7 @@
 mod analytic;
 mod copy;
 mod cursor;
+mod cycle;
 mod database;
 mod execute;
 mod explain;
@@ -55,6 +56,7 @@ use state::TransactionState;
 use transaction::Modes;
 use work::Work;
 
+pub(crate) use cycle::dependency_failure;
 pub use database::SqlDatabase;
 pub use interrupt::CancelHandle;
 pub use portal::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal};

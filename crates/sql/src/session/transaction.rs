@@ -1,7 +1,7 @@
 //! Transaction control: when transactions begin and end, blocks, savepoints, modes.
 //!
 //! The engine's transaction begins with the first statement that needs one, not with BEGIN, so that the snapshot is that of
-//! the first statement. A statement outside a block opens an implicit transaction. A SELECT there, under READ COMMITTED, reads
+//! the first statement. A statement outside a block opens an implicit transaction. A SELECT there, under READ COMMITTED and SERIALIZABLE, reads
 //! at the durable mark: it takes no locks, and its answer never waits for the log.
 
 use cognate_engine::{Access, Isolation};
@@ -124,9 +124,6 @@ impl Session {
                 "SET TRANSACTION ISOLATION LEVEL must be called before any query",
             ));
         }
-        if isolation == Isolation::Serializable && self.modes.isolation != isolation {
-            self.notices.push(serializable_notice());
-        }
         self.modes.isolation = isolation;
         Ok(())
     }
@@ -149,11 +146,12 @@ impl Session {
     /// The engine's transaction for the next statement. `reading`: the statement is a SELECT without row locks.
     pub(super) fn open_transaction(&mut self, reading: bool) {
         let read_committed = self.modes.isolation == Isolation::ReadCommitted;
+        let short = self.modes.isolation != Isolation::Snapshot;
         // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
         let durable = self.database.engine().durable() >= self.database.catalog_csn();
         let declared = self.block == Block::Explicit && self.modes.read_only;
         let at_durable_mark =
-            durable && (declared || (self.block == Block::Implicit && reading && read_committed));
+            durable && (declared || (self.block == Block::Implicit && reading && short));
         match &mut self.open {
             None => {
                 let access = if at_durable_mark { Access::ReadOnly } else { Access::ReadWrite };
@@ -162,7 +160,12 @@ impl Session {
                 let state = TransactionState::new(self.modes.read_only, self.memory_limit);
                 self.open = Some(Open { engine, state });
             }
-            // The implicit transaction began with reading and goes on with writing.
+            // The implicit transaction began with reading and goes on with writing: what it read must stay what it is.
+            Some(open)
+                if !read_committed && open.engine.access() == Access::ReadOnly && !reading && !declared =>
+            {
+                open.engine.allow_writes();
+            }
             Some(open) if open.engine.access() == Access::ReadOnly && !reading && !declared => {
                 let fresh = self.database.engine().begin(self.modes.isolation, Access::ReadWrite);
                 self.facts.set_transaction_id(fresh.id());
@@ -239,10 +242,11 @@ impl Session {
         let committed = match self.open.take() {
             None => Ok(None),
             Some(Open { engine, state }) if state.catalog.is_empty() => {
-                engine.commit().map(Some).map_err(SqlError::from)
+                engine.commit().map(Some).map_err(|error| self.name_failure(error))
             }
             Some(Open { engine, state }) => {
-                self.database.commit_with_catalog(engine, state.catalog.changes()).map(Some)
+                let committed = self.database.commit_with_catalog(engine, state.catalog.changes());
+                committed.map(Some).map_err(|error| self.name_failure(error))
             }
         };
         match committed {
@@ -260,6 +264,17 @@ impl Session {
                 self.rollback();
                 Err(error)
             }
+        }
+    }
+
+    /// A commit's failure, in terms of tables.
+    #[cold]
+    fn name_failure(&self, error: cognate_engine::Error) -> SqlError {
+        match &error {
+            cognate_engine::Error::DependencyCycle { cycle } => {
+                super::cycle::explain(cycle, &self.database.catalog(), &self.format)
+            }
+            _ => error.into(),
         }
     }
 
@@ -404,9 +419,4 @@ fn not_in_block(what: &str) -> SqlError {
 
 fn no_transaction() -> SqlError {
     SqlError::warning(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress")
-}
-
-/// Said whenever a transaction is asked to be serializable.
-pub(super) fn serializable_notice() -> SqlError {
-    SqlError::notice("SERIALIZABLE currently gives snapshot isolation (REPEATABLE READ)")
 }

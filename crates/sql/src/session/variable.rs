@@ -145,11 +145,6 @@ impl Session {
             _ => {}
         }
         self.facts.with_settings(|settings| settings.set(name, value, local))?;
-        if name == "default_transaction_isolation"
-            && self.facts.effective().default_isolation == "serializable"
-        {
-            self.notices.push(super::transaction::serializable_notice());
-        }
         self.refresh_settings();
         Ok(())
     }

@@ -215,7 +215,7 @@ const TABLE: &[Row] = {
         ("default_text_search_config", Text, "pg_catalog.english", User, false),
         ("default_toast_compression", Enum(&["pglz", "lz4"]), "pglz", User, false),
         ("default_transaction_deferrable", Bool, "off", User, false),
-        ("default_transaction_isolation", Enum(ISOLATIONS), "read committed", User, false),
+        ("default_transaction_isolation", Enum(ISOLATIONS), "serializable", User, false),
         ("default_transaction_read_only", Bool, "off", User, true),
         (
             "effective_cache_size",
@@ -566,7 +566,7 @@ const TABLE: &[Row] = {
         ("track_io_timing", Bool, "off", User, false),
         ("track_wal_io_timing", Bool, "off", User, false),
         ("transaction_deferrable", Bool, "off", User, false),
-        ("transaction_isolation", Enum(ISOLATIONS), "read committed", User, false),
+        ("transaction_isolation", Enum(ISOLATIONS), "serializable", User, false),
         ("transaction_read_only", Bool, "off", User, false),
         ("update_process_title", Bool, "on", User, false),
         ("vacuum_cost_delay", Real { minimum: 0.0, maximum: 100.0 }, "0", User, false),

@@ -1,0 +1,543 @@
+//! The certifier: precisely serializable snapshot isolation (PSSI; Revilak, O'Neil and O'Neil, ICDE 2011 and HPTS 2011).
+//!
+//! Snapshot isolation alone lets some histories through that no serial order explains. The certifier keeps the *dependency graph* of committed
+//! transactions and lets a candidate commit unless that closes a cycle in the graph. So it aborts exactly where it must. It is pure and
+//! synchronous: read set, write set and snapshot in, verdict out; the caller holds one mutex from [`Certifier::certify`] over the
+//! assignment of the number to [`Certifier::admit`].
+//!
+//! # Edges
+//!
+//! `A → B`: A comes before B in every serial order.
+//! - `wr`: B read a version that A wrote;
+//! - `ww`: B overwrote a version that A wrote;
+//! - `rw`: A read a version (or a gap) that B replaced, whether they were concurrent or not.
+//!
+//! Edges into the candidate come from the writers of what it read and overwrites and from the readers of what it overwrites; edges out of it can only be
+//! `rw`, to those who committed after its snapshot and replaced what it read. Only the neighbours in the chain of versions are
+//! connected; whoever is further away is reached through them.
+//!
+//! # A worked history
+//!
+//! ```text
+//! x = y = 50; each transaction may take 60 if x + y allows it
+//! T1: reads x, y at snapshot 0      T2: reads x, y at snapshot 0
+//! T1: writes x, commits as 1        graph: T1                        no edge out: commits
+//! T2: writes y, asks to commit      T2 → T1 (rw, x)  T1 → T2 (rw, y)   a cycle: aborted
+//! ```
+//!
+//! Had T1 not read y, there would be `T2 → T1` alone: T2 commits, and is before T1 in the serial order, although its number is higher.
+//!
+//! # Pruning
+//!
+//! A committed transaction is *closed* when nobody runs any more whose snapshot does not show it: nobody can get an edge to it any more. A closed
+//! one without edges into it can never be in a cycle and is removed, and with it its edges, so that its successors may follow.
+//! What wrote nothing is closed from the start.
+//!
+//! # Bounded memory
+//!
+//! One long reader keeps everything after its snapshot open. At the bound, the first half of the graph in topological order becomes one node (`summary`):
+//! a path that went through one of them goes through the summary now, so no cycle is missed; a path that enters it where it does not leave may
+//! look like a cycle that is none.
+//!
+//! # Comparators
+//!
+//! For measurements the same module decides by other rules ([`Method`]): *SSI* aborts where two consecutive `rw` edges between concurrent transactions
+//! meet of which the last one's target committed first (a dangerous structure; Cahill, Röhm and Fekete; Ports and Grittner), at the candidate's commit.
+
+mod cycle;
+mod index;
+mod node;
+mod structure;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+pub use cycle::{Cycle, Dependency, Edge, Object};
+use cycle::{Deeds, edge};
+use index::{KeyIndex, Ranged};
+use node::{NONE, Node, NodeId, Nodes, RangeWrite, Stamps};
+
+use crate::key::SmallKey;
+use crate::txn::readset::{Moment, ReadSet, hash_of};
+use crate::{Csn, TransactionId, TreeId};
+
+/// More writes than this are remembered as ranges.
+const MANY_WRITES: usize = 4096;
+/// So many neighbouring writes become one range.
+const WRITES_A_RANGE: usize = 64;
+/// Bytes that a node costs besides its reads.
+const NODE_BYTES: usize = size_of::<Node>() + 64;
+/// Bytes that a written key costs here.
+const WRITE_BYTES: usize = 224;
+/// Bytes that a read costs in the index.
+const ENTRY_BYTES: usize = 64;
+
+/// By which rule transactions at SERIALIZABLE are certified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Method {
+    /// Precisely: where a cycle of dependencies would close.
+    #[default]
+    Pssi,
+    /// By dangerous structures, as PostgreSQL does; for comparison.
+    Ssi,
+    /// Not at all: snapshot isolation; for comparison.
+    Si,
+    /// Not at all, because readers lock what they read; for comparison.
+    TwoPhaseLocking,
+}
+
+/// The keys that a candidate writes.
+pub(crate) trait Writes {
+    /// Calls `action` for each.
+    fn each(&self, action: &mut dyn FnMut(TreeId, &SmallKey));
+
+    /// Trees that go as a whole.
+    fn dropped(&self) -> &[TreeId];
+}
+
+/// A transaction that asks to commit.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) id: TransactionId,
+    pub(crate) start: Csn,
+    /// `None` at the weaker levels: its reads need not be explained.
+    pub(crate) reads: Option<&'a ReadSet>,
+    pub(crate) writes: &'a dyn Writes,
+}
+
+/// The dependency graph, and the candidate's edges between `certify` and `admit`.
+#[derive(Debug)]
+pub(crate) struct Certifier {
+    method: Method,
+    limit: usize,
+    nodes: Nodes,
+    index: KeyIndex,
+    /// Nodes that are not closed, in the order of their commits.
+    open: VecDeque<NodeId>,
+    bytes: usize,
+    /// Number of the certification, for the stamps.
+    epoch: u64,
+    /// The candidate's predecessors and successors.
+    before: Vec<NodeId>,
+    after: Vec<NodeId>,
+    queue: Vec<NodeId>,
+    /// The node that stands for what was summarized.
+    summary: Option<NodeId>,
+    summaries: u64,
+    admitted: u64,
+}
+
+impl Certifier {
+    /// An empty graph that may take `limit` bytes.
+    pub(crate) fn new(method: Method, limit: usize) -> Certifier {
+        Certifier {
+            method,
+            limit,
+            nodes: Nodes::default(),
+            index: KeyIndex::default(),
+            open: VecDeque::new(),
+            bytes: 0,
+            epoch: 0,
+            before: Vec::new(),
+            after: Vec::new(),
+            queue: Vec::new(),
+            summary: None,
+            summaries: 0,
+            admitted: 0,
+        }
+    }
+
+    /// Nodes in the graph.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Bytes of memory in use, approximately.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How often memory ran out.
+    pub(crate) fn summaries(&self) -> u64 {
+        self.summaries
+    }
+
+    /// Transactions admitted so far.
+    pub(crate) fn admitted(&self) -> u64 {
+        self.admitted
+    }
+
+    /// Who reads at a snapshot below this has no edge into it.
+    pub(crate) fn quiet_below(&self) -> Csn {
+        match self.open.front().and_then(|&id| self.nodes.get(id)) {
+            _ if self.nodes.len() == 0 => Csn::MAX,
+            // What is closed and lingers was committed at any time before.
+            Some(first) if self.nodes.len() == self.open.len() => first.commit,
+            _ => 0,
+        }
+    }
+
+    /// Changes the memory that the graph may take.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// May the candidate commit as the next one?
+    ///
+    /// # Errors
+    /// The cycle that it would close.
+    pub(crate) fn certify(&mut self, candidate: &Candidate<'_>) -> Result<(), Box<Cycle>> {
+        self.epoch += 1;
+        self.before.clear();
+        self.after.clear();
+        if self.nodes.len() == 0 {
+            return Ok(());
+        }
+        self.connect_reads(candidate);
+        self.connect_writes(candidate);
+        match self.method {
+            Method::Ssi => self.dangerous_structure(candidate).map_or(Ok(()), Err),
+            _ if self.before.is_empty() || self.after.is_empty() => Ok(()),
+            _ => self.search(candidate).map_or(Ok(()), Err),
+        }
+    }
+
+    fn precede(nodes: &mut Nodes, before: &mut Vec<NodeId>, epoch: u64, id: NodeId) {
+        if let Some(node) = nodes.get_mut(id)
+            && node.stamps.precedes != epoch
+        {
+            node.stamps.precedes = epoch;
+            before.push(id);
+        }
+    }
+
+    fn succeed(nodes: &mut Nodes, after: &mut Vec<NodeId>, epoch: u64, id: NodeId) {
+        if let Some(node) = nodes.get_mut(id)
+            && node.stamps.succeeds != epoch
+        {
+            node.stamps.succeeds = epoch;
+            after.push(id);
+        }
+    }
+
+    /// Edges by what the candidate read.
+    fn connect_reads(&mut self, candidate: &Candidate<'_>) {
+        let Some(reads) = candidate.reads else { return };
+        let Certifier { nodes, index, before, after, epoch, .. } = self;
+        let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { candidate.start };
+        for point in reads.points() {
+            let start = shown(point.moment);
+            if let Some(entry) = index.keys.get(&point.hash) {
+                entry.writer_upto(start).into_iter().for_each(|id| Certifier::precede(nodes, before, *epoch, id));
+                entry.writer_after(start).into_iter().for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
+            }
+            if let Some(tree) = index.trees.get(&point.tree).filter(|tree| !tree.writes.is_empty()) {
+                for item in tree.writes.covering(reads.key(point)) {
+                    Certifier::connect_range(nodes, before, after, *epoch, item, start);
+                }
+            }
+        }
+        for range in reads.ranges() {
+            let start = shown(range.moment);
+            let Some(tree) = index.trees.get(&range.tree) else { continue };
+            for (_, hash) in tree.written_in(&range.lower, &range.upper) {
+                let Some(entry) = index.keys.get(&hash) else { continue };
+                entry.writer_upto(start).into_iter().for_each(|id| Certifier::precede(nodes, before, *epoch, id));
+                entry.writer_after(start).into_iter().for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
+            }
+            for item in tree.writes.overlapping(&range.lower, &range.upper) {
+                Certifier::connect_range(nodes, before, after, *epoch, item, start);
+            }
+        }
+    }
+
+    fn connect_range(
+        nodes: &mut Nodes,
+        before: &mut Vec<NodeId>,
+        after: &mut Vec<NodeId>,
+        epoch: u64,
+        item: &Ranged,
+        start: Csn,
+    ) {
+        if item.first <= start {
+            Certifier::precede(nodes, before, epoch, item.node);
+        }
+        if item.last > start {
+            Certifier::succeed(nodes, after, epoch, item.node);
+        }
+    }
+
+    /// Edges by what the candidate writes.
+    fn connect_writes(&mut self, candidate: &Candidate<'_>) {
+        let Certifier { nodes, index, before, epoch, .. } = self;
+        candidate.writes.each(&mut |tree, key| {
+            if let Some(entry) = index.keys.get(&hash_of(tree, key)) {
+                entry.writers.last().into_iter().for_each(|&(_, id)| Certifier::precede(nodes, before, *epoch, id));
+                entry.readers.iter().for_each(|&id| Certifier::precede(nodes, before, *epoch, id));
+            }
+            if let Some(tree) = index.trees.get(&tree) {
+                for item in tree.reads.covering(key).chain(tree.writes.covering(key)) {
+                    Certifier::precede(nodes, before, *epoch, item.node);
+                }
+            }
+        });
+        for &tree in candidate.writes.dropped() {
+            // Rare; so nothing is kept for it.
+            let touches = |node: &Node| {
+                node.reads.points().iter().any(|point| point.tree == tree)
+                    || node.reads.ranges().iter().any(|range| range.tree == tree)
+                    || node.writes.iter().any(|(written, ..)| *written == tree)
+                    || node.range_writes.iter().any(|write| write.tree == tree)
+            };
+            let touching: Vec<NodeId> = nodes.iter().filter(|(_, node)| touches(node)).map(|(id, _)| id).collect();
+            touching.into_iter().for_each(|id| Certifier::precede(nodes, before, *epoch, id));
+        }
+    }
+
+    /// Looks for a way from a successor to a predecessor, shortest first.
+    fn search(&mut self, candidate: &Candidate<'_>) -> Option<Box<Cycle>> {
+        let epoch = self.epoch;
+        self.queue.clear();
+        for &id in &self.after {
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.stamps.visited = epoch;
+                node.stamps.from = NONE;
+                self.queue.push(id);
+            }
+        }
+        let mut next = 0;
+        while let Some(&id) = self.queue.get(next) {
+            next += 1;
+            let Some(node) = self.nodes.get(id) else { continue };
+            if node.stamps.precedes == epoch {
+                return Some(Box::new(self.describe(candidate, id)));
+            }
+            // Taken out and put back: the successors are marked meanwhile.
+            let Some(out) = self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.out)) else { continue };
+            for &successor in &out {
+                if let Some(node) = self.nodes.get_mut(successor)
+                    && node.stamps.visited != epoch
+                {
+                    node.stamps.visited = epoch;
+                    node.stamps.from = id;
+                    self.queue.push(successor);
+                }
+            }
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.out = out;
+            }
+        }
+        None
+    }
+
+    /// The cycle whose last node before the candidate is `last`.
+    fn describe(&self, candidate: &Candidate<'_>, last: NodeId) -> Cycle {
+        let mut path = Vec::new();
+        let mut at = last;
+        while let Some(node) = self.nodes.get(at) {
+            path.push(at);
+            at = node.stamps.from;
+        }
+        path.reverse();
+        self.cycle_of(candidate, &path)
+    }
+
+    /// The cycle from the candidate through these nodes and back.
+    fn cycle_of(&self, candidate: &Candidate<'_>, path: &[NodeId]) -> Cycle {
+        let mut writes = Vec::new();
+        candidate.writes.each(&mut |tree, key| writes.push((tree, key.clone(), hash_of(tree, key))));
+        let own = Deeds {
+            id: candidate.id,
+            start: candidate.start,
+            commit: Csn::MAX,
+            reads: candidate.reads,
+            writes: &writes,
+            range_writes: &[],
+        };
+        let nodes: Vec<&Node> = path.iter().filter_map(|&id| self.nodes.get(id)).collect();
+        let mut stations = vec![own];
+        stations.extend(nodes.iter().map(|node| Deeds::from(*node)));
+        stations.push(own);
+        Cycle {
+            victim: candidate.id,
+            edges: stations.windows(2).map(|pair| edge(pair[0], pair[1])).collect(),
+            is_summarized: nodes.iter().any(|node| node.id == 0 || node.reads.is_coarse())
+                || candidate.reads.is_some_and(ReadSet::is_coarse),
+        }
+    }
+
+    /// Enters the candidate that was certified last, under its number; for one that wrote nothing, `commit` is the last number given out.
+    pub(crate) fn admit(&mut self, candidate: &Candidate<'_>, commit: Csn) {
+        self.admitted += 1;
+        let mut writes = Vec::new();
+        candidate.writes.each(&mut |tree, key| writes.push((tree, key.clone(), hash_of(tree, key))));
+        let read_only = writes.is_empty() && candidate.writes.dropped().is_empty();
+        // Nothing can get an edge to it any more, and nothing has one.
+        if read_only && self.method != Method::Ssi && self.before.is_empty() {
+            return;
+        }
+        let first_out = self.first_commit(&self.after);
+        let reads = candidate.reads.map_or_else(|| ReadSet::new(0), ReadSet::copy);
+        let (writes, range_writes) = ranges_of_many(writes, candidate.writes.dropped(), commit);
+        let bytes = NODE_BYTES
+            + reads.bytes()
+            + reads.points().len() * ENTRY_BYTES
+            + (writes.len() + range_writes.len()) * WRITE_BYTES
+            + (self.before.len() + self.after.len()) * size_of::<NodeId>();
+        let mut node = Node {
+            id: candidate.id,
+            start: candidate.start,
+            commit,
+            reads,
+            writes,
+            range_writes,
+            out: self.after.iter().copied().collect(),
+            in_degree: 0,
+            closed: read_only && self.method != Method::Ssi,
+            bytes,
+            first_out,
+            stamps: Stamps::default(),
+        };
+        if self.method == Method::Ssi {
+            node.out.clear();
+        } else {
+            node.in_degree = self.before.len() as u32;
+        }
+        let open = !node.closed;
+        let id = self.enter(node);
+        if self.method != Method::Ssi {
+            for &before in &self.before {
+                if let Some(node) = self.nodes.get_mut(before) {
+                    node.out.push(id);
+                }
+            }
+            for &after in &self.after {
+                if let Some(node) = self.nodes.get_mut(after) {
+                    node.in_degree += 1;
+                }
+            }
+        }
+        if open {
+            self.open.push_back(id);
+        }
+    }
+
+    /// Puts a node into graph and index.
+    fn enter(&mut self, node: Node) -> NodeId {
+        self.bytes += node.bytes;
+        let id = self.nodes.insert(node);
+        let Certifier { nodes, index, .. } = self;
+        let Some(node) = nodes.get(id) else { return id };
+        for point in node.reads.points() {
+            let start = if point.moment == Moment::Latest { Csn::MAX } else { node.start };
+            index.read(point.hash, start, id);
+        }
+        for range in node.reads.ranges() {
+            index.trees.entry(range.tree).or_default().reads.push(Ranged {
+                lower: range.lower.clone(),
+                upper: range.upper.clone(),
+                node: id,
+                first: node.start,
+                last: node.start,
+            });
+        }
+        for (tree, key, hash) in &node.writes {
+            index.write(*tree, key, *hash, node.commit, id);
+        }
+        for write in &node.range_writes {
+            index.trees.entry(write.tree).or_default().writes.push(Ranged {
+                lower: write.lower.clone(),
+                upper: write.upper.clone(),
+                node: id,
+                first: write.first,
+                last: write.last,
+            });
+        }
+        id
+    }
+
+    fn first_commit(&self, nodes: &[NodeId]) -> Csn {
+        let commits = nodes.iter().filter_map(|&id| self.nodes.get(id)).map(|node| node.commit);
+        commits.min().unwrap_or(Csn::MAX)
+    }
+
+    /// Nobody certifies any more with a snapshot below `oldest`: closes, removes what can be in no cycle, and keeps to the bound of memory.
+    pub(crate) fn advance(&mut self, oldest: Csn) {
+        let mut removable = Vec::new();
+        while let Some(&id) = self.open.front() {
+            match self.nodes.get_mut(id) {
+                Some(node) if node.commit > oldest => break,
+                Some(node) => {
+                    node.closed = true;
+                    if node.in_degree == 0 {
+                        removable.push(id);
+                    }
+                }
+                None => {}
+            }
+            self.open.pop_front();
+        }
+        self.remove(removable);
+        if self.bytes > self.limit {
+            self.summarize();
+        }
+    }
+
+    /// Removes nodes without predecessors, then those that have none any more.
+    fn remove(&mut self, mut removable: Vec<NodeId>) {
+        let mut removed = Vec::new();
+        let mut ranges = false;
+        while let Some(id) = removable.pop() {
+            let Some(node) = self.nodes.take(id) else { continue };
+            self.bytes -= node.bytes.min(self.bytes);
+            for &successor in &node.out {
+                if let Some(next) = self.nodes.get_mut(successor) {
+                    next.in_degree -= 1;
+                    if next.in_degree == 0 && next.closed {
+                        removable.push(successor);
+                    }
+                }
+            }
+            for point in node.reads.points() {
+                self.index.unread(point.hash, id);
+            }
+            for (tree, key, hash) in &node.writes {
+                self.index.unwrite(*tree, key, *hash, id);
+            }
+            ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
+            if self.summary == Some(id) {
+                self.summary = None;
+            }
+            removed.push(id);
+        }
+        // Trees go with their last key; the ranges of all removed nodes in one walk.
+        if ranges || (!removed.is_empty() && self.nodes.len() == 0) {
+            let nodes = &self.nodes;
+            self.index.retain_ranges(&|id| nodes.get(id).is_some());
+        }
+        self.nodes.reuse(removed);
+    }
+}
+
+type KeyWrites = Vec<(TreeId, SmallKey, u64)>;
+
+/// Very many writes of a tree as ranges, and dropped trees as a whole.
+fn ranges_of_many(writes: KeyWrites, dropped: &[TreeId], commit: Csn) -> (KeyWrites, Vec<RangeWrite>) {
+    use std::ops::Bound::{Included, Unbounded};
+    let whole = |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
+    let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();
+    if writes.len() <= MANY_WRITES {
+        return (writes, ranges);
+    }
+    // Ascending by tree and key as they come.
+    for tree in writes.chunk_by(|a, b| a.0 == b.0) {
+        ranges.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
+            let ((tree, lower, _), (_, upper, _)) = (chunk.first()?, chunk.last()?);
+            let (lower, upper) = (Included(lower.clone()), Included(upper.clone()));
+            Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
+        }));
+    }
+    (Vec::new(), ranges)
+}

@@ -1,0 +1,116 @@
+//! The dependency graph's nodes: committed transactions that may still become part of a cycle.
+
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+
+use crate::key::SmallKey;
+use crate::txn::readset::{KeyHash, ReadSet};
+use crate::{Csn, TransactionId, TreeId};
+
+/// Place of a node.
+pub(super) type NodeId = u32;
+
+/// No node.
+pub(super) const NONE: NodeId = NodeId::MAX;
+
+/// Keys that were written, as a range: by a transaction with very many writes, by a DROP, or by what was summarized.
+#[derive(Debug, Clone)]
+pub(super) struct RangeWrite {
+    pub(super) tree: TreeId,
+    pub(super) lower: Bound<SmallKey>,
+    pub(super) upper: Bound<SmallKey>,
+    pub(super) first: Csn,
+    pub(super) last: Csn,
+}
+
+/// A committed transaction (or, as one node, several that were summarized).
+#[derive(Debug)]
+pub(super) struct Node {
+    /// 0 for the summary.
+    pub(super) id: TransactionId,
+    pub(super) start: Csn,
+    /// Its number; if it wrote nothing, the last number at the time of its commit.
+    pub(super) commit: Csn,
+    pub(super) reads: ReadSet,
+    pub(super) writes: Vec<(TreeId, SmallKey, KeyHash)>,
+    pub(super) range_writes: Vec<RangeWrite>,
+    /// Successors: those that must come later in every serial order.
+    pub(super) out: SmallVec<[NodeId; 4]>,
+    /// Number of predecessors.
+    pub(super) in_degree: u32,
+    /// No predecessor will be added any more.
+    pub(super) closed: bool,
+    pub(super) bytes: usize,
+    /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none did.
+    pub(super) first_out: Csn,
+    pub(super) stamps: Stamps,
+}
+
+/// Marks of the certification that last met the node.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Stamps {
+    /// It precedes the candidate.
+    pub(super) precedes: u64,
+    /// It succeeds the candidate.
+    pub(super) succeeds: u64,
+    /// The search came here ...
+    pub(super) visited: u64,
+    /// ... from this node.
+    pub(super) from: NodeId,
+}
+
+/// The nodes, in reused places.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    places: Vec<Option<Node>>,
+    free: Vec<NodeId>,
+    count: usize,
+}
+
+impl Nodes {
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn insert(&mut self, node: Node) -> NodeId {
+        self.count += 1;
+        match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = Some(node);
+                place
+            }
+            None => {
+                self.places.push(Some(node));
+                self.places.len() as NodeId - 1
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+        self.places.get(id as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.places.get_mut(id as usize)?.as_mut()
+    }
+
+    /// Takes a node out. Its place is not used again before `reuse`.
+    pub(super) fn take(&mut self, id: NodeId) -> Option<Node> {
+        let node = self.places.get_mut(id as usize)?.take();
+        self.count -= usize::from(node.is_some());
+        node
+    }
+
+    /// Gives places back, once nothing refers to them.
+    pub(super) fn reuse(&mut self, ids: impl IntoIterator<Item = NodeId>) {
+        self.free.extend(ids);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        let places = self.places.iter().enumerate();
+        places.filter_map(|(id, node)| node.as_ref().map(|node| (id as NodeId, node)))
+    }
+}

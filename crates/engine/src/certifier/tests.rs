@@ -1,0 +1,392 @@
+//! The certifier against a certifier that forgets nothing and looks at every pair.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+
+use cognate_env::SplitMix;
+
+use super::*;
+use crate::txn::readset::RangeRead;
+
+const TREE: TreeId = 1;
+
+#[derive(Debug, Default)]
+struct TestWrites(Vec<(TreeId, SmallKey)>, Vec<TreeId>);
+
+impl Writes for TestWrites {
+    fn each(&self, action: &mut dyn FnMut(TreeId, &SmallKey)) {
+        self.0.iter().for_each(|(tree, key)| action(*tree, key));
+    }
+
+    fn dropped(&self) -> &[TreeId] {
+        &self.1
+    }
+}
+
+fn key(number: u8) -> SmallKey {
+    SmallKey::new(&[number])
+}
+
+/// A transaction of the model: keys are numbers.
+#[derive(Debug, Clone, Default)]
+struct Deed {
+    id: TransactionId,
+    start: Csn,
+    commit: Csn,
+    points: HashSet<u8>,
+    ranges: Vec<(u8, u8)>,
+    writes: HashSet<u8>,
+    certified: bool,
+}
+
+impl Deed {
+    fn reads(&self, key: u8) -> bool {
+        self.certified
+            && (self.points.contains(&key) || self.ranges.iter().any(|&(low, high)| low <= key && key <= high))
+    }
+
+    fn read_set(&self) -> ReadSet {
+        let mut reads = ReadSet::new(1 << 20);
+        for &point in &self.points {
+            reads.add_point(TREE, &[point], Moment::Snapshot);
+        }
+        for &(low, high) in &self.ranges {
+            reads.add_range(TREE, Bound::Included(&[low]), Bound::Included(&[high]), Moment::Snapshot);
+        }
+        reads
+    }
+
+    fn write_set(&self) -> TestWrites {
+        let mut writes: Vec<_> = self.writes.iter().map(|&number| (TREE, key(number))).collect();
+        writes.sort();
+        TestWrites(writes, Vec::new())
+    }
+}
+
+/// Every dependency between two transactions, by the definition.
+fn depends(a: &Deed, b: &Deed) -> bool {
+    a.writes.iter().any(|&key| (b.reads(key) && a.commit <= b.start) || (b.writes.contains(&key) && a.commit < b.commit))
+        || b.writes.iter().any(|&key| a.reads(key) && a.start < b.commit)
+}
+
+/// Whether a way leads from the last of them back to itself.
+fn closes_cycle(all: &[Deed]) -> bool {
+    let candidate = all.len() - 1;
+    let (mut visited, mut stack) = (HashSet::new(), vec![candidate]);
+    while let Some(at) = stack.pop() {
+        for next in 0..all.len() {
+            if next != at && depends(&all[at], &all[next]) {
+                if next == candidate {
+                    return true;
+                }
+                if visited.insert(next) {
+                    stack.push(next);
+                }
+            }
+        }
+    }
+    false
+}
+
+fn listed(all: &[Deed]) -> String {
+    all.iter().map(|deed| format!("{deed:?}\n")).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Shape {
+    keys: u64,
+    transactions: usize,
+    active: usize,
+    /// One transaction stays open for the whole history.
+    long_reader: bool,
+    advance: bool,
+    limit: usize,
+}
+
+#[derive(Default, Debug)]
+struct Tally {
+    commits: u64,
+    aborts: u64,
+    needless: u64,
+    nodes_max: usize,
+    bytes_max: usize,
+    summaries: u64,
+}
+
+/// Runs a random history; panics where the certifier misses a cycle.
+fn run(seed: u64, shape: Shape) -> Tally {
+    let mut random = SplitMix::new(seed);
+    let mut below = |limit: u64| random.below(limit);
+    let mut certifier = Certifier::new(Method::Pssi, shape.limit);
+    let mut committed: Vec<Deed> = Vec::new();
+    let mut last_writer: BTreeMap<u8, Csn> = BTreeMap::new();
+    let (mut active, mut last, mut tally) = (Vec::<Deed>::new(), 0, Tally::default());
+    let mut begun = 0;
+    while begun < shape.transactions || !active.is_empty() {
+        if active.len() < shape.active && begun < shape.transactions {
+            begun += 1;
+            let certified = below(10) > 0;
+            active.push(Deed { id: begun as u64, start: last, certified, ..Deed::default() });
+            continue;
+        }
+        let first = usize::from(shape.long_reader && active.len() > 1 && begun < shape.transactions);
+        let at = first + below((active.len() - first) as u64) as usize;
+        let number = below(shape.keys) as u8;
+        if first == 1 && below(8) == 0 {
+            active[0].points.insert(number);
+        }
+        match below(8) {
+            0..=2 => {
+                active[at].points.insert(number);
+            }
+            3 => {
+                let high = number.saturating_add(below(3) as u8);
+                active[at].ranges.push((number, high));
+            }
+            4..=5 => {
+                let locked = (0..active.len()).any(|other| other != at && active[other].writes.contains(&number));
+                let changed = last_writer.get(&number).is_some_and(|&commit| commit > active[at].start);
+                if changed {
+                    active.remove(at);
+                } else if !locked {
+                    active[at].writes.insert(number);
+                }
+            }
+            _ => {
+                let mut deed = active.remove(at);
+                let oldest = active.iter().map(|other| other.start).min().unwrap_or(last).min(deed.start);
+                if shape.advance && below(3) == 0 {
+                    certifier.advance(oldest);
+                }
+                deed.commit = if deed.writes.is_empty() { last } else { last + 1 };
+                let (reads, writes) = (deed.read_set(), deed.write_set());
+                let reads = deed.certified.then_some(reads);
+                let candidate =
+                    Candidate { id: deed.id, start: deed.start, reads: reads.as_ref(), writes: &writes };
+                let verdict = certifier.certify(&candidate);
+                // To whoever reads, it is the last; a reader's number is not one of a version.
+                let mut asked = deed.clone();
+                asked.commit = if deed.writes.is_empty() { 0 } else { last + 1 };
+                committed.push(asked);
+                let cycle = closes_cycle(&committed);
+                match verdict {
+                    Ok(()) => {
+                        assert!(!cycle, "seed {seed}: transaction {} closes a cycle:\n{}", deed.id, listed(&committed));
+                        certifier.admit(&candidate, deed.commit);
+                        last = deed.commit;
+                        deed.writes.iter().for_each(|&key| {
+                            last_writer.insert(key, deed.commit);
+                        });
+                        tally.commits += 1;
+                    }
+                    Err(found) => {
+                        committed.pop();
+                        tally.aborts += 1;
+                        tally.needless += u64::from(!cycle);
+                        check_description(seed, &found, deed.id);
+                    }
+                }
+                tally.nodes_max = tally.nodes_max.max(certifier.len());
+                tally.bytes_max = tally.bytes_max.max(certifier.bytes());
+            }
+        }
+    }
+    tally.summaries = certifier.summaries();
+    certifier.advance(last);
+    assert_eq!((certifier.len(), certifier.bytes()), (0, 0), "seed {seed}: everything is pruned in the end");
+    assert!(certifier.index.keys.is_empty() && certifier.index.trees.is_empty(), "seed {seed}");
+    tally
+}
+
+fn check_description(seed: u64, cycle: &Cycle, victim: TransactionId) {
+    assert_eq!(cycle.victim, victim);
+    assert_eq!(cycle.edges.first().map(|edge| edge.from), Some(victim), "seed {seed}");
+    assert_eq!(cycle.edges.last().map(|edge| edge.to), Some(victim), "seed {seed}");
+    assert!(cycle.edges.windows(2).all(|pair| pair[0].to == pair[1].from), "seed {seed}: {cycle:?}");
+    assert!(cycle.is_summarized || cycle.edges.iter().all(|edge| edge.object.is_some()), "seed {seed}: {cycle:?}");
+    assert_eq!(cycle.edges[0].dependency, Dependency::ReadWrite, "seed {seed}: the victim committed last");
+}
+
+#[test]
+fn verdicts_are_those_of_the_definition() {
+    let mut total = Tally::default();
+    for seed in 0..400 {
+        let shape = Shape {
+            keys: 3 + seed % 12,
+            transactions: 60,
+            active: 2 + (seed as usize) % 7,
+            long_reader: seed % 4 == 0,
+            advance: seed % 3 > 0,
+            limit: usize::MAX,
+        };
+        let tally = run(seed, shape);
+        assert_eq!(tally.needless, 0, "seed {seed}: an abort was needless");
+        total.commits += tally.commits;
+        total.aborts += tally.aborts;
+    }
+    assert!(total.aborts > 200 && total.commits > 5000, "the histories were too tame: {total:?}");
+}
+
+#[test]
+fn a_bound_of_memory_misses_no_cycle() {
+    let mut total = Tally::default();
+    for seed in 0..200 {
+        let limit = 3000 + (seed as usize % 5) * 3000;
+        let shape = Shape { keys: 8, transactions: 120, active: 6, long_reader: seed % 2 == 0, advance: true, limit };
+        let tally = run(seed, shape);
+        total.aborts += tally.aborts;
+        total.needless += tally.needless;
+        total.summaries += tally.summaries;
+    }
+    assert!(total.summaries > 200 && total.aborts > total.needless, "{total:?}");
+}
+
+#[test]
+fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
+    let limit = 200_000;
+    let mut certifier = Certifier::new(Method::Pssi, limit);
+    // A reader with snapshot 0 runs for the whole time; the others come one after the other.
+    for number in 1..=20_000_u64 {
+        let mut reads = ReadSet::new(1 << 20);
+        let hot = SmallKey::new(&(number % 5000).to_be_bytes());
+        reads.add_point(TREE, &hot, Moment::Snapshot);
+        let writes = TestWrites(vec![(TREE, hot)], Vec::new());
+        let candidate = Candidate { id: number, start: number - 1, reads: Some(&reads), writes: &writes };
+        certifier.certify(&candidate).expect("a transaction with a new snapshot commits");
+        certifier.admit(&candidate, number);
+        certifier.advance(0);
+        assert!(certifier.bytes() <= limit, "{} bytes after {number}", certifier.bytes());
+    }
+    assert!(certifier.summaries() > 1);
+    certifier.advance(20_000);
+    assert_eq!(certifier.len(), 0);
+}
+
+/// Runs transactions one after the other: (start, reads, writes), each asking to commit in this order.
+fn verdicts(method: Method, history: &[(Csn, &[u8], &[u8])]) -> Vec<bool> {
+    let mut certifier = Certifier::new(method, usize::MAX);
+    let mut last = 0;
+    let verdict = |(place, &(start, reads, writes)): (usize, &(Csn, &[u8], &[u8]))| {
+        let deed = Deed {
+            id: place as u64 + 1,
+            start,
+            points: reads.iter().copied().collect(),
+            writes: writes.iter().copied().collect(),
+            certified: true,
+            ..Deed::default()
+        };
+        let (reads, writes) = (deed.read_set(), deed.write_set());
+        let candidate = Candidate { id: deed.id, start, reads: Some(&reads), writes: &writes };
+        let verdict = certifier.certify(&candidate);
+        if verdict.is_ok() {
+            last += u64::from(!deed.writes.is_empty());
+            certifier.admit(&candidate, last);
+        }
+        verdict.is_ok()
+    };
+    history.iter().enumerate().map(verdict).collect()
+}
+
+#[test]
+fn write_skew_and_its_look_alike() {
+    let skew: &[(Csn, &[u8], &[u8])] = &[(0, &[1, 2], &[1]), (0, &[1, 2], &[2])];
+    assert_eq!(verdicts(Method::Pssi, skew), [true, false]);
+    assert_eq!(verdicts(Method::Ssi, skew), [true, false]);
+    let harmless: &[(Csn, &[u8], &[u8])] = &[(0, &[1], &[1]), (0, &[1, 2], &[2])];
+    assert_eq!(verdicts(Method::Pssi, harmless), [true, true]);
+}
+
+#[test]
+fn the_read_only_anomaly() {
+    // T1 and T2 start at 0; T2 commits; T3 reads what T2 wrote and what T1 will write; T1 has read what T2 wrote.
+    let anomaly: &[(Csn, &[u8], &[u8])] = &[(0, &[2], &[2]), (1, &[1, 2], &[]), (0, &[1, 2], &[1])];
+    assert_eq!(verdicts(Method::Pssi, anomaly), [true, true, false]);
+    // Without the reader there is an order: T1, T2.
+    let harmless: &[(Csn, &[u8], &[u8])] = &[(0, &[2], &[2]), (0, &[1, 2], &[1])];
+    assert_eq!(verdicts(Method::Pssi, harmless), [true, true]);
+}
+
+#[test]
+fn a_dangerous_structure_without_a_cycle() {
+    // T1 -rw-> T2 -rw-> T3, T3 first; nothing leads back.
+    let chain: &[(Csn, &[u8], &[u8])] = &[(0, &[], &[3]), (0, &[3], &[2]), (0, &[2], &[1])];
+    assert_eq!(verdicts(Method::Pssi, chain), [true, true, true]);
+    assert_eq!(verdicts(Method::Ssi, chain), [true, true, false]);
+}
+
+#[test]
+fn an_edge_between_transactions_that_were_not_concurrent() {
+    // T1 reads x and commits before T2, which overwrites x, begins. T0, with an old snapshot, reads y, which T1 wrote, and writes w, which T2 read:
+    // T0 -> T1 -> T2 -> T0.
+    let cycle: &[(Csn, &[u8], &[u8])] = &[(0, &[1], &[2]), (1, &[5], &[1]), (0, &[2], &[5])];
+    assert_eq!(verdicts(Method::Pssi, cycle), [true, true, false]);
+    // T2 writes something else: nothing leads from T1 to T2. Dangerous structures see only T2 -> T0 -> T1.
+    let harmless: &[(Csn, &[u8], &[u8])] = &[(0, &[1], &[2]), (1, &[5], &[9]), (0, &[2], &[5])];
+    assert_eq!(verdicts(Method::Pssi, harmless), [true, true, true]);
+    assert_eq!(verdicts(Method::Ssi, harmless), [true, true, false]);
+}
+
+#[test]
+fn latest_reads_come_behind_their_writer() {
+    // T2 reads x at snapshot 0, and, under a lock, the newest y, which T1 wrote together with x.
+    let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
+    let first = TestWrites(vec![(TREE, key(1)), (TREE, key(2))], Vec::new());
+    let candidate = Candidate { id: 1, start: 0, reads: None, writes: &first };
+    certifier.certify(&candidate).expect("nobody is there");
+    certifier.admit(&candidate, 1);
+    let mut reads = ReadSet::new(1 << 20);
+    reads.add_point(TREE, &[1], Moment::Snapshot);
+    let second = TestWrites(vec![(TREE, key(3))], Vec::new());
+    let candidate = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &second };
+    certifier.certify(&candidate).expect("an order exists: 2, 1");
+    reads.add_point(TREE, &[2], Moment::Latest);
+    let candidate = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &second };
+    let cycle = certifier.certify(&candidate).expect_err("2 before 1 before 2");
+    let kinds: Vec<_> = cycle.edges.iter().map(|edge| edge.dependency.short_name()).collect();
+    assert_eq!(kinds, ["rw", "wr"]);
+}
+
+#[test]
+fn a_dropped_tree_was_read_before() {
+    let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
+    let mut reads = ReadSet::new(1 << 20);
+    reads.add_point(TREE, &[1], Moment::Snapshot);
+    let writes = TestWrites(vec![(2, key(9))], Vec::new());
+    let reader = Candidate { id: 1, start: 0, reads: Some(&reads), writes: &writes };
+    certifier.certify(&reader).expect("nobody is there");
+    certifier.admit(&reader, 1);
+    let mut reads = ReadSet::new(1 << 20);
+    reads.add_point(2, &[9], Moment::Snapshot);
+    let drop = TestWrites(Vec::new(), vec![TREE]);
+    let dropper = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &drop };
+    certifier.certify(&dropper).expect_err("it read what 1 overwrote, and drops what 1 read");
+}
+
+#[test]
+fn very_many_writes_are_ranges() {
+    let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
+    let many: Vec<_> = (0..10_000_u32).map(|number| (TREE, SmallKey::new(&number.to_be_bytes()))).collect();
+    let writes = TestWrites(many, Vec::new());
+    let loader = Candidate { id: 1, start: 0, reads: None, writes: &writes };
+    certifier.certify(&loader).expect("nobody is there");
+    certifier.admit(&loader, 1);
+    assert!(certifier.bytes() < 100_000, "{}", certifier.bytes());
+    let mut reads = ReadSet::new(1 << 20);
+    reads.add_point(TREE, &77_u32.to_be_bytes(), Moment::Snapshot);
+    let writes = TestWrites(vec![(TREE, SmallKey::new(&78_u32.to_be_bytes()))], Vec::new());
+    let late = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &writes };
+    certifier.certify(&late).expect_err("it read before and writes after");
+}
+
+#[test]
+fn range_reads_of_a_set_are_ranges_of_the_index() {
+    let range = RangeRead {
+        tree: TREE,
+        moment: Moment::Snapshot,
+        lower: Bound::Excluded(key(3)),
+        upper: Bound::Included(key(5)),
+    };
+    let index = index::TreeIndex::default();
+    assert_eq!(index.written_in(&range.lower, &range.upper).count(), 0);
+    assert_eq!(index.written_in(&range.upper, &range.lower).count(), 0, "a range that ends before it begins is empty");
+}

@@ -1,0 +1,53 @@
+//! A running transaction's read set, shared with its views and cursors.
+//!
+//! Every read of a transaction that will be certified comes here, from whatever thread. The mutex is the transaction's own; nobody waits for it but a
+//! cursor on another thread of the same statement.
+
+use std::ops::Bound;
+
+use parking_lot::Mutex;
+
+use crate::txn::readset::{Moment, RangePlace, ReadSet};
+use crate::TreeId;
+
+/// The reads so far.
+#[derive(Debug)]
+pub(crate) struct Reads(Mutex<ReadSet>);
+
+impl Reads {
+    /// None yet; joined to ranges beyond `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Reads {
+        Reads(Mutex::new(ReadSet::new(limit)))
+    }
+
+    /// A key of the snapshot was read.
+    #[inline]
+    pub(crate) fn point(&self, tree: TreeId, key: &[u8]) {
+        self.0.lock().add_point(tree, key, Moment::Snapshot);
+    }
+
+    /// The newest version of a key was read, under a lock.
+    pub(crate) fn latest(&self, tree: TreeId, key: &[u8]) {
+        self.0.lock().add_point(tree, key, Moment::Latest);
+    }
+
+    /// A cursor begins.
+    pub(crate) fn range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> RangePlace {
+        self.0.lock().add_range(tree, lower, upper, Moment::Snapshot)
+    }
+
+    /// The newest versions of a range were read, under locks.
+    pub(crate) fn latest_range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
+        self.0.lock().add_range(tree, lower, upper, Moment::Latest);
+    }
+
+    /// A cursor stopped at a key, or (with `None`) before it read anything.
+    pub(crate) fn stopped(&self, place: RangePlace, reverse: bool, key: Option<&[u8]>) {
+        self.0.lock().narrow(place, reverse, key);
+    }
+
+    /// Takes them out.
+    pub(crate) fn take(&self) -> ReadSet {
+        std::mem::replace(&mut self.0.lock(), ReadSet::new(0))
+    }
+}

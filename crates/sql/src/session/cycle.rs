@@ -1,0 +1,128 @@
+//! A cycle of dependencies in words: what the victim of the certifier is told.
+//!
+//! ```text
+//! DETAIL:  Cycle: 12 (this transaction) -rw-> 11: key (id)=(1) of table "account"; 11 -rw-> 12: range of index "account_owner".
+//! HINT:  An immediate retry can succeed: the other transactions of the cycle have committed.
+//! ```
+
+use std::fmt::Write as _;
+use std::ops::Bound;
+
+use cognate_engine::{Cycle, Edge, Object, TreeId};
+
+use crate::catalog::{Catalog, Index, Table};
+use crate::error::{SqlError, sqlstate};
+use crate::keys;
+use crate::oltp::write::key_lock_tree;
+use crate::types::FormatContext;
+
+/// 40001 for a victim of the certifier.
+#[cold]
+pub(crate) fn dependency_failure(detail: String) -> SqlError {
+    SqlError::new(
+        sqlstate::SERIALIZATION_FAILURE,
+        "could not serialize access due to read/write dependencies among transactions",
+    )
+    .with_detail(detail)
+    .with_hint("An immediate retry can succeed: the other transactions of the cycle have committed.")
+}
+
+/// The same with the cycle in terms of the catalog.
+#[cold]
+pub(super) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) -> SqlError {
+    let mut detail = String::from("Cycle: ");
+    for (at, edge) in cycle.edges.iter().enumerate() {
+        if at > 0 {
+            detail.push_str("; ");
+        }
+        // Writing to a string does not fail.
+        let _ = write!(
+            detail,
+            "{} -{}-> {}",
+            name(cycle, edge.from),
+            edge.dependency.short_name(),
+            name(cycle, edge.to)
+        );
+        if let Some(object) = &edge.object {
+            let _ = write!(detail, ": {}", describe(object, catalog, format));
+        }
+    }
+    detail.push('.');
+    if cycle.is_summarized {
+        detail.push_str(" Old transactions were summarized to bound memory, so the cycle may not be a real one.");
+    }
+    let mut error = dependency_failure(detail);
+    let tree = cycle.edges.iter().find_map(|edge: &Edge| edge.object.as_ref()).map(Object::tree);
+    if let Some((table, _)) = tree.and_then(|tree| find(catalog, tree)) {
+        error = error.with_table(&table.schema_name, &table.name);
+    }
+    error
+}
+
+fn name(cycle: &Cycle, transaction: u64) -> String {
+    match transaction {
+        0 => "earlier transactions".to_owned(),
+        own if own == cycle.victim => format!("{own} (this transaction)"),
+        other => other.to_string(),
+    }
+}
+
+/// The table that a tree belongs to, and the index if it is one's.
+fn find(catalog: &Catalog, tree: TreeId) -> Option<(&Table, Option<&Index>)> {
+    catalog.tables().find_map(|table| {
+        let of_tree =
+            |index: &&Index| (index.tree == tree && !index.primary) || key_lock_tree(index.tree) == tree;
+        let index = table.indexes.iter().find(of_tree);
+        (table.tree == tree || index.is_some()).then_some((&**table, index))
+    })
+}
+
+fn describe(object: &Object, catalog: &Catalog, format: &FormatContext) -> String {
+    let Some((table, index)) = find(catalog, object.tree()) else {
+        return "the catalog".to_owned();
+    };
+    let place = match index {
+        Some(index) => format!("index \"{}\" of table \"{}\"", index.name, table.name),
+        None => format!("table \"{}\"", table.name),
+    };
+    let index = index.or_else(|| table.primary_key());
+    let values = |key: &[u8]| index.and_then(|index| values(table, index, key, format));
+    match object {
+        Object::Key(_, key) => match values(key) {
+            Some(values) => format!("key {values} of {place}"),
+            None => format!("a row of {place}"),
+        },
+        Object::Range(_, lower, upper) => {
+            let bound = |bound: &Bound<cognate_engine::Key>| match bound {
+                Bound::Included(key) | Bound::Excluded(key) => values(key),
+                Bound::Unbounded => None,
+            };
+            match (bound(lower), bound(upper)) {
+                (None, None) => format!("a range of {place}"),
+                (from, to) => format!(
+                    "range from {} to {} of {place}",
+                    from.as_deref().unwrap_or("the beginning"),
+                    to.as_deref().unwrap_or("the end")
+                ),
+            }
+        }
+    }
+}
+
+/// `(id)=(5)`, as far as the key says it.
+fn values(table: &Table, index: &Index, mut key: &[u8], format: &FormatContext) -> Option<String> {
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for column in &index.columns {
+        if key.is_empty() {
+            break;
+        }
+        let ty = table.columns[column.column].ty;
+        if !keys::is_exact(ty) {
+            break;
+        }
+        let value = keys::decode(&mut key, ty, column.order()).ok()?;
+        names.push(table.columns[column.column].name.clone());
+        values.push(value.to_text_string(ty, format));
+    }
+    (!names.is_empty()).then(|| format!("({})=({})", names.join(", "), values.join(", ")))
+}
