@@ -83,12 +83,12 @@ pub fn sights(
     versions: &Versions,
     violations: &mut Vec<Violation>,
 ) -> Vec<(Predicate, Vec<Sight>)> {
-    let mut own = HashSet::new();
+    let mut own = HashMap::new();
     let mut all = Vec::new();
     for event in &transaction.events {
         match event {
             Event::Write(write) => {
-                own.insert(write.object);
+                own.insert(write.object, write.row.clone());
             }
             Event::Scan(scan) => {
                 all.push((scan.predicate, versions.sights(transaction.id, scan, &own, violations)));

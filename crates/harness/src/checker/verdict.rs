@@ -36,6 +36,13 @@ pub enum Violation {
         /// Who inserted it again.
         writer: u64,
     },
+    /// A scan returned a row that is not in its range.
+    RowOutOfRange {
+        /// Who scanned.
+        reader: u64,
+        /// The row.
+        object: Object,
+    },
     /// A scan did not return a row that its snapshot held.
     RowMissed {
         /// Who scanned.
@@ -62,6 +69,9 @@ impl fmt::Display for Violation {
             }
             Violation::InsertedTwice { object, writer } => {
                 write!(f, "T{writer} inserted {}, which existed", row(object))
+            }
+            Violation::RowOutOfRange { reader, object } => {
+                write!(f, "T{reader} was given {}, which was not in its range", row(object))
             }
             Violation::RowMissed { reader, object } => {
                 write!(f, "T{reader} was not given {}, which its snapshot held in range", row(object))

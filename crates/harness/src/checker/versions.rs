@@ -112,23 +112,35 @@ impl Versions {
         Violation::ReadOfUncommitted { reader, writer: writer(stamp), object, known: hidden }
     }
 
-    /// Which version of each row that could matter a scan saw. `own` are rows that the reader itself had written.
+    /// Which version of each row that could matter a scan saw. `own` are the rows as the reader itself had
+    /// written them.
     pub fn sights(
         &self,
         reader: u64,
         scan: &Scan,
-        own: &HashSet<Object>,
+        own: &HashMap<Object, Option<Row>>,
         violations: &mut Vec<Violation>,
     ) -> Vec<Sight> {
         let mut sights = Vec::new();
-        let mut known: HashSet<Object> = own.clone();
+        let mut known: HashSet<Object> = own.keys().copied().collect();
         for &(key, stamp) in &scan.seen {
             let object = Object { table: scan.predicate.table, key };
+            if let Some(row) = own.get(&object) {
+                if !scan.predicate.holds(row.as_ref()) {
+                    violations.push(Violation::RowOutOfRange { reader, object });
+                }
+                continue;
+            }
             if !known.insert(object) || writer(stamp) == reader {
                 continue;
             }
             match self.places.get(&(object, stamp)) {
-                Some(&place) => sights.push(Sight { object, place, seen: true }),
+                Some(&place) => {
+                    if !scan.predicate.holds(self.chain(object)[place].row.as_ref()) {
+                        violations.push(Violation::RowOutOfRange { reader, object });
+                    }
+                    sights.push(Sight { object, place, seen: true });
+                }
                 None => violations.push(self.why_unknown(reader, object, stamp)),
             }
         }

@@ -238,6 +238,23 @@ fn a_row_that_a_scan_left_out() {
     assert_eq!(Verdict::of(&model.history).violations, [missed]);
 }
 
+#[test]
+fn a_row_that_is_not_in_the_range() {
+    for own in [false, true] {
+        let steps = [(1, Put(X, 11)), (1, Groups(20, 20)), (1, Commit), (2, Groups(20, 20)), (2, Commit)];
+        let mut model = model(&steps);
+        let Event::Write(put) = model.history.transactions[0].events[0].clone() else { panic!() };
+        let reader =
+            if own { &mut model.history.transactions[0] } else { &mut model.history.transactions[1] };
+        let id = reader.id;
+        if let Some(Event::Scan(scan)) = reader.events.last_mut() {
+            scan.seen.push((X, put.stamp));
+        }
+        let wrong = Violation::RowOutOfRange { reader: id, object: object(X) };
+        assert_eq!(Verdict::of(&model.history).violations, [wrong]);
+    }
+}
+
 fn needless(steps: &[(u64, Step)]) -> (usize, Vec<u64>) {
     let verdict = verdict(&model(steps));
     assert!(verdict.serializable(), "{verdict}");

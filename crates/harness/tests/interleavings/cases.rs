@@ -16,6 +16,8 @@ pub(crate) struct Case {
     pub(crate) scripts: &'static [&'static [Operation]],
     /// The levels that permit it.
     pub(crate) permitted: &'static [Isolation],
+    /// More is read than the statement would need, so some aborts look needless: they must, or the case is out of date.
+    pub(crate) coarse: bool,
 }
 
 /// The row with its key and second column moved.
@@ -53,7 +55,7 @@ const fn case(
     permitted: &'static [Isolation],
     scripts: &'static [&'static [Operation]],
 ) -> Case {
-    Case { name, rows: THREE, scripts, permitted }
+    Case { name, rows: THREE, scripts, permitted, coarse: false }
 }
 
 pub(crate) const LOST_UPDATE: &[Case] = &[
@@ -70,6 +72,16 @@ pub(crate) const LOST_UPDATE: &[Case] = &[
     case("updates of different rows", NEVER, &[&[Point(X), Update(X)], &[Point(Y), Update(Y)]]),
     case("reads that lock", NEVER, &[&[Share(X), Update(X)], &[Share(X), Update(X)]]),
     case("two inserts of one key", NEVER, &[&[Insert(account(7), 70)], &[Insert(account(7), 71)]]),
+    case(
+        "an insert where the snapshot still has a row",
+        NEVER,
+        &[&[Delete(X)], &[Point(Y), Insert(X, 40), Range(Rows, keys(1, 2))]],
+    ),
+    case(
+        "an insert where the snapshot's index still has a row",
+        NEVER,
+        &[&[Delete(X)], &[Point(Y), Insert(X, 40), UpdateRange(groups(10, 10))]],
+    ),
     case("a delete and an insert of one key", NEVER, &[&[Delete(X)], &[Insert(X, 11)], &[Point(X)]]),
 ];
 
@@ -235,14 +247,18 @@ pub(crate) const PHANTOM_BY_AGGREGATE: &[Case] = &[
             &[Range(Aggregate, groups(10, 29)), Insert(account(9), 60)],
         ],
     ),
-    case(
-        "window functions beside the inserts",
-        NEVER,
-        &[
-            &[Range(Analytic, keys(5, 8)), Insert(account(4), 50)],
-            &[Range(Analytic, groups(10, 29)), Insert(account(9), 60)],
-        ],
-    ),
+    // The analytic executor reads the whole table.
+    Case {
+        coarse: true,
+        ..case(
+            "window functions beside the inserts",
+            NEVER,
+            &[
+                &[Range(Analytic, keys(5, 8)), Insert(account(4), 50)],
+                &[Range(Analytic, groups(10, 29)), Insert(account(9), 60)],
+            ],
+        )
+    },
 ];
 
 /// Entries 1 and 2 name accounts 1 and 4; account 4 does not exist.
@@ -254,7 +270,7 @@ const fn join(
     permitted: &'static [Isolation],
     scripts: &'static [&'static [Operation]],
 ) -> Case {
-    Case { name, rows: JOINED, scripts, permitted }
+    Case { name, rows: JOINED, scripts, permitted, coarse: false }
 }
 
 pub(crate) const PHANTOM_BY_JOIN: &[Case] = &[
