@@ -66,6 +66,12 @@ struct Serve {
     /// Threads that serve connections [default: one a core].
     #[arg(long, value_name = "N", env = "COGNATE_WORKER_THREADS")]
     worker_threads: Option<usize>,
+    /// What makes SERIALIZABLE so: pssi, or, for comparison, ssi, 2pl, si [default: pssi].
+    #[arg(long, value_name = "METHOD", env = "COGNATE_SERIALIZABLE")]
+    serializable: Option<String>,
+    /// Memory of the certifier, beyond which it summarizes old transactions [default: 32MB].
+    #[arg(long, value_name = "SIZE", env = "COGNATE_CERTIFIER_MEMORY")]
+    certifier_memory: Option<String>,
     /// What to log on standard error, e.g. `warn` or `cognate_engine=debug` [default: info].
     #[arg(long, value_name = "FILTER", env = "COGNATE_LOG")]
     log: Option<String>,
@@ -102,6 +108,8 @@ impl Serve {
             authentication_timeout_s: self.authentication_timeout_s,
             shutdown_grace_s: self.shutdown_grace_s,
             worker_threads: self.worker_threads,
+            serializable: self.serializable,
+            certifier_memory: self.certifier_memory,
             log: self.log,
             tls: TlsSettings { cert: self.tls_cert, key: self.tls_key },
             auth: AuthSettings { password, password_file: self.password_file, ..AuthSettings::default() },

@@ -219,10 +219,21 @@ impl Session {
         &mut self,
         statement: &Statement,
         parameters: &[&dyn Parameter],
-        sink: &mut (dyn RowSink + Send),
+        sink: &mut dyn Answer,
     ) -> Result<Option<CommandTag>> {
-        let ran = self.run_prepared(&statement.prepared, parameters, sink).await;
-        self.end(ran).await
+        let mut left = if self.session.is_fresh() { self.session.retries() } else { 0 };
+        loop {
+            let ran = self.run_prepared(&statement.prepared, parameters, sink).await;
+            match self.end(ran).await {
+                // Nothing of it was seen yet.
+                Err(error) if left > 0 && error.is_retryable() => {
+                    left -= 1;
+                    self.session.abandon();
+                    sink.forget();
+                }
+                ended => return ended,
+            }
+        }
     }
 
     async fn run_prepared(
@@ -360,6 +371,22 @@ impl RowSink for Discard {
 
     fn copy_out(&mut self, _: &[u8]) -> SinkState {
         SinkState::Ready
+    }
+}
+
+/// Takes rows, and can begin anew.
+trait Answer: RowSink + Send {
+    /// Forgets the rows so far.
+    fn forget(&mut self);
+}
+
+impl Answer for Discard {
+    fn forget(&mut self) {}
+}
+
+impl Answer for Collect {
+    fn forget(&mut self) {
+        self.rows.clear();
     }
 }
 

@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
+use crate::certifier::Method;
 use crate::durable::DurableWait;
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
 use crate::statistics::Statistics;
 use crate::transaction::{Access, Isolation, Transaction};
-use crate::{Csn, Error, TreeId};
+use crate::{Csn, Error, TransactionId, TreeId};
 
 /// An open database; clones are handles to the same one.
 #[derive(Clone)]
@@ -61,6 +62,16 @@ impl Database {
     /// The memory budget it was opened with, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.manager.options.memory_bytes
+    }
+
+    /// How transactions at `SERIALIZABLE` are made so.
+    pub fn serializable(&self) -> Method {
+        self.manager.options.serializable
+    }
+
+    /// Changes the memory that the certifier may use.
+    pub fn set_certifier_bytes(&self, bytes: u64) {
+        self.manager.set_certifier_bytes(bytes);
     }
 
     /// About how many rows a tree has. Rows that changed lately, or often, may count more than once.
@@ -119,6 +130,8 @@ impl Database {
             throttled_commits: manager.pressure.throttled.load(Ordering::Relaxed),
             checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
             replay_bytes: manager.log.size_after(manager.base.watermark()),
+            cycles: manager.counters.cycles.load(Ordering::Relaxed),
+            certifier: manager.certifier_statistics(),
             log: manager.log.statistics(),
             log_poisoned: manager.log.poisoned(),
             base: manager.base.statistics(),
@@ -138,6 +151,11 @@ impl Database {
             waits_for: self.manager.locks.waiting(r.id),
         });
         info.collect()
+    }
+
+    /// Whether a transaction waits for a lock.
+    pub fn is_waiting(&self, transaction: TransactionId) -> bool {
+        self.manager.locks.waiting(transaction).is_some()
     }
 
     /// Locks held and waited for.

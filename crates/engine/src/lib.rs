@@ -46,7 +46,7 @@ pub use lock::table::LockInfo;
 pub use options::Options;
 pub use read_view::ReadView;
 pub use scan::Scan;
-pub use statistics::Statistics;
+pub use statistics::{CertifierStatistics, Statistics};
 pub use transaction::{Access, Commit, Isolation, Latest, Transaction};
 pub use txn::writeset::Savepoint;
 

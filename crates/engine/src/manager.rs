@@ -49,6 +49,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 use crate::payload::Encoder;
 use crate::pressure::{Pressure, RoundWait};
+use crate::statistics::CertifierStatistics;
 use crate::recovery::recover;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
 use crate::transaction::{Access, Commit, Latest};
@@ -82,6 +83,7 @@ pub(crate) struct Manager {
     commit: Mutex<Certifier>,
     /// The graph has no transaction that a snapshot below this shows.
     quiet_below: AtomicU64,
+    certifier_bytes: AtomicU64,
     transactions: Numbers,
     trees: Numbers,
     _folder: Box<dyn Lock>,
@@ -148,6 +150,7 @@ impl Manager {
             base,
             commit: Mutex::new(Certifier::new(options.serializable, options.certifier_bytes as usize)),
             quiet_below: AtomicU64::new(Csn::MAX),
+            certifier_bytes: AtomicU64::new(options.certifier_bytes),
             transactions: Numbers::starting_at(numbers.transaction),
             trees: Numbers::starting_at(numbers.next_tree),
             _folder: folder,
@@ -181,9 +184,20 @@ impl Manager {
         matches!(self.options.serializable, Method::Pssi | Method::Ssi)
     }
 
+    pub(crate) fn certifier_statistics(&self) -> CertifierStatistics {
+        self.commit.lock().statistics()
+    }
+
+    pub(crate) fn set_certifier_bytes(&self, bytes: u64) {
+        self.certifier_bytes.store(bytes, Ordering::Relaxed);
+        let mut order = self.commit.lock();
+        order.set_limit(bytes as usize);
+        order.advance(self.snapshots.oldest_certified(|| self.floor()));
+    }
+
     /// Bytes of reads that one transaction may keep apart.
     pub(crate) fn read_set_limit(&self) -> usize {
-        (self.options.certifier_bytes as usize / 16).max(64 << 10)
+        (self.certifier_bytes.load(Ordering::Relaxed) as usize / 16).max(16 << 10)
     }
 
     pub(crate) fn transaction_id(&self) -> TransactionId {

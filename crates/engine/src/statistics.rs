@@ -5,6 +5,19 @@ use std::time::Duration;
 use crate::Error;
 use crate::storage::{BaseStatistics, LogStatistics};
 
+/// A reading of the certifier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CertifierStatistics {
+    /// Transactions in the dependency graph.
+    pub nodes: u64,
+    /// Memory in use, in bytes, approximately.
+    pub bytes: u64,
+    /// Memory that it may use, in bytes.
+    pub limit: u64,
+    /// How often the older half of the graph was summarized to stay within it.
+    pub summaries: u64,
+}
+
 /// A reading of the database's counters (since it was opened) and gauges.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
@@ -44,6 +57,10 @@ pub struct Statistics {
     pub checkpoints: u64,
     /// Bytes of log that a recovery would replay.
     pub replay_bytes: u64,
+    /// Commits refused by the certifier.
+    pub cycles: u64,
+    /// The certifier's graph.
+    pub certifier: CertifierStatistics,
     /// What the log's thread has done.
     pub log: LogStatistics,
     /// Why the log refuses commits, if it does.

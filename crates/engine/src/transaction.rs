@@ -152,6 +152,18 @@ impl Transaction {
         }
     }
 
+    /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay: whoever failed because others were faster
+    /// succeeds now.
+    pub fn restart(&mut self) {
+        self.writes.discard_spilled(&self.manager.base);
+        self.writes = WriteSet::new(Arc::clone(&self.manager.budget));
+        self.notes.clear();
+        if self.reads.is_some() {
+            self.reads = Some(Arc::new(Reads::new(self.manager.read_set_limit())));
+        }
+        self.refresh_snapshot();
+    }
+
     /// The value of a key: the own write if there is one, else the version of the snapshot.
     ///
     /// # Errors

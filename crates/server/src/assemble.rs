@@ -91,7 +91,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
 /// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its time.
 async fn open_database(config: &Config) -> Result<SqlDatabase, StartError> {
-    let options = Options::new(&config.data).memory(config.memory_bytes);
+    let mut options = Options::new(&config.data).memory(config.memory_bytes);
+    options.serializable = config.serializable;
+    options.certifier_bytes = config.certifier_bytes;
     let opened = tokio::task::spawn_blocking(move || {
         let engine = Database::open(options).map_err(|e| StartError(e.to_string()))?;
         SqlDatabase::open(engine).map_err(|e| StartError(e.message.clone()))

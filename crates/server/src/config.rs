@@ -27,6 +27,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use cognate_engine::Method;
+
 use crate::pg::auth::Users;
 
 const GIB: u64 = 1 << 30;
@@ -58,6 +60,10 @@ pub struct Settings {
     pub shutdown_grace_s: Option<u64>,
     /// Threads of the runtime; default: one a core.
     pub worker_threads: Option<usize>,
+    /// What makes SERIALIZABLE so: `pssi`; for comparison `ssi`, `2pl` or `si`.
+    pub serializable: Option<String>,
+    /// Memory of the certifier, e.g. `32MB`.
+    pub certifier_memory: Option<String>,
     /// What to log, e.g. `info` or `cognate_engine=debug`.
     pub log: Option<String>,
     /// Certificate and key.
@@ -124,6 +130,10 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// Threads of the runtime; `None`: one a core.
     pub worker_threads: Option<usize>,
+    /// What makes SERIALIZABLE so.
+    pub serializable: Method,
+    /// Memory of the certifier in bytes.
+    pub certifier_bytes: u64,
     /// Filter of the log.
     pub log: String,
     /// Certificate and key files.
@@ -172,6 +182,8 @@ impl Settings {
             authentication_timeout_s: self.authentication_timeout_s.or(below.authentication_timeout_s),
             shutdown_grace_s: self.shutdown_grace_s.or(below.shutdown_grace_s),
             worker_threads: self.worker_threads.or(below.worker_threads),
+            serializable: self.serializable.or(below.serializable),
+            certifier_memory: self.certifier_memory.or(below.certifier_memory),
             log: self.log.or(below.log),
             tls: TlsSettings { cert: self.tls.cert.or(below.tls.cert), key: self.tls.key.or(below.tls.key) },
             auth: AuthSettings {
@@ -221,6 +233,8 @@ impl Config {
                 .worker_threads
                 .map(|threads| positive("worker_threads", Some(threads), 1))
                 .transpose()?,
+            serializable: method(settings.serializable.as_deref())?,
+            certifier_bytes: certifier_bytes(settings.certifier_memory.as_deref())?,
             log: settings.log.unwrap_or_else(|| "info".to_owned()),
             tls,
             users,
@@ -266,6 +280,28 @@ fn memory(text: Option<&str>) -> Result<u64, ConfigError> {
         return Err(ConfigError(format!("memory: {text} is too little; the least is 32MB")));
     }
     Ok(bytes)
+}
+
+fn method(text: Option<&str>) -> Result<Method, ConfigError> {
+    match text.unwrap_or("pssi") {
+        "pssi" => Ok(Method::Pssi),
+        "ssi" => Ok(Method::Ssi),
+        "2pl" => Ok(Method::TwoPhaseLocking),
+        "si" => Ok(Method::Si),
+        other => Err(ConfigError(format!("serializable: \"{other}\" is none of pssi, ssi, 2pl, si"))),
+    }
+}
+
+fn certifier_bytes(text: Option<&str>) -> Result<u64, ConfigError> {
+    let bytes = match text {
+        Some(text) => parse_size(text).map_err(|e| ConfigError(format!("certifier_memory: {e}")))?,
+        None => 32 * MIB,
+    };
+    if (MIB..=64 * GIB).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(ConfigError("certifier_memory: must be between 1MB and 64GB".to_owned()))
+    }
 }
 
 fn message_bytes(text: Option<&str>) -> Result<usize, ConfigError> {
@@ -353,6 +389,8 @@ mod tests {
             ("max_connections = 0", "max_connections: must be at least 1"),
             ("max_connections = -1", "test.toml line 1"),
             ("worker_threads = 0", "worker_threads: must be at least 1"),
+            ("serializable = 'maybe'", "serializable: \"maybe\" is none of pssi, ssi, 2pl, si"),
+            ("certifier_memory = '1kB'", "certifier_memory: must be between 1MB and 64GB"),
             ("max_message = '2GB'", "max_message: must be between"),
             ("listen = '0.0.0.0:5433'", "a password is needed"),
             ("[tls]\ncert = 'c'", "no key"),

@@ -338,6 +338,13 @@ impl DerefMut for SqlError {
     }
 }
 
+impl SqlError {
+    /// Whether the same transaction, run again, may well succeed: 40001 and 40P01.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.sqlstate, sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK_DETECTED)
+    }
+}
+
 impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} (SQLSTATE {})", self.severity.as_str(), self.message, self.sqlstate)?;

@@ -398,6 +398,7 @@ macro_rules! scripts {
 }
 
 scripts!(
+    serializable,
     alter,
     basics,
     bulk,

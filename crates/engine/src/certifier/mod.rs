@@ -60,6 +60,7 @@ use index::{KeyIndex, Ranged};
 use node::{NONE, Node, NodeId, Nodes, RangeWrite, Stamps};
 
 use crate::key::SmallKey;
+use crate::statistics::CertifierStatistics;
 use crate::txn::readset::{Moment, ReadSet, hash_of};
 use crate::{Csn, TransactionId, TreeId};
 
@@ -149,19 +150,14 @@ impl Certifier {
         }
     }
 
-    /// Nodes in the graph.
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// Bytes of memory in use, approximately.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// How often memory ran out.
-    pub(crate) fn summaries(&self) -> u64 {
-        self.summaries
+    /// Size of the graph.
+    pub(crate) fn statistics(&self) -> CertifierStatistics {
+        CertifierStatistics {
+            nodes: self.nodes.len() as u64,
+            bytes: self.bytes as u64,
+            limit: self.limit as u64,
+            summaries: self.summaries,
+        }
     }
 
     /// Transactions admitted so far.

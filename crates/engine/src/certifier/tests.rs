@@ -186,14 +186,14 @@ fn run(seed: u64, shape: Shape) -> Tally {
                         check_description(seed, &found, deed.id);
                     }
                 }
-                tally.nodes_max = tally.nodes_max.max(certifier.len());
-                tally.bytes_max = tally.bytes_max.max(certifier.bytes());
+                tally.nodes_max = tally.nodes_max.max(certifier.nodes.len());
+                tally.bytes_max = tally.bytes_max.max(certifier.bytes);
             }
         }
     }
-    tally.summaries = certifier.summaries();
+    tally.summaries = certifier.summaries;
     certifier.advance(last);
-    assert_eq!((certifier.len(), certifier.bytes()), (0, 0), "seed {seed}: everything is pruned in the end");
+    assert_eq!((certifier.nodes.len(), certifier.bytes), (0, 0), "seed {seed}: everything is pruned in the end");
     assert!(certifier.index.keys.is_empty() && certifier.index.trees.is_empty(), "seed {seed}");
     tally
 }
@@ -255,11 +255,11 @@ fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
         certifier.certify(&candidate).expect("a transaction with a new snapshot commits");
         certifier.admit(&candidate, number);
         certifier.advance(0);
-        assert!(certifier.bytes() <= limit, "{} bytes after {number}", certifier.bytes());
+        assert!(certifier.bytes <= limit, "{} bytes after {number}", certifier.bytes);
     }
-    assert!(certifier.summaries() > 1);
+    assert!(certifier.summaries > 1);
     certifier.advance(20_000);
-    assert_eq!(certifier.len(), 0);
+    assert_eq!(certifier.nodes.len(), 0);
 }
 
 /// Runs transactions one after the other: (start, reads, writes), each asking to commit in this order.
@@ -370,7 +370,7 @@ fn very_many_writes_are_ranges() {
     let loader = Candidate { id: 1, start: 0, reads: None, writes: &writes };
     certifier.certify(&loader).expect("nobody is there");
     certifier.admit(&loader, 1);
-    assert!(certifier.bytes() < 100_000, "{}", certifier.bytes());
+    assert!(certifier.bytes < 100_000, "{}", certifier.bytes);
     let mut reads = ReadSet::new(1 << 20);
     reads.add_point(TREE, &77_u32.to_be_bytes(), Moment::Snapshot);
     let writes = TestWrites(vec![(TREE, SmallKey::new(&78_u32.to_be_bytes()))], Vec::new());

@@ -73,7 +73,8 @@ fn writer(database: &Database, ledger: &Ledger, mut random: SplitMix, commits: u
         let changes: Vec<Change> = (0..=random.below(5))
             .map(|_| (random.below(300) as u32, (!random.one_in(5)).then(|| random.bits() as u32)))
             .collect();
-        let mut t = database.begin(Isolation::Snapshot, Access::ReadWrite);
+        let level = if random.one_in(3) { Isolation::Snapshot } else { Isolation::Serializable };
+        let mut t = database.begin(level, Access::ReadWrite);
         match changes.iter().try_for_each(|(key, new)| change(&mut t, *key, *new)) {
             Ok(()) => {}
             Err(error) if error.is_retryable() => continue,
@@ -81,6 +82,7 @@ fn writer(database: &Database, ledger: &Ledger, mut random: SplitMix, commits: u
         }
         let commit = match t.commit() {
             Ok(commit) => commit,
+            Err(error) if error.is_retryable() => continue,
             Err(error) => return Some(error),
         };
         ledger.commits.lock().insert(commit.csn, changes);
@@ -92,8 +94,31 @@ fn writer(database: &Database, ledger: &Ledger, mut random: SplitMix, commits: u
     None
 }
 
+/// Reads what is visible, durable or not, and is answered only when it is durable: what it saw counts as acknowledged then.
+fn reader(database: &Database, ledger: &Ledger, mut random: SplitMix, reads: u64) -> Option<Error> {
+    for _ in 0..reads {
+        let t = database.begin(Isolation::Serializable, Access::ReadWrite);
+        let snapshot = t.snapshot();
+        for _ in 0..3 {
+            if let Err(error) = t.get(TABLE, &(random.below(300) as u32).to_be_bytes()) {
+                return Some(error);
+            }
+        }
+        match t.commit().and_then(|commit| commit.durable.wait()) {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => continue,
+            Err(error) => return Some(error),
+        }
+        ledger.acknowledged.fetch_max(snapshot, Ordering::Relaxed);
+    }
+    None
+}
+
 /// The database must hold exactly the commits up to its mark, and every acknowledged one.
-fn judge(database: &Database, ledger: &Ledger) {
+///
+/// # Errors
+/// If the disk does not let it read.
+fn judge(database: &Database, ledger: &Ledger) -> Result<(), Error> {
     let last = database.visible();
     assert_eq!(last, database.durable());
     assert!(last >= ledger.acknowledged.load(Ordering::Relaxed), "an acknowledged commit is lost");
@@ -107,16 +132,21 @@ fn judge(database: &Database, ledger: &Ledger) {
         };
     }
     let t = database.begin(Isolation::Snapshot, Access::ReadOnly);
-    let mut scan = t.scan(TABLE, Unbounded, Unbounded, false).unwrap();
-    let rows = std::iter::from_fn(|| scan.next().unwrap());
-    let got: BTreeMap<u32, u32> = rows.map(|(key, row)| (content(&key), content(&row))).collect();
+    let mut scan = t.scan(TABLE, Unbounded, Unbounded, false)?;
+    let mut got = BTreeMap::new();
+    while let Some((key, row)) = scan.next()? {
+        got.insert(content(&key), content(&row));
+    }
     assert_eq!(got, want);
-    let mut scan = t.scan(INDEX, Unbounded, Unbounded, true).unwrap();
-    let entries = std::iter::from_fn(|| scan.next().unwrap());
-    let by_index: BTreeMap<u32, u32> = entries.map(|(key, _)| (content(&key[4..]), content(&key))).collect();
+    let mut scan = t.scan(INDEX, Unbounded, Unbounded, true)?;
+    let mut by_index = BTreeMap::new();
+    while let Some((key, _)) = scan.next()? {
+        by_index.insert(content(&key[4..]), content(&key));
+    }
     assert_eq!(by_index, want, "the index disagrees with the table");
     // What was recovered may never vanish again.
     ledger.acknowledged.store(last, Ordering::Relaxed);
+    Ok(())
 }
 
 fn work(database: &Database, ledger: &Ledger, random: &mut SplitMix, commits: u64) -> Vec<Error> {
@@ -126,7 +156,9 @@ fn work(database: &Database, ledger: &Ledger, random: &mut SplitMix, commits: u6
             scope.spawn(move || writer(database, ledger, own, commits))
         };
         let writers: Vec<_> = (0..3).map(start).collect();
-        writers.into_iter().filter_map(|w| w.join().unwrap()).collect()
+        let own = SplitMix::new(random.bits());
+        let reader = scope.spawn(move || reader(database, ledger, own, commits));
+        writers.into_iter().chain([reader]).filter_map(|w| w.join().unwrap()).collect()
     })
 }
 
@@ -140,8 +172,11 @@ fn nothing_acknowledged_is_lost_and_nothing_else_appears() {
             // The power may already go during recovery.
             disk.power_off_after(random.below(400));
             if let Ok(database) = Database::open(options(&disk)) {
-                if !disk.is_off() {
-                    judge(&database, &ledger);
+                // The power may go while it is judged.
+                if !disk.is_off()
+                    && let Err(error) = judge(&database, &ledger)
+                {
+                    assert!(disk.is_off(), "{error}");
                 }
                 work(&database, &ledger, &mut random, 200);
                 if random.one_in(3) {
@@ -150,7 +185,7 @@ fn nothing_acknowledged_is_lost_and_nothing_else_appears() {
             }
             disk.restart(if random.one_in(3) { Loss::Process } else { Loss::Power });
         }
-        judge(&Database::open(options(&disk)).unwrap(), &ledger);
+        judge(&Database::open(options(&disk)).unwrap(), &ledger).unwrap();
     }
 }
 
@@ -181,7 +216,7 @@ fn a_failed_flush_stops_commits_and_not_readers() {
         readers_go_on(&database, &ledger);
         drop(database);
         disk.restart(Loss::Power);
-        judge(&Database::open(options(&disk)).unwrap(), &ledger);
+        judge(&Database::open(options(&disk)).unwrap(), &ledger).unwrap();
     }
 }
 
@@ -208,7 +243,7 @@ fn a_full_disk_stops_commits_and_not_readers() {
         drop(database);
         disk.restart(Loss::Process);
         let database = Database::open(options(&disk)).unwrap();
-        judge(&database, &ledger);
+        judge(&database, &ledger).unwrap();
         assert!(work(&database, &ledger, &mut random, 20).is_empty(), "there is space again");
         readers_go_on(&database, &Arc::new(ledger));
     }

@@ -101,6 +101,11 @@ fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
     put("counter", "commits_total", "Transactions committed.", s.commits);
     put("counter", "empty_commits_total", "Transactions committed without writes.", s.empty_commits);
     put("counter", "rollbacks_total", "Transactions rolled back.", s.rollbacks);
+    put("counter", "certifier_aborts_total", "Commits that would have closed a cycle.", s.cycles);
+    put("gauge", "certifier_nodes", "Transactions in the dependency graph.", s.certifier.nodes);
+    put("gauge", "certifier_bytes", "Memory of the dependency graph.", s.certifier.bytes);
+    put("counter", "certifier_summaries_total", "Times it was summarized for memory.", s.certifier.summaries);
+    put("counter", "retries_total", "Statements run again unseen.", server.database.retries());
     put("counter", "lock_waits_total", "Lock requests that had to wait.", s.lock_waits);
     put("counter", "deadlocks_total", "Lock requests refused because of a deadlock.", s.deadlocks);
     put("gauge", "certified", "The last commit that has a number.", s.certified);

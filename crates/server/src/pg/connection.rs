@@ -37,7 +37,7 @@ use super::names::Names;
 use super::registry::{Open, Stop};
 use super::response::{self, Report};
 use super::row::{FULL_BYTES, RowBuffer};
-use super::transport::{Broken, Received, Transport};
+use super::transport::{Broken, Mark, Received, Transport};
 use crate::server::Server;
 
 /// How long a farewell may take.
@@ -110,6 +110,17 @@ pub(crate) struct Connection {
     pub(crate) skip_to_sync: bool,
     /// A COPY FROM STDIN that waits for data.
     pub(crate) copy: Option<CopyIn>,
+    /// The only statement of the implicit transaction, as long as nothing of its answer was sent: to be run again if the commit fails because of others.
+    pub(crate) rerun: Option<Rerun>,
+    /// The error reported last may be gone when the same is run again.
+    pub(crate) retryable: bool,
+}
+
+/// A statement that can be run again.
+pub(crate) struct Rerun {
+    pub(crate) portal: Portal,
+    /// Where its answer begins.
+    pub(crate) mark: Mark,
 }
 
 impl Connection {
@@ -125,6 +136,8 @@ impl Connection {
             held: None,
             skip_to_sync: false,
             copy: None,
+            rerun: None,
+            retryable: false,
         }
     }
 
@@ -288,6 +301,7 @@ impl Connection {
         }
         response::error(self.transport.output(), &report);
         self.held = None;
+        self.retryable = error.is_retryable();
         self.session.fail();
         self.server.metrics.error(self.open.entry().process_id);
     }

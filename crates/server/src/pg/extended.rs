@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cognate_sql::session::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared};
 use cognate_sql::{SqlError, sqlstate};
 
-use super::connection::{Connection, End, Failure, attend};
+use super::connection::{Connection, End, Failure, Rerun, attend};
 use super::message::{Bind, Target};
 use super::names::Taken;
 use super::response::{self, Field};
@@ -99,6 +99,10 @@ impl Connection {
         // Out of the map while it runs: a portal whose statement fails is gone.
         let portal = self.portals.take(name).ok_or_else(|| no_portal(name))?;
         let mut portal = portal;
+        self.rerun = None;
+        if max_rows == 0 && self.session.is_fresh() && self.session.retries() > 0 {
+            self.rerun = Some(Rerun { portal: portal.again(), mark: self.transport.mark() });
+        }
         let ran = self.run(&mut portal, u64::from(max_rows)).await?;
         self.portals.put(name, portal);
         match ran {
@@ -112,17 +116,46 @@ impl Connection {
 
     pub(crate) async fn sync(&mut self) -> Result<(), End> {
         let held = self.held.take();
-        match self.end_transaction().await {
-            Ok(()) => {
-                if let Some(command_tag) = held {
-                    self.write_complete(&command_tag);
-                }
-            }
-            Err(error) => self.report(&error),
+        let ended = match self.end_transaction().await {
+            Ok(()) => Ok(held),
+            Err(error) => self.run_again(error).await,
+        };
+        self.rerun = None;
+        match ended {
+            Ok(Some(command_tag)) => self.write_complete(&command_tag),
+            Ok(None) => {}
+            Err(Failure::Sql(error)) => self.report(&error),
+            Err(Failure::End(end)) => return Err(end),
         }
         self.skip_to_sync = false;
         self.write_ready();
         Ok(())
+    }
+
+    /// A commit failed: runs its only statement again as long as the failure is others' doing and nothing of the answer was sent.
+    async fn run_again(&mut self, mut error: SqlError) -> Result<Option<CommandTag>, Failure> {
+        let Some(Rerun { portal, mark }) = self.rerun.take() else { return Err(error.into()) };
+        for _ in 0..self.session.retries() {
+            if !error.is_retryable() || !self.transport.rewind(mark) {
+                break;
+            }
+            self.session.abandon();
+            let mut portal = portal.again();
+            let ran = match self.run(&mut portal, 0).await {
+                Ok(Ran::Complete(command_tag)) => Some(command_tag),
+                Ok(_) => None,
+                Err(Failure::Sql(again)) => {
+                    error = again;
+                    continue;
+                }
+                Err(end) => return Err(end),
+            };
+            match self.end_transaction().await {
+                Ok(()) => return Ok(ran),
+                Err(again) => error = again,
+            }
+        }
+        Err(error.into())
     }
 
     /// Runs a portal to its end or row limit, sending rows whenever many have gathered.

@@ -1,7 +1,8 @@
 //! The simple protocol: one message with any number of statements, one ReadyForQuery.
 //!
 //! The statements run in one implicit transaction unless they open and close blocks themselves. The first error ends
-//! the message. The last CommandComplete is written once the implicit transaction is durable.
+//! the message. The last CommandComplete is written once the implicit transaction is durable. A message that fails because of others
+//! before it has committed anything, and of whose answer nothing was sent, is run again, a bounded number of times.
 
 use cognate_sql::session::Statement;
 
@@ -17,17 +18,33 @@ impl Connection {
     pub(crate) async fn query(&mut self, text: &str) -> Result<(), End> {
         self.unnamed = None;
         self.portals.remove("");
-        match self.session.split(text) {
+        let statements = match self.session.split(text) {
             Ok(statements) if statements.is_empty() => {
                 response::empty_query(self.transport.output());
-                self.end_simple().await
+                return self.end_simple().await;
             }
-            Ok(statements) => self.run_statements(statements.into_iter()).await,
+            Ok(statements) => statements,
             Err(error) => {
                 self.report(&error);
-                self.end_simple().await
+                return self.end_simple().await;
             }
+        };
+        let mut left = if self.session.is_fresh() { self.session.retries() } else { 0 };
+        let (mark, commits) = (self.transport.mark(), self.session.commits());
+        self.rerun = None;
+        self.retryable = false;
+        self.run_statements(statements.into_iter()).await?;
+        while left > 0
+            && std::mem::take(&mut self.retryable)
+            && self.session.commits() == commits
+            && self.transport.rewind(mark)
+        {
+            left -= 1;
+            self.session.abandon();
+            let Ok(statements) = self.session.split(text) else { return Ok(()) };
+            self.run_statements(statements.into_iter()).await?;
         }
+        Ok(())
     }
 
     /// Runs statements until one fails, waits for COPY data, or none is left.

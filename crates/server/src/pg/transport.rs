@@ -130,6 +130,13 @@ pub(crate) enum Received {
     End,
 }
 
+/// A place in the output to go back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    sent_total: u64,
+    length: usize,
+}
+
 /// Socket, input and output of one connection.
 pub(crate) struct Transport {
     socket: Socket,
@@ -141,6 +148,8 @@ pub(crate) struct Transport {
     /// Bytes to send. `sent` of them are gone already.
     output: Vec<u8>,
     sent: usize,
+    /// Bytes sent so far.
+    sent_total: u64,
     /// Whether the socket may still hold back some of what was written to it.
     unflushed: bool,
     /// Bytes at the start of `output` that must not wait for what follows: they end a unit that the client awaits.
@@ -158,6 +167,7 @@ impl Transport {
             taken_terminate: false,
             output: Vec::new(),
             sent: 0,
+            sent_total: 0,
             unflushed: false,
             urgent: 0,
             budget,
@@ -186,6 +196,21 @@ impl Transport {
     /// The bytes to send; whole messages are appended to it.
     pub(crate) fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
+    }
+
+    /// The end of the output as it is now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { sent_total: self.sent_total, length: self.output.len() }
+    }
+
+    /// Takes back the output since `mark`. False, with nothing changed, if anything was sent since.
+    pub(crate) fn rewind(&mut self, mark: Mark) -> bool {
+        if self.sent_total != mark.sent_total {
+            return false;
+        }
+        self.output.truncate(mark.length);
+        self.urgent = self.urgent.min(mark.length);
+        true
     }
 
     /// Bytes that wait to be sent.
@@ -246,7 +271,10 @@ impl Transport {
         while self.sent < end {
             match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.output[self.sent..end]))? {
                 0 => return Poll::Ready(Err(Broken::Io(io::ErrorKind::WriteZero.into()))),
-                count => self.sent += count,
+                count => {
+                    self.sent += count;
+                    self.sent_total += count as u64;
+                }
             }
             self.unflushed = true;
         }

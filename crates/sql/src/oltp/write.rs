@@ -64,7 +64,7 @@ impl Work<'_> {
         };
         if self.engine.isolation() != Isolation::ReadCommitted {
             let what = if latest.value.is_some() { "update" } else { "delete" };
-            return Err(serialization_failure(what));
+            return Err(serialization_failure(what).with_table(&table.schema_name, &table.name));
         }
         Ok(latest.value.map_or(Locked::Gone, Locked::Changed))
     }
@@ -114,7 +114,7 @@ impl Work<'_> {
             && self.engine.own(tree, key)?.is_none()
             && self.engine.changed(tree, key)?.is_some()
         {
-            return Ok(serialization_failure("insert"));
+            return Ok(serialization_failure("insert").with_table(&table.schema_name, &table.name));
         }
         self.engine.note_read(tree, key);
         Ok(unique_violation(table, index, row))

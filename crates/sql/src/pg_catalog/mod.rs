@@ -24,6 +24,7 @@ mod define;
 
 mod activity;
 mod binding;
+mod cognate;
 mod constraint;
 mod definition;
 mod deparse;
@@ -48,11 +49,11 @@ pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
 pub use function::{EXPANDED_ARRAY, functions, set_rows};
 pub use names::{CatalogNames, quote_identifier};
-pub use source::{LockRow, NoServer, ServerView, SessionRow, Source};
+pub use source::{LockRow, NoServer, ServerView, SessionRow, Source, TransactionRow};
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 9] = [
+    let groups: [&[&'static SystemTable]; 10] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
@@ -60,6 +61,7 @@ pub fn all() -> impl Iterator<Item = &'static SystemTable> {
         procedure::TABLES,
         role::TABLES,
         activity::TABLES,
+        cognate::TABLES,
         information_schema::TABLES,
         empty::TABLES,
     ];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::names::AnyRelation;
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::function::EvalContext;
+use crate::session::failures::Failure;
 
 /// The catalog, the session and the server, as one statement sees them.
 #[derive(Clone, Copy)]
@@ -27,6 +28,19 @@ pub trait ServerView: Send + Sync {
     /// Locks held and waited for.
     fn locks(&self) -> Vec<LockRow> {
         Vec::new()
+    }
+    /// The running transactions.
+    fn transactions(&self) -> Vec<TransactionRow> {
+        Vec::new()
+    }
+    /// The last serialization failures, latest first.
+    fn failures(&self) -> Vec<Failure> {
+        Vec::new()
+    }
+    /// Whether a session waits for one of the others.
+    fn is_blocked_by(&self, process_id: i32, others: &[i32]) -> bool {
+        let _ = (process_id, others);
+        false
     }
     /// Bytes that a tree takes, approximately.
     fn tree_bytes(&self, tree: u32) -> i64 {
@@ -92,12 +106,37 @@ pub struct LockRow {
     pub transaction: u64,
     /// The relation it is in, if known.
     pub relation: Option<Oid>,
+    /// Name of the relation, or of the index that the key is in.
+    pub relation_name: Option<String>,
+    /// The row's key in words.
+    pub key: Option<String>,
     /// It is a row's lock, not the whole relation's.
     pub row: bool,
     /// PostgreSQL's name of the mode.
     pub mode: &'static str,
     /// Held, not waited for.
     pub granted: bool,
+}
+
+/// A running transaction.
+#[derive(Clone, Debug, Default)]
+pub struct TransactionRow {
+    /// Process id of the session.
+    pub process_id: i32,
+    /// Its id.
+    pub transaction: u64,
+    /// `executing`, `waiting for a lock` or `waiting for the client`.
+    pub state: &'static str,
+    /// Microseconds since it began.
+    pub age_us: i64,
+    /// The last commit that it sees.
+    pub snapshot: u64,
+    /// Isolation level.
+    pub isolation: &'static str,
+    /// It may not write, or has not begun to.
+    pub read_only: bool,
+    /// Relation and key of the lock that it waits for.
+    pub waits_for: Option<String>,
 }
 
 impl Source<'_> {

@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 use cognate_engine::{Cycle, Edge, Object, TreeId};
 
-use crate::catalog::{Catalog, Index, Table};
+use crate::catalog::{Catalog, Index, Oid, Table};
 use crate::error::{SqlError, sqlstate};
 use crate::keys;
 use crate::oltp::write::key_lock_tree;
@@ -67,6 +67,31 @@ fn name(cycle: &Cycle, transaction: u64) -> String {
         own if own == cycle.victim => format!("{own} (this transaction)"),
         other => other.to_string(),
     }
+}
+
+/// A tree, and perhaps a key in it, as users know them.
+pub(super) struct Place {
+    /// The table's oid.
+    pub(super) relation: Option<Oid>,
+    /// The table's name, or the index's.
+    pub(super) name: Option<String>,
+    /// The key's values.
+    pub(super) key: Option<String>,
+}
+
+/// Finds what a lock is on. Whole tables are locked by their oid, rows by their tree.
+pub(super) fn locate(catalog: &Catalog, tree: TreeId, key: Option<&[u8]>) -> Place {
+    let Some(key) = key else {
+        let table = catalog.table_by_oid(tree);
+        return Place { relation: Some(tree), name: table.map(|table| table.name.clone()), key: None };
+    };
+    let Some((table, index)) = find(catalog, tree) else {
+        return Place { relation: None, name: None, key: None };
+    };
+    let name = index.map_or(&table.name, |index| &index.name).clone();
+    let described = index.or_else(|| table.primary_key());
+    let key = described.and_then(|index| values(table, index, key, &FormatContext::default()));
+    Place { relation: Some(table.oid), name: Some(name), key }
 }
 
 /// The table that a tree belongs to, and the index if it is one's.

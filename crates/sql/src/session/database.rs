@@ -15,7 +15,9 @@ use cognate_engine::{Access, Commit, Csn, Database, Isolation, Transaction};
 use cognate_env::Clock;
 use parking_lot::Mutex;
 
+use super::failures::Failures;
 use super::plan_cache::PlanCache;
+use super::presence::Presence;
 use crate::catalog::{Catalog, Changes, store};
 use crate::error::Result;
 use crate::sequence::Counters;
@@ -37,6 +39,10 @@ struct Shared {
     /// The commit that last changed the catalog.
     catalog_csn: AtomicU64,
     publishing: Mutex<()>,
+    /// Statements and batches that were run again.
+    retries: AtomicU64,
+    failures: Failures,
+    presence: Presence,
     counters: Counters,
     plans: PlanCache,
     /// Started with the first query that needs it.
@@ -72,6 +78,9 @@ impl SqlDatabase {
             catalog_state: AtomicU64::new(1 << 1),
             catalog_csn: AtomicU64::new(0),
             publishing: Mutex::new(()),
+            retries: AtomicU64::new(0),
+            failures: Failures::default(),
+            presence: Presence::default(),
             plans: PlanCache::default(),
             #[cfg(feature = "analytic")]
             analytic: std::sync::OnceLock::new(),
@@ -132,6 +141,23 @@ impl SqlDatabase {
         committed
     }
 
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.shared.failures
+    }
+
+    pub(crate) fn presence(&self) -> &Presence {
+        &self.shared.presence
+    }
+
+    pub(crate) fn note_retry(&self) {
+        self.shared.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often statements and batches were run again after 40001 or 40P01, unseen by the client.
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -160,5 +186,16 @@ impl SqlDatabase {
     /// Now, in microseconds since 2000-01-01 UTC.
     pub(crate) fn now(&self) -> i64 {
         self.shared.clock.wall_us() - EPOCH_US
+    }
+}
+
+/// A method by its name in settings.
+pub(super) fn method_name(method: cognate_engine::Method) -> &'static str {
+    use cognate_engine::Method;
+    match method {
+        Method::Pssi => "pssi",
+        Method::Ssi => "ssi",
+        Method::Si => "si",
+        Method::TwoPhaseLocking => "2pl",
     }
 }

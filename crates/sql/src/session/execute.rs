@@ -24,8 +24,11 @@ impl Session {
         sink: &mut (dyn RowSink + Send),
         max_rows: u64,
     ) -> Result<Fetch> {
+        self.facts.set_running(true);
         let fetched = self.advance(portal, sink, max_rows).await;
-        if fetched.is_err() {
+        self.facts.set_running(false);
+        if let Err(error) = &fetched {
+            self.note_failure(error, self.facts.transaction());
             self.fail();
         }
         fetched
@@ -79,9 +82,39 @@ impl Session {
             Action::Empty => Ok(Some(Fetch::Empty)),
             Action::Utility => self.start_utility(portal).await,
             _ => {
+                let is_first = self.block == Block::None;
                 self.enter_implicit();
-                portal.state = self.start_planned(&prepared, planned, &portal.parameters).await?;
-                Ok(None)
+                let mut left = if is_first { self.effective.statement_retries } else { 0 };
+                loop {
+                    match self.start_planned(&prepared, planned.clone(), &portal.parameters).await {
+                        Err(error) if left > 0 && error.is_retryable() => {
+                            left -= 1;
+                            self.begin_again(&error);
+                        }
+                        started => {
+                            portal.state = started?;
+                            return Ok(None);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The only statement of an implicit transaction failed because of others, before anything of it was seen. Whom a deadlock chose lets go of its
+    /// locks; otherwise they stay, so that nobody can be faster again.
+    fn begin_again(&mut self, error: &SqlError) {
+        self.note_failure(error, self.facts.transaction());
+        self.database.note_retry();
+        match &mut self.open {
+            Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
+                open.engine.restart();
+                open.state.checks.clear();
+                open.state.deferred.clear();
+            }
+            _ => {
+                self.rollback();
+                self.enter_implicit();
             }
         }
     }

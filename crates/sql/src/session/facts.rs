@@ -5,17 +5,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
-use super::SqlDatabase;
+use super::failures::Failure;
+use super::{SqlDatabase, presence};
 use super::settings::{Effective, Mark, Settings};
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
-use crate::pg_catalog::{CatalogNames, ServerView};
+use crate::pg_catalog::{CatalogNames, LockRow, ServerView, SessionRow, TransactionRow};
 use crate::types::ObjectNames;
 
 /// What stays of the session while statements come and go.
@@ -24,6 +25,10 @@ pub(crate) struct Facts {
     pub(crate) user: String,
     pub(crate) database_name: String,
     pub(crate) process_id: i32,
+    /// When the session began, microseconds since 2000-01-01 UTC.
+    pub(crate) started: i64,
+    /// A statement runs.
+    running: AtomicBool,
     settings: Mutex<Settings>,
     catalog: Mutex<Arc<Catalog>>,
     transaction_id: AtomicU64,
@@ -51,6 +56,8 @@ impl Facts {
         let seed = random_u64();
         Facts {
             catalog: Mutex::new(database.catalog()),
+            started: database.now(),
+            running: AtomicBool::new(false),
             database,
             user,
             database_name,
@@ -85,6 +92,19 @@ impl Facts {
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.lock().clone()
+    }
+
+    pub(crate) fn set_running(&self, running: bool) {
+        self.running.store(running, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Id of the open transaction, 0 if there is none.
+    pub(crate) fn transaction(&self) -> u64 {
+        self.transaction_id.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_transaction_id(&self, id: u64) {
@@ -264,6 +284,26 @@ impl SessionView for Facts {
 }
 
 impl ServerView for Facts {
+    fn sessions(&self) -> Vec<SessionRow> {
+        presence::sessions(&self.database, self)
+    }
+
+    fn locks(&self) -> Vec<LockRow> {
+        presence::locks(&self.database)
+    }
+
+    fn transactions(&self) -> Vec<TransactionRow> {
+        presence::transactions(&self.database)
+    }
+
+    fn failures(&self) -> Vec<Failure> {
+        self.database.failures().list()
+    }
+
+    fn is_blocked_by(&self, process_id: i32, others: &[i32]) -> bool {
+        presence::is_blocked_by(&self.database, process_id, others)
+    }
+
     fn last_value(&self, sequence: &Sequence) -> Option<i64> {
         let (last, is_called) = self.database.counters().state(sequence).ok()?;
         is_called.then_some(last)

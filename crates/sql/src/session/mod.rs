@@ -27,11 +27,13 @@ mod execute;
 mod explain;
 mod external;
 mod facts;
+pub(crate) mod failures;
 mod interrupt;
 mod plan_cache;
 mod planning;
 mod portal;
 mod prepared;
+mod presence;
 pub mod settings;
 mod sink;
 mod state;
@@ -127,6 +129,11 @@ pub struct Session {
     statements: HashMap<String, Arc<Prepared>>,
     cursors: cursor::Cursors,
     copy: Option<Box<copy::CopyIn>>,
+    /// Transactions committed so far.
+    commits: u64,
+    /// The failure was noted where it arose.
+    failure_noted: bool,
+    _presence: presence::Entry,
 }
 
 /// Most bytes that one statement may hold for sorts, hash tables and values, whatever the memory budget.
@@ -146,6 +153,7 @@ impl Session {
         let mut settings = Settings::new();
         settings.set_default("session_authorization", &parameters.user)?;
         settings.set_default("application_name", &parameters.application_name)?;
+        settings.set_default("cognate.serializable", database::method_name(database.engine().serializable()))?;
         for (name, value) in &parameters.options {
             settings.set_default(name, value)?;
         }
@@ -157,6 +165,7 @@ impl Session {
             settings,
         );
         let facts = Arc::new(facts);
+        let presence = presence::Entry::new(&database, &facts);
         let effective = facts.effective();
         let mut session = Session {
             facts: facts.clone(),
@@ -176,6 +185,9 @@ impl Session {
             statements: HashMap::new(),
             cursors: cursor::Cursors::default(),
             copy: None,
+            commits: 0,
+            failure_noted: false,
+            _presence: presence,
             database,
         };
         session.apply_settings();
@@ -217,6 +229,36 @@ impl Session {
             _ => self.effective.idle_in_transaction_timeout_ms,
         };
         (timeout > 0).then_some(timeout)
+    }
+
+    /// Keeps a serialization failure for the views, unless that was done.
+    pub(super) fn note_failure(&mut self, error: &SqlError, transaction: u64) {
+        if error.is_retryable() && !std::mem::take(&mut self.failure_noted) {
+            let (now, process_id) = (self.database.now(), self.facts.process_id);
+            self.database.failures().note(now, process_id, transaction, error);
+        }
+    }
+
+    /// No transaction is open, not even an implicit one.
+    pub fn is_fresh(&self) -> bool {
+        self.block == Block::None
+    }
+
+    /// How often work of which nothing has been seen may be run again after 40001 and 40P01.
+    pub fn retries(&self) -> u32 {
+        self.effective.statement_retries
+    }
+
+    /// Transactions committed so far.
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Rolls back whatever is open, to run the same again.
+    pub fn abandon(&mut self) {
+        self.database.note_retry();
+        self.notices.clear();
+        self.rollback();
     }
 
     /// The settings by which values are read and printed.

@@ -65,6 +65,11 @@ impl Portal {
         Portal { prepared, parameters, columns, formats, state: PortalState::Ready }
     }
 
+    /// The same statement with the same parameters, not begun.
+    pub fn again(&self) -> Portal {
+        Portal::new(self.prepared.clone(), self.parameters.clone(), self.formats.clone())
+    }
+
     /// The columns of its rows, or `None` if it returns none.
     pub fn columns(&self) -> Option<&[OutputColumn]> {
         self.columns.as_deref()

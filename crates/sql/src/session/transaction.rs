@@ -233,6 +233,7 @@ impl Session {
 
     /// Commits what is open and waits until it is durable. On an error everything is rolled back.
     pub(super) async fn commit(&mut self) -> Result<()> {
+        let transaction = self.facts.transaction();
         if let Err(error) = self.before_commit().await {
             self.rollback();
             return Err(error);
@@ -251,6 +252,7 @@ impl Session {
         match committed {
             Ok(commit) => {
                 self.end(false);
+                self.commits += 1;
                 if let Some(commit) = commit {
                     commit.durable.await?;
                 }
@@ -260,6 +262,8 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
+                self.note_failure(&error, transaction);
+                self.failure_noted = error.is_retryable();
                 self.rollback();
                 Err(error)
             }
@@ -380,7 +384,11 @@ impl Session {
     /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits until it is durable.
     pub async fn sync(&mut self) -> Result<()> {
         match self.block {
-            Block::Implicit => self.commit().await,
+            Block::Implicit => {
+                let ended = self.commit().await;
+                self.failure_noted = false;
+                ended
+            }
             Block::None | Block::Explicit | Block::Failed => Ok(()),
         }
     }

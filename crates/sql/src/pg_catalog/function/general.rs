@@ -8,7 +8,7 @@ use crate::catalog::{Relation, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function, Volatility};
 use crate::types::Datum;
-use crate::types::TypeId::{Bool, Float8, Int2, Int4, Int8, Name, Oid, Regclass, Text, Timestamptz};
+use crate::types::TypeId::{Bool, Float8, Int2, Int4, Int4Array, Int8, Name, Oid, Regclass, Text, Timestamptz};
 
 const fn volatile(mut function: Function) -> Function {
     function.volatility = Volatility::Volatile;
@@ -55,7 +55,26 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(2783, "pg_stat_get_last_analyze_time", &[Oid], Timestamptz, null),
     plain(2784, "pg_stat_get_last_autoanalyze_time", &[Oid], Timestamptz, null),
     over_catalog!(1941, "pg_stat_get_db_numbackends", &[Oid], Int4, sessions),
+    volatile(over_catalog!(
+        3378,
+        "pg_isolation_test_session_is_blocked",
+        &[Int4, Int4Array],
+        Bool,
+        is_blocked
+    )),
 ];
+
+/// What PostgreSQL's isolation tester asks while a step seems to hang.
+fn is_blocked(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
+    let others: Vec<i32> = match arguments.get(1) {
+        Some(Datum::Array(array)) => {
+            array.elements.iter().filter_map(Datum::as_i64).filter_map(|id| i32::try_from(id).ok()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let process_id = i32::try_from(integer(arguments, 0)).unwrap_or_default();
+    Ok(Datum::Bool(source.server.is_blocked_by(process_id, &others)))
+}
 
 fn encoding_to_char(arguments: &[Datum], _: &EvalContext<'_>) -> Result<Datum> {
     Ok(match integer(arguments, 0) {

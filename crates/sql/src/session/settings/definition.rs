@@ -186,6 +186,14 @@ const TABLE: &[Row] = {
             false,
         ),
         // Which executor runs SELECT: see `Executor`.
+        ("cognate.serializable", Enum(&["pssi", "ssi", "2pl", "si"]), "pssi", Internal, false),
+        (
+            "cognate.statement_retries",
+            Integer { minimum: 0, maximum: 1000, unit: Unit::None },
+            "10",
+            User,
+            false,
+        ),
         ("cognate.executor", Enum(&["auto", "row", "analytic"]), "auto", User, false),
         ("commit_siblings", Integer { minimum: 0, maximum: 1000, unit: Unit::None }, "5", User, false),
         ("compute_query_id", Enum(&["auto", "regress", "on", "off"]), "auto", User, false),

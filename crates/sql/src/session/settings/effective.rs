@@ -45,6 +45,8 @@ pub struct Effective {
     pub client_min_messages: String,
     /// `cognate.executor`.
     pub executor: Executor,
+    /// `cognate.statement_retries`.
+    pub statement_retries: u32,
 }
 
 impl Default for Effective {
@@ -63,6 +65,7 @@ impl Default for Effective {
             default_read_only: false,
             client_min_messages: String::new(),
             executor: Executor::Auto,
+            statement_retries: 0,
         }
     }
 }
@@ -97,6 +100,7 @@ impl Effective {
                 "analytic" => Executor::Analytic,
                 _ => Executor::Auto,
             },
+            statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),
         }
     }
 }

@@ -1,0 +1,56 @@
+//! Views of Cognate's own: `cognate_transactions`, `cognate_locks`, `cognate_serialization_failures`.
+//!
+//! PostgreSQL has nothing quite like them. They lie in `pg_catalog`, so that no search path hides them.
+
+use super::value::NULL;
+use super::SystemTable;
+use crate::types::{Datum, Interval};
+
+pub(super) const TABLES: &[&SystemTable] =
+    &[&COGNATE_TRANSACTIONS, &COGNATE_LOCKS, &COGNATE_SERIALIZATION_FAILURES];
+
+fn interval(microseconds: i64) -> Datum {
+    Datum::Interval(Interval { months: 0, days: 0, micros: microseconds })
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+system_table! {
+    static COGNATE_TRANSACTIONS = 15901 view "pg_catalog"."cognate_transactions",
+    |source| source.server.transactions() => |transaction|,
+    pid: Int4 = transaction.process_id,
+    transaction_id: Int8 = number(transaction.transaction),
+    state: Text = transaction.state,
+    age: Interval = interval(transaction.age_us),
+    snapshot: Int8 = number(transaction.snapshot),
+    isolation: Text = transaction.isolation,
+    access: Text = if transaction.read_only { "read only" } else { "read write" },
+    waits_for: Text = transaction.waits_for,
+}
+
+system_table! {
+    static COGNATE_LOCKS = 15902 view "pg_catalog"."cognate_locks",
+    |source| source.server.locks() => |lock|,
+    pid: Int4 = lock.process_id,
+    transaction_id: Int8 = number(lock.transaction),
+    kind: Text = if lock.row { "row" } else { "relation" },
+    relation: Text = lock.relation_name,
+    key: Text = lock.key,
+    mode: Text = lock.mode,
+    granted: Bool = lock.granted,
+}
+
+system_table! {
+    static COGNATE_SERIALIZATION_FAILURES = 15903 view "pg_catalog"."cognate_serialization_failures",
+    |source| source.server.failures() => |failure|,
+    at: Timestamptz = if failure.at == 0 { NULL } else { Datum::Timestamptz(failure.at) },
+    pid: Int4 = failure.process_id,
+    transaction_id: Int8 = number(failure.transaction),
+    kind: Text = failure.kind,
+    relation: Text = failure.relation,
+    relation_failures: Int8 = number(failure.relation_failures),
+    message: Text = failure.message,
+    cycle: Text = failure.detail,
+}

@@ -1,0 +1,156 @@
+//! Which sessions there are: for `pg_stat_activity`, `cognate_transactions`, `pg_locks`, and who blocks whom.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::SqlDatabase;
+use super::cycle::locate;
+use super::facts::Facts;
+use crate::pg_catalog::{LockRow, SessionRow, TransactionRow};
+
+/// The sessions of a database.
+#[derive(Default)]
+pub(crate) struct Presence(Mutex<Present>);
+
+#[derive(Default)]
+struct Present {
+    next: u64,
+    sessions: HashMap<u64, Weak<Facts>>,
+}
+
+impl Presence {
+    fn enter(&self, facts: &Arc<Facts>) -> u64 {
+        let mut present = self.0.lock();
+        present.next += 1;
+        let id = present.next;
+        present.sessions.insert(id, Arc::downgrade(facts));
+        id
+    }
+
+    /// All of them, longest there first.
+    fn list(&self) -> Vec<Arc<Facts>> {
+        let present = self.0.lock();
+        let mut all: Vec<_> = present.sessions.iter().filter_map(|(id, facts)| Some((*id, facts.upgrade()?))).collect();
+        drop(present);
+        all.sort_by_key(|(id, _)| *id);
+        all.into_iter().map(|(_, facts)| facts).collect()
+    }
+}
+
+/// A session's entry; it goes with the session.
+pub(crate) struct Entry {
+    database: SqlDatabase,
+    id: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(database: &SqlDatabase, facts: &Arc<Facts>) -> Entry {
+        Entry { database: database.clone(), id: database.presence().enter(facts) }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.database.presence().0.lock().sessions.remove(&self.id);
+    }
+}
+
+/// Rows of `pg_stat_activity`. `asking` is the session that asks, which is active.
+pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow> {
+    let row = |facts: Arc<Facts>| {
+        let transaction = facts.transaction();
+        let waiting = transaction != 0 && database.engine().is_waiting(transaction);
+        let state = match transaction {
+            _ if waiting || facts.is_running() || std::ptr::eq(&*facts, asking) => "active",
+            0 => "idle",
+            _ => "idle in transaction",
+        };
+        SessionRow {
+            process_id: facts.process_id,
+            user: facts.user.clone(),
+            application_name: facts.with_settings(|settings| settings.show("application_name")).unwrap_or_default(),
+            started: facts.started,
+            state,
+            waiting,
+            transaction: (transaction != 0).then_some(transaction),
+            ..SessionRow::default()
+        }
+    };
+    database.presence().list().into_iter().map(row).collect()
+}
+
+fn process_ids(database: &SqlDatabase) -> HashMap<u64, i32> {
+    let all = database.presence().list().into_iter();
+    all.map(|facts| (facts.transaction(), facts.process_id)).filter(|(id, _)| *id != 0).collect()
+}
+
+/// Rows of `pg_locks` and `cognate_locks`.
+pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
+    let sessions = process_ids(database);
+    let catalog = database.catalog();
+    let row = |lock: cognate_engine::LockInfo| {
+        let place = locate(&catalog, lock.tree, lock.key.as_deref());
+        LockRow {
+            process_id: sessions.get(&lock.transaction).copied().unwrap_or_default(),
+            transaction: lock.transaction,
+            relation: place.relation,
+            relation_name: place.name,
+            key: place.key,
+            row: lock.key.is_some(),
+            mode: match lock.modes.last().copied() {
+                Some("Exclusive") if lock.key.is_none() => "AccessExclusiveLock",
+                Some("Exclusive") => "ExclusiveLock",
+                Some("Share") => "ShareLock",
+                Some("Write") => "RowExclusiveLock",
+                Some("Read") => "AccessShareLock",
+                _ => "RowShareLock",
+            },
+            granted: lock.granted,
+        }
+    };
+    database.engine().locks().into_iter().map(row).collect()
+}
+
+/// Rows of `cognate_transactions`.
+pub(crate) fn transactions(database: &SqlDatabase) -> Vec<TransactionRow> {
+    let sessions: HashMap<u64, Arc<Facts>> =
+        database.presence().list().into_iter().map(|facts| (facts.transaction(), facts)).collect();
+    let catalog = database.catalog();
+    let row = |info: cognate_engine::TransactionInfo| {
+        let session = sessions.get(&info.id);
+        let place = info.waits_for.as_ref().map(|(tree, key)| locate(&catalog, *tree, key.as_deref()));
+        TransactionRow {
+            process_id: session.map_or(0, |facts| facts.process_id),
+            transaction: info.id,
+            state: match &place {
+                Some(_) => "waiting for a lock",
+                None if session.is_none_or(|facts| facts.is_running()) => "executing",
+                None => "waiting for the client",
+            },
+            age_us: i64::try_from(info.age.as_micros()).unwrap_or(i64::MAX),
+            snapshot: info.snapshot,
+            isolation: super::transaction::isolation_name(info.isolation),
+            read_only: info.access == cognate_engine::Access::ReadOnly,
+            waits_for: place.map(|place| match place.key {
+                Some(key) => format!("{} {key}", place.name.unwrap_or_default()),
+                None => place.name.unwrap_or_default(),
+            }),
+        }
+    };
+    database.engine().transactions().into_iter().map(row).collect()
+}
+
+/// Whether the session waits for a lock that one of the others holds, or asked for before it.
+pub(crate) fn is_blocked_by(database: &SqlDatabase, process_id: i32, others: &[i32]) -> bool {
+    let sessions = process_ids(database);
+    let of = |transaction: u64| sessions.get(&transaction).copied().unwrap_or_default();
+    let locks = database.engine().locks();
+    locks.iter().filter(|lock| !lock.granted && of(lock.transaction) == process_id).any(|wanted| {
+        locks.iter().any(|lock| {
+            let same = lock.tree == wanted.tree && (lock.key == wanted.key || lock.key.is_none() || wanted.key.is_none());
+            same && lock.transaction != wanted.transaction && others.contains(&of(lock.transaction))
+        })
+    })
+}
