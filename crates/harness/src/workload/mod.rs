@@ -6,3 +6,4 @@ pub mod log;
 pub mod pgbench;
 pub mod point_read;
 pub mod recorded;
+pub mod snum;

@@ -107,6 +107,9 @@ fn unknown_snapshot(id: u64) -> Failure {
     Failure { sqlstate: "XX000".to_owned(), message, detail: None }
 }
 
+/// Takes the snapshot of the transaction that it is the first statement of, and tells it.
+const OWN_SNAPSHOT: &str = "SELECT snapshot FROM cognate_transactions WHERE pid = pg_backend_pid()";
+
 /// A session over the wire, with prepared statements.
 pub struct Wire {
     client: tokio_postgres::Client,
@@ -168,10 +171,8 @@ impl Connection for Wire {
     }
 
     async fn snapshot(&mut self) -> Result<u64, Failure> {
-        let rows = self
-            .query("SELECT id, snapshot FROM cognate_transactions WHERE id = txid_current()", &[])
-            .await?;
-        match rows.first().and_then(|row| row.get(1)) {
+        let rows = self.query(OWN_SNAPSHOT, &[]).await?;
+        match rows.first().and_then(|row| row.first()) {
             Some(Value::Int(snapshot)) => Ok(*snapshot as u64),
             _ => Err(unknown_snapshot(0)),
         }

@@ -25,7 +25,7 @@ pub enum Target {
     /// A database in this process.
     Embedded(cognate::Database),
     /// A server.
-    Wire(tokio_postgres::Config),
+    Wire(Box<tokio_postgres::Config>),
 }
 
 /// How long, by how many.
