@@ -222,7 +222,7 @@ fn dirty_and_intermediate_reads() {
         scan.seen[0].1 = intermediate.stamp;
     }
     let read = Violation::ReadOfUncommitted { reader: 2, writer: 1, object: object(X), known: true };
-    assert_eq!(Verdict::of(&model.history).violations, [read.clone()]);
+    assert_eq!(Verdict::of(&model.history).violations, std::slice::from_ref(&read));
     model.history.transactions[0].outcome = Outcome::Aborted(Abort::Client);
     assert_eq!(Verdict::of(&model.history).violations, [read]);
     assert_eq!(writer(intermediate.stamp), 1);
