@@ -94,6 +94,11 @@ impl Database {
         self.manager.options.serializable
     }
 
+    /// The memory that the certifier was to use when the database was opened.
+    pub fn configured_certifier_bytes(&self) -> u64 {
+        self.manager.options.certifier_bytes
+    }
+
     /// Changes the memory that the certifier may use.
     pub fn set_certifier_bytes(&self, bytes: u64) {
         self.manager.set_certifier_bytes(bytes);

@@ -10,9 +10,11 @@ use crate::command::governor::{self, GovernorArgs};
 use crate::command::log::{self, LogArgs};
 use crate::command::memory::{self, MemoryArgs};
 use crate::command::mixed::{self, MixedArgs};
+use crate::command::oracle::{self, OracleArgs};
 use crate::command::pgbench::{self, PgbenchArgs};
 use crate::command::point_read::{self, PointReadArgs};
 use crate::command::recovery::{self, RecoveryArgs};
+use crate::command::snum::{self, SnumArgs};
 use crate::command::statements::{self, StatementsArgs};
 use crate::error::{Error, Result};
 
@@ -50,6 +52,10 @@ enum Command {
     PointRead(PointReadArgs),
     /// Log written, server killed, server started again: megabytes of log a second.
     Recovery(RecoveryArgs),
+    /// Workload sNuM on Cognate's ways to serializability and on PostgreSQL: throughput, and aborts by reason.
+    Snum(SnumArgs),
+    /// Random transactions recorded through SQL, and the verdict: serializable or not, which aborts were needless.
+    Oracle(OracleArgs),
     /// Each statement of the bookstore on its own, for finding the one behind a slow interaction.
     Statements(StatementsArgs),
     /// Every benchmark with the settings of the project's goals, and the tables of docs/results.md.
@@ -79,6 +85,8 @@ impl Cli {
             Command::Mixed(args) => mixed::run(args).await,
             Command::PointRead(args) => point_read::run(args).await,
             Command::Recovery(args) => recovery::run(args).await,
+            Command::Snum(args) => snum::run(args).await,
+            Command::Oracle(args) => oracle::run(args).await,
             Command::Statements(args) => statements::run(args).await,
             Command::All(args) => all::run(args).await,
         }

@@ -24,6 +24,7 @@ use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
+use crate::checker::history::Abort;
 use crate::error::{Error, Result, is_retryable, sqlstate};
 use crate::progress;
 
@@ -79,6 +80,8 @@ pub struct Counts {
     pub committed: u64,
     /// Attempts within the window that ended in 40001 or 40P01.
     pub aborted: u64,
+    /// The same by reason.
+    pub reasons: BTreeMap<Abort, u64>,
     /// Other errors within the window, by SQLSTATE.
     pub errors: BTreeMap<String, u64>,
     /// Requests that committed at any time, the warm-up included.
@@ -94,7 +97,15 @@ impl Counts {
     pub fn new() -> Counts {
         // Three digits; the histogram grows with the values, and growing cannot fail for times below centuries.
         let latency = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
-        Counts { committed: 0, aborted: 0, errors: BTreeMap::new(), acknowledged: 0, unknown: 0, latency }
+        Counts {
+            committed: 0,
+            aborted: 0,
+            reasons: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            acknowledged: 0,
+            unknown: 0,
+            latency,
+        }
     }
 
     /// Adds another count, of another client or another round.
@@ -103,6 +114,9 @@ impl Counts {
         self.aborted += other.aborted;
         self.acknowledged += other.acknowledged;
         self.unknown += other.unknown;
+        for (reason, n) in &other.reasons {
+            *self.reasons.entry(*reason).or_default() += n;
+        }
         for (state, n) in &other.errors {
             *self.errors.entry(state.clone()).or_default() += n;
         }
@@ -116,8 +130,17 @@ impl Counts {
 
     /// Aborted attempts in percent of all attempts.
     pub fn aborted_pct(&self) -> f64 {
+        self.pct(self.aborted)
+    }
+
+    /// Attempts aborted for one reason in percent of all attempts.
+    pub fn reason_pct(&self, reason: Abort) -> f64 {
+        self.pct(self.reasons.get(&reason).copied().unwrap_or(0))
+    }
+
+    fn pct(&self, part: u64) -> f64 {
         let attempts = self.committed + self.aborted + self.errors_total();
-        if attempts == 0 { 0.0 } else { 100.0 * self.aborted as f64 / attempts as f64 }
+        if attempts == 0 { 0.0 } else { 100.0 * part as f64 / attempts as f64 }
     }
 }
 
@@ -168,10 +191,12 @@ impl Recorder {
         }
     }
 
-    /// An attempt was aborted, and the caller will try again.
-    pub fn aborted(&mut self, kind: usize) {
-        let measured = self.measured(Instant::now());
-        self.kinds[kind].aborted += u64::from(measured);
+    /// An attempt was aborted by the system, to be made again.
+    pub fn aborted(&mut self, kind: usize, reason: Abort) {
+        if self.measured(Instant::now()) {
+            self.kinds[kind].aborted += 1;
+            *self.kinds[kind].reasons.entry(reason).or_default() += 1;
+        }
     }
 
     /// An attempt failed; the caller goes on with another attempt exactly if this returns true.
@@ -183,7 +208,8 @@ impl Recorder {
             counts.unknown += 1;
         }
         if retry {
-            counts.aborted += u64::from(measured);
+            let message = error.as_db_error().map_or("", |db| db.message());
+            self.aborted(kind, Abort::classify(sqlstate(error), message));
             return true;
         }
         if measured {

@@ -8,8 +8,10 @@
 //! |---|---|
 //! | `workload` | the TPC-W bookstore, stock pgbench, and the smaller loads |
 //! | `peer` | starting and stopping the database servers under test |
+//! | `checker` | the oracle: was a recorded history serializable, and which aborts were needless |
 //! | `fault` | killing a real server under load and checking what is left |
 //! | `driver` | closed-loop clients, one measured window, counts per interaction |
+//! | `chart` | curves over the number of clients, as SVG |
 //! | `report` | the table, the JSON list and the chart that every benchmark ends with |
 //! | `results` | docs/results.md from one run of everything |
 //! | `command` | one file per subcommand of `cognate-bench` |
@@ -17,6 +19,8 @@
 //! Invariants: every server started here is a child with its own temporary folder and a free loopback port, and is
 //! stopped when its handle is dropped, on success, on an error, on a panic and on Ctrl-C alike. Every wait is bounded.
 
+pub mod chart;
+pub mod checker;
 pub mod cli;
 pub mod command;
 pub mod driver;

@@ -106,6 +106,10 @@ fn further(record: &Record) -> String {
         "lost_or_extra",
         "device_per_s",
         "of_device_pct",
+        "certifier_pct",
+        "first_updater_pct",
+        "deadlock_pct",
+        "needless",
         "analytic_queries",
     ];
     let shown = names.iter().filter(|name| **name != "rounds" || record.workload == "crash");
@@ -114,6 +118,74 @@ fn further(record: &Record) -> String {
         Some(format!("{} {}", name.replace('_', " "), number(value)))
     });
     found.collect::<Vec<String>>().join(", ")
+}
+
+fn at_least(
+    what: &'static str,
+    must: (&'static str, f64),
+    aim: &'static str,
+    value: Option<f64>,
+    unit: &str,
+) -> Goal {
+    Goal {
+        what,
+        must: must.0,
+        aim,
+        measured: value.map(|value| format!("{value:.2}{unit}")),
+        holds: value.map(|value| value >= must.1),
+    }
+}
+
+fn at_most(
+    what: &'static str,
+    must: (&'static str, f64),
+    aim: &'static str,
+    value: Option<f64>,
+    unit: &str,
+) -> Goal {
+    Goal { holds: value.map(|value| value <= must.1), ..at_least(what, must, aim, value, unit) }
+}
+
+/// The goals of serializability.
+fn serializable_goals(param: impl Fn(&str, &str) -> Option<f64>) -> Vec<Goal> {
+    vec![
+        at_least(
+            "s3u1 uniform, 80 clients, wire: PSSI / own snapshot isolation",
+            ("≥ 0.95×", 0.95),
+            "0.99×",
+            param("snum", "uniform_of_si"),
+            "×",
+        ),
+        at_least(
+            "s3u1 uniform, 80 clients, embedded: PSSI / own snapshot isolation",
+            ("≥ 0.95×", 0.95),
+            "0.99×",
+            param("snum", "embedded_of_si"),
+            "×",
+        ),
+        at_least(
+            "s3u1 hot, 80 clients, wire: Cognate SERIALIZABLE / PostgreSQL SERIALIZABLE",
+            ("≥ 2×", 2.0),
+            "3×",
+            param("snum", "hot_of_postgres"),
+            "×",
+        ),
+        at_most(
+            "s5u1 hot, 40 clients: aborts by the certifier, PSSI / own SSI",
+            ("≤ 0.6×", 0.6),
+            "0.3×",
+            param("snum", "certifier_aborts_of_ssi"),
+            "×",
+        ),
+        at_most("needless aborts by the oracle", ("0", 0.0), "0", param("oracle", "needless"), ""),
+        at_least(
+            "read-mostly with 1,000-row ranges: PSSI / own snapshot isolation",
+            ("≥ 0.9×", 0.9),
+            "0.97×",
+            param("snum", "scans_of_si"),
+            "×",
+        ),
+    ]
 }
 
 fn goals(sections: &[Section]) -> Vec<Goal> {
@@ -131,20 +203,9 @@ fn goals(sections: &[Section]) -> Vec<Goal> {
             all.iter().find(|record| record.workload == workload && record.params.contains_key(name))?;
         record.params.get(name).and_then(Value::as_f64)
     };
-    let at_least = |what, must: (&'static str, f64), aim, value: Option<f64>, unit: &str| Goal {
-        what,
-        must: must.0,
-        aim,
-        measured: value.map(|value| format!("{value:.2}{unit}")),
-        holds: value.map(|value| value >= must.1),
-    };
-    let at_most = |what, must: (&'static str, f64), aim, value: Option<f64>, unit: &str| Goal {
-        holds: value.map(|value| value <= must.1),
-        ..at_least(what, must, aim, value, unit)
-    };
     let pg = |what, row, aim| at_least(what, ("≥ 1.3×", 1.3), aim, ratio("pgbench", row), "×");
     let point_read = all.iter().find(|r| r.workload == "point-read").map(|r| 1000.0 * r.latency_ms.mean);
-    vec![
+    let mut goals = vec![
         pg("pgbench select-only, prepared, 16 clients", "select-only", "2×"),
         pg("pgbench tpcb-like, prepared, 16 clients", "tpcb-like", "2.5×"),
         pg("pgbench simple-update, prepared, 16 clients", "simple-update", "2.5×"),
@@ -172,7 +233,9 @@ fn goals(sections: &[Section]) -> Vec<Goal> {
             param("crash", "lost_or_extra"),
             "",
         ),
-    ]
+    ];
+    goals.extend(serializable_goals(param));
+    goals
 }
 
 /// Puts Markdown between the markers of a file; a file without markers gets them at its end.

@@ -27,6 +27,12 @@ fn the_documented_calls_are_understood() {
         "memory --memory 64MB --times 4",
         "mixed --peer postgres",
         "recovery --megabytes 100",
+        "snum",
+        "snum --reads 5 --updates 1 --hot 100 --clients 40 --systems pssi,ssi,si,2pl,postgres --seconds 10",
+        "snum --range-scan --embedded --isolation serializable --json snum.json",
+        "snum --goals uniform,needless",
+        "snum --sweep 1,10,80 --curves docs/snum.svg",
+        "oracle --embedded --analytic --method ssi --seed 7",
         "all --json bench-results --results docs/results.md --smoke --only pgbench,crash",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",
     ] {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use cognate_harness::chart::{self, Curve, Panel};
+use cognate_harness::checker::history::Abort;
 use cognate_harness::driver::{Counts, Outcome, Recorder, Window};
 use cognate_harness::report::{self, Record, TOTAL};
 use cognate_harness::results::{self, Section};
@@ -91,6 +93,37 @@ fn the_chart_is_an_svg_with_every_figure() {
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("<svg") && text.contains("cognate Home") && text.contains("postgres total"));
     assert!(report::write_svg(&path, "Nothing", &[], "interaction").is_err());
+}
+
+#[test]
+fn curves_are_an_svg_with_every_panel_and_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/curves.svg");
+    let curve = |name: &str| Curve { name: name.to_owned(), points: vec![(1.0, 900.0), (80.0, 4000.0)] };
+    let panel = |title: &str| Panel { title: title.to_owned(), curves: vec![curve("pssi"), curve("ssi")] };
+    chart::write(&path, "s3u1", "clients", &[panel("committed/s"), panel("aborted")]).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    for part in ["<svg", "pssi", "ssi", "committed/s", "aborted", "clients", "s3u1"] {
+        assert!(text.contains(part), "{part}");
+    }
+    let empty = Panel { title: "nothing".to_owned(), curves: Vec::new() };
+    assert!(chart::write(&path, "nothing", "clients", &[empty]).is_err());
+}
+
+#[test]
+fn aborts_are_counted_by_reason() {
+    let start = Instant::now();
+    let window = Window { from: start, until: start + Duration::from_secs(100) };
+    let mut recorder = Recorder::new(window, 1);
+    recorder.aborted(0, Abort::Certifier);
+    recorder.aborted(0, Abort::FirstUpdater);
+    recorder.aborted(0, Abort::FirstUpdater);
+    recorder.committed(0, start);
+    let mut counts = recorder.counts()[0].clone();
+    counts.add(&recorder.counts()[0]);
+    assert_eq!((counts.aborted, counts.aborted_pct()), (6, 75.0));
+    assert_eq!((counts.reason_pct(Abort::Certifier), counts.reason_pct(Abort::FirstUpdater)), (25.0, 50.0));
+    assert_eq!(counts.reason_pct(Abort::Deadlock), 0.0);
 }
 
 #[test]

@@ -42,6 +42,7 @@ const SERIES: &[(&str, bool, &str, &str)] = &[
     ("device", false, "", "--seconds 1 --rows 2000 --clients 800"),
     ("governor", false, "", "--seconds 1 --settle 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8"),
     ("memory", false, "", "--memory 64MB --seconds 3"),
+    ("snum", false, "", "--seconds 1 --rounds 1 --rows 2000"),
     ("recovery", false, "", "--megabytes 40 --rounds 1"),
     ("crash", false, "", "--rounds 3"),
 ];
@@ -78,6 +79,9 @@ async fn one(args: &AllArgs, name: &str, peer: bool, settings: &str) -> Result<S
     let file = args.json.join(format!("{name}.json"));
     let mut shown = vec!["cognate-bench".to_owned(), name.to_owned()];
     shown.extend(settings.split_whitespace().map(str::to_owned));
+    if name == "snum" && args.without_peer {
+        shown.extend(["--systems".to_owned(), "pssi,ssi,si,2pl".to_owned()]);
+    }
     if peer {
         shown.extend(["--peer".to_owned(), "postgres".to_owned()]);
     }

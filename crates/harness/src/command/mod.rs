@@ -8,9 +8,12 @@ pub mod governor;
 pub mod log;
 pub mod memory;
 pub mod mixed;
+pub mod oracle;
 pub mod pgbench;
 pub mod point_read;
 pub mod recovery;
+pub mod snum;
+pub mod snum_systems;
 pub mod statements;
 
 use std::path::PathBuf;

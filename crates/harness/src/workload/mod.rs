@@ -5,4 +5,6 @@ pub mod keyed;
 pub mod log;
 pub mod pgbench;
 pub mod point_read;
+pub mod recorded;
 pub mod s3u1;
+pub mod snum;

@@ -12,6 +12,7 @@ use std::time::Instant;
 use cognate::{Database, Session};
 use tokio_postgres::Config;
 
+use crate::checker::history::Abort;
 use crate::driver::{Client, Recorder, Workload};
 use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::{self, System};
@@ -222,7 +223,7 @@ impl Client for EmbeddedClient {
             if !matches!(error.sqlstate, "40001" | "40P01") {
                 return Err(failed(error));
             }
-            recorder.borrow_mut().aborted(0);
+            recorder.borrow_mut().aborted(0, Abort::classify(error.sqlstate, &error.message));
             self.session.execute_async("ROLLBACK", &[]).await.map_err(failed)?;
             if recorder.borrow().is_over() {
                 return Ok(());

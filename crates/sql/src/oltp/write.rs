@@ -102,7 +102,14 @@ impl Work<'_> {
     }
 
     /// A key is taken: 23505, or 40001 if a serializable transaction could not have known, for its snapshot does not show it.
-    fn duplicate(&self, table: &Table, index: &Index, row: &[Datum], tree: u32, key: &[u8]) -> Result<SqlError> {
+    fn duplicate(
+        &self,
+        table: &Table,
+        index: &Index,
+        row: &[Datum],
+        tree: u32,
+        key: &[u8],
+    ) -> Result<SqlError> {
         if self.engine.isolation() == Isolation::Serializable
             && self.engine.own(tree, key)?.is_none()
             && self.engine.changed(tree, key)?.is_some()
@@ -124,6 +131,11 @@ impl Work<'_> {
                 if self.key_holder(table.tree, &key)?.is_some() {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
                     return Err(self.duplicate(table, index, row, table.tree, &key)?);
+                }
+                // A row that the snapshot shows, or that came and went since, cannot be replaced by a new one: the
+                // snapshot's index entries would lead to the new row.
+                if locks {
+                    self.recheck(table, &key)?;
                 }
                 Bytes::from(key)
             }

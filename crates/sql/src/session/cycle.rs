@@ -49,7 +49,9 @@ pub(super) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) 
     }
     detail.push('.');
     if cycle.is_summarized {
-        detail.push_str(" Old transactions were summarized to bound memory, so the cycle may not be a real one.");
+        detail.push_str(
+            " Old transactions were summarized to bound memory, so the cycle may not be a real one.",
+        );
     }
     let mut error = dependency_failure(detail);
     let tree = cycle.edges.iter().find_map(|edge: &Edge| edge.object.as_ref()).map(Object::tree);

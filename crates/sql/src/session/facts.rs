@@ -213,7 +213,7 @@ impl ObjectNames for LiveNames {
 
 impl SessionView for Facts {
     fn setting(&self, name: &str) -> Option<String> {
-        self.active_limit(name).or_else(|| self.settings.lock().show(name).ok())
+        self.server_setting(name).or_else(|| self.settings.lock().show(name).ok())
     }
 
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
@@ -224,9 +224,8 @@ impl SessionView for Facts {
             )
             .with_hint("Use SET TRANSACTION."));
         }
-        if name.eq_ignore_ascii_case(super::governed::ACTIVE_LIMIT) {
-            self.set_active_limit(Some(value))?;
-            return Ok(self.active_limit(name).unwrap_or_default());
+        if self.set_server_setting(name, Some(value))? {
+            return Ok(self.server_setting(name).unwrap_or_default());
         }
         let mut settings = self.settings.lock();
         settings.set(name, Some(value), local)?;

@@ -1,4 +1,4 @@
-//! The session and the governor: when a statement takes a slot, and `cognate.active_limit`.
+//! The session and the governor: when a statement takes a slot.
 //!
 //! ```text
 //! BEGIN                    no slot
@@ -7,18 +7,13 @@
 //! COMMIT                   needs none; given back once the commit is ordered, before the wait for its flush
 //! ```
 //!
-//! Statements that only concern the session need none, so that a full server still answers SHOW, and can be told another limit. The limit is
-//! the whole server's: SET changes it for everybody and at once, and no ROLLBACK takes it back.
+//! Statements that only concern the session need none, so that a full server still answers SHOW, and can be told another limit.
 
-use cognate_engine::ActiveLimit;
 use sqlparser::ast;
 
-use super::{Facts, Session};
+use super::Session;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::Command;
-
-/// The setting.
-pub(super) const ACTIVE_LIMIT: &str = "cognate.active_limit";
 
 /// Whether a statement without a plan does work that the governor counts.
 pub(super) fn executes(command: &Command) -> bool {
@@ -55,29 +50,5 @@ impl Session {
         {
             self.seat.governor().note_conflict();
         }
-    }
-}
-
-impl Facts {
-    /// The server's limit, if this is the setting asked for.
-    pub(super) fn active_limit(&self, name: &str) -> Option<String> {
-        let governor = self.database.engine().governor();
-        name.eq_ignore_ascii_case(ACTIVE_LIMIT).then(|| governor.mode().to_string())
-    }
-
-    /// Changes the server's limit; `None` is what the server was started with. 22023.
-    pub(super) fn set_active_limit(&self, value: Option<&str>) -> Result<()> {
-        let governor = self.database.engine().governor();
-        let limit = match value {
-            None => governor.configured(),
-            Some(text) => text.parse::<ActiveLimit>().map_err(|error| {
-                SqlError::new(
-                    sqlstate::INVALID_PARAMETER_VALUE,
-                    format!("invalid value for parameter \"{ACTIVE_LIMIT}\": {error}"),
-                )
-            })?,
-        };
-        governor.set_limit(limit);
-        Ok(())
     }
 }

@@ -36,6 +36,7 @@ mod planning;
 mod portal;
 mod prepared;
 mod presence;
+mod server_setting;
 pub mod settings;
 mod sink;
 mod state;

@@ -194,8 +194,7 @@ impl Session {
         // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
         let durable = self.database.engine().durable() >= self.database.catalog_csn();
         let declared = self.block == Block::Explicit && self.modes.read_only;
-        let at_durable_mark =
-            durable && (declared || (self.block == Block::Implicit && reading && short));
+        let at_durable_mark = durable && (declared || (self.block == Block::Implicit && reading && short));
         match &mut self.open {
             None => {
                 let access = if at_durable_mark { Access::ReadOnly } else { Access::ReadWrite };

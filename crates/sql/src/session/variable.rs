@@ -2,7 +2,6 @@
 
 use sqlparser::ast;
 
-use super::governed::ACTIVE_LIMIT;
 use super::portal::{PortalState, Tag};
 use super::transaction::{isolation_name, isolation_of};
 use super::{Block, CommandTag, OutputColumn, Session};
@@ -153,7 +152,7 @@ impl Session {
                 self.facts.with_settings(|settings| settings.clone().set(name, Some(text), true))?;
                 return self.set_deferrable(Some(super::settings::parse_bool(text) == Some(true)));
             }
-            ACTIVE_LIMIT => return self.facts.set_active_limit(value),
+            _ if self.facts.set_server_setting(name, value)? => return Ok(()),
             _ => {}
         }
         self.facts.with_settings(|settings| settings.set(name, value, local))?;
@@ -223,7 +222,7 @@ impl Session {
         let rows = if name == "all" {
             let all = self.facts.with_settings(|settings| settings.all());
             let row = |(definition, value): (&super::settings::Definition, String)| {
-                let value = self.facts.active_limit(definition.name).unwrap_or(value);
+                let value = self.facts.server_setting(definition.name).unwrap_or(value);
                 vec![Datum::from(definition.name), Datum::from(value), Datum::from("")]
             };
             all.into_iter().map(row).collect()
@@ -245,7 +244,7 @@ impl Session {
                     if in_transaction { self.modes.read_only } else { self.effective.default_read_only };
                 Ok(if read_only { "on" } else { "off" }.to_owned())
             }
-            _ => match self.facts.active_limit(name) {
+            _ => match self.facts.server_setting(name) {
                 Some(limit) => Ok(limit),
                 None => self.facts.with_settings(|settings| settings.show(name)),
             },

@@ -190,6 +190,13 @@ const TABLE: &[Row] = {
         // The governor's: its value is the server's, see `governed`.
         ("cognate.active_limit", Text, "auto", Server, false),
         // Which executor runs SELECT: see `Executor`.
+        (
+            "cognate.certifier_memory",
+            Integer { minimum: 1024, maximum: 67108864, unit: Unit::Kilobytes },
+            "32MB",
+            Server,
+            false,
+        ),
         ("cognate.serializable", Enum(&["pssi", "ssi", "2pl", "si"]), "pssi", Internal, false),
         (
             "cognate.statement_retries",

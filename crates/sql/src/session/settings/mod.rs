@@ -67,6 +67,13 @@ fn unrecognized(name: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
 
+/// A setting of an amount of memory, checked, in kB. 22023.
+pub(super) fn kilobytes(name: &str, text: &str) -> Result<u64> {
+    let Some(index) = definition::find(name) else { return Err(unrecognized(name)) };
+    let value = value::normalize(&definition::all()[index], text)?;
+    value.parse().map_err(|_| unrecognized(name))
+}
+
 impl Settings {
     /// The built-in defaults.
     pub fn new() -> Settings {

@@ -1,0 +1,145 @@
+//! Whether an abort was needed: the victim is put back as if it had committed next.
+//!
+//! A transaction that commits last has no `wr` or `ww` edge that leaves it, since nobody has read or replaced what it
+//! wrote. Only `rw` edges leave it: to those that replaced what it read. So a search along the edges of those that had
+//! committed by then, from these to anything that precedes the victim, decides.
+//!
+//! *By then* is known exactly when statements ran one after the other. In a concurrent run a commit that was asked for
+//! before the victim's abort was answered may have come before it or after. Such a commit counts for the abort: an abort is
+//! called needless only if no cycle closes even with all of them, and *undecided* if one closes only with some of them.
+
+use std::collections::{HashMap, HashSet};
+
+use super::graph::{Graph, Reader, neighbours, sights};
+use super::history::{History, Predicate, Transaction};
+use super::verdict::Violation;
+use super::versions::Versions;
+
+/// What an abort by the certifier was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Judgement {
+    /// A cycle would have closed.
+    Justified,
+    /// A cycle would have closed if some commit then in flight came first.
+    Undecided,
+    /// No cycle would have closed.
+    Needless,
+}
+
+/// Finds the committed readers that a write concerns.
+#[derive(Debug, Default)]
+pub struct Readers {
+    points: HashMap<(u32, usize, i64), Vec<Reader>>,
+    ranges: HashMap<(u32, usize), Vec<Reader>>,
+}
+
+impl Readers {
+    /// All ranges that the committed transactions read.
+    pub fn new(history: &History) -> Readers {
+        let mut readers = Readers::default();
+        for (place, transaction) in history.transactions.iter().enumerate() {
+            if !transaction.committed() {
+                continue;
+            }
+            for event in &transaction.events {
+                let super::history::Event::Scan(scan) = event else { continue };
+                let Predicate { table, column, low, high } = scan.predicate;
+                let reader = Reader { place, predicate: scan.predicate };
+                match low == high {
+                    true => readers.points.entry((table, column, low)).or_default().push(reader),
+                    false => readers.ranges.entry((table, column)).or_default().push(reader),
+                }
+            }
+        }
+        readers
+    }
+
+    /// Those whose range holds a row with these values.
+    fn of<'a>(&'a self, table: u32, row: &'a [i64]) -> impl Iterator<Item = usize> + 'a {
+        row.iter().enumerate().flat_map(move |(column, &value)| {
+            let points = self.points.get(&(table, column, value)).into_iter().flatten();
+            let ranges = self.ranges.get(&(table, column)).into_iter().flatten();
+            let held =
+                move |reader: &&Reader| (reader.predicate.low..=reader.predicate.high).contains(&value);
+            points.chain(ranges.filter(held)).map(|reader| reader.place)
+        })
+    }
+}
+
+/// Judges one aborted transaction.
+pub fn judge(
+    victim: usize,
+    history: &History,
+    versions: &Versions,
+    graph: &Graph,
+    readers: &Readers,
+    violations: &mut Vec<Violation>,
+) -> Judgement {
+    let transaction = &history.transactions[victim];
+    let mut after = HashSet::new();
+    let mut before = HashSet::new();
+    for (predicate, sights) in sights(transaction, versions, violations) {
+        for sight in sights {
+            let (wr, rw) = neighbours(&predicate, sight, versions);
+            before.extend(wr);
+            after.extend(rw);
+        }
+    }
+    let maybe = |place: usize| history.transactions[place].asked < transaction.answered;
+    let surely = |place: usize| history.transactions[place].answered < transaction.asked;
+    let closes = |had: &dyn Fn(usize) -> bool| {
+        let mut before = before.clone();
+        before.extend(preceding_writes(transaction, versions, readers, had));
+        reaches(graph, after.iter().copied().filter(|&place| had(place)), &before, had)
+    };
+    match (closes(&maybe), closes(&surely)) {
+        (false, _) => Judgement::Needless,
+        (true, true) => Judgement::Justified,
+        (true, false) => Judgement::Undecided,
+    }
+}
+
+/// Who precedes the victim by its writes: the writers of what it replaces, and the readers of that and of what it adds.
+///
+/// A reader of an older version precedes it too, by way of those that replaced that version.
+fn preceding_writes(
+    victim: &Transaction,
+    versions: &Versions,
+    readers: &Readers,
+    had: &dyn Fn(usize) -> bool,
+) -> Vec<usize> {
+    let mut before = Vec::new();
+    for write in victim.net_writes() {
+        let chain = versions.chain(write.object);
+        let last = chain.iter().rev().find(|version| version.writer.is_none_or(had));
+        before.extend(last.and_then(|version| version.writer));
+        let rows = [last.and_then(|version| version.row.as_deref()), write.row.as_deref()];
+        for row in rows.into_iter().flatten() {
+            before.extend(readers.of(write.object.table, row));
+        }
+    }
+    before.retain(|&place| had(place));
+    before
+}
+
+/// Whether a way leads from one of `starts` to one of `targets` over the transactions that had committed.
+fn reaches(
+    graph: &Graph,
+    starts: impl Iterator<Item = usize>,
+    targets: &HashSet<usize>,
+    had: &dyn Fn(usize) -> bool,
+) -> bool {
+    let mut stack: Vec<usize> = starts.collect();
+    let mut known: HashSet<usize> = stack.iter().copied().collect();
+    while let Some(node) = stack.pop() {
+        if targets.contains(&node) {
+            return true;
+        }
+        for edge in graph.from(node) {
+            if had(edge.to) && known.insert(edge.to) {
+                stack.push(edge.to);
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,166 @@
+//! The verdict on a history, for tests and for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::graph::{Cycle, Graph};
+use super::history::{Abort, History, Object, Outcome};
+use super::needless::{Judgement, Readers, judge};
+use super::versions::Versions;
+
+/// What no history may hold, whatever the order: each is an anomaly by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// A version was read (or replaced) that its writer did not commit, or that its writer itself replaced later.
+    ReadOfUncommitted {
+        /// Who read.
+        reader: u64,
+        /// Whose version it was.
+        writer: u64,
+        /// The row.
+        object: Object,
+        /// Whether the history holds that version at all.
+        known: bool,
+    },
+    /// Two transactions replaced the same version.
+    LostUpdate {
+        /// The row.
+        object: Object,
+        /// Both.
+        writers: [u64; 2],
+    },
+    /// A row was inserted while it existed.
+    InsertedTwice {
+        /// The row.
+        object: Object,
+        /// Who inserted it again.
+        writer: u64,
+    },
+    /// A scan returned a row that is not in its range.
+    RowOutOfRange {
+        /// Who scanned.
+        reader: u64,
+        /// The row.
+        object: Object,
+    },
+    /// A scan did not return a row that its snapshot held.
+    RowMissed {
+        /// Who scanned.
+        reader: u64,
+        /// The row.
+        object: Object,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = |object: &Object| format!("table {} key {}", object.table, object.key);
+        match self {
+            Violation::ReadOfUncommitted { reader, writer, object, known } => {
+                let what = if *known {
+                    "a version that was never committed"
+                } else {
+                    "a version that nobody recorded"
+                };
+                write!(f, "T{reader} read {what}, T{writer}'s of {}", row(object))
+            }
+            Violation::LostUpdate { object, writers } => {
+                write!(f, "T{} and T{} replaced the same version of {}", writers[0], writers[1], row(object))
+            }
+            Violation::InsertedTwice { object, writer } => {
+                write!(f, "T{writer} inserted {}, which existed", row(object))
+            }
+            Violation::RowOutOfRange { reader, object } => {
+                write!(f, "T{reader} was given {}, which was not in its range", row(object))
+            }
+            Violation::RowMissed { reader, object } => {
+                write!(f, "T{reader} was not given {}, which its snapshot held in range", row(object))
+            }
+        }
+    }
+}
+
+/// What the oracle decided.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// Transactions that committed.
+    pub committed: usize,
+    /// Aborts by reason.
+    pub aborted: BTreeMap<Abort, usize>,
+    /// Anomalies that need no graph.
+    pub violations: Vec<Violation>,
+    /// A dependency cycle among the committed.
+    pub cycle: Option<Cycle>,
+    /// Aborts by the certifier that closed a cycle.
+    pub justified: usize,
+    /// Those of which the order of commits in flight would have to be known.
+    pub undecided: usize,
+    /// The victims of those that closed none.
+    pub needless: Vec<u64>,
+}
+
+impl Verdict {
+    /// Judges a history.
+    pub fn of(history: &History) -> Verdict {
+        let mut verdict = Verdict::default();
+        let versions = Versions::new(history, &mut verdict.violations);
+        let graph = Graph::new(history, &versions, &mut verdict.violations);
+        verdict.cycle = graph.cycle(history);
+        let readers = Readers::new(history);
+        for (place, transaction) in history.transactions.iter().enumerate() {
+            let reason = match transaction.outcome {
+                Outcome::Committed => {
+                    verdict.committed += 1;
+                    continue;
+                }
+                Outcome::Aborted(reason) => reason,
+            };
+            *verdict.aborted.entry(reason).or_default() += 1;
+            if reason != Abort::Certifier {
+                continue;
+            }
+            match judge(place, history, &versions, &graph, &readers, &mut verdict.violations) {
+                Judgement::Justified => verdict.justified += 1,
+                Judgement::Undecided => verdict.undecided += 1,
+                Judgement::Needless => verdict.needless.push(transaction.id),
+            }
+        }
+        verdict
+    }
+
+    /// Whether the committed transactions have an equivalent serial order.
+    pub fn serializable(&self) -> bool {
+        self.cycle.is_none() && self.violations.is_empty()
+    }
+
+    /// Aborts for one reason.
+    pub fn aborted_by(&self, reason: Abort) -> usize {
+        self.aborted.get(&reason).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "committed {}", self.committed)?;
+        for (reason, count) in &self.aborted {
+            writeln!(f, "aborted, {}: {count}", reason.name())?;
+        }
+        match self.serializable() {
+            true => writeln!(f, "serializable: yes")?,
+            false => writeln!(f, "serializable: NO")?,
+        }
+        if let Some(cycle) = &self.cycle {
+            writeln!(f, "  cycle: {cycle}")?;
+        }
+        for violation in self.violations.iter().take(10) {
+            writeln!(f, "  {violation}")?;
+        }
+        write!(
+            f,
+            "aborts by the certifier: {} justified, {} needless, {} undecided (commits in flight)",
+            self.justified,
+            self.needless.len(),
+            self.undecided
+        )
+    }
+}

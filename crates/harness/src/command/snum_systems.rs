@@ -1,0 +1,257 @@
+//! The systems that sNuM compares: started when first needed, loaded once, measured in turns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cognate::{Database, Method, Options};
+use tempfile::TempDir;
+
+use super::{ServerArgs, client_threads};
+use crate::driver::{self, Counts, Outcome, Plan};
+use crate::error::{Error, Result};
+use crate::peer::{System, fresh_folder};
+use crate::workload::bookstore::Isolation;
+use crate::workload::snum::{Embedded, Shape, Wire};
+
+/// Time of each round before it is measured.
+const WARMUP: Duration = Duration::from_millis(300);
+
+/// A system, or a way to serializability within one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum SystemName {
+    /// Cognate, precisely.
+    Pssi,
+    /// Cognate, by dangerous structures.
+    Ssi,
+    /// Cognate, snapshot isolation.
+    Si,
+    /// Cognate, strict two-phase locking.
+    #[value(name = "2pl")]
+    TwoPhaseLocking,
+    /// PostgreSQL.
+    Postgres,
+}
+
+impl SystemName {
+    /// All of them.
+    pub const ALL: [SystemName; 5] = [
+        SystemName::Pssi,
+        SystemName::Ssi,
+        SystemName::Si,
+        SystemName::TwoPhaseLocking,
+        SystemName::Postgres,
+    ];
+
+    /// As the command line writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SystemName::Pssi => "pssi",
+            SystemName::Ssi => "ssi",
+            SystemName::Si => "si",
+            SystemName::TwoPhaseLocking => "2pl",
+            SystemName::Postgres => "postgres",
+        }
+    }
+
+    /// As records name the system.
+    pub fn label(self) -> &'static str {
+        match self {
+            SystemName::Pssi => "cognate",
+            SystemName::Ssi => "cognate ssi",
+            SystemName::Si => "cognate si",
+            SystemName::TwoPhaseLocking => "cognate 2pl",
+            SystemName::Postgres => "postgres",
+        }
+    }
+
+    /// How Cognate is told, unless this is another system.
+    pub fn method(self) -> Option<Method> {
+        match self {
+            SystemName::Pssi => Some(Method::Pssi),
+            SystemName::Ssi => Some(Method::Ssi),
+            SystemName::Si => Some(Method::Si),
+            SystemName::TwoPhaseLocking => Some(Method::TwoPhaseLocking),
+            SystemName::Postgres => None,
+        }
+    }
+}
+
+/// A load and how long it is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// What transactions do.
+    pub shape: Shape,
+    /// How many at once.
+    pub clients: usize,
+    /// In this process.
+    pub embedded: bool,
+    /// Of each system, all rounds together.
+    pub seconds: u32,
+    /// How many rounds.
+    pub rounds: u32,
+}
+
+/// What one system did under one load.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// All rounds together.
+    pub counts: Counts,
+    /// Seconds measured.
+    pub seconds: f64,
+    /// Committed a second in each round.
+    pub rounds: Vec<f64>,
+}
+
+impl Measured {
+    /// Committed a second.
+    pub fn committed_per_s(&self) -> f64 {
+        self.counts.committed as f64 / self.seconds.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// A database in this process; its folder goes when it is dropped.
+struct Library {
+    database: Database,
+    _folder: TempDir,
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // The folder goes in any case; closing ends the threads.
+        let _ = self.database.clone().close();
+    }
+}
+
+/// The systems that were started.
+pub struct Systems {
+    server: ServerArgs,
+    rows: i64,
+    isolation: Isolation,
+    started: BTreeMap<SystemName, System>,
+    opened: BTreeMap<SystemName, Library>,
+    round: u64,
+}
+
+impl Systems {
+    /// None yet.
+    pub fn new(server: &ServerArgs, rows: i64, isolation: Isolation) -> Systems {
+        let (started, opened) = (BTreeMap::new(), BTreeMap::new());
+        Systems { server: server.clone(), rows, isolation, started, opened, round: 0 }
+    }
+
+    /// Measures these systems under one load, in turns; PostgreSQL is left out of embedded loads.
+    ///
+    /// # Errors
+    /// If a system does not start, or answers with an error that is no abort.
+    pub async fn measure(
+        &mut self,
+        names: &[SystemName],
+        program: &Program,
+    ) -> Result<Vec<(SystemName, Measured)>> {
+        let names: Vec<SystemName> =
+            names.iter().copied().filter(|name| !program.embedded || name.method().is_some()).collect();
+        let mut outcomes: Vec<Option<Outcome>> = vec![None; names.len()];
+        let mut rates = vec![Vec::new(); names.len()];
+        for name in &names {
+            self.ready(*name, program).await?;
+        }
+        for round in 0..program.rounds {
+            let mut order: Vec<usize> = (0..names.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            self.round += 1;
+            for index in order {
+                let outcome = self.one(names[index], program).await?;
+                if let Some(error) = &outcome.first_error {
+                    return Err(Error::Server(format!("{}: {error}", names[index].label())));
+                }
+                rates[index].push(outcome.committed_per_s());
+                match &mut outcomes[index] {
+                    Some(sum) => sum.add(&outcome),
+                    sum => *sum = Some(outcome),
+                }
+            }
+        }
+        let together = names.into_iter().zip(outcomes).zip(rates);
+        Ok(together
+            .filter_map(|((name, outcome), rounds)| {
+                let outcome = outcome?;
+                Some((name, Measured { counts: outcome.total(), seconds: outcome.seconds, rounds }))
+            })
+            .collect())
+    }
+
+    async fn one(&self, name: SystemName, program: &Program) -> Result<Outcome> {
+        let plan = Plan {
+            label: format!("{}: {} clients", name.label(), program.clients),
+            clients: program.clients,
+            threads: client_threads(),
+            warmup: WARMUP,
+            measured: Duration::from_secs(u64::from(program.seconds)) / program.rounds.max(1),
+        };
+        let (shape, isolation, round) = (program.shape, self.isolation, self.round);
+        if program.embedded {
+            let Some(library) = self.opened.get(&name) else { return Err(missing(name)) };
+            let database = library.database.clone();
+            return driver::run(Arc::new(Embedded { database, shape, isolation, round }), &plan).await;
+        }
+        let Some(system) = self.started.get(&name) else { return Err(missing(name)) };
+        let (config, system) = (system.config().clone(), system.name.clone());
+        driver::run(Arc::new(Wire { system, config, shape, isolation, round }), &plan).await
+    }
+
+    /// Starts and loads a system unless that was done.
+    async fn ready(&mut self, name: SystemName, program: &Program) -> Result<()> {
+        let shape = Shape { rows: self.rows, ..program.shape };
+        let spinner = crate::progress::spinner(&format!("{}: loading", name.label()));
+        if program.embedded {
+            if let (false, Some(method)) = (self.opened.contains_key(&name), name.method()) {
+                let library = open(&self.server, method, &shape).await?;
+                self.opened.insert(name, library);
+            }
+        } else if !self.started.contains_key(&name) {
+            let system = start(&self.server, name, &shape).await?;
+            self.started.insert(name, system);
+        }
+        spinner.finish_and_clear();
+        Ok(())
+    }
+}
+
+fn missing(name: SystemName) -> Error {
+    Error::Missing(format!("{} was not started", name.label()))
+}
+
+async fn start(server: &ServerArgs, name: SystemName, shape: &Shape) -> Result<System> {
+    let system = match name {
+        SystemName::Postgres => System::start_postgres(&server.postgres()).await?,
+        _ => {
+            let mut options = server.cognate();
+            options.extra.extend(["--serializable".to_owned(), name.name().to_owned()]);
+            System::start_cognate(&options).await?
+        }
+    };
+    let client = system.client().await?;
+    system.execute_each(&client, &shape.statements()).await?;
+    system.execute_each(&client, &["VACUUM ANALYZE".to_owned(), "CHECKPOINT".to_owned()]).await?;
+    Ok(system)
+}
+
+async fn open(server: &ServerArgs, method: Method, shape: &Shape) -> Result<Library> {
+    let failed = |error: cognate::Error| Error::Server(error.to_string());
+    let folder = fresh_folder(server.directory.as_deref())?;
+    let mut options = Options::new(folder.path().join("data"));
+    if let Some(memory) = &server.memory {
+        options = options.memory(super::parse_size(memory)?);
+    }
+    options.serializable = method;
+    let database = Database::open_with(options).map_err(failed)?;
+    let mut session = database.session().map_err(failed)?;
+    for statement in shape.statements() {
+        session.execute_async(statement.as_str(), &[]).await.map_err(failed)?;
+    }
+    session.execute_async("CHECKPOINT", &[]).await.map_err(failed)?;
+    Ok(Library { database, _folder: folder })
+}

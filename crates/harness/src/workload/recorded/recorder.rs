@@ -1,0 +1,181 @@
+//! One session's transactions, recorded statement by statement.
+//!
+//! A transaction begins with its first operation. If a statement fails, the transaction is rolled back at once and
+//! recorded as aborted, with the reason that SQLSTATE and message tell; what follows until its end is passed over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::connection::{Connection, Failure};
+use super::operation::{Operation, is_expected};
+use crate::checker::history::{Abort, Event, Outcome, Transaction, stamp};
+use crate::error::{Error, Result};
+use crate::workload::bookstore::Isolation;
+
+/// What all sessions of a run share: the numbers of transactions, and the order of what was asked and answered.
+#[derive(Debug, Default)]
+pub struct Counters {
+    ids: AtomicU64,
+    ticks: AtomicU64,
+}
+
+impl Counters {
+    /// A number that no other transaction has.
+    pub fn id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
+/// One statement, or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A statement of the transaction; it begins with its first.
+    Run(Operation),
+    /// COMMIT.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+}
+
+/// The transaction that is open.
+struct Open {
+    id: u64,
+    events: Vec<Event>,
+    snapshot: u64,
+    count: u64,
+    /// It was told that it failed, and is recorded as such.
+    failed: bool,
+}
+
+/// One session and what its transactions did.
+pub struct Recorder<C> {
+    connection: C,
+    isolation: Isolation,
+    counters: Arc<Counters>,
+    open: Option<Open>,
+    /// Transactions that have ended.
+    pub ended: Vec<Transaction>,
+    /// What those that failed were told, by their numbers.
+    pub failures: Vec<(u64, Failure)>,
+}
+
+impl<C: Connection> Recorder<C> {
+    /// A session whose transactions all have this isolation level.
+    pub fn new(connection: C, isolation: Isolation, counters: Arc<Counters>) -> Recorder<C> {
+        Recorder { connection, isolation, counters, open: None, ended: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Whether a transaction is open, failed or not.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the open transaction has failed.
+    pub fn has_failed(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.failed)
+    }
+
+    /// Runs one step.
+    ///
+    /// # Errors
+    /// A failure that no transaction of this load should meet.
+    pub async fn step(&mut self, step: Step) -> Result<()> {
+        match step {
+            Step::Run(operation) => self.operate(operation).await,
+            Step::Commit => self.commit().await,
+            Step::Rollback => self.rollback().await,
+        }
+    }
+
+    async fn begin(&mut self) -> Result<()> {
+        let text = format!("BEGIN ISOLATION LEVEL {}", self.isolation.sql());
+        self.connection.query(&text, &[]).await.map_err(unexpected)?;
+        let snapshot = self.connection.snapshot().await.map_err(unexpected)?;
+        let id = self.counters.id();
+        self.open = Some(Open { id, events: Vec::new(), snapshot, count: 0, failed: false });
+        Ok(())
+    }
+
+    async fn operate(&mut self, operation: Operation) -> Result<()> {
+        if self.open.is_none() {
+            self.begin().await?;
+        } else if self.isolation == Isolation::ReadCommitted {
+            let snapshot = self.connection.snapshot().await.map_err(unexpected)?;
+            self.open.iter_mut().for_each(|open| open.snapshot = snapshot);
+        }
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        open.count += 1;
+        let stamp = stamp(open.id, open.count);
+        let (text, args) = operation.statement(stamp);
+        let asked = self.counters.tick();
+        match self.connection.query(&text, &args).await {
+            Ok(rows) => {
+                open.events.extend(operation.events(&rows, stamp, open.snapshot)?);
+                Ok(())
+            }
+            Err(failure) => self.fail(failure, asked).await,
+        }
+    }
+
+    /// Records the open transaction as aborted, and rolls it back.
+    async fn fail(&mut self, failure: Failure, asked: u64) -> Result<()> {
+        let answered = self.counters.tick();
+        let reason = Abort::classify(&failure.sqlstate, &failure.message);
+        if !is_expected(&failure) {
+            return Err(unexpected(failure));
+        }
+        if let Some(open) = &mut self.open {
+            open.failed = true;
+            self.failures.push((open.id, failure));
+        }
+        self.record(Outcome::Aborted(reason), asked, answered, None);
+        self.connection.query("ROLLBACK", &[]).await.map_err(unexpected)?;
+        Ok(())
+    }
+
+    fn record(&mut self, outcome: Outcome, asked: u64, answered: u64, commit: Option<u64>) {
+        if let Some(open) = &mut self.open {
+            let events = std::mem::take(&mut open.events);
+            let wrote = events.iter().any(|event| matches!(event, Event::Write(_)));
+            let commit = commit.filter(|_| wrote);
+            let snapshot = open.snapshot;
+            self.ended.push(Transaction { id: open.id, events, outcome, snapshot, commit, asked, answered });
+        }
+    }
+
+    async fn commit(&mut self) -> Result<()> {
+        if self.open.as_ref().is_some_and(|open| !open.failed) {
+            let asked = self.counters.tick();
+            match self.connection.query("COMMIT", &[]).await {
+                Ok(_) => {
+                    let answered = self.counters.tick();
+                    self.record(Outcome::Committed, asked, answered, self.connection.last_commit());
+                }
+                Err(failure) => self.fail(failure, asked).await?,
+            }
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    async fn rollback(&mut self) -> Result<()> {
+        if self.open.as_ref().is_some_and(|open| !open.failed) {
+            let asked = self.counters.tick();
+            self.connection.query("ROLLBACK", &[]).await.map_err(unexpected)?;
+            let answered = self.counters.tick();
+            self.record(Outcome::Aborted(Abort::Client), asked, answered, None);
+        }
+        self.open = None;
+        Ok(())
+    }
+}
+
+fn unexpected(failure: Failure) -> Error {
+    let Failure { sqlstate, message, detail } = failure;
+    let detail = detail.map(|detail| format!("; {detail}")).unwrap_or_default();
+    Error::Violation(format!("a recorded transaction met {sqlstate}: {message}{detail}"))
+}

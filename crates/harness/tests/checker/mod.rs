@@ -1,0 +1,332 @@
+//! The oracle sees each planted anomaly and accepts each harmless look-alike; and it agrees with a judge by brute force.
+
+#![allow(clippy::unwrap_used)]
+
+mod brute_force;
+mod model;
+
+use cognate_harness::checker::history::{Abort, Event, Outcome, writer};
+use cognate_harness::checker::verdict::{Verdict, Violation};
+
+use model::Step::{self, *};
+use model::{Model, Snapshots, object};
+
+const X: i64 = 1;
+const Y: i64 = 2;
+const Z: i64 = 3;
+
+fn read(key: i64) -> Step {
+    Keys(key, key)
+}
+
+/// Three rows, whose second columns are 10, 20 and 30.
+fn model(steps: &[(u64, Step)]) -> Model {
+    Model::run(&[(X, 10), (Y, 20), (Z, 30)], Snapshots::First, steps)
+}
+
+/// Judges twice: with commit numbers, and without, as a concurrent run is recorded.
+fn verdict(model: &Model) -> Verdict {
+    let exact = Verdict::of(&model.history);
+    let mut history = model.history.clone();
+    for transaction in &mut history.transactions {
+        transaction.commit = None;
+    }
+    let inferred = Verdict::of(&history);
+    assert_eq!(exact.serializable(), inferred.serializable(), "{exact}\n{inferred}");
+    assert_eq!(exact.needless, inferred.needless, "{exact}\n{inferred}");
+    exact
+}
+
+fn assert_cycle(steps: &[(u64, Step)], expected: &str) {
+    let verdict = verdict(&model(steps));
+    let cycle = verdict.cycle.expect("a cycle").to_string();
+    assert_eq!(cycle, expected);
+    assert_eq!(verdict.violations, []);
+}
+
+fn assert_harmless(steps: &[(u64, Step)]) {
+    let verdict = verdict(&model(steps));
+    assert!(verdict.serializable(), "{verdict}");
+}
+
+#[test]
+fn lost_update() {
+    // Both read, then one after the other writes what it computed: READ COMMITTED lets the first one's value go lost.
+    let steps = [(1, read(X)), (2, read(X)), (1, Put(X, 11)), (1, Commit), (2, Put(X, 12)), (2, Commit)];
+    let each = Model::run(&[(X, 10)], Snapshots::Each, &steps);
+    let found = Verdict::of(&each.history);
+    assert_eq!(found.cycle.unwrap().to_string(), "T1 -ww(table 0 key 1)→ T2 -rw(table 0 key 1)→ T1");
+    let steps = [(1, read(X)), (1, Put(X, 11)), (1, Commit), (2, read(X)), (2, Put(X, 12)), (2, Commit)];
+    assert_harmless(&steps);
+}
+
+#[test]
+fn two_writers_of_one_version() {
+    let steps = [(1, Put(X, 11)), (2, Put(X, 12)), (1, Commit), (2, Commit)];
+    let mut model = model(&steps);
+    // What a store without first-updater-wins and without locks would do.
+    let first = model.history.loaded[0].stamp;
+    if let Event::Write(write) = &mut model.history.transactions[1].events[0] {
+        write.replaced = Some(first);
+    }
+    let found = Verdict::of(&model.history);
+    assert_eq!(found.violations, [Violation::LostUpdate { object: object(X), writers: [1, 2] }]);
+}
+
+#[test]
+fn write_skew() {
+    assert_cycle(
+        &[(1, read(X)), (2, read(Y)), (1, Put(Y, 21)), (2, Put(X, 11)), (1, Commit), (2, Commit)],
+        "T1 -rw(table 0 key 1)→ T2 -rw(table 0 key 2)→ T1",
+    );
+    // One after the other, and with reads that do not meet the writes.
+    assert_harmless(&[
+        (1, read(X)),
+        (1, Put(Y, 21)),
+        (1, Commit),
+        (2, read(Y)),
+        (2, Put(X, 11)),
+        (2, Commit),
+    ]);
+    assert_harmless(&[
+        (1, read(X)),
+        (2, read(Z)),
+        (1, Put(Y, 21)),
+        (2, Put(X, 11)),
+        (1, Commit),
+        (2, Commit),
+    ]);
+}
+
+#[test]
+fn read_only_anomaly() {
+    // T1 withdraws by what it read of both, T2 deposits into y, T3 sees the deposit and not the withdrawal.
+    assert_cycle(
+        &[
+            (1, Keys(X, Y)),
+            (2, read(Y)),
+            (2, Put(Y, 21)),
+            (2, Commit),
+            (3, Keys(X, Y)),
+            (3, Commit),
+            (1, Put(X, 11)),
+            (1, Commit),
+        ],
+        "T1 -rw(table 0 key 2)→ T2 -wr(table 0 key 2)→ T3 -rw(table 0 key 1)→ T1",
+    );
+    // Without the report T1 comes before T2. A dangerous structure closes no cycle by itself.
+    let steps = [(1, Keys(X, Y)), (2, Put(Y, 21)), (2, Commit), (1, Put(X, 11)), (1, Commit)];
+    assert_harmless(&steps);
+}
+
+#[test]
+fn phantom_by_key_and_by_index() {
+    assert_cycle(
+        &[(1, Keys(4, 9)), (2, Keys(4, 9)), (1, Put(5, 0)), (2, Put(6, 0)), (1, Commit), (2, Commit)],
+        "T1 -rw(table 0 key 6, phantom)→ T2 -rw(table 0 key 5, phantom)→ T1",
+    );
+    // A row that moves into a range of the second column.
+    assert_cycle(
+        &[(1, Groups(40, 49)), (2, read(Z)), (2, Put(X, 44)), (1, Put(Z, 33)), (1, Commit), (2, Commit)],
+        "T1 -rw(table 0 key 1, phantom)→ T2 -rw(table 0 key 3)→ T1",
+    );
+    // Beside the range, and out of a range that nobody read.
+    assert_harmless(&[
+        (1, Keys(4, 9)),
+        (2, Keys(4, 9)),
+        (1, Put(15, 0)),
+        (2, Put(6, 0)),
+        (1, Commit),
+        (2, Commit),
+    ]);
+    assert_harmless(&[
+        (1, Groups(40, 49)),
+        (2, read(Z)),
+        (2, Put(X, 54)),
+        (1, Put(Z, 33)),
+        (1, Commit),
+        (2, Commit),
+    ]);
+}
+
+#[test]
+fn a_deleted_row_was_there() {
+    assert_cycle(
+        &[(1, Keys(X, Y)), (2, read(Z)), (2, Delete(X)), (1, Delete(Z)), (1, Commit), (2, Commit)],
+        "T1 -rw(table 0 key 1)→ T2 -rw(table 0 key 3)→ T1",
+    );
+    // T3 does not see x, which T2 deleted: it comes after T2, and before T1, which comes before T2.
+    assert_cycle(
+        &[
+            (1, read(X)),
+            (2, Delete(X)),
+            (2, Commit),
+            (3, read(X)),
+            (3, read(Y)),
+            (1, Put(Y, 21)),
+            (1, Commit),
+            (3, Commit),
+        ],
+        "T1 -rw(table 0 key 1)→ T2 -wr(table 0 key 1, phantom)→ T3 -rw(table 0 key 2)→ T1",
+    );
+}
+
+#[test]
+fn an_edge_between_transactions_that_were_not_concurrent() {
+    // T1 committed before T3 began, and still T1 -rw→ T3: T3 replaced what T1 had read.
+    let steps = [
+        (2, read(Z)),
+        (1, read(X)),
+        (1, Put(Z, 31)),
+        (1, Commit),
+        (3, Put(X, 11)),
+        (3, Put(Y, 21)),
+        (3, Commit),
+    ];
+    assert_harmless(&[&steps[..], &[(2, Commit)]].concat());
+    let mut model = model(&steps);
+    // T2 read z before T1, and now sees what T3 wrote: only a store without snapshots does that.
+    model.force_snapshot(2, 2);
+    model.step(2, read(Y));
+    model.step(2, Commit);
+    let cycle = Verdict::of(&model.history).cycle.expect("a cycle").to_string();
+    assert_eq!(cycle, "T1 -rw(table 0 key 1)→ T3 -wr(table 0 key 2)→ T2 -rw(table 0 key 3)→ T1");
+}
+
+#[test]
+fn long_fork() {
+    let mut model = model(&[(1, Put(X, 11)), (2, Put(Y, 21)), (1, Commit), (2, Commit)]);
+    // T3 sees T1's write only, T4 T2's only; snapshots of one sequence cannot do that, so T4's record is bent.
+    model.force_snapshot(3, 1);
+    model.step(3, Keys(X, Y));
+    model.step(3, Commit);
+    model.force_snapshot(4, 2);
+    model.step(4, Keys(X, Y));
+    model.step(4, Commit);
+    assert!(verdict(&model).serializable());
+    let first = model.history.loaded[0].stamp;
+    let fourth = model.history.transactions.iter_mut().find(|t| t.id == 4).unwrap();
+    if let Event::Scan(scan) = &mut fourth.events[0] {
+        scan.seen[0].1 = first;
+    }
+    let cycle = Verdict::of(&model.history).cycle.expect("a cycle").to_string();
+    assert!(cycle.contains("T3 -rw") && cycle.contains("T4 -rw"), "{cycle}");
+}
+
+#[test]
+fn dirty_and_intermediate_reads() {
+    let mut model = model(&[(1, Put(X, 11)), (1, Put(X, 12)), (1, Commit), (2, read(X)), (2, Commit)]);
+    let Event::Write(intermediate) = model.history.transactions[0].events[0].clone() else { panic!() };
+    assert!(verdict(&model).serializable());
+    if let Event::Scan(scan) = &mut model.history.transactions[1].events[0] {
+        scan.seen[0].1 = intermediate.stamp;
+    }
+    let read = Violation::ReadOfUncommitted { reader: 2, writer: 1, object: object(X), known: true };
+    assert_eq!(Verdict::of(&model.history).violations, std::slice::from_ref(&read));
+    model.history.transactions[0].outcome = Outcome::Aborted(Abort::Client);
+    assert_eq!(Verdict::of(&model.history).violations, [read]);
+    assert_eq!(writer(intermediate.stamp), 1);
+}
+
+#[test]
+fn a_row_that_a_scan_left_out() {
+    let mut model = model(&[(1, Keys(X, Z)), (1, Commit)]);
+    if let Event::Scan(scan) = &mut model.history.transactions[0].events[0] {
+        scan.seen.remove(1);
+    }
+    let missed = Violation::RowMissed { reader: 1, object: object(Y) };
+    assert_eq!(Verdict::of(&model.history).violations, [missed]);
+}
+
+#[test]
+fn a_row_that_is_not_in_the_range() {
+    for own in [false, true] {
+        let steps = [(1, Put(X, 11)), (1, Groups(20, 20)), (1, Commit), (2, Groups(20, 20)), (2, Commit)];
+        let mut model = model(&steps);
+        let Event::Write(put) = model.history.transactions[0].events[0].clone() else { panic!() };
+        let reader =
+            if own { &mut model.history.transactions[0] } else { &mut model.history.transactions[1] };
+        let id = reader.id;
+        if let Some(Event::Scan(scan)) = reader.events.last_mut() {
+            scan.seen.push((X, put.stamp));
+        }
+        let wrong = Violation::RowOutOfRange { reader: id, object: object(X) };
+        assert_eq!(Verdict::of(&model.history).violations, [wrong]);
+    }
+}
+
+fn needless(steps: &[(u64, Step)]) -> (usize, Vec<u64>) {
+    let verdict = verdict(&model(steps));
+    assert!(verdict.serializable(), "{verdict}");
+    (verdict.justified, verdict.needless)
+}
+
+#[test]
+fn an_abort_that_broke_a_cycle_is_justified() {
+    let abort = Abort(Abort::Certifier);
+    // Write skew.
+    let steps = [(1, read(X)), (2, read(Y)), (1, Put(Y, 21)), (2, Put(X, 11)), (1, Commit), (2, abort)];
+    assert_eq!(needless(&steps), (1, vec![]));
+    // By a phantom, by an index.
+    let steps =
+        [(1, Groups(40, 49)), (2, read(Z)), (2, Put(X, 44)), (1, Put(Z, 33)), (1, Commit), (2, abort)];
+    assert_eq!(needless(&steps), (1, vec![]));
+    // The read-only anomaly: the withdrawal would have closed it.
+    let steps = [
+        (1, Keys(X, Y)),
+        (2, Put(Y, 21)),
+        (2, Commit),
+        (3, Keys(X, Y)),
+        (3, Commit),
+        (1, Put(X, 11)),
+        (1, abort),
+    ];
+    assert_eq!(needless(&steps), (1, vec![]));
+}
+
+#[test]
+fn an_abort_that_broke_nothing_is_needless() {
+    let abort = Abort(Abort::Certifier);
+    // A dangerous structure without a cycle: T1 -rw→ T2 -rw→ T3.
+    let steps =
+        [(1, read(X)), (2, read(Y)), (3, Put(Y, 21)), (3, Commit), (2, Put(X, 11)), (1, Commit), (2, abort)];
+    assert_eq!(needless(&steps), (0, vec![2]));
+    // The other would have closed the cycle, but had not committed then.
+    let steps = [(1, read(X)), (2, read(Y)), (1, Put(Y, 21)), (2, Put(X, 11)), (2, abort), (1, Commit)];
+    assert_eq!(needless(&steps), (0, vec![2]));
+    // The read-only anomaly without its reader.
+    let steps = [(1, Keys(X, Y)), (2, Put(Y, 21)), (2, Commit), (1, Put(X, 11)), (1, abort)];
+    assert_eq!(needless(&steps), (0, vec![1]));
+}
+
+#[test]
+fn a_commit_in_flight_leaves_an_abort_undecided() {
+    let steps = [
+        (1, read(X)),
+        (2, read(Y)),
+        (1, Put(Y, 21)),
+        (2, Put(X, 11)),
+        (1, Commit),
+        (2, Abort(Abort::Certifier)),
+    ];
+    let mut model = model(&steps);
+    let victim = model.history.transactions[1].clone();
+    // T1's commit was asked for before T2's abort was answered, and answered after it was asked for.
+    model.history.transactions[0].answered = victim.asked + 1;
+    let found = Verdict::of(&model.history);
+    assert_eq!((found.justified, found.undecided, found.needless), (0, 1, vec![]));
+    model.history.transactions[0].asked = victim.answered + 1;
+    let found = Verdict::of(&model.history);
+    assert_eq!((found.justified, found.undecided, found.needless), (0, 0, vec![2]));
+}
+
+#[test]
+fn reasons_are_told_apart_by_the_message() {
+    let of = Abort::classify;
+    assert_eq!(of("40001", "could not serialize access due to concurrent update"), Abort::FirstUpdater);
+    assert_eq!(of("40001", "could not serialize access due to concurrent delete"), Abort::FirstUpdater);
+    let certifier = "could not serialize access due to read/write dependencies among transactions";
+    assert_eq!(of("40001", certifier), Abort::Certifier);
+    assert_eq!(of("40P01", "deadlock detected"), Abort::Deadlock);
+    assert_eq!(of("23505", "duplicate key value"), Abort::Client);
+}

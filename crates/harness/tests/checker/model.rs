@@ -1,0 +1,193 @@
+//! A store that a few lines can run: versions with commit numbers, snapshots, and whatever isolation a test wants.
+//!
+//! It is written for the tests only, and knows exactly what the oracle has to find out.
+
+use std::collections::{BTreeMap, HashMap};
+
+use cognate_harness::checker::history::{
+    Abort, Event, History, Object, Outcome, Predicate, Row, Scan, Stamp, Transaction, Write, stamp,
+};
+
+/// What a transaction does next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Reads a range of keys.
+    Keys(i64, i64),
+    /// Reads a range of the second column.
+    Groups(i64, i64),
+    /// Inserts a row or replaces it, with this second column.
+    Put(i64, i64),
+    /// Deletes a row.
+    Delete(i64),
+    /// Commits.
+    Commit,
+    /// Is aborted.
+    Abort(Abort),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) stamp: Stamp,
+    pub(crate) row: Option<Row>,
+    pub(crate) commit: u64,
+    pub(crate) writer: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    events: Vec<Event>,
+    snapshot: u64,
+    own: BTreeMap<i64, (Stamp, Option<Row>)>,
+    count: u64,
+}
+
+/// Where a statement's snapshot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Snapshots {
+    /// At the transaction's first statement.
+    First,
+    /// At each statement.
+    Each,
+}
+
+/// The store and what was recorded of it.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) versions: BTreeMap<i64, Vec<Version>>,
+    running: HashMap<u64, Running>,
+    pub(crate) history: History,
+    commits: u64,
+    tick: u64,
+    snapshots: Snapshots,
+}
+
+pub(crate) fn object(key: i64) -> Object {
+    Object { table: 0, key }
+}
+
+impl Model {
+    /// A store with rows (key, second column).
+    pub(crate) fn new(rows: &[(i64, i64)], snapshots: Snapshots) -> Model {
+        let mut model = Model {
+            versions: BTreeMap::new(),
+            running: HashMap::new(),
+            history: History::default(),
+            commits: 0,
+            tick: 0,
+            snapshots,
+        };
+        for (count, &(key, group)) in rows.iter().enumerate() {
+            let stamp = stamp(0, count as u64 + 1);
+            let row = Some(vec![key, group]);
+            model.history.loaded.push(Write { object: object(key), stamp, replaced: None, row: row.clone() });
+            model.versions.entry(key).or_default().push(Version { stamp, row, commit: 0, writer: 0 });
+        }
+        model
+    }
+
+    /// Runs steps in order.
+    pub(crate) fn run(rows: &[(i64, i64)], snapshots: Snapshots, steps: &[(u64, Step)]) -> Model {
+        let mut model = Model::new(rows, snapshots);
+        for (id, step) in steps {
+            model.step(*id, *step);
+        }
+        model
+    }
+
+    /// The version of a key that a snapshot holds.
+    pub(crate) fn at(&self, key: i64, snapshot: u64) -> Option<&Version> {
+        self.versions.get(&key)?.iter().rev().find(|version| version.commit <= snapshot)
+    }
+
+    /// Whether a write of this key by this transaction would break "first updater wins".
+    pub(crate) fn conflicts(&self, id: u64, key: i64) -> bool {
+        let snapshot = self.running.get(&id).map_or(self.commits, |running| running.snapshot);
+        let newer =
+            self.versions.get(&key).and_then(|all| all.last()).is_some_and(|last| last.commit > snapshot);
+        newer || self.running.iter().any(|(other, running)| *other != id && running.own.contains_key(&key))
+    }
+
+    /// Gives a transaction another snapshot, as no sound store would.
+    pub(crate) fn force_snapshot(&mut self, id: u64, snapshot: u64) {
+        self.begin(id);
+        self.running.get_mut(&id).unwrap().snapshot = snapshot;
+    }
+
+    fn begin(&mut self, id: u64) {
+        let snapshot = self.commits;
+        let fresh = Running { events: Vec::new(), snapshot, own: BTreeMap::new(), count: 0 };
+        let running = self.running.entry(id).or_insert(fresh);
+        if self.snapshots == Snapshots::Each {
+            running.snapshot = snapshot;
+        }
+    }
+
+    pub(crate) fn step(&mut self, id: u64, step: Step) {
+        self.tick += 1;
+        self.begin(id);
+        match step {
+            Step::Keys(low, high) => self.scan(id, Predicate { table: 0, column: 0, low, high }),
+            Step::Groups(low, high) => self.scan(id, Predicate { table: 0, column: 1, low, high }),
+            Step::Put(key, group) => self.write(id, key, Some(vec![key, group])),
+            Step::Delete(key) => self.write(id, key, None),
+            Step::Commit => self.end(id, Outcome::Committed),
+            Step::Abort(reason) => self.end(id, Outcome::Aborted(reason)),
+        }
+    }
+
+    fn scan(&mut self, id: u64, predicate: Predicate) {
+        let running = &self.running[&id];
+        let mut seen = Vec::new();
+        let keys: Vec<i64> = self.versions.keys().chain(running.own.keys()).copied().collect();
+        for key in keys {
+            let (stamp, row) = match running.own.get(&key) {
+                Some((stamp, row)) => (*stamp, row.as_ref()),
+                None => match self.at(key, running.snapshot) {
+                    Some(version) => (version.stamp, version.row.as_ref()),
+                    None => continue,
+                },
+            };
+            if predicate.holds(row) && !seen.contains(&(key, stamp)) {
+                seen.push((key, stamp));
+            }
+        }
+        let scan = Scan { predicate, seen, snapshot: running.snapshot };
+        self.running.get_mut(&id).unwrap().events.push(Event::Scan(scan));
+    }
+
+    fn write(&mut self, id: u64, key: i64, row: Option<Row>) {
+        let last = self.versions.get(&key).and_then(|all| all.last());
+        let newest = last.filter(|version| version.row.is_some()).map(|version| version.stamp);
+        let running = self.running.get_mut(&id).unwrap();
+        running.count += 1;
+        let stamp = stamp(id, running.count);
+        let own = running.own.get(&key).map(|(stamp, row)| row.is_some().then_some(*stamp));
+        let replaced = own.unwrap_or(newest);
+        running.own.insert(key, (stamp, row.clone()));
+        running.events.push(Event::Write(Write { object: object(key), stamp, replaced, row }));
+    }
+
+    fn end(&mut self, id: u64, outcome: Outcome) {
+        let running = self.running.remove(&id).unwrap();
+        let mut commit = None;
+        if outcome == Outcome::Committed && !running.own.is_empty() {
+            self.commits += 1;
+            commit = Some(self.commits);
+            for (key, (stamp, row)) in running.own {
+                let version = Version { stamp, row, commit: self.commits, writer: id };
+                self.versions.entry(key).or_default().push(version);
+            }
+        }
+        let asked = self.tick;
+        self.tick += 1;
+        self.history.transactions.push(Transaction {
+            id,
+            events: running.events,
+            outcome,
+            snapshot: running.snapshot,
+            commit,
+            asked,
+            answered: self.tick,
+        });
+    }
+}
