@@ -9,10 +9,10 @@
 //!   small losses cannot add up to a large one.
 //!
 //! ```text
-//! rate │        ┌──────────            1  up pays:  8 → 12 → 18 → 27
-//!      │      ／            ＼         2  40 does not: back to 27, rest
-//!      │    ／     ▲          ＼       3  18 is within the band of the best: 18
-//!      │  ／     18 ◀─ 27 ✗ 40  ＼     4  12 is not: back to 18, rest for longer
+//! rate │        ┌──────────            1  up pays:  8 → 16 → 32
+//!      │      ／            ＼         2  64 does not: back to 32
+//!      │    ／     ▲          ＼       3  16 does not, either: back to 32, rest
+//!      │  ／     23 ◀─ 32 ✗ 64  ＼     4  23 is within the band of the best: 23; and so on, in finer steps
 //!      └──────────────────────────── limit
 //! ```
 //!
@@ -23,7 +23,7 @@
 //! thrashing, and climbing down step by step would take too long: the limit is halved at once. Some loads have such shares at their best limit, too. So
 //! a cut is itself a trial: if the rate is lower afterwards, it is undone, and for a while only a larger share leads to another one.
 //!
-//! *No evidence, no move.* A sample in which nobody waited for a slot says nothing about the limit.
+//! *No evidence, no move.* A sample in which hardly anybody had to wait for a slot says nothing about the limit.
 //!
 //! Bounds: never below the number of cores, never above [`PER_CORE_MAX`] for each; it begins at [`PER_CORE_START`].
 
@@ -34,7 +34,7 @@ const PER_CORE_MAX: u32 = 256;
 /// Relative change of the rate that counts as none.
 const DEAD_BAND: f64 = 0.03;
 /// Factor of a step: the first, and the finest.
-const STEP: f64 = 1.5;
+const STEP: f64 = 2.0;
 const STEP_MIN: f64 = 1.1;
 /// Factor of a cut.
 const CUT: f64 = 0.5;
@@ -61,7 +61,7 @@ pub(super) struct Sample {
     pub(super) blocked_share: f64,
     /// Slots taken at its end.
     pub(super) active: u32,
-    /// Somebody waited for a slot most of the time.
+    /// A notable share of the transactions had to wait for a slot.
     pub(super) binding: bool,
 }
 
