@@ -121,6 +121,34 @@ fn further(record: &Record) -> String {
     found.collect::<Vec<String>>().join(", ")
 }
 
+/// A goal that a figure reaches from above.
+fn at_least(
+    what: &'static str,
+    must: (&'static str, f64),
+    aim: &'static str,
+    value: Option<f64>,
+    unit: &str,
+) -> Goal {
+    Goal {
+        what,
+        must: must.0,
+        aim,
+        measured: value.map(|value| format!("{value:.2}{unit}")),
+        holds: value.map(|value| value >= must.1),
+    }
+}
+
+/// A goal that a figure stays below.
+fn at_most(
+    what: &'static str,
+    must: (&'static str, f64),
+    aim: &'static str,
+    value: Option<f64>,
+    unit: &str,
+) -> Goal {
+    Goal { holds: value.map(|value| value <= must.1), ..at_least(what, must, aim, value, unit) }
+}
+
 fn goals(sections: &[Section]) -> Vec<Goal> {
     let all: Vec<&Record> = sections.iter().flat_map(|section| &section.records).collect();
     let ratio = |workload: &str, row: &str| {
@@ -136,21 +164,8 @@ fn goals(sections: &[Section]) -> Vec<Goal> {
             all.iter().find(|record| record.workload == workload && record.params.contains_key(name))?;
         record.params.get(name).and_then(Value::as_f64)
     };
-    let lowest = |workload: &str, name: &str| {
-        let of_workload = all.iter().filter(|record| record.workload == workload);
-        of_workload.filter_map(|record| record.params.get(name)?.as_f64()).reduce(f64::min)
-    };
-    let at_least = |what, must: (&'static str, f64), aim, value: Option<f64>, unit: &str| Goal {
-        what,
-        must: must.0,
-        aim,
-        measured: value.map(|value| format!("{value:.2}{unit}")),
-        holds: value.map(|value| value >= must.1),
-    };
-    let at_most = |what, must: (&'static str, f64), aim, value: Option<f64>, unit: &str| Goal {
-        holds: value.map(|value| value <= must.1),
-        ..at_least(what, must, aim, value, unit)
-    };
+    let shares = all.iter().filter_map(|record| record.params.get("of_best_pct")?.as_f64());
+    let worst_share = shares.reduce(f64::min);
     let pg = |what, row, aim| at_least(what, ("≥ 1.3×", 1.3), aim, ratio("pgbench", row), "×");
     let point_read = all.iter().find(|r| r.workload == "point-read").map(|r| 1000.0 * r.latency_ms.mean);
     vec![
@@ -191,7 +206,7 @@ fn goals(sections: &[Section]) -> Vec<Goal> {
             "auto governor: of the best fixed limit, the worst load",
             ("≥ 95 %", 95.0),
             "98 %",
-            lowest("governor", "of_best_pct"),
+            worst_share,
             " %",
         ),
         at_least("recovery", ("≥ 100 MB/s", 100.0), "", param("recovery", "mb_per_s"), " MB/s"),
