@@ -306,10 +306,8 @@ proptest! {
                         waits[seat] = Some(wait);
                     }
                 }
-                Event::Poll(seat) => {
-                    if waits[seat].as_mut().is_some_and(|wait| poll(wait, &waker)) {
-                        waits[seat] = None;
-                    }
+                Event::Poll(seat) if waits[seat].as_mut().is_some_and(|wait| poll(wait, &waker)) => {
+                    waits[seat] = None;
                 }
                 Event::Drop(seat) => waits[seat] = None,
                 Event::Pause(seat) if waits[seat].is_none() => seats[seat].pause(),
