@@ -25,6 +25,8 @@ fn the_documented_calls_are_understood() {
         "statements --peer postgres --only best_sellers,bought_with",
         "log --in-flight 64 --seconds 5",
         "memory --memory 64MB --times 4",
+        "device --limit 80 --clients 8000 --rounds 1",
+        "governor --clients 16,80 --limits 4,off --hot-clients 0 --connected 0 --curves curves.svg",
         "mixed --peer postgres",
         "recovery --megabytes 100",
         "snum",

@@ -3,6 +3,7 @@
 use cognate_server::config::Settings;
 use tokio_postgres::Client;
 
+use crate::client::{RawClient, message, string};
 use crate::support::TestServer;
 
 async fn server(limit: &str) -> TestServer {
@@ -69,29 +70,57 @@ async fn two_hundred_connections_share_four_slots_and_all_finish() {
     server.stop().await;
 }
 
+const UPDATE: &str = "UPDATE counter SET n = n + 1 WHERE id = 1";
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_for_a_slot_ends_with_its_statement() {
+async fn a_wait_for_a_slot_ends_by_timeout_cancel_and_departure() {
     let server = server("1").await;
-    let (holder, other) = (server.connect().await, server.connect().await);
-    // It computes on and on, so that its slot is taken away and given to others: nobody waits behind it.
-    let long = tokio::spawn(async move {
-        holder.batch_execute("SELECT count(*) FROM generate_series(1, 1000000)").await.expect("it ends");
-    });
-    other.batch_execute("SET statement_timeout = '60s'").await.expect("SET needs no slot");
-    assert_eq!(sum(&other).await, 0);
-    long.await.expect("it ends");
-    // A client that leaves while it waits leaves no slot behind.
-    for _ in 0..20 {
-        let (one, two) = (server.connect().await, server.connect().await);
-        let begun = one.batch_execute("BEGIN; UPDATE counter SET n = n WHERE id = 1");
-        begun.await.expect("a transaction");
-        let waiting = tokio::spawn(async move {
-            let _ = two.batch_execute("UPDATE counter SET n = n WHERE id = 1").await;
-        });
-        waiting.abort();
-        drop(one);
-    }
-    assert_eq!(sum(&other).await, 0);
+    // Whoever holds this seat executes: nobody takes its slot away.
+    let seat = server.running.database().engine().governor().seat();
+    assert!(seat.try_go());
+    let client = server.connect().await;
+    client
+        .batch_execute("SHOW cognate.active_limit; SET statement_timeout = 20")
+        .await
+        .expect("no slot needed");
+    let state = |error: tokio_postgres::Error| error.code().map(|code| code.code().to_owned());
+    let timed_out = client.batch_execute(UPDATE).await.expect_err("there is no slot");
+    assert_eq!(state(timed_out).as_deref(), Some("57014"));
+    client.batch_execute("RESET statement_timeout").await.expect("no slot needed");
+    let token = client.cancel_token();
+    let waiting = tokio::spawn(async move { client.batch_execute(UPDATE).await.expect_err("cancelled") });
+    server.metric_becomes("cognate_governor_waiting", 1).await;
+    token.cancel_query(tokio_postgres::NoTls).await.expect("a cancel request");
+    assert_eq!(state(waiting.await.expect("an answer")).as_deref(), Some("57014"));
+    let mut leaver = RawClient::connect(server.address()).await;
+    leaver.send(&message(b'Q', &string(UPDATE))).await;
+    server.metric_becomes("cognate_governor_waiting", 1).await;
+    drop(leaver);
+    server.metric_becomes("cognate_governor_waiting", 0).await;
+    // One that waits on is served once the slot is free.
+    let patient = server.connect().await;
+    let waiting = tokio::spawn(async move { patient.batch_execute(UPDATE).await });
+    server.metric_becomes("cognate_governor_waiting", 1).await;
+    drop(seat);
+    waiting.await.expect("an answer").expect("a slot");
+    assert_eq!(sum(&server.connect().await).await, 1, "those that gave up changed nothing");
     server.metric_becomes("cognate_governor_active", 0).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_behind_a_statement_that_computes_for_long() {
+    let server = server("1").await;
+    let (busy, other) = (server.connect().await, server.connect().await);
+    let token = busy.cancel_token();
+    let endless = tokio::spawn(async move {
+        busy.batch_execute("SELECT count(*) FROM generate_series(1, 1000000000)")
+            .await
+            .expect_err("cancelled")
+    });
+    server.metric_becomes("cognate_governor_active", 1).await;
+    assert_eq!(sum(&other).await, 0);
+    token.cancel_query(tokio_postgres::NoTls).await.expect("a cancel request");
+    endless.await.expect("an answer");
     server.stop().await;
 }

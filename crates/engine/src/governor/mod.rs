@@ -57,6 +57,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// A sample is to span so many flushes, lest it measures the beat of the log device.
 const FLUSHES: u32 = 8;
 
+/// The limit matters if more than one in so many transactions had to wait for a slot.
+const BINDING_SHARE: u64 = 20;
+
 /// So many ticks without anybody who waits, and the thread ticks slowly.
 const QUIET_TICKS: u32 = 100;
 
@@ -134,7 +137,15 @@ struct Tuning {
     base_conflicts: u64,
     blocked_pct: u64,
     ticks: u32,
-    binding: u32,
+    base_queued: u64,
+}
+
+/// What the governor itself has counted.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    queued: u64,
+    conflicts: u64,
+    active: u32,
 }
 
 #[derive(Debug, Default)]
@@ -164,7 +175,7 @@ impl Governor {
                 base_conflicts: 0,
                 blocked_pct: 0,
                 ticks: 0,
-                binding: 0,
+                base_queued: 0,
             }),
             clockwork: Mutex::default(),
             work: Condvar::new(),
@@ -294,7 +305,12 @@ impl Governor {
         }
         let limit = {
             let mut tuning = self.tuning.lock();
-            tuning.tick(now, wanted, readings(), self.conflicts.load(Ordering::Relaxed), self.gate.counts().0)
+            let seen = Seen {
+                queued: self.gate.queued(),
+                conflicts: self.conflicts.load(Ordering::Relaxed),
+                active: self.gate.counts().0,
+            };
+            tuning.tick(now, readings(), seen)
         };
         if let Some(limit) = limit {
             self.gate.set_limit(limit);
@@ -315,16 +331,8 @@ impl Governor {
 
 impl Tuning {
     /// Counts a tick; the new limit if this ended a sample and the tuner wants another one.
-    fn tick(
-        &mut self,
-        now: Duration,
-        wanted: bool,
-        readings: Readings,
-        conflicts: u64,
-        active: u32,
-    ) -> Option<u32> {
+    fn tick(&mut self, now: Duration, readings: Readings, seen: Seen) -> Option<u32> {
         self.ticks += 1;
-        self.binding += u32::from(wanted);
         self.blocked_pct += u64::from(readings.blocked_pct);
         let elapsed = now.saturating_sub(self.began);
         let flushes = readings.flushes.saturating_sub(self.base.flushes);
@@ -335,16 +343,18 @@ impl Tuning {
             return None;
         }
         let committed = readings.committed.saturating_sub(self.base.committed);
-        let aborted = conflicts.saturating_sub(self.base_conflicts);
+        let aborted = seen.conflicts.saturating_sub(self.base_conflicts);
+        let queued = seen.queued.saturating_sub(self.base_queued);
         let sample = Sample {
             committed_per_s: committed as f64 / elapsed.as_secs_f64(),
             aborted_share: aborted as f64 / (committed + aborted).max(1) as f64,
             blocked_share: self.blocked_pct as f64 / 100.0 / f64::from(self.ticks),
-            active,
-            binding: 2 * self.binding > self.ticks,
+            active: seen.active,
+            binding: queued > 0 && BINDING_SHARE * queued > committed + aborted,
         };
-        (self.began, self.base, self.base_conflicts) = (now, readings, conflicts);
-        (self.blocked_pct, self.ticks, self.binding) = (0, 0, 0);
+        (self.began, self.base) = (now, readings);
+        (self.base_conflicts, self.base_queued) = (seen.conflicts, seen.queued);
+        (self.blocked_pct, self.ticks) = (0, 0);
         if self.mode != ActiveLimit::Auto {
             return None;
         }

@@ -8,11 +8,14 @@
 //!   peak of the throughput is not yet the best place for latency. It compares with the *best* rate, not with the last one, so that many
 //!   small losses cannot add up to a large one.
 //!
+//! It *starts* by doubling as long as that costs nothing, and comes down from there: on a gentle slope, single steps up are lost in the noise,
+//! while on the way down the best rate is known.
+//!
 //! ```text
-//! rate │        ┌──────────            1  up pays:  8 → 12 → 18 → 27
-//!      │      ／            ＼         2  40 does not: back to 27, rest
-//!      │    ／     ▲          ＼       3  18 is within the band of the best: 18
-//!      │  ／     18 ◀─ 27 ✗ 40  ＼     4  12 is not: back to 18, rest for longer
+//! rate │        ┌──────────            1  up pays:  8 → 16 → 32
+//!      │      ／            ＼         2  64 does not: back to 32
+//!      │    ／     ▲          ＼       3  16 does not, either: back to 32, rest
+//!      │  ／     23 ◀─ 32 ✗ 64  ＼     4  23 is within the band of the best: 23; and so on, in finer steps
 //!      └──────────────────────────── limit
 //! ```
 //!
@@ -23,7 +26,7 @@
 //! thrashing, and climbing down step by step would take too long: the limit is halved at once. Some loads have such shares at their best limit, too. So
 //! a cut is itself a trial: if the rate is lower afterwards, it is undone, and for a while only a larger share leads to another one.
 //!
-//! *No evidence, no move.* A sample in which nobody waited for a slot says nothing about the limit.
+//! *No evidence, no move.* A sample in which hardly anybody had to wait for a slot says nothing about the limit.
 //!
 //! Bounds: never below the number of cores, never above [`PER_CORE_MAX`] for each; it begins at [`PER_CORE_START`].
 
@@ -32,9 +35,9 @@ const PER_CORE_START: u32 = 4;
 /// Most slots for each core.
 const PER_CORE_MAX: u32 = 256;
 /// Relative change of the rate that counts as none.
-const DEAD_BAND: f64 = 0.03;
+const DEAD_BAND: f64 = 0.025;
 /// Factor of a step: the first, and the finest.
-const STEP: f64 = 1.5;
+const STEP: f64 = 2.0;
 const STEP_MIN: f64 = 1.1;
 /// Factor of a cut.
 const CUT: f64 = 0.5;
@@ -42,8 +45,9 @@ const CUT: f64 = 0.5;
 const CUT_SHARE: f64 = 0.4;
 /// Samples that make a measurement; the first after a change is not among them.
 const WINDOW: u32 = 4;
-/// Longest rest, in samples.
-const REST_MAX: u32 = 64;
+/// Shortest and longest rest, in samples.
+const REST_MIN: u32 = 8;
+const REST_MAX: u32 = 128;
 /// A change of the rate by this many dead bands ends a rest.
 const UPSET: f64 = 5.0;
 /// How fast the best rate fades, for each sample.
@@ -61,7 +65,7 @@ pub(super) struct Sample {
     pub(super) blocked_share: f64,
     /// Slots taken at its end.
     pub(super) active: u32,
-    /// Somebody waited for a slot most of the time.
+    /// A notable share of the transactions had to wait for a slot.
     pub(super) binding: bool,
 }
 
@@ -94,6 +98,8 @@ pub(super) struct Tuner {
     direction: Direction,
     /// Trials in a row that did not pay.
     failures: u32,
+    /// No step up has failed yet under this load.
+    starting: bool,
     rest: u32,
     step: f64,
     /// The rate when it went to rest.
@@ -118,7 +124,8 @@ impl Tuner {
             phase: Phase::Measure,
             direction: Direction::Up,
             failures: 0,
-            rest: 4,
+            starting: true,
+            rest: REST_MIN,
             step: STEP,
             settled: 0.0,
             best: 0.0,
@@ -169,8 +176,12 @@ impl Tuner {
         if self.samples > 1 {
             self.sum += sample.committed_per_s;
         }
-        if self.samples > WINDOW {
-            let rate = self.sum / f64::from(WINDOW);
+        let counted = self.samples - 1;
+        let rate = self.sum / f64::from(counted.max(1));
+        // A trial that costs much is over at once.
+        let costly = |before: f64| counted >= 1 && rate < before * (1.0 - UPSET * DEAD_BAND);
+        let over = matches!(self.phase, Phase::Try { rate: before, .. } if costly(before));
+        if over || counted >= WINDOW {
             self.measured(rate);
         }
         self.limit
@@ -190,6 +201,7 @@ impl Tuner {
                 } else {
                     self.best = rate;
                 }
+                self.starting = false;
                 self.direction = Direction::Down;
                 self.begin(Phase::Measure);
             }
@@ -200,13 +212,14 @@ impl Tuner {
     /// A trial is over.
     fn judge(&mut self, from: u32, before: f64, direction: Direction, rate: f64) {
         let pays = match direction {
+            Direction::Up if self.starting => rate >= self.best.max(before) * (1.0 - DEAD_BAND),
             Direction::Up => rate > before * (1.0 + DEAD_BAND),
             Direction::Down => rate >= self.best.max(before) * (1.0 - DEAD_BAND),
         };
         self.best = self.best.max(rate);
         if pays {
             self.failures = 0;
-            self.rest = 4;
+            self.rest = REST_MIN;
             self.try_from(rate);
             return;
         }
@@ -217,6 +230,7 @@ impl Tuner {
     /// A direction did not pay: the other one, or a rest if that did not, either.
     fn turn(&mut self, rate: f64) {
         self.failures += 1;
+        self.starting = false;
         self.direction = match self.direction {
             Direction::Up => Direction::Down,
             Direction::Down => Direction::Up,
@@ -283,6 +297,7 @@ impl Tuner {
     /// Back to where the trial began.
     fn give_up_trial(&mut self) {
         if let Phase::Try { from, .. } = self.phase {
+            self.starting = false;
             self.move_to(from);
         }
         if !matches!(self.phase, Phase::Measure) {
@@ -295,7 +310,9 @@ impl Tuner {
     fn forget(&mut self) {
         self.best = 0.0;
         self.failures = 0;
-        self.rest = 4;
+        self.starting = true;
+        self.direction = Direction::Up;
+        self.rest = REST_MIN;
         self.step = STEP;
         self.begin(Phase::Measure);
     }

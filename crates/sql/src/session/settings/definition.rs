@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::Access;
+
 /// What values a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -114,21 +116,6 @@ impl Unit {
             _ => number.to_string(),
         }
     }
-}
-
-/// Who may change a setting, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Any session, for itself.
-    User,
-    /// Nobody.
-    Internal,
-    /// Only the server's start.
-    Start,
-    /// Any session, for the whole server: not a connection when it begins.
-    Server,
-    /// Any session, and SHOW ALL leaves it out.
-    Hidden,
 }
 
 /// A setting.

@@ -6,6 +6,7 @@
 //!
 //! What the executor reads often is kept decoded in [`Effective`], rebuilt when a setting changes.
 
+mod access;
 mod definition;
 mod effective;
 mod value;
@@ -13,7 +14,8 @@ mod value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use definition::{Access, Definition, Kind, Unit, all as definitions};
+pub use access::Access;
+pub use definition::{Definition, Kind, Unit, all as definitions};
 pub use effective::{Effective, Executor};
 pub(crate) use value::{parse_bool, quote_name, split_qualified};
 

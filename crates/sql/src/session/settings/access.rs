@@ -1,0 +1,16 @@
+//! Who may change a setting.
+
+/// Who may change a setting, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Any session, for itself.
+    User,
+    /// Nobody.
+    Internal,
+    /// Only the server's start.
+    Start,
+    /// Any session, for the whole server: not a connection when it begins.
+    Server,
+    /// Any session, and SHOW ALL leaves it out.
+    Hidden,
+}
