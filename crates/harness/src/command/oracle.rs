@@ -100,7 +100,8 @@ pub async fn measure(args: &OracleArgs) -> Result<Record> {
         return Err(Error::Violation(format!("THE HISTORY IS NOT SERIALIZABLE (seed {})", args.seed)));
     }
     if promised && args.method == SystemName::Pssi && !args.analytic && !verdict.needless.is_empty() {
-        eprintln!("needless: transactions {:?}", verdict.needless);
+        let told = history.transactions.iter().filter(|t| verdict.needless.contains(&t.id)).take(3);
+        told.for_each(|victim| eprintln!("needless: {victim:?}"));
     }
     Ok(record(args, &verdict))
 }
