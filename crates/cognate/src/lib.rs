@@ -29,7 +29,7 @@ mod session;
 mod value;
 mod wait;
 
-pub use cognate_engine::{Method, Options};
+pub use cognate_engine::{ActiveLimit, Method, Options};
 pub use cognate_sql::SqlError as Error;
 pub use cognate_sql::sqlstate;
 pub use cognate_sql::types::{Datum, Interval, Numeric, Type, TypeId};

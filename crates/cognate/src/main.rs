@@ -75,6 +75,15 @@ struct Serve {
     /// What to log on standard error, e.g. `warn` or `cognate_engine=debug` [default: info].
     #[arg(long, value_name = "FILTER", env = "COGNATE_LOG")]
     log: Option<String>,
+    /// Most transactions that execute at a time: `auto`, `off` or a number [default: auto].
+    #[arg(long, value_name = "N", env = "COGNATE_ACTIVE_LIMIT")]
+    active_limit: Option<String>,
+    /// When a commit releases its locks: `early` (once it is ordered) or `late` (once it is durable) [default: early].
+    #[arg(long, value_name = "WHEN", env = "COGNATE_LOCK_RELEASE")]
+    lock_release: Option<String>,
+    /// For experiments: simulate a log device whose every flush takes this long, 0 to 10s. Nothing is durable then.
+    #[arg(long, value_name = "TIME", env = "COGNATE_LOG_DEVICE_LATENCY")]
+    log_device_latency: Option<String>,
     /// PEM file of the TLS certificate chain.
     #[arg(long, value_name = "FILE", env = "COGNATE_TLS_CERT")]
     tls_cert: Option<PathBuf>,
@@ -111,6 +120,9 @@ impl Serve {
             serializable: self.serializable,
             certifier_memory: self.certifier_memory,
             log: self.log,
+            log_device_latency: self.log_device_latency,
+            lock_release: self.lock_release,
+            active_limit: self.active_limit,
             tls: TlsSettings { cert: self.tls_cert, key: self.tls_key },
             auth: AuthSettings { password, password_file: self.password_file, ..AuthSettings::default() },
         };

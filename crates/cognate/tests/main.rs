@@ -5,5 +5,6 @@ mod command;
 mod crash;
 mod damage;
 mod library;
+mod methods;
 mod process;
 mod wire;

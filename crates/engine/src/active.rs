@@ -84,6 +84,15 @@ impl Active {
         slots.free.push(slot);
     }
 
+    /// How many are running.
+    pub(crate) fn count(&self) -> u64 {
+        let running = |shard: &Shard| {
+            let slots = shard.0.lock();
+            (slots.running.len() - slots.free.len()) as u64
+        };
+        self.shards.iter().map(running).sum()
+    }
+
     /// All running transactions by id.
     pub(crate) fn list(&self) -> Vec<Running> {
         let shards = self.shards.iter();

@@ -1,4 +1,4 @@
-//! The threads behind a database: checkpoints, merging of runs, and late lock release.
+//! The threads behind a database: checkpoints, merging of runs, the governor's ticks, and late lock release.
 //!
 //! They end when the last handle to the database goes. Merging runs at low priority and only after a checkpoint has
 //! changed something; it can always be interrupted.
@@ -51,6 +51,8 @@ impl Background {
         background.spawn("checkpoint", move || checkpoints(&m, &s))?;
         let m = Arc::clone(manager);
         background.spawn("merge", move || merges(&m, &merging))?;
+        let m = Arc::clone(manager);
+        background.spawn("governor", move || governor(&m))?;
         if let Some(late) = manager.late.clone() {
             let m = Arc::clone(manager);
             background.spawn("release", move || late.run(&m.log, &m.visible, &m.locks))?;
@@ -69,6 +71,7 @@ impl Background {
     pub(crate) fn stop(&mut self) {
         self.manager.base.stop();
         self.manager.pressure.stop();
+        self.manager.governor.stop();
         self.merging.state.lock().stop = true;
         self.merging.work.notify_all();
         if let Some(late) = &self.manager.late {
@@ -119,6 +122,12 @@ fn checkpoints(manager: &Manager, merging: &Merging) {
             merging.state.lock().due = true;
             merging.work.notify_one();
         }
+    }
+}
+
+fn governor(manager: &Manager) {
+    while manager.governor.wait_for_tick() {
+        manager.governor.tick(manager.options.clock.monotonic(), || manager.readings());
     }
 }
 

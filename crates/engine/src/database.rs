@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
-use crate::certifier::Method;
+use crate::certifier::{Method, Watch};
 use crate::durable::DurableWait;
+use crate::governor::Governor;
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
@@ -39,6 +40,25 @@ impl Database {
         Transaction::begin(Arc::clone(&self.manager), isolation, access)
     }
 
+    /// Begins a read-only transaction whose snapshot no cycle of dependencies can ever go through: it needs no certification, and never fails for
+    /// others. Waits until those serializable transactions have ended that were running at the snapshot; if one of them turns out to lead to before it,
+    /// begins again with a newer one.
+    ///
+    /// # Errors
+    /// `LogPoisoned` if the snapshot cannot become durable.
+    pub async fn begin_deferrable(&self) -> Result<Transaction, Error> {
+        loop {
+            let (transaction, watch) = Transaction::begin_watched(&self.manager);
+            let watch = Watched { manager: &self.manager, watch };
+            let snapshot = transaction.snapshot();
+            self.manager.wait_durable(snapshot).await?;
+            self.manager.snapshots.certified_since(snapshot).await;
+            if watch.is_safe() {
+                return Ok(transaction);
+            }
+        }
+    }
+
     /// The last commit that new transactions see.
     pub fn visible(&self) -> Csn {
         self.manager.visible()
@@ -59,6 +79,11 @@ impl Database {
         self.manager.allocate_tree()
     }
 
+    /// Limits how many transactions execute at a time; callers take seats and keep to it.
+    pub fn governor(&self) -> &Arc<Governor> {
+        &self.manager.governor
+    }
+
     /// The memory budget it was opened with, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.manager.options.memory_bytes
@@ -67,6 +92,11 @@ impl Database {
     /// How transactions at `SERIALIZABLE` are made so.
     pub fn serializable(&self) -> Method {
         self.manager.options.serializable
+    }
+
+    /// The memory that the certifier was to use when the database was opened.
+    pub fn configured_certifier_bytes(&self) -> u64 {
+        self.manager.options.certifier_bytes
     }
 
     /// Changes the memory that the certifier may use.
@@ -128,6 +158,7 @@ impl Database {
             waiting_transactions: manager.locks.waiting_count(),
             oldest_snapshot: manager.oldest_snapshot(),
             throttled_commits: manager.pressure.throttled.load(Ordering::Relaxed),
+            governor: manager.governor.info(),
             checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
             replay_bytes: manager.log.size_after(manager.base.watermark()),
             cycles: manager.counters.cycles.load(Ordering::Relaxed),
@@ -161,6 +192,24 @@ impl Database {
     /// Locks held and waited for.
     pub fn locks(&self) -> Vec<LockInfo> {
         self.manager.locks.list()
+    }
+}
+
+/// Ends a watch, also if nobody waits for it any more.
+struct Watched<'a> {
+    manager: &'a Manager,
+    watch: Watch,
+}
+
+impl Watched<'_> {
+    fn is_safe(&self) -> bool {
+        self.manager.is_safe(self.watch)
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.manager.is_safe(self.watch);
     }
 }
 

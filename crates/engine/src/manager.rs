@@ -38,9 +38,10 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::active::Active;
-use crate::certifier::{Candidate, Certifier, Method};
+use crate::certifier::{Candidate, Certifier, Method, Watch};
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
+use crate::governor::{Governor, Readings};
 use crate::late::Late;
 use crate::key::SmallKey;
 use crate::lent::Lent;
@@ -69,6 +70,7 @@ pub(crate) struct Manager {
     pub(crate) active: Active,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) counters: Counters,
+    pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
     pub(crate) budget: Arc<Budget>,
     pub(crate) log: Log,
@@ -136,6 +138,7 @@ impl Manager {
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
             counters: Counters::default(),
+            governor: Arc::new(Governor::new(options.active_limit, cores())),
             budget: Arc::new(Budget::new(
                 options.memory_bytes / 2,
                 options.transaction_bytes,
@@ -182,6 +185,19 @@ impl Manager {
     /// Whether there is a certifier.
     pub(crate) fn certifies(&self) -> bool {
         matches!(self.options.serializable, Method::Pssi | Method::Ssi)
+    }
+
+    /// Pins the visible mark and watches whether anybody who commits later leads to before it.
+    pub(crate) fn pin_watched(&self) -> (Pin, Watch) {
+        let mut order = self.commit.lock();
+        let pin = self.snapshots.pin_as(false, || self.mark(Access::ReadWrite));
+        let watch = order.watch(pin.csn());
+        (pin, watch)
+    }
+
+    /// Ends a watch.
+    pub(crate) fn is_safe(&self, watch: Watch) -> bool {
+        self.commit.lock().end_watch(watch)
     }
 
     pub(crate) fn certifier_statistics(&self) -> CertifierStatistics {
@@ -292,6 +308,19 @@ impl Manager {
     pub(crate) fn checkpoint_is_due(&self) -> bool {
         self.log.size_after(self.base.watermark()) > self.options.checkpoint_log_bytes
             || self.base.first_attached().is_some_and(|csn| csn <= self.oldest_snapshot())
+    }
+
+    /// What the governor looks at.
+    pub(crate) fn readings(&self) -> Readings {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let log = self.log.statistics();
+        let open = self.active.count().max(1);
+        Readings {
+            committed: count(&self.counters.commits) + count(&self.counters.empty_commits),
+            flushes: log.batches,
+            flush_us: log.flush_us,
+            blocked_pct: (100 * self.locks.waiting_count() / open).min(100) as u32,
+        }
     }
 
     /// Gives the base store's cache what the versions leave of the budget.
@@ -450,4 +479,9 @@ impl Manager {
     pub(crate) fn close(&self) -> Result<(), Error> {
         self.log.close()
     }
+}
+
+/// Cores that the machine has for us.
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cognate_env::{Clock, Disk, RealClock, RealDisk};
 
 use crate::certifier::Method;
+use crate::governor::ActiveLimit;
 
 /// How a database is opened; `new` fills in everything but the folder.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Options {
     pub serializable: Method,
     /// Memory of the certifier, in bytes. At the bound it summarizes old transactions, which may cost needless aborts and never a missed cycle.
     pub certifier_bytes: u64,
+    /// How many transactions may execute at a time.
+    pub active_limit: ActiveLimit,
     /// A checkpoint begins when recovery would replay more than this many bytes of log.
     pub checkpoint_log_bytes: u64,
     /// The disk.
@@ -45,6 +48,7 @@ impl Options {
             early_lock_release: true,
             serializable: Method::default(),
             certifier_bytes: 32 << 20,
+            active_limit: ActiveLimit::Auto,
             checkpoint_log_bytes: 256 << 20,
             disk: Arc::new(RealDisk),
             clock: Arc::new(RealClock::default()),

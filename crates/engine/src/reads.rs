@@ -7,8 +7,8 @@ use std::ops::Bound;
 
 use parking_lot::Mutex;
 
-use crate::txn::readset::{Moment, RangePlace, ReadSet};
-use crate::TreeId;
+use crate::txn::readset::{Moment, Point, RangePlace, ReadSet};
+use crate::{Key, TreeId};
 
 /// The reads so far.
 #[derive(Debug)]
@@ -44,6 +44,17 @@ impl Reads {
     /// A cursor stopped at a key, or (with `None`) before it read anything.
     pub(crate) fn stopped(&self, place: RangePlace, reverse: bool, key: Option<&[u8]>) {
         self.0.lock().narrow(place, reverse, key);
+    }
+
+    /// What was read so far: keys, and trees of which a range was read.
+    pub(crate) fn seen(&self) -> (Vec<(TreeId, Key)>, Vec<TreeId>) {
+        let reads = self.0.lock();
+        let key = |point: &Point| (point.tree, Key::copy_from_slice(reads.key(point)));
+        let keys = reads.points().iter().map(key).collect();
+        let mut trees: Vec<TreeId> = reads.ranges().iter().map(|range| range.tree).collect();
+        trees.sort_unstable();
+        trees.dedup();
+        (keys, trees)
     }
 
     /// Takes them out.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Error;
+use crate::governor::GovernorInfo;
 use crate::storage::{BaseStatistics, LogStatistics};
 
 /// A reading of the certifier.
@@ -53,6 +54,8 @@ pub struct Statistics {
     pub oldest_snapshot: u64,
     /// Commits whose answer had to wait for a checkpoint to make room in memory.
     pub throttled_commits: u64,
+    /// What the governor does.
+    pub governor: GovernorInfo,
     /// Checkpoints written.
     pub checkpoints: u64,
     /// Bytes of log that a recovery would replay.

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::active::Running;
+use crate::certifier::Watch;
 use crate::durable::DurableWait;
 use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
@@ -28,6 +29,7 @@ use crate::manager::{Manager, Request};
 use crate::read_view::ReadView;
 use crate::reads::Reads;
 use crate::scan::Scan;
+use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
 use crate::txn::snapshot::Pin;
 use crate::txn::writeset::{Savepoint, WriteSet};
@@ -116,6 +118,15 @@ impl Transaction {
             notes: Vec::new(),
             ended: false,
         }
+    }
+
+    /// A read-only transaction that is not certified, and whether its snapshot stays safe is watched.
+    pub(crate) fn begin_watched(manager: &Arc<Manager>) -> (Transaction, Watch) {
+        let mut transaction = Transaction::begin(Arc::clone(manager), Isolation::Snapshot, Access::ReadOnly);
+        let (snapshot, watch) = manager.pin_watched();
+        transaction.snapshot = Arc::new(snapshot);
+        manager.active.set_snapshot(transaction.id, transaction.slot, transaction.snapshot.csn());
+        (transaction, watch)
     }
 
     /// The transaction's id.
@@ -308,6 +319,16 @@ impl Transaction {
         let private = self.writes.private().cloned();
         let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
         ReadView::new(manager, snapshot, own, sequence, private, self.reads.clone())
+    }
+
+    /// The same, remembering what is read.
+    pub fn tracked_view(&self) -> TrackedView {
+        let reads = Arc::new(Reads::new(self.manager.read_set_limit()));
+        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        let private = self.writes.private().cloned();
+        let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
+        let view = ReadView::new(manager, snapshot, own, sequence, private, Some(Arc::clone(&reads)));
+        TrackedView::new(view, reads)
     }
 
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future

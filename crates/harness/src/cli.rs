@@ -5,6 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::command::all::{self, AllArgs};
 use crate::command::bookstore::{self, BookstoreArgs};
 use crate::command::crash::{self, CrashArgs};
+use crate::command::device::{self, DeviceArgs};
+use crate::command::governor::{self, GovernorArgs};
 use crate::command::log::{self, LogArgs};
 use crate::command::memory::{self, MemoryArgs};
 use crate::command::mixed::{self, MixedArgs};
@@ -36,6 +38,10 @@ enum Command {
     Pgbench(PgbenchArgs),
     /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing else is.
     Crash(CrashArgs),
+    /// The PSSI paper's three experiments: late and early lock release, and the governor, on a slow and a fast log device.
+    Device(DeviceArgs),
+    /// The self-tuning limit of executing transactions against the best fixed one, over the number of clients.
+    Governor(GovernorArgs),
     /// Durable commits through the engine's log against the raw device with the same bytes a batch.
     Log(LogArgs),
     /// Data four times the memory budget, random reads: the server's resident size against the budget.
@@ -72,6 +78,8 @@ impl Cli {
             Command::Bookstore(args) => bookstore::run(args).await,
             Command::Pgbench(args) => pgbench::run(args).await,
             Command::Crash(args) => crash::run(args).await,
+            Command::Device(args) => device::run(args).await,
+            Command::Governor(args) => governor::run(args).await,
             Command::Log(args) => log::run(args).await,
             Command::Memory(args) => memory::run(args).await,
             Command::Mixed(args) => mixed::run(args).await,

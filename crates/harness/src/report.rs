@@ -198,3 +198,44 @@ pub fn write_svg(path: &Path, title: &str, records: &[Record], column: &str) -> 
     }
     area.present().map_err(|e| failed(&e))
 }
+
+/// Draws curves over a logarithmic axis into an SVG file: for each its name and its points.
+pub fn write_curves(path: &Path, title: &str, axis: &str, curves: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
+    let failed = |error: &dyn std::fmt::Display| Error::Usage(format!("drawing {}: {error}", path.display()));
+    let points = || curves.iter().flat_map(|(_, points)| points);
+    let (left, right) =
+        points().fold((f64::MAX, 1.0_f64), |(left, right), &(x, _)| (left.min(x), right.max(x)));
+    let highest = points().map(|&(_, y)| y).fold(1.0_f64, f64::max);
+    if left >= right {
+        return Err(failed(&"there are too few figures to draw"));
+    }
+    let area = SVGBackend::new(path, (900, 480)).into_drawing_area();
+    area.fill(&WHITE).map_err(|e| failed(&e))?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 20))
+        .margin(16)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d((left..right).log_scale(), 0.0..highest * 1.1)
+        .map_err(|e| failed(&e))?;
+    chart
+        .configure_mesh()
+        .x_desc(axis)
+        .y_desc("committed/s")
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| format!("{y:.0}"))
+        .draw()
+        .map_err(|e| failed(&e))?;
+    let colors = [RGBColor(32, 96, 160), RGBColor(210, 120, 30), RGBColor(130, 130, 130), RGBColor(60, 150, 80)];
+    for (index, (name, points)) in curves.iter().enumerate() {
+        let color = colors[index % colors.len()];
+        let style = color.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(points.iter().copied(), style))
+            .map_err(|e| failed(&e))?
+            .label(name.clone())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+    }
+    chart.configure_series_labels().border_style(BLACK).draw().map_err(|e| failed(&e))?;
+    area.present().map_err(|e| failed(&e))
+}

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cognate_engine::{Database, Options};
+use cognate_env::sim::LogDevice;
 use cognate_sql::session::SqlDatabase;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -94,6 +95,14 @@ async fn open_database(config: &Config) -> Result<SqlDatabase, StartError> {
     let mut options = Options::new(&config.data).memory(config.memory_bytes);
     options.serializable = config.serializable;
     options.certifier_bytes = config.certifier_bytes;
+    options.early_lock_release = config.early_lock_release;
+    options.active_limit = config.active_limit;
+    if let Some(latency) = config.log_device_latency {
+        tracing::warn!(
+            "log_device_latency: the log device is simulated, with {latency:?} a flush; what is committed does not survive a power failure"
+        );
+        options.disk = Arc::new(LogDevice::new(options.disk, latency));
+    }
     let opened = tokio::task::spawn_blocking(move || {
         let engine = Database::open(options).map_err(|e| StartError(e.to_string()))?;
         SqlDatabase::open(engine).map_err(|e| StartError(e.message.clone()))

@@ -25,9 +25,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cognate_engine::{ActiveLimit, Method};
 use serde::Deserialize;
-
-use cognate_engine::Method;
 
 use crate::pg::auth::Users;
 
@@ -35,6 +34,8 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 /// The smallest memory budget the server starts with, in bytes.
 const MEMORY_BYTES_MIN: u64 = 32 * MIB;
+/// The slowest log device that can be simulated.
+const LATENCY_MAX: Duration = Duration::from_secs(10);
 /// The largest frontend message that can be configured, in bytes.
 const MESSAGE_BYTES_MAX: u64 = GIB;
 
@@ -66,6 +67,12 @@ pub struct Settings {
     pub certifier_memory: Option<String>,
     /// What to log, e.g. `info` or `cognate_engine=debug`.
     pub log: Option<String>,
+    /// Flush time of a simulated log device, e.g. `78ms`. For experiments: nothing is durable then.
+    pub log_device_latency: Option<String>,
+    /// When a commit releases its locks: `early` or `late`.
+    pub lock_release: Option<String>,
+    /// Most transactions that execute at a time: `auto`, `off` or a number.
+    pub active_limit: Option<String>,
     /// Certificate and key.
     #[serde(default)]
     pub tls: TlsSettings,
@@ -136,6 +143,12 @@ pub struct Config {
     pub certifier_bytes: u64,
     /// Filter of the log.
     pub log: String,
+    /// Flush time of the simulated log device, if there is to be one.
+    pub log_device_latency: Option<Duration>,
+    /// Whether a commit releases its locks before it is durable.
+    pub early_lock_release: bool,
+    /// Most transactions that execute at a time.
+    pub active_limit: ActiveLimit,
     /// Certificate and key files.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whom to let in.
@@ -185,6 +198,9 @@ impl Settings {
             serializable: self.serializable.or(below.serializable),
             certifier_memory: self.certifier_memory.or(below.certifier_memory),
             log: self.log.or(below.log),
+            log_device_latency: self.log_device_latency.or(below.log_device_latency),
+            lock_release: self.lock_release.or(below.lock_release),
+            active_limit: self.active_limit.or(below.active_limit),
             tls: TlsSettings { cert: self.tls.cert.or(below.tls.cert), key: self.tls.key.or(below.tls.key) },
             auth: AuthSettings {
                 password: self.auth.password.or(below_auth.password),
@@ -236,6 +252,9 @@ impl Config {
             serializable: method(settings.serializable.as_deref())?,
             certifier_bytes: certifier_bytes(settings.certifier_memory.as_deref())?,
             log: settings.log.unwrap_or_else(|| "info".to_owned()),
+            log_device_latency: settings.log_device_latency.as_deref().map(latency).transpose()?,
+            early_lock_release: lock_release(settings.lock_release.as_deref())?,
+            active_limit: active_limit(settings.active_limit.as_deref())?,
             tls,
             users,
         })
@@ -316,6 +335,41 @@ fn message_bytes(text: Option<&str>) -> Result<usize, ConfigError> {
     }
 }
 
+/// The latency of a simulated device: a number with `us`, `ms` or `s`, or 0.
+fn latency(text: &str) -> Result<Duration, ConfigError> {
+    let wrong = || {
+        ConfigError(format!(
+            "log_device_latency: \"{text}\" is not between 0 and 10s; write for example 78ms, 2.5ms or 0"
+        ))
+    };
+    let trimmed = text.trim();
+    let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let factor = match unit.trim() {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "" if number == 0.0 => 0.0,
+        _ => return Err(wrong()),
+    };
+    let seconds = number * factor;
+    if seconds <= LATENCY_MAX.as_secs_f64() { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+}
+
+fn lock_release(text: Option<&str>) -> Result<bool, ConfigError> {
+    match text {
+        None | Some("early") => Ok(true),
+        Some("late") => Ok(false),
+        Some(other) => Err(ConfigError(format!("lock_release: \"{other}\" is neither early nor late"))),
+    }
+}
+
+fn active_limit(text: Option<&str>) -> Result<ActiveLimit, ConfigError> {
+    let limit = text.map(str::parse).transpose();
+    Ok(limit.map_err(|error| ConfigError(format!("active_limit: {error}")))?.unwrap_or_default())
+}
+
 /// Bytes from a number with an optional unit: `B`, `kB`, `MB`, `GB`, `TB` (powers of 1024, any case, `i` allowed).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is not a size; write for example 256MB or 2GB");
@@ -367,11 +421,14 @@ mod tests {
         let config = resolve(
             "data = 'd'\nlisten = 'localhost:1'\nhttp = 'off'\nmemory = '256MB'\nmax_connections = 5000\n\
              max_message = '1MB'\nauthentication_timeout_s = 3\nshutdown_grace_s = 0\nworker_threads = 2\n\
-             log = 'warn'\n[tls]\ncert = 'c'\nkey = 'k'\n[auth.users]\nann = 'x'\n",
+             log = 'warn'\nlog_device_latency = '2.5ms'\nlock_release = 'late'\nactive_limit = '80'\n[tls]\ncert = 'c'\nkey = 'k'\n[auth.users]\nann = 'x'\n",
         )
         .expect("valid");
         assert_eq!(config.memory_bytes, 256 * MIB);
         assert_eq!(config.http, None);
+        assert_eq!(config.log_device_latency, Some(Duration::from_micros(2500)));
+        assert!(!config.early_lock_release);
+        assert_eq!(config.active_limit, ActiveLimit::Fixed(80));
         assert_eq!(config.tls, Some(("c".into(), "k".into())));
         assert!(config.users.password_required());
     }
@@ -391,6 +448,12 @@ mod tests {
             ("worker_threads = 0", "worker_threads: must be at least 1"),
             ("serializable = 'maybe'", "serializable: \"maybe\" is none of pssi, ssi, 2pl, si"),
             ("certifier_memory = '1kB'", "certifier_memory: must be between 1MB and 64GB"),
+            ("log_device_latency = '11s'", "log_device_latency: \"11s\" is not between 0 and 10s"),
+            ("log_device_latency = '-1ms'", "log_device_latency: \"-1ms\" is not between 0 and 10s"),
+            ("log_device_latency = '5'", "write for example 78ms, 2.5ms or 0"),
+            ("lock_release = 'soon'", "lock_release: \"soon\" is neither early nor late"),
+            ("active_limit = '0'", "active_limit: 0 is outside the valid range (1 .. 100000)"),
+            ("active_limit = 'many'", "active_limit: \"many\" is neither auto, off nor a number"),
             ("max_message = '2GB'", "max_message: must be between"),
             ("listen = '0.0.0.0:5433'", "a password is needed"),
             ("[tls]\ncert = 'c'", "no key"),

@@ -3,6 +3,7 @@
 mod client;
 mod codec;
 mod departure;
+mod governor;
 mod hostile;
 mod limits;
 mod protocol;

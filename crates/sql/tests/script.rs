@@ -418,6 +418,7 @@ scripts!(
     ddl,
     deadlock,
     foreignkeys,
+    governor,
     isolation,
     locks,
     prepared,

@@ -128,7 +128,14 @@ pub(crate) struct Certifier {
     summary: Option<NodeId>,
     summaries: u64,
     admitted: u64,
+    /// Snapshots that are watched, and whether each is still safe.
+    watched: Vec<(Watch, Csn, bool)>,
+    watches: u64,
 }
+
+/// A watched snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Watch(u64);
 
 impl Certifier {
     /// An empty graph that may take `limit` bytes.
@@ -147,6 +154,8 @@ impl Certifier {
             summary: None,
             summaries: 0,
             admitted: 0,
+            watched: Vec::new(),
+            watches: 0,
         }
     }
 
@@ -172,6 +181,24 @@ impl Certifier {
             // What is closed and lingers was committed at any time before.
             Some(first) if self.nodes.len() == self.open.len() => first.commit,
             _ => 0,
+        }
+    }
+
+    /// Watches whether a reader at this snapshot could ever be part of a cycle. It could only be if somebody with a higher number has an edge to
+    /// somebody at or below the snapshot: the way back has to cross it.
+    pub(crate) fn watch(&mut self, snapshot: Csn) -> Watch {
+        self.watches += 1;
+        let crosses = |(_, node): (NodeId, &Node)| node.commit > snapshot && node.first_out <= snapshot;
+        let safe = !self.nodes.iter().any(crosses);
+        self.watched.push((Watch(self.watches), snapshot, safe));
+        Watch(self.watches)
+    }
+
+    /// Ends a watch, once everybody has ended who was running at the snapshot: is it safe?
+    pub(crate) fn end_watch(&mut self, watch: Watch) -> bool {
+        match self.watched.iter().position(|(known, ..)| *known == watch) {
+            Some(place) => self.watched.swap_remove(place).2,
+            None => false,
         }
     }
 
@@ -375,6 +402,9 @@ impl Certifier {
             return;
         }
         let first_out = self.first_commit(&self.after);
+        for (_, snapshot, safe) in &mut self.watched {
+            *safe &= commit <= *snapshot || first_out > *snapshot;
+        }
         let reads = candidate.reads.map_or_else(|| ReadSet::new(0), ReadSet::copy);
         let (writes, range_writes) = ranges_of_many(writes, candidate.writes.dropped(), commit);
         let bytes = NODE_BYTES

@@ -20,6 +20,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
@@ -47,6 +48,9 @@ pub(crate) struct Snapshots {
     shards: [Shard; SHARDS],
     next: AtomicUsize,
     gate: Mutex<()>,
+    /// Those who wait for old snapshots to go; the number of them, so that nobody else need look.
+    waiters: Mutex<Vec<Waker>>,
+    waiting: AtomicUsize,
 }
 
 /// A pinned snapshot; dropping it lets go.
@@ -66,14 +70,56 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut slots = self.registry.shards[self.shard as usize].slots.lock();
-        slots.pins[self.slot as usize] = (FREE, false);
+        let (_, certified) = std::mem::replace(&mut slots.pins[self.slot as usize], (FREE, false));
         slots.free.push(self.slot);
+        drop(slots);
+        if certified && self.registry.waiting.load(Ordering::Acquire) > 0 {
+            let waiters = std::mem::take(&mut *self.registry.waiters.lock());
+            waiters.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// Resolves when no transaction to be certified has a snapshot below a mark.
+pub(crate) struct CertifiedSince {
+    registry: Arc<Snapshots>,
+    mark: Csn,
+}
+
+impl Future for CertifiedSince {
+    type Output = ();
+
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // Registered before the look: whoever lets go after it wakes this.
+        self.registry.waiters.lock().push(context.waker().clone());
+        match self.registry.oldest_certified(|| FREE) < self.mark {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for CertifiedSince {
+    fn drop(&mut self) {
+        self.registry.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Snapshots {
     pub(crate) fn new() -> Snapshots {
-        Snapshots { shards: Default::default(), next: AtomicUsize::new(0), gate: Mutex::new(()) }
+        Snapshots {
+            shards: Default::default(),
+            next: AtomicUsize::new(0),
+            gate: Mutex::new(()),
+            waiters: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Waits until no transaction to be certified has a snapshot below `mark`. New ones begin above it.
+    pub(crate) fn certified_since(self: &Arc<Self>, mark: Csn) -> CertifiedSince {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        CertifiedSince { registry: Arc::clone(self), mark }
     }
 
     /// Pins the mark that `read` returns; `read` runs inside the shard's lock.

@@ -1,8 +1,9 @@
 //! A machine that fails on demand, the same way for the same seed: power loss with torn writes and lost renames, failed flushes, a full disk, unreadable
-//! and rotten bytes, a clock that stands still.
+//! and rotten bytes, a clock that stands still. Beside it, a log device with a fixed flush time, for experiments in real time.
 
 mod content;
 mod disk;
+mod log_device;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::clock::Clock;
 use crate::rng::{Rng, SplitMix};
 
 pub use disk::{Loss, SimDisk};
+pub use log_device::LogDevice;
 
 /// Random numbers that repeat for the same seed and order of calls.
 #[derive(Debug)]

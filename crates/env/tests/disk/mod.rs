@@ -1,4 +1,5 @@
 //! Tests of the disks.
 
+mod log_device;
 mod real;
 mod sim;

@@ -3,6 +3,8 @@
 pub mod all;
 pub mod bookstore;
 pub mod crash;
+pub mod device;
+pub mod governor;
 pub mod log;
 pub mod memory;
 pub mod mixed;

@@ -6,4 +6,5 @@ pub mod log;
 pub mod pgbench;
 pub mod point_read;
 pub mod recorded;
+pub mod s3u1;
 pub mod snum;

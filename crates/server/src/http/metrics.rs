@@ -115,6 +115,20 @@ fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
     put("gauge", "version_bytes", "Memory of row versions.", s.version_bytes);
     put("gauge", "version_keys", "Keys with versions in memory.", s.version_keys);
     put("gauge", "active_transactions", "Running transactions.", s.active_transactions);
+    let g = s.governor;
+    put("gauge", "governor_limit", "Slots to execute; 0 if there is no limit.", g.limit.unwrap_or(0).into());
+    put("gauge", "governor_active", "Slots taken.", g.active.into());
+    put("gauge", "governor_waiting", "Transactions that wait for a slot.", g.waiting.into());
+    put("counter", "governor_admitted_total", "Slots taken since the start.", g.admitted);
+    put("counter", "governor_queued_total", "Those that had to wait for it.", g.queued);
+    put(
+        "counter",
+        "governor_given_back_total",
+        "Slots taken away from transactions that waited.",
+        g.given_back,
+    );
+    put("counter", "governor_conflicts_total", "Serialization failures and deadlocks.", g.conflicts);
+    put("counter", "governor_cuts_total", "Multiplicative cuts of the limit.", g.cuts);
     put("counter", "log_bytes_total", "Bytes written to the log.", s.log.bytes);
     put("counter", "log_flushes_total", "Batches written and flushed.", s.log.batches);
     put("counter", "log_flush_us_total", "Time of writing and flushing them.", s.log.flush_us);

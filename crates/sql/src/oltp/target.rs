@@ -145,6 +145,11 @@ impl Target {
         Ok(PlannedTarget { table, access, filter, is_joined })
     }
 
+    /// Whether the row is found by its whole primary key.
+    pub(crate) fn is_point(&self) -> bool {
+        matches!(self.access, Access::Point(_))
+    }
+
     /// Slot of the row key.
     pub(crate) fn key_slot(&self) -> usize {
         self.table.columns.len()

@@ -47,6 +47,8 @@ pub struct Statement {
     pub command: Command,
     /// `OVERRIDING SYSTEM VALUE` or `OVERRIDING USER VALUE` of an INSERT.
     pub overriding: Option<Overriding>,
+    /// `[NOT] DEFERRABLE` of BEGIN, START TRANSACTION or SET TRANSACTION.
+    pub deferrable: Option<bool>,
     complexity: usize,
 }
 
@@ -59,6 +61,13 @@ pub enum Overriding {
     UserValue,
 }
 
+/// What a statement says that its syntax tree has no place for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Notes {
+    overriding: Option<Overriding>,
+    deferrable: Option<bool>,
+}
+
 impl Statement {
     /// A part of this statement as one of its own, with the same source text.
     pub(crate) fn with_command(&self, command: Command) -> Statement {
@@ -67,6 +76,7 @@ impl Statement {
             source: self.source.clone(),
             command,
             overriding: None,
+            deferrable: None,
             complexity: self.complexity,
         }
     }
@@ -129,8 +139,8 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr> {
     let tokens = Tokenizer::new(&dialect, text)
         .tokenize_with_location()
         .map_err(|error| places.tokenizer_error(&error))?;
-    let mut overriding = None;
-    let tokens = rewrite::rewrite(tokens, &mut overriding)?;
+    let mut notes = Notes::default();
+    let tokens = rewrite::rewrite(tokens, &mut notes)?;
     complexity::check(&tokens)?;
     let dialect = CognateDialect::for_tokens(tokens.len());
     let mut parser =
@@ -181,8 +191,8 @@ fn parse_one(
     let text: Arc<str> = source.get(start..end).unwrap_or(source).into();
     tokens.truncate(last + 1);
     tokens.drain(..first);
-    let mut overriding = None;
-    let tokens = rewrite::rewrite(tokens, &mut overriding)?;
+    let mut notes = Notes::default();
+    let tokens = rewrite::rewrite(tokens, &mut notes)?;
     let complexity = complexity::check(&tokens)?;
     let dialect = CognateDialect::for_tokens(tokens.len());
     let end_of_text = places.at_end(source.len() == end || source[end..].trim().is_empty());
@@ -200,7 +210,8 @@ fn parse_one(
     });
     let command =
         dialect.verdict(parsed).map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
-    Ok(Some(Statement { text, source: source.clone(), command, overriding, complexity }))
+    let Notes { overriding, deferrable } = notes;
+    Ok(Some(Statement { text, source: source.clone(), command, overriding, deferrable, complexity }))
 }
 
 /// Whether a whitespace token is a line break, which joins string literals.

@@ -14,7 +14,7 @@
 //! | `ORDER BY x USING <` | `ORDER BY x ASC` |
 //! | `TABLE t` as a query | `SELECT * FROM t` |
 //! | `CREATE UNLOGGED`, `DROP INDEX CONCURRENTLY` | without the word |
-//! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | nothing: a snapshot never waits |
+//! | `[NOT] DEFERRABLE` of BEGIN, START, SET TRANSACTION | noted in the statement |
 //! | `INSERT ... OVERRIDING SYSTEM VALUE` | noted in the statement |
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
@@ -23,7 +23,7 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-use super::{Overriding, is_line_break};
+use super::{Notes, Overriding, is_line_break};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// The upper-case word of an unquoted word token; empty for anything else.
@@ -70,14 +70,14 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 /// One pass over a statement's tokens.
 pub(super) fn rewrite(
     tokens: Vec<TokenWithSpan>,
-    overriding: &mut Option<Overriding>,
+    notes: &mut Notes,
 ) -> Result<Vec<TokenWithSpan>> {
     let tokens = compact(tokens);
     if !tokens.iter().any(needs_rewriting) {
         return Ok(tokens);
     }
     let first = word(tokens.first()).to_ascii_uppercase();
-    let mut pass = Pass { tokens: &tokens, at: 0, out: Vec::with_capacity(tokens.len()), first, overriding };
+    let mut pass = Pass { tokens: &tokens, at: 0, out: Vec::with_capacity(tokens.len()), first, notes };
     while pass.at < pass.tokens.len() {
         pass.step()?;
     }
@@ -119,7 +119,7 @@ struct Pass<'a> {
     out: Vec<TokenWithSpan>,
     /// First word of the statement.
     first: String,
-    overriding: &'a mut Option<Overriding>,
+    notes: &'a mut Notes,
 }
 
 impl<'a> Pass<'a> {
@@ -302,9 +302,11 @@ impl<'a> Pass<'a> {
     }
 
     fn deferrable(&mut self) {
-        if self.after(&["NOT"]) {
+        let negated = self.after(&["NOT"]);
+        if negated {
             self.out.pop();
         }
+        self.notes.deferrable = Some(!negated);
         if matches!(self.out.last().map(|token| &token.token), Some(Token::Comma)) {
             self.out.pop();
         }
@@ -370,7 +372,7 @@ impl<'a> Pass<'a> {
         if !self.is(2, "VALUE") {
             return self.copy();
         }
-        *self.overriding = Some(kind);
+        self.notes.overriding = Some(kind);
         self.at += 3;
     }
 }

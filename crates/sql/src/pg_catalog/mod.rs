@@ -30,6 +30,7 @@ mod definition;
 mod deparse;
 mod empty;
 mod function;
+mod governor;
 mod index;
 mod information_schema;
 mod keywords;
@@ -53,7 +54,7 @@ pub use source::{LockRow, NoServer, ServerView, SessionRow, Source, TransactionR
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {
-    let groups: [&[&'static SystemTable]; 10] = [
+    let groups: [&[&'static SystemTable]; 11] = [
         relation::TABLES,
         index::TABLES,
         constraint::TABLES,
@@ -62,6 +63,7 @@ pub fn all() -> impl Iterator<Item = &'static SystemTable> {
         role::TABLES,
         activity::TABLES,
         cognate::TABLES,
+        governor::TABLES,
         information_schema::TABLES,
         empty::TABLES,
     ];

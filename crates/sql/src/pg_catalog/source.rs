@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cognate_engine::GovernorInfo;
+
 use super::names::AnyRelation;
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::function::EvalContext;
@@ -41,6 +43,10 @@ pub trait ServerView: Send + Sync {
     fn is_blocked_by(&self, process_id: i32, others: &[i32]) -> bool {
         let _ = (process_id, others);
         false
+    }
+    /// What the governor does.
+    fn governor(&self) -> Option<GovernorInfo> {
+        None
     }
     /// Bytes that a tree takes, approximately.
     fn tree_bytes(&self, tree: u32) -> i64 {

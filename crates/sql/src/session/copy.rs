@@ -248,6 +248,7 @@ impl Session {
         let Some(mut copy) = self.copy.take() else { return Ok(()) };
         copy.reader.feed(data);
         let result = self.copy_rows(&mut copy).await;
+        self.seat.pause();
         match result {
             Ok(()) => {
                 self.copy = Some(copy);
@@ -270,6 +271,7 @@ impl Session {
             Ok(()) => self.end_copy().await,
             Err(error) => Err(error),
         };
+        self.seat.pause();
         match result {
             Ok(()) => Ok(CommandTag::Rows("COPY", copy.rows)),
             Err(error) => {
@@ -293,6 +295,7 @@ impl Session {
 
     /// Inserts the complete rows there are.
     async fn copy_rows(&mut self, copy: &mut CopyIn) -> Result<()> {
+        self.go().await?;
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         loop {

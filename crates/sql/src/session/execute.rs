@@ -29,8 +29,11 @@ impl Session {
         self.facts.set_running(false);
         if let Err(error) = &fetched {
             self.note_failure(error, self.facts.transaction());
+            self.note_conflict(error);
             self.fail();
         }
+        // From here on the client is waited for.
+        self.seat.pause();
         fetched
     }
 
@@ -61,6 +64,8 @@ impl Session {
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }
+        } else if !matches!(portal.state, PortalState::Done(_)) {
+            self.go().await?;
         }
         match &mut portal.state {
             PortalState::Cursor { .. } => self.pump(portal, sink, max_rows),
@@ -84,6 +89,7 @@ impl Session {
             _ => {
                 let is_first = self.block == Block::None;
                 self.enter_implicit();
+                self.go().await?;
                 let mut left = if is_first { self.effective.statement_retries } else { 0 };
                 loop {
                     match self.start_planned(&prepared, planned.clone(), &portal.parameters).await {
@@ -136,6 +142,7 @@ impl Session {
         let planned = self.settle(prepared, planned).await?;
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
+            Action::Select(plan) if self.is_two_phase() => self.select_two_phase(plan, parameters).await,
             Action::Select(plan) => {
                 let cursor = Box::new(Cursor::new(plan, parameters.clone()));
                 let open = self.open.as_ref().ok_or_else(|| SqlError::internal("no transaction is open"))?;
@@ -178,6 +185,7 @@ impl Session {
                 planned = self.replan(prepared)?;
             }
             let reading = planned.is_reading();
+            self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;
             let snapshot_only =
@@ -222,9 +230,13 @@ impl Session {
                 (table.oid, if target == Some(table.oid) { TreeMode::Write } else { TreeMode::Read })
             })
             .collect();
+        let shared = self.shared_tables(planned);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
         let mut waited = false;
+        for oid in shared {
+            waited |= work.hold_table(oid, TreeMode::Share).await?;
+        }
         for (oid, mode) in tables {
             waited |= work.hold_table(oid, mode).await?;
         }

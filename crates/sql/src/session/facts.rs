@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use cognate_engine::GovernorInfo;
 use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
@@ -212,7 +213,7 @@ impl ObjectNames for LiveNames {
 
 impl SessionView for Facts {
     fn setting(&self, name: &str) -> Option<String> {
-        self.settings.lock().show(name).ok()
+        self.server_setting(name).or_else(|| self.settings.lock().show(name).ok())
     }
 
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
@@ -222,6 +223,9 @@ impl SessionView for Facts {
                 format!("set_config of \"{name}\" is not supported"),
             )
             .with_hint("Use SET TRANSACTION."));
+        }
+        if self.set_server_setting(name, Some(value))? {
+            return Ok(self.server_setting(name).unwrap_or_default());
         }
         let mut settings = self.settings.lock();
         settings.set(name, Some(value), local)?;
@@ -302,6 +306,10 @@ impl ServerView for Facts {
 
     fn is_blocked_by(&self, process_id: i32, others: &[i32]) -> bool {
         presence::is_blocked_by(&self.database, process_id, others)
+    }
+
+    fn governor(&self) -> Option<GovernorInfo> {
+        Some(self.database.engine().governor().info())
     }
 
     fn last_value(&self, sequence: &Sequence) -> Option<i64> {

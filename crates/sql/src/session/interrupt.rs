@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use cognate_engine::Seat;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -83,6 +84,8 @@ pub(crate) struct Interrupts {
     pub(crate) deadline: Option<Instant>,
     /// `lock_timeout`, for each wait.
     pub(crate) lock_timeout: Option<Duration>,
+    /// Given back by whoever waits for long.
+    pub(crate) seat: Arc<Seat>,
     pub(crate) pace: Pace,
 }
 
@@ -97,18 +100,16 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Only the statement's own thread comes here, one at a time: nothing is added atomically.
+    /// Only the statement's own thread comes here, one at a time: nothing is added atomically. True if it has just stepped aside.
     #[inline]
-    fn step(&self) {
+    fn step(&self) -> bool {
         let checks = self.checks.load(Ordering::Relaxed).wrapping_add(1);
         self.checks.store(checks, Ordering::Relaxed);
-        if checks.is_multiple_of(CHECKS) {
-            self.look();
-        }
+        checks.is_multiple_of(CHECKS) && self.look()
     }
 
     #[cold]
-    fn look(&self) {
+    fn look(&self) -> bool {
         static START: std::sync::LazyLock<std::time::Instant> =
             std::sync::LazyLock::new(std::time::Instant::now);
         let now = START.elapsed().as_micros() as u64 + 1;
@@ -124,8 +125,10 @@ impl Pace {
             } else if Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread) {
                 tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
                 self.aside.store(true, Ordering::Relaxed);
+                return true;
             }
         }
+        false
     }
 }
 
@@ -139,8 +142,9 @@ impl Interrupts {
         if let Poll::Ready(answer) = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await {
             return answer.map_err(Into::into);
         }
+        self.seat.pause();
         let lock_deadline = self.lock_timeout.map(|timeout| Instant::now() + timeout);
-        tokio::select! {
+        let answer = tokio::select! {
             biased;
             answer = &mut request => answer.map_err(Into::into),
             () = self.cancel.requested() => Err(canceled()),
@@ -149,6 +153,21 @@ impl Interrupts {
                 sqlstate::LOCK_NOT_AVAILABLE,
                 "canceling statement due to lock timeout",
             )),
+        }?;
+        if !self.seat.try_go() {
+            // Others may wait for what it has just got.
+            self.slot(true).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Waits for the right to execute. A transaction that is `resuming` goes before those that begin.
+    pub(crate) async fn slot(&self, resuming: bool) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = self.seat.go(resuming) => Ok(()),
+            () = self.cancel.requested() => Err(canceled()),
+            () = until(self.deadline) => Err(timed_out()),
         }
     }
 }
@@ -161,7 +180,10 @@ impl Interrupt for Interrupts {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(timed_out());
         }
-        self.pace.step();
+        if self.pace.step() {
+            // It computes for long: its slot is for others, if they want it.
+            self.seat.pause();
+        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 //! How a statement with a plan runs (see `execute`):
 //!
 //! ```text
+//! 0. go on, or wait for a slot                                one atomic operation below the governor's limit
 //! 1. open the engine's transaction, or refresh its snapshot
 //! 2. lock the plan's tables (reading or writing rows)       not for a SELECT at the durable mark
 //! 3. is the plan made for the present catalog?              one atomic load; else plan again, and back to 2
@@ -28,17 +29,20 @@ mod explain;
 mod external;
 mod facts;
 pub(crate) mod failures;
+mod governed;
 mod interrupt;
 mod plan_cache;
 mod planning;
 mod portal;
 mod prepared;
 mod presence;
+mod server_setting;
 pub mod settings;
 mod sink;
 mod state;
 mod statement;
 mod transaction;
+mod two_phase;
 mod utility;
 mod variable;
 pub(crate) mod work;
@@ -46,7 +50,7 @@ pub(crate) mod work;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cognate_engine::Transaction;
+use cognate_engine::{Seat, Transaction};
 
 use crate::error::{Result, SqlError};
 use crate::parse;
@@ -117,6 +121,8 @@ pub struct Session {
     database: SqlDatabase,
     facts: Arc<Facts>,
     cancel: CancelHandle,
+    /// The right to execute; see the engine's governor.
+    seat: Arc<Seat>,
     block: Block,
     modes: Modes,
     open: Option<Open>,
@@ -170,8 +176,13 @@ impl Session {
         let mut session = Session {
             facts: facts.clone(),
             cancel: CancelHandle::default(),
+            seat: Arc::new(database.engine().governor().seat()),
             block: Block::None,
-            modes: Modes { isolation: cognate_engine::Isolation::ReadCommitted, read_only: false },
+            modes: Modes {
+                isolation: cognate_engine::Isolation::ReadCommitted,
+                read_only: false,
+                deferrable: false,
+            },
             open: None,
             settings_mark: None,
             effective,
@@ -295,6 +306,7 @@ impl Session {
             deadline: milliseconds(self.effective.statement_timeout_ms)
                 .map(|timeout| tokio::time::Instant::now() + timeout),
             lock_timeout: milliseconds(self.effective.lock_timeout_ms),
+            seat: self.seat.clone(),
             pace: interrupt::Pace::default(),
         }
     }

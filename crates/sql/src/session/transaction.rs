@@ -17,6 +17,8 @@ use crate::error::{Result, SqlError, sqlstate};
 pub(crate) struct Modes {
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
+    /// A read-only serializable transaction waits for a snapshot that no cycle can go through.
+    pub(crate) deferrable: bool,
 }
 
 /// An isolation level by its name in settings.
@@ -51,6 +53,7 @@ impl Session {
         Modes {
             isolation: isolation_of(&self.effective.default_isolation),
             read_only: self.effective.default_read_only,
+            deferrable: self.effective.default_deferrable,
         }
     }
 
@@ -69,7 +72,11 @@ impl Session {
     }
 
     /// BEGIN and START TRANSACTION.
-    pub(super) fn begin_block(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+    pub(super) fn begin_block(
+        &mut self,
+        modes: &[ast::TransactionMode],
+        deferrable: Option<bool>,
+    ) -> Result<()> {
         match self.block {
             Block::Explicit | Block::Failed => {
                 self.notices.push(SqlError::warning(
@@ -86,11 +93,46 @@ impl Session {
                 self.start_clock();
             }
         }
+        self.set_deferrable(deferrable)?;
         self.set_modes(modes)
     }
 
+    /// 25001 once a query was run.
+    pub(super) fn set_deferrable(&mut self, deferrable: Option<bool>) -> Result<()> {
+        let Some(deferrable) = deferrable else { return Ok(()) };
+        if self.open.is_some() && self.modes.deferrable != deferrable {
+            return Err(SqlError::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION [NOT] DEFERRABLE must be called before any query",
+            ));
+        }
+        self.modes.deferrable = deferrable;
+        Ok(())
+    }
+
+    /// The first statement of a serializable, read-only and deferrable transaction waits until there is a snapshot that no cycle can ever go
+    /// through. The transaction then needs no certification.
+    pub(super) async fn await_safe_snapshot(&mut self) -> Result<()> {
+        let Modes { isolation, read_only, deferrable } = self.modes;
+        let wanted = deferrable && read_only && isolation == Isolation::Serializable;
+        if !wanted || self.open.is_some() || self.block != Block::Explicit {
+            return Ok(());
+        }
+        // It waits for no lock.
+        let interrupts = super::Interrupts { lock_timeout: None, ..self.interrupts() };
+        let engine = interrupts.lock(self.database.engine().begin_deferrable()).await?;
+        self.facts.set_transaction_id(engine.id());
+        let state = TransactionState::new(true, self.memory_limit);
+        self.open = Some(Open { engine, state });
+        Ok(())
+    }
+
     /// SET TRANSACTION.
-    pub(super) fn set_transaction(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+    pub(super) fn set_transaction(
+        &mut self,
+        modes: &[ast::TransactionMode],
+        deferrable: Option<bool>,
+    ) -> Result<()> {
         if self.block == Block::None || self.block == Block::Implicit {
             self.notices.push(SqlError::warning(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
@@ -98,6 +140,7 @@ impl Session {
             ));
             return Ok(());
         }
+        self.set_deferrable(deferrable)?;
         self.set_modes(modes)
     }
 
@@ -145,8 +188,9 @@ impl Session {
 
     /// The engine's transaction for the next statement. `reading`: the statement is a SELECT without row locks.
     pub(super) fn open_transaction(&mut self, reading: bool) {
-        let read_committed = self.modes.isolation == Isolation::ReadCommitted;
-        let short = self.modes.isolation != Isolation::Snapshot;
+        let isolation = self.engine_isolation();
+        let read_committed = isolation == Isolation::ReadCommitted;
+        let short = isolation != Isolation::Snapshot && !self.is_two_phase();
         // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
         let durable = self.database.engine().durable() >= self.database.catalog_csn();
         let declared = self.block == Block::Explicit && self.modes.read_only;
@@ -154,7 +198,7 @@ impl Session {
         match &mut self.open {
             None => {
                 let access = if at_durable_mark { Access::ReadOnly } else { Access::ReadWrite };
-                let engine = self.database.engine().begin(self.modes.isolation, access);
+                let engine = self.database.engine().begin(isolation, access);
                 self.facts.set_transaction_id(engine.id());
                 let state = TransactionState::new(self.modes.read_only, self.memory_limit);
                 self.open = Some(Open { engine, state });
@@ -166,7 +210,7 @@ impl Session {
                 open.engine.allow_writes();
             }
             Some(open) if open.engine.access() == Access::ReadOnly && !reading && !declared => {
-                let fresh = self.database.engine().begin(self.modes.isolation, Access::ReadWrite);
+                let fresh = self.database.engine().begin(isolation, Access::ReadWrite);
                 self.facts.set_transaction_id(fresh.id());
                 open.engine = fresh;
             }
@@ -264,6 +308,7 @@ impl Session {
             Err(error) => {
                 self.note_failure(&error, transaction);
                 self.failure_noted = error.is_retryable();
+                self.note_conflict(&error);
                 self.rollback();
                 Err(error)
             }
@@ -303,6 +348,8 @@ impl Session {
     }
 
     fn end(&mut self, rolled_back: bool) {
+        // Before the commit waits for its flush.
+        self.seat.leave();
         self.block = Block::None;
         self.settings_mark = None;
         self.facts.with_settings(super::settings::Settings::end_transaction);

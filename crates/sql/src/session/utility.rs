@@ -32,11 +32,14 @@ impl Session {
     pub(super) async fn start_utility(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
         let prepared = portal.prepared.clone();
         let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty query was run"))?;
-        if let Some(done) = self.control(&statement.command).await? {
+        if let Some(done) = self.control(statement).await? {
             portal.state = PortalState::Done(CommandTag::Plain(done));
             return Ok(None);
         }
         self.enter_implicit();
+        if super::governed::executes(&statement.command) {
+            self.go().await?;
+        }
         match &statement.command {
             Command::Sql(sql) => match sql.as_ref() {
                 ast::Statement::ShowVariable { variable } => portal.state = self.show(variable)?,
@@ -57,11 +60,11 @@ impl Session {
     }
 
     /// BEGIN, COMMIT and their kin. `None` if it is something else.
-    async fn control(&mut self, command: &Command) -> Result<Option<&'static str>> {
-        let Command::Sql(sql) = command else { return Ok(None) };
+    async fn control(&mut self, statement: &Statement) -> Result<Option<&'static str>> {
+        let Command::Sql(sql) = &statement.command else { return Ok(None) };
         Ok(Some(match sql.as_ref() {
             ast::Statement::StartTransaction { modes, begin, .. } => {
-                self.begin_block(modes)?;
+                self.begin_block(modes, statement.deferrable)?;
                 if *begin { "BEGIN" } else { "START TRANSACTION" }
             }
             ast::Statement::Commit { chain, .. } => self.commit_block(*chain).await?,
@@ -90,7 +93,7 @@ impl Session {
         use ast::Statement as S;
         let words = match sql {
             S::Set(set) => {
-                self.set(set)?;
+                self.set(set, statement.deferrable)?;
                 "SET"
             }
             S::Reset(reset) => {

@@ -68,7 +68,7 @@ fn list_text(name: &str, values: &[ast::Expr]) -> Result<Option<String>> {
 
 impl Session {
     /// SET.
-    pub(super) fn set(&mut self, set: &ast::Set) -> Result<()> {
+    pub(super) fn set(&mut self, set: &ast::Set, deferrable: Option<bool>) -> Result<()> {
         use ast::Set;
         match set {
             Set::SingleAssignment { scope, variable, values, .. } => {
@@ -89,8 +89,14 @@ impl Session {
             Set::SetTransaction { snapshot: Some(_), .. } => {
                 Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT"))
             }
-            Set::SetTransaction { modes, session: true, .. } => self.set_characteristics(modes),
-            Set::SetTransaction { modes, .. } => self.set_transaction(modes),
+            Set::SetTransaction { modes, session: true, .. } => {
+                if let Some(deferrable) = deferrable {
+                    let value = if deferrable { "on" } else { "off" };
+                    self.set_variable("default_transaction_deferrable", Some(value), false)?;
+                }
+                self.set_characteristics(modes)
+            }
+            Set::SetTransaction { modes, .. } => self.set_transaction(modes, deferrable),
             Set::SetRole { role_name, .. } => {
                 let name = role_name.as_ref().map(|name| name.value.to_lowercase());
                 match name {
@@ -141,7 +147,12 @@ impl Session {
                 self.facts.with_settings(|settings| settings.clone().set(name, Some(text), true))?;
                 return self.set_read_only(super::settings::parse_bool(text) == Some(true));
             }
-            "transaction_deferrable" => return Ok(()),
+            "transaction_deferrable" => {
+                let text = value.unwrap_or("off");
+                self.facts.with_settings(|settings| settings.clone().set(name, Some(text), true))?;
+                return self.set_deferrable(Some(super::settings::parse_bool(text) == Some(true)));
+            }
+            _ if self.facts.set_server_setting(name, value)? => return Ok(()),
             _ => {}
         }
         self.facts.with_settings(|settings| settings.set(name, value, local))?;
@@ -211,6 +222,7 @@ impl Session {
         let rows = if name == "all" {
             let all = self.facts.with_settings(|settings| settings.all());
             let row = |(definition, value): (&super::settings::Definition, String)| {
+                let value = self.facts.server_setting(definition.name).unwrap_or(value);
                 vec![Datum::from(definition.name), Datum::from(value), Datum::from("")]
             };
             all.into_iter().map(row).collect()
@@ -232,7 +244,10 @@ impl Session {
                     if in_transaction { self.modes.read_only } else { self.effective.default_read_only };
                 Ok(if read_only { "on" } else { "off" }.to_owned())
             }
-            _ => self.facts.with_settings(|settings| settings.show(name)),
+            _ => match self.facts.server_setting(name) {
+                Some(limit) => Ok(limit),
+                None => self.facts.with_settings(|settings| settings.show(name)),
+            },
         }
     }
 }

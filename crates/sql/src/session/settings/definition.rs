@@ -125,6 +125,8 @@ pub enum Access {
     Internal,
     /// Only the server's start.
     Start,
+    /// Any session, for the whole server: not a connection when it begins.
+    Server,
     /// Any session, and SHOW ALL leaves it out.
     Hidden,
 }
@@ -185,7 +187,16 @@ const TABLE: &[Row] = {
             User,
             false,
         ),
+        // The governor's: its value is the server's, see `governed`.
+        ("cognate.active_limit", Text, "auto", Server, false),
         // Which executor runs SELECT: see `Executor`.
+        (
+            "cognate.certifier_memory",
+            Integer { minimum: 1024, maximum: 67108864, unit: Unit::Kilobytes },
+            "32MB",
+            Server,
+            false,
+        ),
         ("cognate.serializable", Enum(&["pssi", "ssi", "2pl", "si"]), "pssi", Internal, false),
         (
             "cognate.statement_retries",

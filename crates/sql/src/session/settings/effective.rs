@@ -41,6 +41,8 @@ pub struct Effective {
     pub default_isolation: String,
     /// `default_transaction_read_only`.
     pub default_read_only: bool,
+    /// `default_transaction_deferrable`.
+    pub default_deferrable: bool,
     /// `client_min_messages`.
     pub client_min_messages: String,
     /// `cognate.executor`.
@@ -63,6 +65,7 @@ impl Default for Effective {
             idle_timeout_ms: 0,
             default_isolation: String::new(),
             default_read_only: false,
+            default_deferrable: false,
             client_min_messages: String::new(),
             executor: Executor::Auto,
             statement_retries: 0,
@@ -94,6 +97,7 @@ impl Effective {
             idle_timeout_ms: milliseconds("idle_session_timeout"),
             default_isolation: value("default_transaction_isolation").to_owned(),
             default_read_only: value("default_transaction_read_only") == "on",
+            default_deferrable: value("default_transaction_deferrable") == "on",
             client_min_messages: value("client_min_messages").to_owned(),
             executor: match value("cognate.executor") {
                 "row" => Executor::Row,

@@ -67,6 +67,13 @@ fn unrecognized(name: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
 
+/// A setting of an amount of memory, checked, in kB. 22023.
+pub(super) fn kilobytes(name: &str, text: &str) -> Result<u64> {
+    let Some(index) = definition::find(name) else { return Err(unrecognized(name)) };
+    let value = value::normalize(&definition::all()[index], text)?;
+    value.parse().map_err(|_| unrecognized(name))
+}
+
 impl Settings {
     /// The built-in defaults.
     pub fn new() -> Settings {
@@ -91,7 +98,17 @@ impl Settings {
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<()> {
         match place(name)? {
             Place::Known(index) => {
-                let value: Arc<str> = value::normalize(&definition::all()[index], text)?.into();
+                let definition = &definition::all()[index];
+                if definition.access == Access::Server {
+                    return Err(SqlError::new(
+                        sqlstate::CANT_CHANGE_RUNTIME_PARAM,
+                        format!(
+                            "parameter \"{}\" is the server's and cannot be set for a connection",
+                            definition.name
+                        ),
+                    ));
+                }
+                let value: Arc<str> = value::normalize(definition, text)?.into();
                 Arc::make_mut(&mut self.defaults)[index] = value.clone();
                 Arc::make_mut(&mut self.state).session[index] = value;
             }
@@ -238,7 +255,7 @@ impl Default for Settings {
 
 fn check_access(definition: &Definition) -> Result<()> {
     let message = match definition.access {
-        Access::User | Access::Hidden => return Ok(()),
+        Access::User | Access::Server | Access::Hidden => return Ok(()),
         Access::Internal => format!("parameter \"{}\" cannot be changed", definition.name),
         Access::Start => {
             format!("parameter \"{}\" cannot be changed without restarting the server", definition.name)

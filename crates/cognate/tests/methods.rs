@@ -1,0 +1,91 @@
+//! What makes SERIALIZABLE so: each method permits what it must, and refuses what it must.
+
+use cognate::{Database, Method, Options, Session, sqlstate};
+
+fn database(method: Method) -> (tempfile::TempDir, Database) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = Options::new(folder.path().join("data"));
+    options.serializable = method;
+    let database = Database::open_with(options).expect("opened");
+    let mut session = database.session().expect("a session");
+    let script = "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, 0 FROM generate_series(1, 9) g";
+    session.run_script(script).expect("filled");
+    (folder, database)
+}
+
+fn sessions(database: &Database) -> (Session, Session, Session) {
+    let session = || {
+        let mut session = database.session().expect("a session");
+        session.run_script("SET lock_timeout = '50ms'").expect("set");
+        session
+    };
+    (session(), session(), session())
+}
+
+fn run(session: &mut Session, statements: &[&str]) -> Result<(), &'static str> {
+    statements.iter().try_for_each(|text| session.query(*text, &[]).map(|_| ()).map_err(|error| error.sqlstate))
+}
+
+/// Two transactions that each read both rows and write one.
+fn write_skew(database: &Database) -> (Result<(), &'static str>, Result<(), &'static str>) {
+    let (mut a, mut b, _) = sessions(database);
+    let read = "SELECT sum(v) FROM t WHERE id IN (1, 2)";
+    run(&mut a, &["BEGIN", read]).expect("read");
+    run(&mut b, &["BEGIN", read]).expect("read");
+    let a = run(&mut a, &["UPDATE t SET v = 1 WHERE id = 1", "COMMIT"]);
+    (a, run(&mut b, &["UPDATE t SET v = 1 WHERE id = 2", "COMMIT"]))
+}
+
+/// T1 -rw-> T2 -rw-> T3, T3 first: no cycle.
+fn harmless_chain(database: &Database) -> Result<(), &'static str> {
+    let (mut first, mut second, mut third) = sessions(database);
+    run(&mut first, &["BEGIN", "SELECT v FROM t WHERE id = 4"])?;
+    run(&mut second, &["BEGIN", "SELECT v FROM t WHERE id = 5"])?;
+    run(&mut third, &["BEGIN", "UPDATE t SET v = 1 WHERE id = 5", "COMMIT"])?;
+    run(&mut second, &["UPDATE t SET v = 1 WHERE id = 4", "COMMIT"])?;
+    run(&mut first, &["UPDATE t SET v = 1 WHERE id = 6", "COMMIT"])
+}
+
+#[test]
+fn pssi_refuses_cycles_alone() {
+    let (_folder, database) = database(Method::Pssi);
+    assert_eq!(write_skew(&database), (Ok(()), Err(sqlstate::SERIALIZATION_FAILURE)));
+    assert_eq!(harmless_chain(&database), Ok(()));
+}
+
+#[test]
+fn ssi_refuses_dangerous_structures_too() {
+    let (_folder, database) = database(Method::Ssi);
+    assert_eq!(write_skew(&database), (Ok(()), Err(sqlstate::SERIALIZATION_FAILURE)));
+    assert_eq!(harmless_chain(&database), Err(sqlstate::SERIALIZATION_FAILURE));
+}
+
+#[test]
+fn snapshot_isolation_permits_write_skew() {
+    let (_folder, database) = database(Method::Si);
+    assert_eq!(write_skew(&database), (Ok(()), Ok(())));
+    assert_eq!(harmless_chain(&database), Ok(()));
+}
+
+#[test]
+fn two_phase_locking_makes_writers_wait_for_readers() {
+    let (_folder, database) = database(Method::TwoPhaseLocking);
+    // The first waits for the second's shared lock until its time is up; then the second is alone.
+    assert_eq!(write_skew(&database), (Err(sqlstate::LOCK_NOT_AVAILABLE), Err(sqlstate::LOCK_NOT_AVAILABLE)));
+    let (mut a, mut b, mut c) = sessions(&database);
+    // A range is locked against phantoms.
+    run(&mut a, &["BEGIN", "SELECT count(*) FROM t WHERE id > 5"]).expect("read");
+    assert_eq!(run(&mut b, &["INSERT INTO t VALUES (100, 0)"]), Err(sqlstate::LOCK_NOT_AVAILABLE));
+    run(&mut a, &["COMMIT"]).expect("committed");
+    run(&mut b, &["INSERT INTO t VALUES (100, 0)"]).expect("nobody is in the way");
+    // Each statement sees the newest commits.
+    run(&mut a, &["BEGIN", "SELECT v FROM t WHERE id = 7"]).expect("read");
+    run(&mut b, &["UPDATE t SET v = 5 WHERE id = 8"]).expect("another row");
+    let row = a.query_one("SELECT v FROM t WHERE id = 8", &[]).expect("read");
+    assert_eq!(row.get::<i32>(0).expect("a number"), 5);
+    // A row that is missing is locked as well.
+    run(&mut a, &["SELECT v FROM t WHERE id = 50"]).expect("read");
+    assert_eq!(run(&mut c, &["INSERT INTO t VALUES (50, 0)"]), Err(sqlstate::LOCK_NOT_AVAILABLE));
+    run(&mut a, &["COMMIT"]).expect("committed");
+    run(&mut c, &["INSERT INTO t VALUES (50, 0)"]).expect("nobody is in the way");
+}

@@ -1,0 +1,29 @@
+//! What one statement reads, for who locks it afterwards (strict two-phase locking).
+
+use std::sync::Arc;
+
+use crate::reads::Reads;
+use crate::{Key, ReadView, TreeId};
+
+/// A view that remembers what was read through it.
+#[derive(Debug)]
+pub struct TrackedView {
+    view: ReadView,
+    reads: Arc<Reads>,
+}
+
+impl TrackedView {
+    pub(crate) fn new(view: ReadView, reads: Arc<Reads>) -> TrackedView {
+        TrackedView { view, reads }
+    }
+
+    /// The view to read through.
+    pub fn view(&self) -> &ReadView {
+        &self.view
+    }
+
+    /// The keys that were read, found or not, and the trees of which more than single keys were read.
+    pub fn seen(&self) -> (Vec<(TreeId, Key)>, Vec<TreeId>) {
+        self.reads.seen()
+    }
+}

@@ -1,0 +1,264 @@
+//! `cognate-bench governor`: what `cognate.active_limit = auto` finds, against the best of several fixed limits.
+//!
+//! One server, real device, clients through the wire. For each number of clients, and for a hot-row load on which more transactions at a time
+//! mean more aborts, every fixed limit is measured in turn, then `auto`, after some time to settle. At last it opens many connections that do nothing, some of them
+//! within a transaction, and measures a few busy ones among them: they must be served as if they were alone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tokio_postgres::Client;
+
+use super::{OutputArgs, ServerArgs, client_threads, parameters};
+use crate::driver::{self, Outcome, Plan};
+use crate::error::{DatabaseContext, Error, Result};
+use crate::peer::{self, System};
+use crate::report::{self, Record, number};
+use crate::workload::s3u1::{Table, Wire};
+
+/// The arguments of the governor benchmark.
+#[derive(Clone, Debug, Args)]
+pub struct GovernorArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// Rows of the table.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(1000..=10_000_000))]
+    rows: i64,
+    /// Numbers of clients of the uniform load.
+    #[arg(long, value_delimiter = ',', default_value = "16,80,400,2000")]
+    clients: Vec<u32>,
+    /// Clients of the hot-row load; 0 leaves it out.
+    #[arg(long, default_value_t = 400)]
+    hot_clients: u32,
+    /// Rows that the hot-row load goes to.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=1000))]
+    hot_rows: i64,
+    /// Fixed limits to compare with; `off` is none.
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8,16,32,64,256,off")]
+    limits: Vec<String>,
+    /// Connections of the last part; 0 leaves it out.
+    #[arg(long, default_value_t = 5000)]
+    connected: u32,
+    /// Busy clients among them.
+    #[arg(long, default_value_t = 80)]
+    busy: u32,
+    /// Length of each measured part, in seconds.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// Time that `auto` has to settle before it is measured, in seconds.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    settle: u32,
+    /// Seed of the keys.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Draw the rates over the number of clients into this SVG file.
+    #[arg(long, value_name = "FILE")]
+    curves: Option<PathBuf>,
+}
+
+/// A load: its name, and how hot it is.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    clients: u32,
+    table: Table,
+}
+
+/// Runs the benchmark.
+pub async fn run(args: &GovernorArgs) -> Result<()> {
+    let mut options = args.server.cognate();
+    let most = args.clients.iter().copied().chain([args.hot_clients, args.connected + args.busy]).max();
+    options.extra = vec!["--max-connections".to_owned(), (most.unwrap_or(0) + 100).to_string()];
+    let system = System::start_cognate(&options).await?;
+    let uniform = Table { rows: args.rows, hot_rows: args.hot_rows, hot_pct: 0, seed: args.seed };
+    let client = system.client().await?;
+    system.execute_each(&client, &uniform.statements()).await?;
+    let load = |clients: &u32| Load { name: "uniform", clients: *clients, table: uniform };
+    let mut loads: Vec<Load> = args.clients.iter().map(load).collect();
+    if args.hot_clients > 0 {
+        let table = Table { hot_pct: 100, ..uniform };
+        loads.push(Load { name: "hot", clients: args.hot_clients, table });
+    }
+    let mut bench = Bench { args, system: &system, client, records: Vec::new() };
+    let mut shares = Vec::new();
+    for load in loads {
+        shares.push(bench.against_fixed(load).await?);
+    }
+    if args.connected > 0 {
+        bench.among_idle(uniform).await?;
+    }
+    let records = bench.records;
+    println!("{}", report::table(&records, "case"));
+    println!("{}", summary(&shares));
+    if let Some(path) = &args.curves {
+        draw(path, &shares)?;
+    }
+    args.output.write("Committed a second by limit of executing transactions", &records, "case")
+}
+
+/// What `auto` reached on one load.
+struct Share {
+    load: Load,
+    auto: f64,
+    best: f64,
+    best_limit: String,
+    off: Option<f64>,
+    found: String,
+}
+
+struct Bench<'a> {
+    args: &'a GovernorArgs,
+    system: &'a System,
+    client: Client,
+    records: Vec<Record>,
+}
+
+impl Bench<'_> {
+    async fn against_fixed(&mut self, load: Load) -> Result<Share> {
+        let mut best = (0.0, String::new());
+        let mut off = None;
+        for limit in &self.args.limits {
+            let rate = self.measure(load, limit, 1).await?;
+            if rate > best.0 {
+                best = (rate, limit.clone());
+            }
+            if limit == "off" {
+                off = Some(rate);
+            }
+        }
+        let auto = self.measure(load, "auto", self.args.settle).await?;
+        let found = self.records.last().map(|record| record.param("limit_found").to_owned());
+        let share = 100.0 * auto / best.0;
+        if let Some(record) = self.records.last_mut() {
+            record.params.insert("of_best_pct".to_owned(), json!(share));
+            record.params.insert("best_limit".to_owned(), json!(best.1));
+        }
+        Ok(Share { load, auto, best: best.0, best_limit: best.1, off, found: found.unwrap_or_default() })
+    }
+
+    async fn measure(&mut self, load: Load, limit: &str, warmup: u32) -> Result<f64> {
+        let set = format!("SET cognate.active_limit = '{limit}'");
+        self.client.batch_execute(&set).await.at(&self.system.name, set)?;
+        let outcome = self.run(load, limit, warmup).await?;
+        let found = self
+            .client
+            .query_one("SELECT coalesce(active_limit::text, 'off') FROM cognate_governor", &[])
+            .await
+            .at(&self.system.name, "reading cognate_governor")?;
+        let case = format!("{}, {} clients, limit {limit}", load.name, load.clients);
+        self.add(load, case, limit, &outcome);
+        if let Some(record) = self.records.last_mut() {
+            record.params.insert("limit_found".to_owned(), json!(found.get::<_, String>(0)));
+        }
+        Ok(outcome.committed_per_s())
+    }
+
+    async fn run(&self, load: Load, label: &str, warmup: u32) -> Result<Outcome> {
+        let before = Wire::sum(self.system).await?;
+        let wire = Wire {
+            system: self.system.name.clone(),
+            config: self.system.config().clone(),
+            table: load.table,
+            round: self.records.len() as u64,
+        };
+        let plan = Plan {
+            label: format!("{}, {} clients, {label}", load.name, load.clients),
+            clients: load.clients as usize,
+            threads: client_threads(),
+            warmup: Duration::from_secs(u64::from(warmup)),
+            measured: Duration::from_secs(u64::from(self.args.seconds)),
+        };
+        let outcome = driver::run(Arc::new(wire), &plan).await?;
+        let (done, acknowledged) =
+            (Wire::sum(self.system).await? - before, outcome.total().acknowledged as i64);
+        if done != acknowledged {
+            let text = format!("{acknowledged} TRANSACTIONS WERE ACKNOWLEDGED, AND {done} ARE THERE");
+            return Err(Error::Violation(text));
+        }
+        Ok(outcome)
+    }
+
+    fn add(&mut self, load: Load, case: String, limit: &str, outcome: &Outcome) {
+        let params = parameters(
+            self.system,
+            &[
+                ("case", json!(case)),
+                ("load", json!(load.name)),
+                ("clients", json!(load.clients)),
+                ("active_limit", json!(limit)),
+                ("rows", json!(load.table.rows)),
+                ("hot_rows", json!(load.table.hot_rows)),
+                ("hot_pct", json!(load.table.hot_pct)),
+                ("seconds", json!(self.args.seconds)),
+                ("isolation", json!("serializable")),
+            ],
+        );
+        self.records.push(report::records(&self.system.name, "governor", &params, outcome).remove(0));
+    }
+
+    /// Busy clients alone, then among many connections that do nothing; every tenth of these is within a transaction.
+    async fn among_idle(&mut self, table: Table) -> Result<()> {
+        let load = Load { name: "uniform", clients: self.args.busy, table };
+        let alone = self.measure(load, "auto", 2).await?;
+        let mut idle = Vec::new();
+        for nth in 0..self.args.connected.saturating_sub(self.args.busy) {
+            let client = peer::connect(self.system.config()).await.at(&self.system.name, "connecting")?;
+            if nth % 10 == 0 {
+                let begin = "BEGIN; SELECT v FROM s3u1 WHERE id = 1";
+                client.batch_execute(begin).await.at(&self.system.name, begin)?;
+            }
+            idle.push(client);
+        }
+        let outcome = self.run(load, "among idle connections", 2).await?;
+        let share = 100.0 * outcome.committed_per_s() / alone.max(f64::MIN_POSITIVE);
+        let case = format!("{} connected, {} busy", self.args.connected, self.args.busy);
+        self.add(load, case, "auto", &outcome);
+        if let Some(record) = self.records.last_mut() {
+            record.params.insert("of_alone_pct".to_owned(), json!(share));
+        }
+        println!(
+            "{} connected, {} busy: {share:.0} % of what the busy ones do alone",
+            self.args.connected, self.args.busy
+        );
+        Ok(())
+    }
+}
+
+fn summary(shares: &[Share]) -> String {
+    let mut rows =
+        vec![["load", "clients", "auto/s", "its limit", "best/s", "best limit", "off/s", "auto / best"].map(str::to_owned)];
+    for share in shares {
+        rows.push([
+            share.load.name.to_owned(),
+            share.load.clients.to_string(),
+            number(share.auto),
+            share.found.clone(),
+            number(share.best),
+            share.best_limit.clone(),
+            share.off.map_or(String::new(), number),
+            format!("{:.1} %", 100.0 * share.auto / share.best),
+        ]);
+    }
+    report::align(&rows, 1)
+}
+
+fn draw(path: &Path, shares: &[Share]) -> Result<()> {
+    let curve = |name: &str, rate: &dyn Fn(&Share) -> Option<f64>| {
+        let uniform = shares.iter().filter(|share| share.load.name == "uniform");
+        let points = uniform.filter_map(|share| Some((f64::from(share.load.clients), rate(share)?)));
+        (name.to_owned(), points.collect::<Vec<_>>())
+    };
+    let curves = [
+        curve("auto", &|share| Some(share.auto)),
+        curve("best fixed limit", &|share| Some(share.best)),
+        curve("no limit", &|share| share.off),
+    ];
+    report::write_curves(path, "Committed a second over the number of clients", "clients", &curves)?;
+    eprintln!("wrote {}", path.display());
+    Ok(())
+}

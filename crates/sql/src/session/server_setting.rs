@@ -1,0 +1,63 @@
+//! Settings that are the whole server's: `cognate.active_limit`, `cognate.certifier_memory`.
+//!
+//! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the server was started with.
+
+use cognate_engine::ActiveLimit;
+
+use super::facts::Facts;
+use super::settings;
+use crate::error::{Result, SqlError, sqlstate};
+
+const ACTIVE_LIMIT: &str = "cognate.active_limit";
+const CERTIFIER_MEMORY: &str = "cognate.certifier_memory";
+
+impl Facts {
+    /// The value of a setting of the server, if this is one.
+    pub(super) fn server_setting(&self, name: &str) -> Option<String> {
+        let engine = self.database.engine();
+        if name.eq_ignore_ascii_case(ACTIVE_LIMIT) {
+            Some(engine.governor().mode().to_string())
+        } else if name.eq_ignore_ascii_case(CERTIFIER_MEMORY) {
+            Some(shown(engine.statistics().certifier.limit))
+        } else {
+            None
+        }
+    }
+
+    /// Sets it; false if this is no setting of the server. 22023.
+    pub(super) fn set_server_setting(&self, name: &str, value: Option<&str>) -> Result<bool> {
+        let engine = self.database.engine();
+        if name.eq_ignore_ascii_case(ACTIVE_LIMIT) {
+            let governor = engine.governor();
+            let limit = match value {
+                None => governor.configured(),
+                Some(text) => text.parse::<ActiveLimit>().map_err(|error| {
+                    SqlError::new(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        format!("invalid value for parameter \"{ACTIVE_LIMIT}\": {error}"),
+                    )
+                })?,
+            };
+            governor.set_limit(limit);
+        } else if name.eq_ignore_ascii_case(CERTIFIER_MEMORY) {
+            let bytes = match value {
+                None => engine.configured_certifier_bytes(),
+                // Checked like any setting of this kind; what comes back is in its unit.
+                Some(text) => settings::kilobytes(CERTIFIER_MEMORY, text)? << 10,
+            };
+            engine.set_certifier_bytes(bytes);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+/// As PostgreSQL prints sizes: in the largest unit that divides them.
+fn shown(bytes: u64) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1 << 30) => format!("{}GB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}MB", bytes >> 20),
+        _ => format!("{}kB", bytes >> 10),
+    }
+}

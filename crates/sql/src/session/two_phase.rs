@@ -1,0 +1,95 @@
+//! Strict two-phase locking for SERIALIZABLE (`cognate.serializable = 2pl`): what the certifier is measured against.
+//!
+//! A SELECT by the row executor is run first and locks afterwards what it has read: keys shared, and the table where more than
+//! keys were read. If any of that changed before its lock was there, the statement is run again with what is locked kept, until nothing has. So
+//! what it answers is what the rows are while they are locked. Every other statement locks the tables it reads from the start. All locks stay to
+//! the end of the transaction, and each statement sees the newest commits: that is read committed, with nothing left that could change.
+//!
+//! ```text
+//! T1: SELECT x           reads x, locks x shared, x is still the same: answers
+//! T2: UPDATE x           waits for T1
+//! ```
+
+use std::sync::Arc;
+
+use cognate_engine::{Isolation, LockMode, Method, TreeMode};
+
+use super::portal::{PortalState, Tag};
+use super::{Planned, Session};
+use crate::catalog::Oid;
+use crate::error::{Result, SqlError};
+use crate::oltp::Cursor;
+use crate::plan::Plan;
+use crate::session::Action;
+use crate::types::Datum;
+
+impl Session {
+    /// Whether transactions are made serializable by locks.
+    pub(super) fn is_two_phase(&self) -> bool {
+        self.modes.isolation == Isolation::Serializable
+            && self.database.engine().serializable() == Method::TwoPhaseLocking
+    }
+
+    /// What the engine is asked for.
+    pub(super) fn engine_isolation(&self) -> Isolation {
+        if self.is_two_phase() { Isolation::ReadCommitted } else { self.modes.isolation }
+    }
+
+    /// The tables that a statement locks as a whole because it reads them.
+    pub(super) fn shared_tables(&self, planned: &Planned) -> Vec<Oid> {
+        let reads_rows = match &planned.action {
+            // Locks what it reads afterwards.
+            Action::Select(_) => false,
+            Action::Update(plan) => !plan.target.is_point() || planned.tables.len() > 1,
+            Action::Delete(plan) => !plan.target.is_point() || planned.tables.len() > 1,
+            Action::Insert(_) => planned.tables.len() > 1,
+            _ => true,
+        };
+        if !reads_rows || !self.is_two_phase() {
+            return Vec::new();
+        }
+        planned.tables.iter().map(|table| table.oid).collect()
+    }
+
+    /// Runs a SELECT and locks what it read.
+    pub(super) async fn select_two_phase(
+        &mut self,
+        plan: &Arc<Plan>,
+        parameters: &Arc<[Datum]>,
+    ) -> Result<PortalState> {
+        let interrupts = self.interrupts();
+        loop {
+            let mut work = self.work(&interrupts)?;
+            let tracked = work.engine.tracked_view();
+            let mut cursor = Cursor::new(plan, parameters.clone());
+            let rows = work.read_at(tracked.view(), |read| {
+                let mut rows = Vec::new();
+                while let Some(row) = cursor.next_row(read)? {
+                    rows.push(row.to_vec());
+                }
+                Ok::<_, SqlError>(rows)
+            })?;
+            let (keys, trees) = tracked.seen();
+            let snapshot = tracked.view().snapshot();
+            let of_tree = |tree: u32| {
+                let mut tables = plan.tables.iter();
+                tables.find(|table| table.tree == tree || table.indexes.iter().any(|index| index.tree == tree))
+            };
+            let mut changed = false;
+            for table in trees.into_iter().filter_map(of_tree) {
+                if !work.state.held.contains(&(table.oid, TreeMode::Share)) {
+                    work.hold_table(table.oid, TreeMode::Share).await?;
+                    changed |= work.database.engine().visible() != snapshot;
+                }
+            }
+            for (tree, key) in keys {
+                work.lock_key(tree, &key, LockMode::Shared).await?;
+                changed |= work.engine.own(tree, &key)?.is_none() && work.engine.changed(tree, &key)?.is_some();
+            }
+            if !changed {
+                return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
+            }
+            self.open_transaction(false);
+        }
+    }
+}
