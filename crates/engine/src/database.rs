@@ -94,6 +94,12 @@ impl Database {
         self.manager.options.serializable
     }
 
+    /// Whether the transaction of this commit may still be in the certifier's graph.
+    #[inline]
+    pub fn is_in_graph(&self, commit: Csn) -> bool {
+        commit >= self.manager.quiet_below.load(Ordering::Acquire)
+    }
+
     /// The memory that the certifier was to use when the database was opened.
     pub fn configured_certifier_bytes(&self) -> u64 {
         self.manager.options.certifier_bytes

@@ -84,7 +84,7 @@ pub(crate) struct Manager {
     pub(crate) checkpointing: Mutex<()>,
     commit: Mutex<Certifier>,
     /// The graph has no transaction that a snapshot below this shows.
-    quiet_below: AtomicU64,
+    pub(crate) quiet_below: AtomicU64,
     certifier_bytes: AtomicU64,
     transactions: Numbers,
     trees: Numbers,

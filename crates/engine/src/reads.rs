@@ -46,6 +46,19 @@ impl Reads {
         self.0.lock().narrow(place, reverse, key);
     }
 
+    /// Takes over what another set has read, as read of the newest commits: it is locked.
+    pub(crate) fn adopt_locked(&self, other: &Reads) {
+        let other = other.0.lock();
+        let mut reads = self.0.lock();
+        for point in other.points() {
+            reads.add_point(point.tree, other.key(point), Moment::Latest);
+        }
+        for range in other.ranges() {
+            let (lower, upper) = (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
+            reads.add_range(range.tree, lower, upper, Moment::Latest);
+        }
+    }
+
     /// What was read so far: keys, and trees of which a range was read.
     pub(crate) fn seen(&self) -> (Vec<(TreeId, Key)>, Vec<TreeId>) {
         let reads = self.0.lock();

@@ -17,6 +17,10 @@ impl TrackedView {
         TrackedView { view, reads }
     }
 
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
     /// The view to read through.
     pub fn view(&self) -> &ReadView {
         &self.view

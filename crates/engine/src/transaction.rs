@@ -222,6 +222,13 @@ impl Transaction {
         }
     }
 
+    /// Notes that everything read through the view is locked, and as new as its lock.
+    pub fn note_locked(&self, tracked: &TrackedView) {
+        if let Some(reads) = &self.reads {
+            reads.adopt_locked(tracked.reads());
+        }
+    }
+
     /// Lets a transaction that began with reading go on with writing, at the snapshot it has.
     pub fn allow_writes(&mut self) {
         self.access = Access::ReadWrite;

@@ -3,7 +3,7 @@
 use std::future::Future as _;
 use std::sync::Arc;
 
-use cognate_engine::{Access, TreeMode};
+use cognate_engine::{Access, Savepoint, TreeMode};
 
 use super::portal::{PortalState, Tag};
 use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, SinkState};
@@ -90,15 +90,23 @@ impl Session {
                 let is_first = self.block == Block::None;
                 self.enter_implicit();
                 self.go().await?;
-                let mut left = if is_first { self.effective.statement_retries } else { 0 };
+                let aged = self.is_aged();
+                let mut left = if is_first || aged { self.effective.statement_retries } else { 0 };
+                let savepoint = self.open.as_mut().filter(|_| aged).map(|open| open.engine.savepoint());
                 loop {
                     match self.start_planned(&prepared, planned.clone(), &portal.parameters).await {
                         Err(error) if left > 0 && error.is_retryable() => {
                             left -= 1;
-                            self.begin_again(&error);
+                            if aged && error.sqlstate != sqlstate::SERIALIZATION_FAILURE {
+                                return Err(error);
+                            }
+                            self.begin_again(&error, savepoint);
                         }
                         started => {
                             portal.state = started?;
+                            if let (Some(savepoint), Some(open)) = (savepoint, &mut self.open) {
+                                open.engine.release(savepoint);
+                            }
                             return Ok(None);
                         }
                     }
@@ -107,16 +115,21 @@ impl Session {
         }
     }
 
-    /// The only statement of an implicit transaction failed because of others, before anything of it was seen. Whom a deadlock chose lets go of its
-    /// locks; otherwise they stay, so that nobody can be faster again.
-    fn begin_again(&mut self, error: &SqlError) {
+    /// The only statement of an implicit transaction, or one of an aged transaction (back to `savepoint` then), failed because of others, before
+    /// anything of it was seen. Whom a deadlock chose lets go of its locks; otherwise they stay, so that nobody can be faster again.
+    fn begin_again(&mut self, error: &SqlError, savepoint: Option<Savepoint>) {
         self.note_failure(error, self.facts.transaction());
         self.database.note_retry();
         match &mut self.open {
             Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
-                open.engine.restart();
+                match savepoint {
+                    Some(savepoint) => open.engine.rollback_to(savepoint),
+                    None => open.engine.restart(),
+                }
                 open.state.checks.clear();
-                open.state.deferred.clear();
+                if savepoint.is_none() {
+                    open.state.deferred.clear();
+                }
             }
             _ => {
                 self.rollback();
@@ -142,7 +155,7 @@ impl Session {
         let planned = self.settle(prepared, planned).await?;
         match &planned.action {
             Action::Select(plan) if plan.has_locks() => self.select_locking(plan, parameters).await,
-            Action::Select(plan) if self.is_two_phase() => self.select_two_phase(plan, parameters).await,
+            Action::Select(plan) if self.locks_reads() => self.select_two_phase(plan, parameters).await,
             Action::Select(plan) => {
                 let cursor = Box::new(Cursor::new(plan, parameters.clone()));
                 let open = self.open.as_ref().ok_or_else(|| SqlError::internal("no transaction is open"))?;
@@ -192,11 +205,12 @@ impl Session {
                 self.open.as_ref().is_some_and(|open| open.engine.access() == Access::ReadOnly);
             let waited = if snapshot_only { false } else { self.lock_tables(&planned).await? };
             if planned.is_for(self.catalog_state()) {
-                if waited {
-                    // What the wait was for is to be seen.
+                if waited || self.locks_reads() {
+                    // What the wait was for is to be seen, and what came before the locks.
                     self.open_transaction(reading);
                 }
                 self.check_snapshot(&planned)?;
+                self.note_tables(&planned);
                 return Ok(planned);
             }
         }
@@ -241,6 +255,23 @@ impl Session {
             waited |= work.hold_table(oid, mode).await?;
         }
         Ok(waited)
+    }
+
+    /// A statement depends on the definitions of its tables as well. They seldom change, so mostly nothing is noted.
+    fn note_tables(&self, planned: &Planned) {
+        let Some(open) = &self.open else { return };
+        let changed = self.database.catalog_csn();
+        let key = |table: &Arc<crate::catalog::Table>| crate::catalog::store::key(table.oid);
+        if changed > open.engine.snapshot() {
+            // The catalog is always the newest; the table's lock keeps the definition as it is.
+            planned.tables.iter().for_each(|table| {
+                open.engine.note_latest(crate::catalog::store::CATALOG_TREE, &key(table));
+            });
+        } else if changed > 0 && self.database.engine().is_in_graph(changed) {
+            planned.tables.iter().for_each(|table| {
+                open.engine.note_read(crate::catalog::store::CATALOG_TREE, &key(table));
+            });
+        }
     }
 
     /// 40001 if a table was truncated or rewritten after the transaction's snapshot: what the snapshot saw is not there.

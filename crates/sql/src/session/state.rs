@@ -15,6 +15,8 @@ pub(crate) struct TransactionState {
     pub(crate) catalog: OwnCatalog,
     /// Declared READ ONLY.
     pub(crate) read_only: bool,
+    /// Its statements lock what they read.
+    pub(crate) aged: bool,
     /// Bytes one statement may hold for sorts and hash tables.
     pub(crate) memory_limit: usize,
     /// Open savepoints, oldest first.
@@ -48,6 +50,7 @@ impl TransactionState {
         TransactionState {
             catalog: OwnCatalog::default(),
             read_only,
+            aged: false,
             memory_limit,
             savepoints: Vec::new(),
             held: SmallVec::new(),

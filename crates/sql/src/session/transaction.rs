@@ -191,16 +191,19 @@ impl Session {
         let isolation = self.engine_isolation();
         let read_committed = isolation == Isolation::ReadCommitted;
         let short = isolation != Isolation::Snapshot && !self.is_two_phase();
+        let moves = read_committed || self.is_aged();
         // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
         let durable = self.database.engine().durable() >= self.database.catalog_csn();
         let declared = self.block == Block::Explicit && self.modes.read_only;
         let at_durable_mark = durable && (declared || (self.block == Block::Implicit && reading && short));
         match &mut self.open {
             None => {
+                let aged = self.is_aged();
                 let access = if at_durable_mark { Access::ReadOnly } else { Access::ReadWrite };
                 let engine = self.database.engine().begin(isolation, access);
                 self.facts.set_transaction_id(engine.id());
-                let state = TransactionState::new(self.modes.read_only, self.memory_limit);
+                let mut state = TransactionState::new(self.modes.read_only, self.memory_limit);
+                state.aged = aged;
                 self.open = Some(Open { engine, state });
             }
             // The implicit transaction began with reading and goes on with writing: what it read must stay what it is.
@@ -215,7 +218,7 @@ impl Session {
                 open.engine = fresh;
             }
             Some(open) => {
-                if read_committed {
+                if moves {
                     open.engine.refresh_snapshot();
                 }
             }

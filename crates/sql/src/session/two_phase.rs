@@ -1,4 +1,10 @@
-//! Strict two-phase locking for SERIALIZABLE (`cognate.serializable = 2pl`): what the certifier is measured against.
+//! Transactions that lock what they read: all of them under strict two-phase locking (`cognate.serializable = 2pl`, what the certifier is measured
+//! against), and under the certifier those that carry their age (`cognate.retry_of`).
+//!
+//! *Age.* A long transaction that the certifier has aborted may lose again and again to short ones. Run again with the first attempt's number in
+//! `cognate.retry_of`, it locks what it reads: nobody can replace that any more before it has committed, so no edge leads out of it and it
+//! is in no cycle; the younger ones wait for it. Its statements see the newest commits, each at its own moment. What it reads is noted as read under a
+//! lock, so the certifier knows it like any other.
 //!
 //! A SELECT by the row executor is run first and locks afterwards what it has read: keys shared, and the table where more than
 //! keys were read. If any of that changed before its lock was there, the statement is run again with what is locked kept, until nothing has. So
@@ -15,7 +21,7 @@ use std::sync::Arc;
 use cognate_engine::{Isolation, LockMode, Method, TreeMode};
 
 use super::portal::{PortalState, Tag};
-use super::{Planned, Session};
+use super::{Block, Planned, Session};
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError};
 use crate::oltp::Cursor;
@@ -28,6 +34,24 @@ impl Session {
     pub(super) fn is_two_phase(&self) -> bool {
         self.modes.isolation == Isolation::Serializable
             && self.database.engine().serializable() == Method::TwoPhaseLocking
+    }
+
+    /// Whether the transaction carries an age, and so goes before others.
+    pub(super) fn is_aged(&self) -> bool {
+        // What it is at its first statement it stays.
+        if let Some(open) = &self.open {
+            return open.state.aged;
+        }
+        self.effective.retry_of > 0
+            && self.block == Block::Explicit
+            && self.modes.isolation == Isolation::Serializable
+            && !self.modes.read_only
+            && matches!(self.database.engine().serializable(), Method::Pssi | Method::Ssi)
+    }
+
+    /// Whether statements lock what they read.
+    pub(super) fn locks_reads(&self) -> bool {
+        self.is_two_phase() || self.is_aged()
     }
 
     /// What the engine is asked for.
@@ -45,7 +69,7 @@ impl Session {
             Action::Insert(_) => planned.tables.len() > 1,
             _ => true,
         };
-        if !reads_rows || !self.is_two_phase() {
+        if !reads_rows || !self.locks_reads() {
             return Vec::new();
         }
         planned.tables.iter().map(|table| table.oid).collect()
@@ -87,6 +111,7 @@ impl Session {
                 changed |= work.engine.own(tree, &key)?.is_none() && work.engine.changed(tree, &key)?.is_some();
             }
             if !changed {
+                work.engine.note_locked(&tracked);
                 return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
             }
             self.open_transaction(false);

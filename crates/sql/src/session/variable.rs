@@ -152,6 +152,22 @@ impl Session {
                 self.facts.with_settings(|settings| settings.clone().set(name, Some(text), true))?;
                 return self.set_deferrable(Some(super::settings::parse_bool(text) == Some(true)));
             }
+            "cognate.retry_of" => {
+                let text = value.unwrap_or_default();
+                if self.open.is_some() && self.block == Block::Explicit {
+                    return Err(SqlError::new(
+                        sqlstate::ACTIVE_SQL_TRANSACTION,
+                        "cognate.retry_of must be set before any query",
+                    ));
+                }
+                if !text.is_empty() && text.parse::<u64>().is_err() {
+                    return Err(SqlError::new(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        format!("invalid value for parameter \"{name}\": \"{text}\""),
+                    )
+                    .with_hint(format!("It is the id of a transaction: a number from 1 to {}.", u64::MAX)));
+                }
+            }
             _ if self.facts.set_server_setting(name, value)? => return Ok(()),
             _ => {}
         }

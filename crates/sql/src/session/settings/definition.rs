@@ -197,6 +197,7 @@ const TABLE: &[Row] = {
             Server,
             false,
         ),
+        ("cognate.retry_of", Text, "", User, false),
         ("cognate.serializable", Enum(&["pssi", "ssi", "2pl", "si"]), "pssi", Internal, false),
         (
             "cognate.statement_retries",

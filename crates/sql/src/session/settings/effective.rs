@@ -47,6 +47,8 @@ pub struct Effective {
     pub client_min_messages: String,
     /// `cognate.executor`.
     pub executor: Executor,
+    /// `cognate.retry_of`: the transaction whose age the next ones have, 0 for none.
+    pub retry_of: u64,
     /// `cognate.statement_retries`.
     pub statement_retries: u32,
 }
@@ -68,6 +70,7 @@ impl Default for Effective {
             default_deferrable: false,
             client_min_messages: String::new(),
             executor: Executor::Auto,
+            retry_of: 0,
             statement_retries: 0,
         }
     }
@@ -104,6 +107,7 @@ impl Effective {
                 "analytic" => Executor::Analytic,
                 _ => Executor::Auto,
             },
+            retry_of: value("cognate.retry_of").parse().unwrap_or(0),
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),
         }
     }
