@@ -200,7 +200,12 @@ pub fn write_svg(path: &Path, title: &str, records: &[Record], column: &str) -> 
 }
 
 /// Draws curves over a logarithmic axis into an SVG file: for each its name and its points.
-pub fn write_curves(path: &Path, title: &str, axis: &str, curves: &[(String, Vec<(f64, f64)>)]) -> Result<()> {
+pub fn write_curves(
+    path: &Path,
+    title: &str,
+    axis: &str,
+    curves: &[(String, Vec<(f64, f64)>)],
+) -> Result<()> {
     let failed = |error: &dyn std::fmt::Display| Error::Usage(format!("drawing {}: {error}", path.display()));
     let points = || curves.iter().flat_map(|(_, points)| points);
     let (left, right) =
@@ -226,7 +231,8 @@ pub fn write_curves(path: &Path, title: &str, axis: &str, curves: &[(String, Vec
         .y_label_formatter(&|y| format!("{y:.0}"))
         .draw()
         .map_err(|e| failed(&e))?;
-    let colors = [RGBColor(32, 96, 160), RGBColor(210, 120, 30), RGBColor(130, 130, 130), RGBColor(60, 150, 80)];
+    let colors =
+        [RGBColor(32, 96, 160), RGBColor(210, 120, 30), RGBColor(130, 130, 130), RGBColor(60, 150, 80)];
     for (index, (name, points)) in curves.iter().enumerate() {
         let color = colors[index % colors.len()];
         let style = color.stroke_width(2);

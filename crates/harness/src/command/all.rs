@@ -40,7 +40,12 @@ const SERIES: &[(&str, bool, &str, &str)] = &[
     ("point-read", false, "", "--rows 2000 --reads 2000"),
     ("log", false, "", "--seconds 1"),
     ("device", false, "", "--seconds 1 --rows 2000 --clients 800"),
-    ("governor", false, "", "--seconds 1 --settle 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8"),
+    (
+        "governor",
+        false,
+        "",
+        "--seconds 1 --settle 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8",
+    ),
     ("memory", false, "", "--memory 64MB --seconds 3"),
     ("snum", false, "", "--seconds 1 --rounds 1 --rows 2000"),
     ("recovery", false, "", "--megabytes 40 --rounds 1"),

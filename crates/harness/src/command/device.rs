@@ -56,8 +56,11 @@ const DEVICES: [(&str, Duration); 2] =
     [("HDD (78 ms)", Duration::from_millis(78)), ("SSD (2.5 ms)", Duration::from_micros(2500))];
 
 /// The experiments: name, early lock release, governor and many clients.
-const EXPERIMENTS: [(&str, bool, bool); 3] =
-    [("late release", false, false), ("early release", true, false), ("early release + governor", true, true)];
+const EXPERIMENTS: [(&str, bool, bool); 3] = [
+    ("late release", false, false),
+    ("early release", true, false),
+    ("early release + governor", true, true),
+];
 
 /// Runs the benchmark.
 pub async fn run(args: &DeviceArgs) -> Result<()> {
@@ -71,8 +74,7 @@ pub async fn run(args: &DeviceArgs) -> Result<()> {
             let mut options = Options::new(&data);
             options.disk = Arc::new(LogDevice::new(Arc::new(RealDisk), latency));
             options.early_lock_release = early;
-            options.active_limit =
-                if governed { ActiveLimit::Fixed(args.limit) } else { ActiveLimit::Off };
+            options.active_limit = if governed { ActiveLimit::Fixed(args.limit) } else { ActiveLimit::Off };
             let clients = if governed { args.clients } else { args.limit };
             let label = format!("{device}: {experiment}");
             let (outcome, per_flush) = measure(args, options, table, clients, label, records.len()).await?;
@@ -173,7 +175,8 @@ fn record(
 
 /// The paper's table: devices down, experiments across.
 fn pivot(records: &[Record]) -> String {
-    let mut rows = vec![["committed/s", "late release", "early release", "early + governor"].map(str::to_owned)];
+    let mut rows =
+        vec![["committed/s", "late release", "early release", "early + governor"].map(str::to_owned)];
     for cells in records.chunks(EXPERIMENTS.len()) {
         let rate = |cell: usize| number(cells[cell].committed_per_s);
         rows.push([cells[0].param("device").to_owned(), rate(0), rate(1), rate(2)]);

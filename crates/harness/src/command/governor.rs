@@ -230,8 +230,10 @@ impl Bench<'_> {
 }
 
 fn summary(shares: &[Share]) -> String {
-    let mut rows =
-        vec![["load", "clients", "auto/s", "its limit", "best/s", "best limit", "off/s", "auto / best"].map(str::to_owned)];
+    let mut rows = vec![
+        ["load", "clients", "auto/s", "its limit", "best/s", "best limit", "off/s", "auto / best"]
+            .map(str::to_owned),
+    ];
     for share in shares {
         rows.push([
             share.load.name.to_owned(),

@@ -112,6 +112,10 @@ async fn history(args: &OracleArgs) -> Result<History> {
             "the oracle asks Cognate for its snapshots; PostgreSQL has no such view".into(),
         ));
     }
+    if args.method == SystemName::TwoPhaseLocking && args.isolation == Isolation::Serializable {
+        let why = "two-phase locking reads at no snapshot; all its interleavings are among the tests";
+        return Err(Error::Usage(why.to_owned()));
+    }
     let spinner = crate::progress::spinner("recording");
     let history = if args.embedded {
         let failed = |error: cognate::Error| Error::Server(error.to_string());

@@ -107,6 +107,9 @@ fn run(cases: &[Case]) {
     });
 }
 
+/// Two-phase locking leaves the key unlocked that an UPDATE by primary key did not find. The list may only shrink.
+const UNLOCKED: &[&str] = &["an update that finds nothing"];
+
 /// The comparators have fewer promises: no anomaly, or (snapshot isolation) those of REPEATABLE READ.
 fn compare(method: Method) {
     let all = [
@@ -124,7 +127,11 @@ fn compare(method: Method) {
         let (mut base, mut needless, mut wrong) = (0, 0, Vec::new());
         for case in all.into_iter().flatten() {
             let tally = tally(&database, case, Isolation::Serializable, &mut base).await;
-            let permitted = method == Method::Si && case.permitted.contains(&Isolation::RepeatableRead);
+            let permitted = match method {
+                Method::Si => case.permitted.contains(&Isolation::RepeatableRead),
+                Method::TwoPhaseLocking => UNLOCKED.contains(&case.name),
+                Method::Pssi | Method::Ssi => false,
+            };
             if (tally.anomalies > 0) != permitted {
                 wrong.push(format!("{}: {}", case.name, tally.example));
             }
