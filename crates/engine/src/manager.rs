@@ -58,7 +58,7 @@ use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
 use crate::txn::snapshot::{Pin, Snapshots};
 use crate::txn::version::Needs;
-use crate::txn::writeset::{Budget, Changes, WriteKeys, WriteSet};
+use crate::txn::writeset::{Budget, Changes, WriteSet, key_writes};
 use crate::view::Views;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -334,7 +334,7 @@ impl Manager {
     pub(crate) fn commit(&self, mut request: Request, writes: &mut WriteSet) -> Result<Commit, Error> {
         let id = request.id;
         if writes.is_empty() {
-            let verdict = self.certify_reader(&request);
+            let verdict = self.certify_reader(&mut request);
             self.release(id, request.held);
             verdict?;
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
@@ -352,18 +352,26 @@ impl Manager {
             }
         };
         let size = writes.bytes();
-        let changes = writes.take();
+        let mut changes = writes.take();
+        let dropped = self.drop_nothing(&mut changes);
+        if let Err(error) = dropped {
+            self.release(id, request.held);
+            return Err(error);
+        }
         let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
-        let reads = request.reads.take();
+        let candidate = Candidate {
+            id,
+            start: request.snapshot,
+            reads: request.reads.take(),
+            writes: if self.certifies() { key_writes(&changes, request.notes) } else { Vec::new() },
+            dropped: writes.dropped().to_vec(),
+        };
         let mut held = Some(std::mem::take(&mut request.held));
         let appended = {
             let mut order = self.commit.lock();
-            let keys = WriteKeys { changes: &changes, notes: &request.notes, dropped: writes.dropped() };
-            let candidate =
-                Candidate { id, start: request.snapshot, reads: reads.as_ref(), writes: &keys };
             let appended = self.certify(&mut order, &candidate).and_then(|()| self.log.append(&[&payload]));
             if let Ok(csn) = appended {
-                self.admit(&mut order, &candidate, csn);
+                self.admit(&mut order, candidate, csn);
                 if !loads.is_empty() {
                     self.base.attach_staged(&loads, csn);
                     self.views.publish(&self.base);
@@ -400,21 +408,30 @@ impl Manager {
     }
 
     /// Step 3 for a transaction that wrote nothing.
-    fn certify_reader(&self, request: &Request) -> Result<(), Error> {
-        let Some(reads) = &request.reads else { return Ok(()) };
+    fn certify_reader(&self, request: &mut Request) -> Result<(), Error> {
+        let Some(reads) = request.reads.take() else { return Ok(()) };
         let quiet = !reads.has_latest() && request.snapshot < self.quiet_below.load(Ordering::Acquire);
         if reads.is_empty() || quiet {
             return Ok(());
         }
+        let (id, start) = (request.id, request.snapshot);
+        let candidate = Candidate { id, start, reads: Some(reads), writes: Vec::new(), dropped: Vec::new() };
         let mut order = self.commit.lock();
-        let keys = WriteKeys { changes: &[], notes: &[], dropped: &[] };
-        let candidate = Candidate { id: request.id, start: request.snapshot, reads: Some(reads), writes: &keys };
         self.certify(&mut order, &candidate)?;
-        self.admit(&mut order, &candidate, self.log.last());
+        self.admit(&mut order, candidate, self.log.last());
         Ok(())
     }
 
-    fn certify(&self, order: &mut Certifier, candidate: &Candidate<'_>) -> Result<(), Error> {
+    /// What a transaction has made and deleted again was never there.
+    fn drop_nothing(&self, changes: &mut Vec<(TreeId, Changes)>) -> Result<(), Error> {
+        for (tree, changes) in changes.iter_mut() {
+            changes.drop_nothing(|key| Ok::<_, Error>(self.get_latest(*tree, key)?.value.is_some()))?;
+        }
+        changes.retain(|(_, changes)| changes.len() > 0);
+        Ok(())
+    }
+
+    fn certify(&self, order: &mut Certifier, candidate: &Candidate) -> Result<(), Error> {
         if !self.certifies() {
             return Ok(());
         }
@@ -425,7 +442,7 @@ impl Manager {
     }
 
     /// Enters a certified candidate, and prunes now and then.
-    fn admit(&self, order: &mut Certifier, candidate: &Candidate<'_>, csn: Csn) {
+    fn admit(&self, order: &mut Certifier, candidate: Candidate, csn: Csn) {
         if !self.certifies() {
             return;
         }

@@ -61,7 +61,7 @@ use node::{NONE, Node, NodeId, Nodes, RangeWrite, Stamps};
 
 use crate::key::SmallKey;
 use crate::statistics::CertifierStatistics;
-use crate::txn::readset::{Moment, ReadSet, hash_of};
+use crate::txn::readset::{KeyHash, Moment, ReadSet};
 use crate::{Csn, TransactionId, TreeId};
 
 /// More writes than this are remembered as ranges.
@@ -89,23 +89,26 @@ pub enum Method {
     TwoPhaseLocking,
 }
 
-/// The keys that a candidate writes.
-pub(crate) trait Writes {
-    /// Calls `action` for each.
-    fn each(&self, action: &mut dyn FnMut(TreeId, &SmallKey));
+/// A key that a candidate writes.
+pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
 
-    /// Trees that go as a whole.
-    fn dropped(&self) -> &[TreeId];
-}
-
-/// A transaction that asks to commit.
-#[derive(Clone, Copy)]
-pub(crate) struct Candidate<'a> {
+/// A transaction that asks to commit. It is made before the mutex is taken.
+#[derive(Debug)]
+pub(crate) struct Candidate {
     pub(crate) id: TransactionId,
     pub(crate) start: Csn,
     /// `None` at the weaker levels: its reads need not be explained.
-    pub(crate) reads: Option<&'a ReadSet>,
-    pub(crate) writes: &'a dyn Writes,
+    pub(crate) reads: Option<ReadSet>,
+    /// Ascending by tree and key.
+    pub(crate) writes: Vec<KeyWrite>,
+    /// Trees that go as a whole.
+    pub(crate) dropped: Vec<TreeId>,
+}
+
+impl Candidate {
+    fn is_read_only(&self) -> bool {
+        self.writes.is_empty() && self.dropped.is_empty()
+    }
 }
 
 /// The dependency graph, and the candidate's edges between `certify` and `admit`.
@@ -211,7 +214,7 @@ impl Certifier {
     ///
     /// # Errors
     /// The cycle that it would close.
-    pub(crate) fn certify(&mut self, candidate: &Candidate<'_>) -> Result<(), Box<Cycle>> {
+    pub(crate) fn certify(&mut self, candidate: &Candidate) -> Result<(), Box<Cycle>> {
         self.epoch += 1;
         self.before.clear();
         self.after.clear();
@@ -246,8 +249,8 @@ impl Certifier {
     }
 
     /// Edges by what the candidate read.
-    fn connect_reads(&mut self, candidate: &Candidate<'_>) {
-        let Some(reads) = candidate.reads else { return };
+    fn connect_reads(&mut self, candidate: &Candidate) {
+        let Some(reads) = &candidate.reads else { return };
         let Certifier { nodes, index, before, after, epoch, .. } = self;
         let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { candidate.start };
         for point in reads.points() {
@@ -293,20 +296,20 @@ impl Certifier {
     }
 
     /// Edges by what the candidate writes.
-    fn connect_writes(&mut self, candidate: &Candidate<'_>) {
+    fn connect_writes(&mut self, candidate: &Candidate) {
         let Certifier { nodes, index, before, epoch, .. } = self;
-        candidate.writes.each(&mut |tree, key| {
-            if let Some(entry) = index.keys.get(&hash_of(tree, key)) {
+        for (tree, key, hash) in &candidate.writes {
+            if let Some(entry) = index.keys.get(hash) {
                 entry.writers.last().into_iter().for_each(|&(_, id)| Certifier::precede(nodes, before, *epoch, id));
                 entry.readers.iter().for_each(|&id| Certifier::precede(nodes, before, *epoch, id));
             }
-            if let Some(tree) = index.trees.get(&tree) {
+            if let Some(tree) = index.trees.get(tree) {
                 for item in tree.reads.covering(key).chain(tree.writes.covering(key)) {
                     Certifier::precede(nodes, before, *epoch, item.node);
                 }
             }
-        });
-        for &tree in candidate.writes.dropped() {
+        }
+        for &tree in &candidate.dropped {
             // Rare; so nothing is kept for it.
             let touches = |node: &Node| {
                 node.reads.points().iter().any(|point| point.tree == tree)
@@ -320,7 +323,7 @@ impl Certifier {
     }
 
     /// Looks for a way from a successor to a predecessor, shortest first.
-    fn search(&mut self, candidate: &Candidate<'_>) -> Option<Box<Cycle>> {
+    fn search(&mut self, candidate: &Candidate) -> Option<Box<Cycle>> {
         let epoch = self.epoch;
         self.queue.clear();
         for &id in &self.after {
@@ -356,7 +359,7 @@ impl Certifier {
     }
 
     /// The cycle whose last node before the candidate is `last`.
-    fn describe(&self, candidate: &Candidate<'_>, last: NodeId) -> Cycle {
+    fn describe(&self, candidate: &Candidate, last: NodeId) -> Cycle {
         let mut path = Vec::new();
         let mut at = last;
         while let Some(node) = self.nodes.get(at) {
@@ -368,15 +371,13 @@ impl Certifier {
     }
 
     /// The cycle from the candidate through these nodes and back.
-    fn cycle_of(&self, candidate: &Candidate<'_>, path: &[NodeId]) -> Cycle {
-        let mut writes = Vec::new();
-        candidate.writes.each(&mut |tree, key| writes.push((tree, key.clone(), hash_of(tree, key))));
+    fn cycle_of(&self, candidate: &Candidate, path: &[NodeId]) -> Cycle {
         let own = Deeds {
             id: candidate.id,
             start: candidate.start,
             commit: Csn::MAX,
-            reads: candidate.reads,
-            writes: &writes,
+            reads: candidate.reads.as_ref(),
+            writes: &candidate.writes,
             range_writes: &[],
         };
         let nodes: Vec<&Node> = path.iter().filter_map(|&id| self.nodes.get(id)).collect();
@@ -387,16 +388,14 @@ impl Certifier {
             victim: candidate.id,
             edges: stations.windows(2).map(|pair| edge(pair[0], pair[1])).collect(),
             is_summarized: nodes.iter().any(|node| node.id == 0 || node.reads.is_coarse())
-                || candidate.reads.is_some_and(ReadSet::is_coarse),
+                || candidate.reads.as_ref().is_some_and(ReadSet::is_coarse),
         }
     }
 
     /// Enters the candidate that was certified last, under its number; for one that wrote nothing, `commit` is the last number given out.
-    pub(crate) fn admit(&mut self, candidate: &Candidate<'_>, commit: Csn) {
+    pub(crate) fn admit(&mut self, candidate: Candidate, commit: Csn) {
         self.admitted += 1;
-        let mut writes = Vec::new();
-        candidate.writes.each(&mut |tree, key| writes.push((tree, key.clone(), hash_of(tree, key))));
-        let read_only = writes.is_empty() && candidate.writes.dropped().is_empty();
+        let read_only = candidate.is_read_only();
         // Nothing can get an edge to it any more, and nothing has one.
         if read_only && self.method != Method::Ssi && self.before.is_empty() {
             return;
@@ -405,8 +404,8 @@ impl Certifier {
         for (_, snapshot, safe) in &mut self.watched {
             *safe &= commit <= *snapshot || first_out > *snapshot;
         }
-        let reads = candidate.reads.map_or_else(|| ReadSet::new(0), ReadSet::copy);
-        let (writes, range_writes) = ranges_of_many(writes, candidate.writes.dropped(), commit);
+        let reads = candidate.reads.unwrap_or_else(|| ReadSet::new(0));
+        let (writes, range_writes) = ranges_of_many(candidate.writes, &candidate.dropped, commit);
         let bytes = NODE_BYTES
             + reads.bytes()
             + reads.points().len() * ENTRY_BYTES
@@ -547,10 +546,12 @@ impl Certifier {
     }
 }
 
-type KeyWrites = Vec<(TreeId, SmallKey, u64)>;
-
 /// Very many writes of a tree as ranges, and dropped trees as a whole.
-fn ranges_of_many(writes: KeyWrites, dropped: &[TreeId], commit: Csn) -> (KeyWrites, Vec<RangeWrite>) {
+fn ranges_of_many(
+    writes: Vec<KeyWrite>,
+    dropped: &[TreeId],
+    commit: Csn,
+) -> (Vec<KeyWrite>, Vec<RangeWrite>) {
     use std::ops::Bound::{Included, Unbounded};
     let whole = |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
     let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();

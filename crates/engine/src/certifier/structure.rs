@@ -14,7 +14,7 @@ use crate::Csn;
 
 impl Certifier {
     /// The structure that the candidate's commit would complete.
-    pub(super) fn dangerous_structure(&self, candidate: &Candidate<'_>) -> Option<Box<Cycle>> {
+    pub(super) fn dangerous_structure(&self, candidate: &Candidate) -> Option<Box<Cycle>> {
         let path = self.as_pivot(candidate).or_else(|| self.as_first(candidate))?;
         let mut cycle = self.cycle_of(candidate, &path);
         // What leads back was not looked for.
@@ -23,7 +23,7 @@ impl Certifier {
     }
 
     /// T1 → candidate → T3.
-    fn as_pivot(&self, candidate: &Candidate<'_>) -> Option<Vec<NodeId>> {
+    fn as_pivot(&self, candidate: &Candidate) -> Option<Vec<NodeId>> {
         let third = *self.after.iter().min_by_key(|&&id| self.nodes.get(id).map_or(Csn::MAX, |node| node.commit))?;
         let third_commit = self.nodes.get(third)?.commit;
         let dangerous = |first: &Node| {
@@ -37,9 +37,8 @@ impl Certifier {
     }
 
     /// candidate → T2 → T3.
-    fn as_first(&self, candidate: &Candidate<'_>) -> Option<Vec<NodeId>> {
-        let mut writes = !candidate.writes.dropped().is_empty();
-        candidate.writes.each(&mut |_, _| writes = true);
+    fn as_first(&self, candidate: &Candidate) -> Option<Vec<NodeId>> {
+        let writes = !candidate.is_read_only();
         let pivot = self.after.iter().find(|&&id| {
             self.nodes.get(id).is_some_and(|pivot| {
                 pivot.first_out < pivot.commit && (writes || pivot.first_out <= candidate.start)

@@ -6,21 +6,19 @@ use std::ops::Bound;
 use cognate_env::SplitMix;
 
 use super::*;
-use crate::txn::readset::RangeRead;
+use crate::txn::readset::{RangeRead, hash_of};
 
 const TREE: TreeId = 1;
 
-#[derive(Debug, Default)]
-struct TestWrites(Vec<(TreeId, SmallKey)>, Vec<TreeId>);
-
-impl Writes for TestWrites {
-    fn each(&self, action: &mut dyn FnMut(TreeId, &SmallKey)) {
-        self.0.iter().for_each(|(tree, key)| action(*tree, key));
-    }
-
-    fn dropped(&self) -> &[TreeId] {
-        &self.1
-    }
+fn candidate(
+    id: TransactionId,
+    start: Csn,
+    reads: Option<ReadSet>,
+    writes: impl IntoIterator<Item = (TreeId, SmallKey)>,
+) -> Candidate {
+    let mut writes: Vec<KeyWrite> = writes.into_iter().map(|(tree, key)| (tree, key.clone(), hash_of(tree, &key))).collect();
+    writes.sort();
+    Candidate { id, start, reads, writes, dropped: Vec::new() }
 }
 
 fn key(number: u8) -> SmallKey {
@@ -56,10 +54,9 @@ impl Deed {
         reads
     }
 
-    fn write_set(&self) -> TestWrites {
-        let mut writes: Vec<_> = self.writes.iter().map(|&number| (TREE, key(number))).collect();
-        writes.sort();
-        TestWrites(writes, Vec::new())
+    fn candidate(&self) -> Candidate {
+        let reads = self.certified.then(|| self.read_set());
+        candidate(self.id, self.start, reads, self.writes.iter().map(|&number| (TREE, key(number))))
     }
 }
 
@@ -159,10 +156,7 @@ fn run(seed: u64, shape: Shape) -> Tally {
                     certifier.advance(oldest);
                 }
                 deed.commit = if deed.writes.is_empty() { last } else { last + 1 };
-                let (reads, writes) = (deed.read_set(), deed.write_set());
-                let reads = deed.certified.then_some(reads);
-                let candidate =
-                    Candidate { id: deed.id, start: deed.start, reads: reads.as_ref(), writes: &writes };
+                let candidate = deed.candidate();
                 let verdict = certifier.certify(&candidate);
                 // To whoever reads, it is the last; a reader's number is not one of a version.
                 let mut asked = deed.clone();
@@ -172,7 +166,7 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 match verdict {
                     Ok(()) => {
                         assert!(!cycle, "seed {seed}: transaction {} closes a cycle:\n{}", deed.id, listed(&committed));
-                        certifier.admit(&candidate, deed.commit);
+                        certifier.admit(candidate, deed.commit);
                         last = deed.commit;
                         deed.writes.iter().for_each(|&key| {
                             last_writer.insert(key, deed.commit);
@@ -250,10 +244,9 @@ fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
         let mut reads = ReadSet::new(1 << 20);
         let hot = SmallKey::new(&(number % 5000).to_be_bytes());
         reads.add_point(TREE, &hot, Moment::Snapshot);
-        let writes = TestWrites(vec![(TREE, hot)], Vec::new());
-        let candidate = Candidate { id: number, start: number - 1, reads: Some(&reads), writes: &writes };
+        let candidate = candidate(number, number - 1, Some(reads), [(TREE, hot)]);
         certifier.certify(&candidate).expect("a transaction with a new snapshot commits");
-        certifier.admit(&candidate, number);
+        certifier.admit(candidate, number);
         certifier.advance(0);
         assert!(certifier.bytes <= limit, "{} bytes after {number}", certifier.bytes);
     }
@@ -275,12 +268,11 @@ fn verdicts(method: Method, history: &[(Csn, &[u8], &[u8])]) -> Vec<bool> {
             certified: true,
             ..Deed::default()
         };
-        let (reads, writes) = (deed.read_set(), deed.write_set());
-        let candidate = Candidate { id: deed.id, start, reads: Some(&reads), writes: &writes };
+        let candidate = deed.candidate();
         let verdict = certifier.certify(&candidate);
         if verdict.is_ok() {
             last += u64::from(!deed.writes.is_empty());
-            certifier.admit(&candidate, last);
+            certifier.admit(candidate, last);
         }
         verdict.is_ok()
     };
@@ -330,18 +322,19 @@ fn an_edge_between_transactions_that_were_not_concurrent() {
 fn latest_reads_come_behind_their_writer() {
     // T2 reads x at snapshot 0, and, under a lock, the newest y, which T1 wrote together with x.
     let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
-    let first = TestWrites(vec![(TREE, key(1)), (TREE, key(2))], Vec::new());
-    let candidate = Candidate { id: 1, start: 0, reads: None, writes: &first };
-    certifier.certify(&candidate).expect("nobody is there");
-    certifier.admit(&candidate, 1);
-    let mut reads = ReadSet::new(1 << 20);
-    reads.add_point(TREE, &[1], Moment::Snapshot);
-    let second = TestWrites(vec![(TREE, key(3))], Vec::new());
-    let candidate = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &second };
-    certifier.certify(&candidate).expect("an order exists: 2, 1");
-    reads.add_point(TREE, &[2], Moment::Latest);
-    let candidate = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &second };
-    let cycle = certifier.certify(&candidate).expect_err("2 before 1 before 2");
+    let first = candidate(1, 0, None, [(TREE, key(1)), (TREE, key(2))]);
+    certifier.certify(&first).expect("nobody is there");
+    certifier.admit(first, 1);
+    let reads = |latest: bool| {
+        let mut reads = ReadSet::new(1 << 20);
+        reads.add_point(TREE, &[1], Moment::Snapshot);
+        if latest {
+            reads.add_point(TREE, &[2], Moment::Latest);
+        }
+        Some(reads)
+    };
+    certifier.certify(&candidate(2, 0, reads(false), [(TREE, key(3))])).expect("an order exists: 2, 1");
+    let cycle = certifier.certify(&candidate(2, 0, reads(true), [(TREE, key(3))])).expect_err("2 before 1 before 2");
     let kinds: Vec<_> = cycle.edges.iter().map(|edge| edge.dependency.short_name()).collect();
     assert_eq!(kinds, ["rw", "wr"]);
 }
@@ -351,30 +344,26 @@ fn a_dropped_tree_was_read_before() {
     let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
     let mut reads = ReadSet::new(1 << 20);
     reads.add_point(TREE, &[1], Moment::Snapshot);
-    let writes = TestWrites(vec![(2, key(9))], Vec::new());
-    let reader = Candidate { id: 1, start: 0, reads: Some(&reads), writes: &writes };
+    let reader = candidate(1, 0, Some(reads), [(2, key(9))]);
     certifier.certify(&reader).expect("nobody is there");
-    certifier.admit(&reader, 1);
+    certifier.admit(reader, 1);
     let mut reads = ReadSet::new(1 << 20);
     reads.add_point(2, &[9], Moment::Snapshot);
-    let drop = TestWrites(Vec::new(), vec![TREE]);
-    let dropper = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &drop };
+    let dropper = Candidate { dropped: vec![TREE], ..candidate(2, 0, Some(reads), []) };
     certifier.certify(&dropper).expect_err("it read what 1 overwrote, and drops what 1 read");
 }
 
 #[test]
 fn very_many_writes_are_ranges() {
     let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
-    let many: Vec<_> = (0..10_000_u32).map(|number| (TREE, SmallKey::new(&number.to_be_bytes()))).collect();
-    let writes = TestWrites(many, Vec::new());
-    let loader = Candidate { id: 1, start: 0, reads: None, writes: &writes };
+    let many = (0..10_000_u32).map(|number| (TREE, SmallKey::new(&number.to_be_bytes())));
+    let loader = candidate(1, 0, None, many);
     certifier.certify(&loader).expect("nobody is there");
-    certifier.admit(&loader, 1);
+    certifier.admit(loader, 1);
     assert!(certifier.bytes < 100_000, "{}", certifier.bytes);
     let mut reads = ReadSet::new(1 << 20);
     reads.add_point(TREE, &77_u32.to_be_bytes(), Moment::Snapshot);
-    let writes = TestWrites(vec![(TREE, SmallKey::new(&78_u32.to_be_bytes()))], Vec::new());
-    let late = Candidate { id: 2, start: 0, reads: Some(&reads), writes: &writes };
+    let late = candidate(2, 0, Some(reads), [(TREE, SmallKey::new(&78_u32.to_be_bytes()))]);
     certifier.certify(&late).expect_err("it read before and writes after");
 }
 

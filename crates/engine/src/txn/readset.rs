@@ -104,18 +104,6 @@ impl ReadSet {
         }
     }
 
-    /// The same reads, in as little memory as they need.
-    pub(crate) fn copy(&self) -> ReadSet {
-        ReadSet {
-            keys: self.keys.clone(),
-            points: self.points.clone(),
-            ranges: self.ranges.clone(),
-            joins: self.joins,
-            latest: self.latest,
-            ..ReadSet::new(0)
-        }
-    }
-
     /// A set of joined ranges.
     pub(crate) fn of_ranges(ranges: Vec<RangeRead>) -> ReadSet {
         ReadSet { ranges, joins: 1, ..ReadSet::new(0) }

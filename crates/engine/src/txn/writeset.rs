@@ -26,6 +26,8 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::bulk::Bulk;
+use super::readset::hash_of;
+use crate::certifier::KeyWrite;
 use crate::key::SmallKey;
 use crate::memory::{Range, Rows, copy_rows};
 use crate::{Error, TreeId, Value};
@@ -37,6 +39,8 @@ const WRITE_BYTES: usize = 144;
 struct Write {
     sequence: u64,
     value: Option<Value>,
+    /// A deletion of what the transaction itself had written: there may have been nothing before.
+    of_own: bool,
 }
 
 type Writes = SmallVec<[Write; 1]>;
@@ -272,7 +276,7 @@ impl WriteSet {
         let size = WRITE_BYTES + key.len() + value.as_ref().map_or(0, Value::len);
         self.charge(size)?;
         self.sequence += 1;
-        let write = Write { sequence: self.sequence, value: value.take() };
+        let mut write = Write { sequence: self.sequence, value: value.take(), of_own: false };
         let index = match self.trees.binary_search_by_key(&tree, |(t, _)| *t) {
             Ok(index) => index,
             Err(index) => {
@@ -299,6 +303,7 @@ impl WriteSet {
             }
             Entry::Occupied(mut occupied) => {
                 let list = occupied.get_mut();
+                write.of_own = write.value.is_none() && !list.is_empty();
                 let mut freed = 0;
                 if !watched {
                     while let Some(last) = list.last().filter(|w| w.sequence > savepoint) {
@@ -405,31 +410,38 @@ impl Drop for WriteSet {
     }
 }
 
-/// What a transaction writes, as the certifier sees it.
-pub(crate) struct WriteKeys<'a> {
-    pub(crate) changes: &'a [(TreeId, Changes)],
-    /// Keys that stand for more than rows, ascending by tree; all above the trees of rows.
-    pub(crate) notes: &'a [(TreeId, SmallKey)],
-    pub(crate) dropped: &'a [TreeId],
-}
-
-impl crate::certifier::Writes for WriteKeys<'_> {
-    fn each(&self, action: &mut dyn FnMut(TreeId, &SmallKey)) {
-        for (tree, changes) in self.changes {
-            changes.0.keys().for_each(|key| action(*tree, key));
-        }
-        self.notes.iter().for_each(|(tree, key)| action(*tree, key));
+/// What a transaction writes, as the certifier sees it: rows, then `notes`, keys that stand for more than rows, in trees above those of rows.
+pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> Vec<KeyWrite> {
+    let count = notes.len() + changes.iter().map(|(_, changes)| changes.0.len()).sum::<usize>();
+    let mut writes = Vec::with_capacity(count);
+    for (tree, changes) in changes {
+        writes.extend(changes.0.keys().map(|key| (*tree, key.clone(), hash_of(*tree, key))));
     }
-
-    fn dropped(&self) -> &[TreeId] {
-        self.dropped
-    }
+    writes.extend(notes.into_iter().map(|(tree, key)| {
+        let hash = hash_of(tree, &key);
+        (tree, key, hash)
+    }));
+    writes
 }
 
 /// The last writes of a transaction in one tree, ascending by key.
 pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 
 impl Changes {
+    /// Leaves out deletions of keys that the transaction itself had made, where `exists` knows of nothing to delete.
+    pub(crate) fn drop_nothing<E>(&mut self, mut exists: impl FnMut(&[u8]) -> Result<bool, E>) -> Result<(), E> {
+        let mut nothing = Vec::new();
+        for (key, list) in &self.0 {
+            if list.last().is_some_and(|write| write.of_own) && !exists(key)? {
+                nothing.push(key.clone());
+            }
+        }
+        for key in nothing {
+            self.0.remove(&key);
+        }
+        Ok(())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

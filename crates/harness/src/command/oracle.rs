@@ -100,7 +100,8 @@ pub async fn measure(args: &OracleArgs) -> Result<Record> {
         return Err(Error::Violation(format!("THE HISTORY IS NOT SERIALIZABLE (seed {})", args.seed)));
     }
     if promised && args.method == SystemName::Pssi && !args.analytic && !verdict.needless.is_empty() {
-        eprintln!("needless: transactions {:?}", verdict.needless);
+        let told = history.transactions.iter().filter(|t| verdict.needless.contains(&t.id)).take(3);
+        told.for_each(|victim| eprintln!("needless: {victim:?}"));
     }
     Ok(record(args, &verdict))
 }
@@ -110,6 +111,10 @@ async fn history(args: &OracleArgs) -> Result<History> {
         return Err(Error::Usage(
             "the oracle asks Cognate for its snapshots; PostgreSQL has no such view".into(),
         ));
+    }
+    if args.method == SystemName::TwoPhaseLocking && args.isolation == Isolation::Serializable {
+        let why = "two-phase locking reads at no snapshot; all its interleavings are among the tests";
+        return Err(Error::Usage(why.to_owned()));
     }
     let spinner = crate::progress::spinner("recording");
     let history = if args.embedded {

@@ -212,18 +212,14 @@ pub(crate) const PHANTOM_BY_INDEX: &[Case] = &[
         NEVER,
         &[&[Range(Rows, groups(40, 49)), Move(X, 11)], &[Range(Rows, groups(40, 49)), Move(Y, 21)]],
     ),
-    // A deletion of what the transaction itself inserted counts as a write.
-    Case {
-        coarse: true,
-        ..case(
-            "a row that came and went within a transaction",
-            NEVER,
-            &[
-                &[Range(Rows, groups(40, 49)), Update(Z)],
-                &[Point(Z), Insert(account(5), 44), Delete(account(5))],
-            ],
-        )
-    },
+    case(
+        "a row that came and went within a transaction",
+        NEVER,
+        &[
+            &[Range(Rows, groups(40, 49)), Update(Z)],
+            &[Point(Z), Insert(account(5), 44), Delete(account(5))],
+        ],
+    ),
 ];
 
 pub(crate) const PHANTOM_BY_AGGREGATE: &[Case] = &[

@@ -124,7 +124,10 @@ fn compare(method: Method) {
         let (mut base, mut needless, mut wrong) = (0, 0, Vec::new());
         for case in all.into_iter().flatten() {
             let tally = tally(&database, case, Isolation::Serializable, &mut base).await;
-            let permitted = method == Method::Si && case.permitted.contains(&Isolation::RepeatableRead);
+            let permitted = match method {
+                Method::Si => case.permitted.contains(&Isolation::RepeatableRead),
+                Method::TwoPhaseLocking | Method::Pssi | Method::Ssi => false,
+            };
             if (tally.anomalies > 0) != permitted {
                 wrong.push(format!("{}: {}", case.name, tally.example));
             }

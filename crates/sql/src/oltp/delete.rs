@@ -79,7 +79,7 @@ impl Work<'_> {
         let mut changed = Changed::default();
         match &plan.target.access {
             Access::Point(key) => {
-                if let Some((row_key, frame)) = self.point_row(&plan.target, key, run)? {
+                if let Some((row_key, frame)) = self.point_row(&plan.target, key, run).await? {
                     self.delete_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }

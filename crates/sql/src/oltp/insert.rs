@@ -247,6 +247,11 @@ impl Columns {
 }
 
 impl InsertPlan {
+    /// Whether its rows come from tables, or some value does.
+    pub(crate) fn reads_tables(&self) -> bool {
+        matches!(self.source, Source::Query(..)) || self.places.subqueries > 0
+    }
+
     /// Where its rows come from, for EXPLAIN.
     pub(crate) fn source_lines(&self) -> Vec<String> {
         match &self.source {

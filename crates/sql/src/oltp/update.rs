@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cognate_engine::LockMode;
 use sqlparser::ast;
 
 use super::returning::{Changed, Returning};
@@ -236,7 +237,7 @@ impl Work<'_> {
         let mut changed = Changed::default();
         match &plan.target.access {
             Access::Point(key) => {
-                if let Some((row_key, frame)) = self.point_row(&plan.target, key, run)? {
+                if let Some((row_key, frame)) = self.point_row(&plan.target, key, run).await? {
                     self.update_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }
@@ -279,9 +280,10 @@ impl Work<'_> {
         run.give_back(self, plan.returning.as_ref(), &frame, changed)
     }
 
-    /// The row of a primary key, if the snapshot has one and it meets the condition: its key and frame.
-    pub(crate) fn point_row(
-        &self,
+    /// The row of a primary key, if the snapshot has one and it meets the condition: its key and frame. A transaction that locks what it reads
+    /// locks the key, row or not, and looks at the newest version.
+    pub(crate) async fn point_row(
+        &mut self,
         target: &Target,
         key: &[Expr],
         run: &mut Run,
@@ -294,7 +296,15 @@ impl Work<'_> {
             let Some(value) = as_key(value, table.columns[column.column].ty) else { return Ok(None) };
             keys::encode_into(&mut row_key, &value, column.order());
         }
-        let Some(bytes) = self.view.get(table.tree, &row_key)? else { return Ok(None) };
+        let found = match self.state.locks_reads {
+            false => self.view.get(table.tree, &row_key)?,
+            true => {
+                self.lock_key(table.tree, &row_key, LockMode::Exclusive).await?;
+                self.engine.note_latest(table.tree, &row_key);
+                self.key_holder(table.tree, &row_key)?
+            }
+        };
+        let Some(bytes) = found else { return Ok(None) };
         let row_key = Bytes::from(row_key);
         let mut frame = decode(table, &bytes)?;
         frame.push(Datum::Bytea(row_key.clone()));

@@ -15,8 +15,10 @@ pub(crate) struct TransactionState {
     pub(crate) catalog: OwnCatalog,
     /// Declared READ ONLY.
     pub(crate) read_only: bool,
-    /// Its statements lock what they read.
+    /// It carries an age, and so goes before others.
     pub(crate) aged: bool,
+    /// Its statements lock what they read.
+    pub(crate) locks_reads: bool,
     /// Bytes one statement may hold for sorts and hash tables.
     pub(crate) memory_limit: usize,
     /// Open savepoints, oldest first.
@@ -51,6 +53,7 @@ impl TransactionState {
             catalog: OwnCatalog::default(),
             read_only,
             aged: false,
+            locks_reads: false,
             memory_limit,
             savepoints: Vec::new(),
             held: SmallVec::new(),

@@ -204,6 +204,7 @@ impl Session {
                 self.facts.set_transaction_id(engine.id());
                 let mut state = TransactionState::new(self.modes.read_only, self.memory_limit);
                 state.aged = aged;
+                state.locks_reads = aged || self.is_two_phase();
                 self.open = Some(Open { engine, state });
             }
             // The implicit transaction began with reading and goes on with writing: what it read must stay what it is.

@@ -64,9 +64,9 @@ impl Session {
         let reads_rows = match &planned.action {
             // Locks what it reads afterwards.
             Action::Select(_) => false,
-            Action::Update(plan) => !plan.target.is_point() || planned.tables.len() > 1,
-            Action::Delete(plan) => !plan.target.is_point() || planned.tables.len() > 1,
-            Action::Insert(_) => planned.tables.len() > 1,
+            Action::Update(plan) => !plan.target.is_point() || plan.places.subqueries > 0,
+            Action::Delete(plan) => !plan.target.is_point() || plan.places.subqueries > 0,
+            Action::Insert(plan) => planned.tables.len() > 1 || plan.reads_tables(),
             _ => true,
         };
         if !reads_rows || !self.locks_reads() {

@@ -56,6 +56,8 @@ pub struct Recorder<C> {
     connection: C,
     isolation: Isolation,
     counters: Arc<Counters>,
+    /// Statements read what is newest when they are answered, as under two-phase locking.
+    reads_latest: bool,
     open: Option<Open>,
     /// Transactions that have ended.
     pub ended: Vec<Transaction>,
@@ -66,7 +68,13 @@ pub struct Recorder<C> {
 impl<C: Connection> Recorder<C> {
     /// A session whose transactions all have this isolation level.
     pub fn new(connection: C, isolation: Isolation, counters: Arc<Counters>) -> Recorder<C> {
-        Recorder { connection, isolation, counters, open: None, ended: Vec::new(), failures: Vec::new() }
+        let (ended, failures) = (Vec::new(), Vec::new());
+        Recorder { connection, isolation, counters, reads_latest: false, open: None, ended, failures }
+    }
+
+    /// Statements read what is newest when they are answered, not what a snapshot holds.
+    pub fn reads_latest(self) -> Recorder<C> {
+        Recorder { reads_latest: true, ..self }
     }
 
     /// Whether a transaction is open, failed or not.
@@ -114,6 +122,9 @@ impl<C: Connection> Recorder<C> {
         let asked = self.counters.tick();
         match self.connection.query(&text, &args).await {
             Ok(rows) => {
+                if self.reads_latest {
+                    open.snapshot = self.connection.snapshot().await.map_err(unexpected)?;
+                }
                 open.events.extend(operation.events(&rows, stamp, open.snapshot)?);
                 Ok(())
             }

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use cognate::Options;
+use cognate::{Method, Options};
 use cognate_env::sim::SimDisk;
 
 use super::connection::{Connection, Embedded};
@@ -74,9 +74,12 @@ impl Stage {
     /// Of the database.
     pub fn new(database: &cognate::Database, sessions: usize, isolation: Isolation) -> Result<Stage> {
         let counters = Arc::new(Counters::default());
+        let locking = database.sql().engine().serializable() == Method::TwoPhaseLocking;
         let player = |_| {
             let connection = Embedded::new(database, true).map_err(failed)?;
             let recorder = Recorder::new(connection, isolation, Arc::clone(&counters));
+            let latest = locking && isolation == Isolation::Serializable;
+            let recorder = if latest { recorder.reads_latest() } else { recorder };
             Ok(Player { idle: Some(recorder), running: None, waits: None, turns: VecDeque::new() })
         };
         let players = (0..sessions).map(player).collect::<Result<_>>()?;
