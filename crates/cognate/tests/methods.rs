@@ -8,7 +8,8 @@ fn database(method: Method) -> (tempfile::TempDir, Database) {
     options.serializable = method;
     let database = Database::open_with(options).expect("opened");
     let mut session = database.session().expect("a session");
-    let script = "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, 0 FROM generate_series(1, 9) g";
+    let script =
+        "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, 0 FROM generate_series(1, 9) g";
     session.run_script(script).expect("filled");
     (folder, database)
 }
@@ -23,7 +24,9 @@ fn sessions(database: &Database) -> (Session, Session, Session) {
 }
 
 fn run(session: &mut Session, statements: &[&str]) -> Result<(), &'static str> {
-    statements.iter().try_for_each(|text| session.query(*text, &[]).map(|_| ()).map_err(|error| error.sqlstate))
+    statements
+        .iter()
+        .try_for_each(|text| session.query(*text, &[]).map(|_| ()).map_err(|error| error.sqlstate))
 }
 
 /// Two transactions that each read both rows and write one.

@@ -113,6 +113,9 @@ impl Error {
 
     /// Whether the same transaction, run again from its start, may well succeed.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::SerializationFailure { .. } | Error::DependencyCycle { .. } | Error::Deadlock { .. })
+        matches!(
+            self,
+            Error::SerializationFailure { .. } | Error::DependencyCycle { .. } | Error::Deadlock { .. }
+        )
     }
 }

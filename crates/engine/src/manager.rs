@@ -42,16 +42,16 @@ use crate::certifier::{Candidate, Certifier, Method, Watch};
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
 use crate::governor::{Governor, Readings};
-use crate::late::Late;
 use crate::key::SmallKey;
+use crate::late::Late;
 use crate::lent::Lent;
 use crate::lock::table::{Held, LockTable};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::payload::Encoder;
 use crate::pressure::{Pressure, RoundWait};
-use crate::statistics::CertifierStatistics;
 use crate::recovery::recover;
+use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
@@ -112,6 +112,9 @@ pub(crate) struct Request {
     pub(crate) notes: Vec<(TreeId, SmallKey)>,
     pub(crate) held: Held,
 }
+
+/// The bulk loads and the changes of a write set.
+type Settled = (Vec<StagedRun>, Vec<(TreeId, Changes)>);
 
 /// The graph is pruned after so many commits.
 const PRUNE_EVERY: u64 = 16;
@@ -340,24 +343,14 @@ impl Manager {
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
             return Ok(Commit { csn: request.snapshot, durable: self.wait_durable(request.snapshot) });
         }
-        if let Err(error) = self.pressure.admit(self.memory.bytes()) {
-            self.release(id, request.held);
-            return Err(error);
-        }
-        let loads = match writes.take_loads(&self.base) {
-            Ok(loads) => loads,
+        let size = writes.bytes();
+        let (loads, changes) = match self.settle(writes) {
+            Ok(settled) => settled,
             Err(error) => {
                 self.release(id, request.held);
                 return Err(error);
             }
         };
-        let size = writes.bytes();
-        let mut changes = writes.take();
-        let dropped = self.drop_nothing(&mut changes);
-        if let Err(error) = dropped {
-            self.release(id, request.held);
-            return Err(error);
-        }
         let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
         let candidate = Candidate {
             id,
@@ -395,9 +388,7 @@ impl Manager {
         let csn = match appended {
             Ok(csn) => csn,
             Err(error) => {
-                if let Err(error) = self.base.discard(&loads) {
-                    tracing::warn!(%error, "could not discard the load of a transaction that did not commit");
-                }
+                self.discard(&loads);
                 return Err(error);
             }
         };
@@ -405,6 +396,28 @@ impl Manager {
         self.pressure.hold_back(self.memory.bytes());
         let room = self.pressure.note(self.memory.bytes());
         Ok(Commit { csn, durable: self.wait(csn, room) })
+    }
+
+    /// What a write set comes to: its bulk loads and its changes. Waits for nothing, and refuses where memory is short.
+    fn settle(&self, writes: &mut WriteSet) -> Result<Settled, Error> {
+        self.pressure.admit(self.memory.bytes())?;
+        let private = writes.private().cloned();
+        let loads = writes.take_loads(&self.base)?;
+        let mut changes = writes.take();
+        // What was spilled of the transaction's own trees may be what a deletion is of.
+        let shared = |tree: TreeId| private.as_ref().is_none_or(|private| !private.has(tree));
+        if let Err(error) = self.drop_nothing(&mut changes, shared) {
+            self.discard(&loads);
+            return Err(error);
+        }
+        Ok((loads, changes))
+    }
+
+    /// Removes the loads of a transaction that did not commit.
+    fn discard(&self, loads: &[StagedRun]) {
+        if let Err(error) = self.base.discard(loads) {
+            tracing::warn!(%error, "could not discard the load of a transaction that did not commit");
+        }
     }
 
     /// Step 3 for a transaction that wrote nothing.
@@ -423,8 +436,12 @@ impl Manager {
     }
 
     /// What a transaction has made and deleted again was never there.
-    fn drop_nothing(&self, changes: &mut Vec<(TreeId, Changes)>) -> Result<(), Error> {
-        for (tree, changes) in changes.iter_mut() {
+    fn drop_nothing(
+        &self,
+        changes: &mut Vec<(TreeId, Changes)>,
+        shared: impl Fn(TreeId) -> bool,
+    ) -> Result<(), Error> {
+        for (tree, changes) in changes.iter_mut().filter(|(tree, _)| shared(*tree)) {
             changes.drop_nothing(|key| Ok::<_, Error>(self.get_latest(*tree, key)?.value.is_some()))?;
         }
         changes.retain(|(_, changes)| changes.len() > 0);

@@ -54,7 +54,8 @@ impl Reads {
             reads.add_point(point.tree, other.key(point), Moment::Latest);
         }
         for range in other.ranges() {
-            let (lower, upper) = (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
+            let (lower, upper) =
+                (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
             reads.add_range(range.tree, lower, upper, Moment::Latest);
         }
     }

@@ -139,7 +139,8 @@ fn read_and_written(reader: Deeds<'_>, writer: Deeds<'_>, seen: bool) -> Option<
         {
             return Some(Object::Key(*tree, Key::copy_from_slice(key)));
         }
-        if range_written(writer, range.tree, &range.lower, &range.upper, &|commit| fits(range.moment, commit)) {
+        if range_written(writer, range.tree, &range.lower, &range.upper, &|commit| fits(range.moment, commit))
+        {
             let key = |bound: &Bound<SmallKey>| bound.as_ref().map(|key| Key::copy_from_slice(key));
             return Some(Object::Range(range.tree, key(&range.lower), key(&range.upper)));
         }

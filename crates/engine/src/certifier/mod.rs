@@ -256,8 +256,14 @@ impl Certifier {
         for point in reads.points() {
             let start = shown(point.moment);
             if let Some(entry) = index.keys.get(&point.hash) {
-                entry.writer_upto(start).into_iter().for_each(|id| Certifier::precede(nodes, before, *epoch, id));
-                entry.writer_after(start).into_iter().for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
+                entry
+                    .writer_upto(start)
+                    .into_iter()
+                    .for_each(|id| Certifier::precede(nodes, before, *epoch, id));
+                entry
+                    .writer_after(start)
+                    .into_iter()
+                    .for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
             }
             if let Some(tree) = index.trees.get(&point.tree).filter(|tree| !tree.writes.is_empty()) {
                 for item in tree.writes.covering(reads.key(point)) {
@@ -270,8 +276,14 @@ impl Certifier {
             let Some(tree) = index.trees.get(&range.tree) else { continue };
             for (_, hash) in tree.written_in(&range.lower, &range.upper) {
                 let Some(entry) = index.keys.get(&hash) else { continue };
-                entry.writer_upto(start).into_iter().for_each(|id| Certifier::precede(nodes, before, *epoch, id));
-                entry.writer_after(start).into_iter().for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
+                entry
+                    .writer_upto(start)
+                    .into_iter()
+                    .for_each(|id| Certifier::precede(nodes, before, *epoch, id));
+                entry
+                    .writer_after(start)
+                    .into_iter()
+                    .for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
             }
             for item in tree.writes.overlapping(&range.lower, &range.upper) {
                 Certifier::connect_range(nodes, before, after, *epoch, item, start);
@@ -300,7 +312,11 @@ impl Certifier {
         let Certifier { nodes, index, before, epoch, .. } = self;
         for (tree, key, hash) in &candidate.writes {
             if let Some(entry) = index.keys.get(hash) {
-                entry.writers.last().into_iter().for_each(|&(_, id)| Certifier::precede(nodes, before, *epoch, id));
+                entry
+                    .writers
+                    .last()
+                    .into_iter()
+                    .for_each(|&(_, id)| Certifier::precede(nodes, before, *epoch, id));
                 entry.readers.iter().for_each(|&id| Certifier::precede(nodes, before, *epoch, id));
             }
             if let Some(tree) = index.trees.get(tree) {
@@ -317,7 +333,8 @@ impl Certifier {
                     || node.writes.iter().any(|(written, ..)| *written == tree)
                     || node.range_writes.iter().any(|write| write.tree == tree)
             };
-            let touching: Vec<NodeId> = nodes.iter().filter(|(_, node)| touches(node)).map(|(id, _)| id).collect();
+            let touching: Vec<NodeId> =
+                nodes.iter().filter(|(_, node)| touches(node)).map(|(id, _)| id).collect();
             touching.into_iter().for_each(|id| Certifier::precede(nodes, before, *epoch, id));
         }
     }
@@ -341,7 +358,9 @@ impl Certifier {
                 return Some(Box::new(self.describe(candidate, id)));
             }
             // Taken out and put back: the successors are marked meanwhile.
-            let Some(out) = self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.out)) else { continue };
+            let Some(out) = self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.out)) else {
+                continue;
+            };
             for &successor in &out {
                 if let Some(node) = self.nodes.get_mut(successor)
                     && node.stamps.visited != epoch
@@ -553,7 +572,8 @@ fn ranges_of_many(
     commit: Csn,
 ) -> (Vec<KeyWrite>, Vec<RangeWrite>) {
     use std::ops::Bound::{Included, Unbounded};
-    let whole = |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
+    let whole =
+        |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
     let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();
     if writes.len() <= MANY_WRITES {
         return (writes, ranges);

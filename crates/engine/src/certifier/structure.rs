@@ -24,13 +24,16 @@ impl Certifier {
 
     /// T1 → candidate → T3.
     fn as_pivot(&self, candidate: &Candidate) -> Option<Vec<NodeId>> {
-        let third = *self.after.iter().min_by_key(|&&id| self.nodes.get(id).map_or(Csn::MAX, |node| node.commit))?;
+        let third =
+            *self.after.iter().min_by_key(|&&id| self.nodes.get(id).map_or(Csn::MAX, |node| node.commit))?;
         let third_commit = self.nodes.get(third)?.commit;
         let dangerous = |first: &Node| {
             let concurrent = first.commit > candidate.start;
             let wrote = !first.writes.is_empty() || !first.range_writes.is_empty();
             let read = !first.reads.is_empty();
-            concurrent && read && if wrote { third_commit <= first.commit } else { third_commit <= first.start }
+            concurrent
+                && read
+                && if wrote { third_commit <= first.commit } else { third_commit <= first.start }
         };
         let first = self.before.iter().find(|&&id| self.nodes.get(id).is_some_and(dangerous))?;
         Some(if *first == third { vec![third] } else { vec![third, *first] })

@@ -50,8 +50,11 @@ impl Certifier {
         self.index.retain_ranges(&|id| nodes.get(id).is_some());
         self.nodes.reuse(order);
         self.open.retain(|id| !members.contains_key(id));
-        let mut out: SmallVec<[NodeId; 4]> =
-            parts.iter().flat_map(|node| node.out.iter().copied()).filter(|id| !members.contains_key(id)).collect();
+        let mut out: SmallVec<[NodeId; 4]> = parts
+            .iter()
+            .flat_map(|node| node.out.iter().copied())
+            .filter(|id| !members.contains_key(id))
+            .collect();
         for &successor in &out {
             if let Some(node) = self.nodes.get_mut(successor) {
                 node.in_degree -= 1;
@@ -136,7 +139,8 @@ fn merge(parts: Vec<Node>, out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
     let target = (limit / 2 / RANGE_BYTES).max(1);
     join_ranges(&mut reads, target);
     join_writes(&mut writes, target);
-    let bytes = NODE_BYTES + reads.len() * (RANGE_BYTES + ENTRY_BYTES) + writes.len() * WRITE_BYTES + out.len() * 4;
+    let bytes =
+        NODE_BYTES + reads.len() * (RANGE_BYTES + ENTRY_BYTES) + writes.len() * WRITE_BYTES + out.len() * 4;
     Node {
         id: 0,
         start,

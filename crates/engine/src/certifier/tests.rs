@@ -16,7 +16,8 @@ fn candidate(
     reads: Option<ReadSet>,
     writes: impl IntoIterator<Item = (TreeId, SmallKey)>,
 ) -> Candidate {
-    let mut writes: Vec<KeyWrite> = writes.into_iter().map(|(tree, key)| (tree, key.clone(), hash_of(tree, &key))).collect();
+    let mut writes: Vec<KeyWrite> =
+        writes.into_iter().map(|(tree, key)| (tree, key.clone(), hash_of(tree, &key))).collect();
     writes.sort();
     Candidate { id, start, reads, writes, dropped: Vec::new() }
 }
@@ -40,7 +41,8 @@ struct Deed {
 impl Deed {
     fn reads(&self, key: u8) -> bool {
         self.certified
-            && (self.points.contains(&key) || self.ranges.iter().any(|&(low, high)| low <= key && key <= high))
+            && (self.points.contains(&key)
+                || self.ranges.iter().any(|&(low, high)| low <= key && key <= high))
     }
 
     fn read_set(&self) -> ReadSet {
@@ -62,7 +64,9 @@ impl Deed {
 
 /// Every dependency between two transactions, by the definition.
 fn depends(a: &Deed, b: &Deed) -> bool {
-    a.writes.iter().any(|&key| (b.reads(key) && a.commit <= b.start) || (b.writes.contains(&key) && a.commit < b.commit))
+    a.writes
+        .iter()
+        .any(|&key| (b.reads(key) && a.commit <= b.start) || (b.writes.contains(&key) && a.commit < b.commit))
         || b.writes.iter().any(|&key| a.reads(key) && a.start < b.commit)
 }
 
@@ -141,7 +145,8 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 active[at].ranges.push((number, high));
             }
             4..=5 => {
-                let locked = (0..active.len()).any(|other| other != at && active[other].writes.contains(&number));
+                let locked =
+                    (0..active.len()).any(|other| other != at && active[other].writes.contains(&number));
                 let changed = last_writer.get(&number).is_some_and(|&commit| commit > active[at].start);
                 if changed {
                     active.remove(at);
@@ -165,7 +170,12 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 let cycle = closes_cycle(&committed);
                 match verdict {
                     Ok(()) => {
-                        assert!(!cycle, "seed {seed}: transaction {} closes a cycle:\n{}", deed.id, listed(&committed));
+                        assert!(
+                            !cycle,
+                            "seed {seed}: transaction {} closes a cycle:\n{}",
+                            deed.id,
+                            listed(&committed)
+                        );
                         certifier.admit(candidate, deed.commit);
                         last = deed.commit;
                         deed.writes.iter().for_each(|&key| {
@@ -187,7 +197,11 @@ fn run(seed: u64, shape: Shape) -> Tally {
     }
     tally.summaries = certifier.summaries;
     certifier.advance(last);
-    assert_eq!((certifier.nodes.len(), certifier.bytes), (0, 0), "seed {seed}: everything is pruned in the end");
+    assert_eq!(
+        (certifier.nodes.len(), certifier.bytes),
+        (0, 0),
+        "seed {seed}: everything is pruned in the end"
+    );
     assert!(certifier.index.keys.is_empty() && certifier.index.trees.is_empty(), "seed {seed}");
     tally
 }
@@ -197,7 +211,10 @@ fn check_description(seed: u64, cycle: &Cycle, victim: TransactionId) {
     assert_eq!(cycle.edges.first().map(|edge| edge.from), Some(victim), "seed {seed}");
     assert_eq!(cycle.edges.last().map(|edge| edge.to), Some(victim), "seed {seed}");
     assert!(cycle.edges.windows(2).all(|pair| pair[0].to == pair[1].from), "seed {seed}: {cycle:?}");
-    assert!(cycle.is_summarized || cycle.edges.iter().all(|edge| edge.object.is_some()), "seed {seed}: {cycle:?}");
+    assert!(
+        cycle.is_summarized || cycle.edges.iter().all(|edge| edge.object.is_some()),
+        "seed {seed}: {cycle:?}"
+    );
     assert_eq!(cycle.edges[0].dependency, Dependency::ReadWrite, "seed {seed}: the victim committed last");
 }
 
@@ -226,7 +243,8 @@ fn a_bound_of_memory_misses_no_cycle() {
     let mut total = Tally::default();
     for seed in 0..200 {
         let limit = 3000 + (seed as usize % 5) * 3000;
-        let shape = Shape { keys: 8, transactions: 120, active: 6, long_reader: seed % 2 == 0, advance: true, limit };
+        let shape =
+            Shape { keys: 8, transactions: 120, active: 6, long_reader: seed % 2 == 0, advance: true, limit };
         let tally = run(seed, shape);
         total.aborts += tally.aborts;
         total.needless += tally.needless;
@@ -334,7 +352,8 @@ fn latest_reads_come_behind_their_writer() {
         Some(reads)
     };
     certifier.certify(&candidate(2, 0, reads(false), [(TREE, key(3))])).expect("an order exists: 2, 1");
-    let cycle = certifier.certify(&candidate(2, 0, reads(true), [(TREE, key(3))])).expect_err("2 before 1 before 2");
+    let cycle =
+        certifier.certify(&candidate(2, 0, reads(true), [(TREE, key(3))])).expect_err("2 before 1 before 2");
     let kinds: Vec<_> = cycle.edges.iter().map(|edge| edge.dependency.short_name()).collect();
     assert_eq!(kinds, ["rw", "wr"]);
 }
@@ -377,5 +396,9 @@ fn range_reads_of_a_set_are_ranges_of_the_index() {
     };
     let index = index::TreeIndex::default();
     assert_eq!(index.written_in(&range.lower, &range.upper).count(), 0);
-    assert_eq!(index.written_in(&range.upper, &range.lower).count(), 0, "a range that ends before it begins is empty");
+    assert_eq!(
+        index.written_in(&range.upper, &range.lower).count(),
+        0,
+        "a range that ends before it begins is empty"
+    );
 }

@@ -63,8 +63,7 @@ impl Staging {
         }
         let mut grown = vec![0; bytes.next_power_of_two() + PAGE];
         let start = grown.as_ptr().align_offset(PAGE).min(PAGE);
-        grown[start..start + self.filled]
-            .copy_from_slice(&self.buffer[self.start..self.start + self.filled]);
+        grown[start..start + self.filled].copy_from_slice(&self.buffer[self.start..self.start + self.filled]);
         (self.buffer, self.start) = (grown, start);
     }
 }

@@ -282,7 +282,8 @@ pub(crate) fn compare_upper(a: &Bound<SmallKey>, b: &Bound<SmallKey>) -> std::cm
 /// `Less` if a range that begins with `lower` and one that ends with `upper` may have a key in common.
 pub(crate) fn compare_lower_upper(lower: &Bound<SmallKey>, upper: &Bound<SmallKey>) -> std::cmp::Ordering {
     use std::cmp::Ordering::{Greater, Less};
-    let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) = (lower, upper)
+    let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =
+        (lower, upper)
     else {
         return Less;
     };

@@ -429,7 +429,10 @@ pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 
 impl Changes {
     /// Leaves out deletions of keys that the transaction itself had made, where `exists` knows of nothing to delete.
-    pub(crate) fn drop_nothing<E>(&mut self, mut exists: impl FnMut(&[u8]) -> Result<bool, E>) -> Result<(), E> {
+    pub(crate) fn drop_nothing<E>(
+        &mut self,
+        mut exists: impl FnMut(&[u8]) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let mut nothing = Vec::new();
         for (key, list) in &self.0 {
             if list.last().is_some_and(|write| write.of_own) && !exists(key)? {

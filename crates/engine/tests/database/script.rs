@@ -252,7 +252,8 @@ impl Stage {
             }
             Error::SerializationFailure { .. } => "changed by another".into(),
             Error::DependencyCycle { cycle } => {
-                let edge = |edge: &Edge| format!("-{}-> {}", edge.dependency.short_name(), self.name(edge.to));
+                let edge =
+                    |edge: &Edge| format!("-{}-> {}", edge.dependency.short_name(), self.name(edge.to));
                 let edges: Vec<_> = cycle.edges.iter().map(edge).collect();
                 format!("cycle: {} {}", self.name(cycle.victim), edges.join(" "))
             }

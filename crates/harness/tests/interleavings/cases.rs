@@ -215,10 +215,7 @@ pub(crate) const PHANTOM_BY_INDEX: &[Case] = &[
     case(
         "a row that came and went within a transaction",
         NEVER,
-        &[
-            &[Range(Rows, groups(40, 49)), Update(Z)],
-            &[Point(Z), Insert(account(5), 44), Delete(account(5))],
-        ],
+        &[&[Range(Rows, groups(40, 49)), Update(Z)], &[Point(Z), Insert(account(5), 44), Delete(account(5))]],
     ),
 ];
 

@@ -2,8 +2,8 @@
 //!
 //! PostgreSQL has nothing quite like them. They lie in `pg_catalog`, so that no search path hides them.
 
-use super::value::NULL;
 use super::SystemTable;
+use super::value::NULL;
 use crate::types::{Datum, Interval};
 
 pub(super) const TABLES: &[&SystemTable] =

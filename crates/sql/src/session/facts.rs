@@ -12,8 +12,8 @@ use cognate_env::SplitMix;
 use parking_lot::Mutex;
 
 use super::failures::Failure;
-use super::{SqlDatabase, presence};
 use super::settings::{Effective, Mark, Settings};
+use super::{SqlDatabase, presence};
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;

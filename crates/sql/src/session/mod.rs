@@ -159,7 +159,8 @@ impl Session {
         let mut settings = Settings::new();
         settings.set_default("session_authorization", &parameters.user)?;
         settings.set_default("application_name", &parameters.application_name)?;
-        settings.set_default("cognate.serializable", database::method_name(database.engine().serializable()))?;
+        settings
+            .set_default("cognate.serializable", database::method_name(database.engine().serializable()))?;
         for (name, value) in &parameters.options {
             settings.set_default(name, value)?;
         }

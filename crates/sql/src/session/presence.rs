@@ -32,7 +32,8 @@ impl Presence {
     /// All of them, longest there first.
     fn list(&self) -> Vec<Arc<Facts>> {
         let present = self.0.lock();
-        let mut all: Vec<_> = present.sessions.iter().filter_map(|(id, facts)| Some((*id, facts.upgrade()?))).collect();
+        let mut all: Vec<_> =
+            present.sessions.iter().filter_map(|(id, facts)| Some((*id, facts.upgrade()?))).collect();
         drop(present);
         all.sort_by_key(|(id, _)| *id);
         all.into_iter().map(|(_, facts)| facts).collect()
@@ -70,7 +71,9 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
         SessionRow {
             process_id: facts.process_id,
             user: facts.user.clone(),
-            application_name: facts.with_settings(|settings| settings.show("application_name")).unwrap_or_default(),
+            application_name: facts
+                .with_settings(|settings| settings.show("application_name"))
+                .unwrap_or_default(),
             started: facts.started,
             state,
             waiting,
@@ -149,7 +152,8 @@ pub(crate) fn is_blocked_by(database: &SqlDatabase, process_id: i32, others: &[i
     let locks = database.engine().locks();
     locks.iter().filter(|lock| !lock.granted && of(lock.transaction) == process_id).any(|wanted| {
         locks.iter().any(|lock| {
-            let same = lock.tree == wanted.tree && (lock.key == wanted.key || lock.key.is_none() || wanted.key.is_none());
+            let same = lock.tree == wanted.tree
+                && (lock.key == wanted.key || lock.key.is_none() || wanted.key.is_none());
             same && lock.transaction != wanted.transaction && others.contains(&of(lock.transaction))
         })
     })

@@ -97,7 +97,8 @@ impl Session {
             let snapshot = tracked.view().snapshot();
             let of_tree = |tree: u32| {
                 let mut tables = plan.tables.iter();
-                tables.find(|table| table.tree == tree || table.indexes.iter().any(|index| index.tree == tree))
+                tables
+                    .find(|table| table.tree == tree || table.indexes.iter().any(|index| index.tree == tree))
             };
             let mut changed = false;
             for table in trees.into_iter().filter_map(of_tree) {
@@ -108,7 +109,8 @@ impl Session {
             }
             for (tree, key) in keys {
                 work.lock_key(tree, &key, LockMode::Shared).await?;
-                changed |= work.engine.own(tree, &key)?.is_none() && work.engine.changed(tree, &key)?.is_some();
+                changed |=
+                    work.engine.own(tree, &key)?.is_none() && work.engine.changed(tree, &key)?.is_some();
             }
             if !changed {
                 work.engine.note_locked(&tracked);

@@ -8,7 +8,9 @@ use crate::catalog::{Relation, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::{EvalContext, Function, Volatility};
 use crate::types::Datum;
-use crate::types::TypeId::{Bool, Float8, Int2, Int4, Int4Array, Int8, Name, Oid, Regclass, Text, Timestamptz};
+use crate::types::TypeId::{
+    Bool, Float8, Int2, Int4, Int4Array, Int8, Name, Oid, Regclass, Text, Timestamptz,
+};
 
 const fn volatile(mut function: Function) -> Function {
     function.volatility = Volatility::Volatile;

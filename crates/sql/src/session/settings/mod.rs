@@ -9,6 +9,7 @@
 mod access;
 mod definition;
 mod effective;
+mod table;
 mod value;
 
 use std::collections::BTreeMap;
