@@ -7,35 +7,15 @@
 //!   That is a fast walk over two arrays; their number is bounded by the certifier's memory.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 
 use smallvec::SmallVec;
 
 use super::node::NodeId;
 use crate::key::SmallKey;
-use crate::txn::readset::{KeyHash, compare_lower_upper};
+use crate::txn::readset::{Identity, KeyHash, compare_lower_upper};
 use crate::{Csn, TreeId};
-
-/// Key hashes are hashes already.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-}
 
 /// What is known of one key.
 #[derive(Debug, Default)]

@@ -18,10 +18,8 @@
 //! ```
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
-
-use foldhash::fast::FixedState;
 
 use crate::TreeId;
 use crate::key::SmallKey;
@@ -34,13 +32,42 @@ const READ_BYTES: usize = 48;
 /// A key's number in the certifier. Two keys with one number count as one key: that could cost an abort, and hides nothing.
 pub(crate) type KeyHash = u64;
 
-/// The number of a key.
+/// The number of a key. It is computed for every read, so it is short: eight bytes a step, and the finish of SplitMix64.
 #[inline]
 pub(crate) fn hash_of(tree: TreeId, key: &[u8]) -> KeyHash {
-    let mut hasher = FixedState::with_seed(0x5151).build_hasher();
-    hasher.write_u32(tree);
-    hasher.write(key);
-    hasher.finish()
+    let mut hash = (u64::from(tree) << 32 | key.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut add = |word: u64| {
+        hash = (hash ^ word).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        hash ^= hash >> 32;
+    };
+    let (words, rest) = key.as_chunks::<8>();
+    words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    add(u64::from_le_bytes(last));
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    hash ^ (hash >> 31)
+}
+
+/// Key hashes are hashes already.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
 }
 
 /// Which state was read.
@@ -84,7 +111,7 @@ pub(crate) struct ReadSet {
     keys: Vec<u8>,
     points: Vec<Point>,
     ranges: Vec<RangeRead>,
-    seen: HashSet<KeyHash, FixedState>,
+    seen: HashSet<KeyHash, BuildHasherDefault<Identity>>,
     limit: usize,
     joins: u32,
     latest: bool,
@@ -97,7 +124,7 @@ impl ReadSet {
             keys: Vec::new(),
             points: Vec::new(),
             ranges: Vec::new(),
-            seen: HashSet::with_hasher(FixedState::with_seed(0)),
+            seen: HashSet::default(),
             limit,
             joins: 0,
             latest: false,
