@@ -270,8 +270,8 @@ fn goals(sections: &[Section]) -> Vec<Goal> {
             "",
         ),
     ];
-    goals.extend(serializable_goals(&param));
-    goals.extend(pipeline_goals(&param, worst_share));
+    goals.extend(serializable_goals(param));
+    goals.extend(pipeline_goals(param, worst_share));
     goals
 }
 
