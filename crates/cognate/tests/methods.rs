@@ -92,3 +92,30 @@ fn two_phase_locking_makes_writers_wait_for_readers() {
     run(&mut a, &["COMMIT"]).expect("committed");
     run(&mut c, &["INSERT INTO t VALUES (50, 0)"]).expect("nobody is in the way");
 }
+
+#[test]
+fn a_deferrable_reader_waits_for_those_that_run() {
+    use std::task::{Context, Poll, Waker};
+    let (_folder, database) = database(Method::Pssi);
+    let (mut running, mut reader, mut other) = sessions(&database);
+    run(&mut running, &["BEGIN", "SELECT v FROM t WHERE id = 1"]).expect("read");
+    // Now the running one has an older snapshot than the reader will have.
+    run(&mut other, &["UPDATE t SET v = 1 WHERE id = 2"]).expect("written");
+    run(&mut reader, &["BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE"]).expect("begun");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut read = Box::pin(reader.query_async("SELECT v FROM t WHERE id = 2", &[]));
+    assert!(
+        read.as_mut().poll(&mut context).is_pending(),
+        "somebody runs who could lead to before the snapshot"
+    );
+    run(&mut running, &["UPDATE t SET v = 1 WHERE id = 3", "COMMIT"]).expect("committed");
+    let rows = loop {
+        match read.as_mut().poll(&mut context) {
+            Poll::Ready(rows) => break rows.expect("read"),
+            Poll::Pending => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(rows[0].get::<i32>(0).expect("a number"), 1);
+    drop(read);
+    run(&mut reader, &["COMMIT"]).expect("it is in no cycle");
+}

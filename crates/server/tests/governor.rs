@@ -28,7 +28,7 @@ async fn sum(client: &Client) -> i64 {
 async fn count_up(client: &Client, worker: usize) {
     let (one, two) = (worker % 10, (worker + 3) % 10);
     let (one, two) = (one.min(two), one.max(two));
-    client.batch_execute("BEGIN").await.expect("BEGIN");
+    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.expect("BEGIN");
     for row in [one, two] {
         let update = format!("UPDATE counter SET n = n + 1 WHERE id = {row}");
         client.batch_execute(&update).await.expect("a row");
