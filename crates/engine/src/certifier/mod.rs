@@ -56,7 +56,7 @@ use std::collections::VecDeque;
 
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
-use index::{KeyIndex, Ranged};
+use index::{KeyEntry, KeyIndex, Ranged};
 use node::{NONE, Node, NodeId, Nodes, RangeWrite, Stamps};
 
 use crate::key::SmallKey;
@@ -255,16 +255,10 @@ impl Certifier {
         let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { candidate.start };
         for point in reads.points() {
             let start = shown(point.moment);
-            if let Some(entry) = index.keys.get(&point.hash) {
-                entry
-                    .writer_upto(start)
-                    .into_iter()
-                    .for_each(|id| Certifier::precede(nodes, before, *epoch, id));
-                entry
-                    .writer_after(start)
-                    .into_iter()
-                    .for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
-            }
+            let entry = index.keys.get(&point.hash);
+            entry
+                .into_iter()
+                .for_each(|entry| Certifier::connect_key(nodes, before, after, *epoch, entry, start));
             if let Some(tree) = index.trees.get(&point.tree).filter(|tree| !tree.writes.is_empty()) {
                 for item in tree.writes.covering(reads.key(point)) {
                     Certifier::connect_range(nodes, before, after, *epoch, item, start);
@@ -275,19 +269,32 @@ impl Certifier {
             let start = shown(range.moment);
             let Some(tree) = index.trees.get(&range.tree) else { continue };
             for (_, hash) in tree.written_in(&range.lower, &range.upper) {
-                let Some(entry) = index.keys.get(&hash) else { continue };
+                let entry = index.keys.get(&hash);
                 entry
-                    .writer_upto(start)
                     .into_iter()
-                    .for_each(|id| Certifier::precede(nodes, before, *epoch, id));
-                entry
-                    .writer_after(start)
-                    .into_iter()
-                    .for_each(|id| Certifier::succeed(nodes, after, *epoch, id));
+                    .for_each(|entry| Certifier::connect_key(nodes, before, after, *epoch, entry, start));
             }
             for item in tree.writes.overlapping(&range.lower, &range.upper) {
                 Certifier::connect_range(nodes, before, after, *epoch, item, start);
             }
+        }
+    }
+
+    /// The writer of the version that was read comes before, the next writer after.
+    #[inline]
+    fn connect_key(
+        nodes: &mut Nodes,
+        before: &mut Vec<NodeId>,
+        after: &mut Vec<NodeId>,
+        epoch: u64,
+        entry: &KeyEntry,
+        start: Csn,
+    ) {
+        if let Some(id) = entry.writer_upto(start) {
+            Certifier::precede(nodes, before, epoch, id);
+        }
+        if let Some(id) = entry.writer_after(start) {
+            Certifier::succeed(nodes, after, epoch, id);
         }
     }
 

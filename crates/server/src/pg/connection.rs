@@ -216,6 +216,8 @@ impl Connection {
         }
         if first != tag::SYNC {
             self.release_held();
+            // What this message answers could not be taken back with the statement's answer.
+            self.rerun = None;
         }
         let message = match message::decode(first, body) {
             Ok(message) => message,
