@@ -44,14 +44,22 @@ struct InColumn {
 /// A COPY TO STDOUT.
 #[derive(Debug)]
 pub(crate) struct CopyOut {
-    cursor: Cursor,
-    view: ReadView,
+    rows_from: RowsFrom,
     writer: CopyWriter,
     types: Vec<Type>,
     header: Option<Vec<String>>,
     announced: bool,
     rows: u64,
     buffer: Vec<u8>,
+}
+
+/// Where the rows of a COPY TO come from.
+#[derive(Debug)]
+enum RowsFrom {
+    /// They are read as they are sent.
+    Cursor(Box<Cursor>, ReadView),
+    /// They were all read, and locked, before the first is sent.
+    Rows(std::vec::IntoIter<Vec<Datum>>),
 }
 
 impl Session {
@@ -147,16 +155,15 @@ impl Session {
         let mut inner = Portal::new(prepared, Arc::from([]), Vec::new());
         self.start_cursor(&mut inner).await?;
         let columns: Vec<OutputColumn> = inner.columns().unwrap_or_default().to_vec();
-        let PortalState::Cursor { cursor, view, .. } =
-            std::mem::replace(&mut inner.state, PortalState::Ready)
-        else {
-            return Err(SqlError::unsupported("COPY of this query"));
+        let rows_from = match std::mem::replace(&mut inner.state, PortalState::Ready) {
+            PortalState::Cursor { cursor, view, .. } => RowsFrom::Cursor(cursor, view),
+            PortalState::Rows { rows, .. } => RowsFrom::Rows(rows),
+            _ => return Err(SqlError::unsupported("COPY of this query")),
         };
         let forced = columns.iter().map(|column| options.force_quote.contains(&column.name)).collect();
         let header = options.header.then(|| columns.iter().map(|column| column.name.clone()).collect());
         Ok(CopyOut {
-            cursor: *cursor,
-            view,
+            rows_from,
             types: columns.iter().map(|column| column.ty).collect(),
             writer: CopyWriter::new(options, forced),
             header,
@@ -216,25 +223,30 @@ impl Session {
                 return Ok(Fetch::SinkFull);
             }
         }
-        let done = work.read_at(&copy.view, |read| {
+        let (writer, types, buffer, rows) = (&mut copy.writer, &copy.types, &mut copy.buffer, &mut copy.rows);
+        let mut send = |next: &mut dyn FnMut() -> Result<Option<Vec<Datum>>>| {
             loop {
-                let Some(row) = copy.cursor.next(read)? else { return Ok::<bool, SqlError>(true) };
-                copy.rows += 1;
-                copy.writer.begin();
-                for (place, (value, ty)) in row.iter().zip(&copy.types).enumerate() {
+                let Some(row) = next()? else { return Ok::<bool, SqlError>(true) };
+                *rows += 1;
+                writer.begin();
+                for (place, (value, ty)) in row.iter().zip(types).enumerate() {
                     if value.is_null() {
-                        copy.writer.field(place, None, row.len() == 1);
+                        writer.field(place, None, row.len() == 1);
                     } else {
-                        copy.buffer.clear();
-                        value.to_text(*ty, work.format, &mut copy.buffer);
-                        copy.writer.field(place, Some(&copy.buffer), row.len() == 1);
+                        buffer.clear();
+                        value.to_text(*ty, work.format, buffer);
+                        writer.field(place, Some(buffer), row.len() == 1);
                     }
                 }
-                if sink.copy_out(copy.writer.end()) == SinkState::Full {
+                if sink.copy_out(writer.end()) == SinkState::Full {
                     return Ok(false);
                 }
             }
-        })?;
+        };
+        let done = match &mut copy.rows_from {
+            RowsFrom::Cursor(cursor, view) => work.read_at(view, |read| send(&mut || cursor.next(read)))?,
+            RowsFrom::Rows(rows) => send(&mut || Ok(rows.next()))?,
+        };
         if !done {
             return Ok(Fetch::SinkFull);
         }
