@@ -8,11 +8,11 @@
 //!    between 1 and 2, and hands over commits in the order it delivers them.
 //! 3. *Verdict.* The certifier, which lies in this mutex: test and number assignment are one step. (First updater wins was
 //!    enforced by row locks before.) Sibling families and prepared transactions end here.
-//! 4. *Number.* `Log::append` queues the record and answers its ordinal: the commit sequence number.
+//! 4. *Number.* `Log::queue` takes the record and answers its ordinal: the commit sequence number.
 //! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in memory, then the visible
 //!    mark moves to the number. Still under the mutex: so the mark moves in order, and whoever sees the mark sees all
 //!    versions up to it.
-//! 6. *Locks* are released, and the future of durability goes back to the caller.
+//! 6. The mutex is free; the log thread is woken, *locks* are released, and the future of durability goes back to the caller.
 //!
 //! # Marks
 //!
@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::active::Active;
-use crate::certifier::{Candidate, Certifier, Method, Watch};
+use crate::certifier::{Candidate, Certifier, Method, Removed, Watch};
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
 use crate::governor::{Governor, Readings};
@@ -211,7 +211,9 @@ impl Manager {
         self.certifier_bytes.store(bytes, Ordering::Relaxed);
         let mut order = self.commit.lock();
         order.set_limit(bytes as usize);
-        order.advance(self.snapshots.oldest_certified(|| self.floor()));
+        let removed = order.advance(self.snapshots.oldest_certified(|| self.floor()));
+        drop(order);
+        drop(removed);
     }
 
     /// Bytes of reads that one transaction may keep apart.
@@ -360,11 +362,12 @@ impl Manager {
             dropped: writes.dropped().to_vec(),
         };
         let mut held = Some(std::mem::take(&mut request.held));
+        let mut removed = Removed::default();
         let appended = {
             let mut order = self.commit.lock();
-            let appended = self.certify(&mut order, &candidate).and_then(|()| self.log.append(&[&payload]));
+            let appended = self.certify(&mut order, &candidate).and_then(|()| self.log.queue(&[&payload]));
             if let Ok(csn) = appended {
-                self.admit(&mut order, candidate, csn);
+                removed = self.admit(&mut order, candidate, csn);
                 if !loads.is_empty() {
                     self.base.attach_staged(&loads, csn);
                     self.views.publish(&self.base);
@@ -382,6 +385,8 @@ impl Manager {
             }
             appended
         };
+        self.log.nudge();
+        drop(removed);
         if let Some(held) = held {
             self.release(id, held);
         }
@@ -431,7 +436,9 @@ impl Manager {
         let candidate = Candidate { id, start, reads: Some(reads), writes: Vec::new(), dropped: Vec::new() };
         let mut order = self.commit.lock();
         self.certify(&mut order, &candidate)?;
-        self.admit(&mut order, candidate, self.log.last());
+        let removed = self.admit(&mut order, candidate, self.log.last());
+        drop(order);
+        drop(removed);
         Ok(())
     }
 
@@ -459,15 +466,17 @@ impl Manager {
     }
 
     /// Enters a certified candidate, and prunes now and then.
-    fn admit(&self, order: &mut Certifier, candidate: Candidate, csn: Csn) {
+    fn admit(&self, order: &mut Certifier, candidate: Candidate, csn: Csn) -> Removed {
+        let mut removed = Removed::default();
         if !self.certifies() {
-            return;
+            return removed;
         }
         order.admit(candidate, csn);
         if order.admitted().is_multiple_of(PRUNE_EVERY) {
-            order.advance(self.snapshots.oldest_certified(|| self.floor()));
+            removed = order.advance(self.snapshots.oldest_certified(|| self.floor()));
         }
         self.quiet_below.store(order.quiet_below(), Ordering::Release);
+        removed
     }
 
     fn encode(

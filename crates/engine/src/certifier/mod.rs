@@ -111,6 +111,12 @@ impl Candidate {
     }
 }
 
+/// Nodes that were taken out of the graph.
+#[derive(Debug, Default)]
+pub(crate) struct Removed {
+    _nodes: Vec<Node>,
+}
+
 /// The dependency graph, and the candidate's edges between `certify` and `admit`.
 #[derive(Debug)]
 pub(crate) struct Certifier {
@@ -515,7 +521,8 @@ impl Certifier {
     }
 
     /// Nobody certifies any more with a snapshot below `oldest`: closes, removes what can be in no cycle, and keeps to the bound of memory.
-    pub(crate) fn advance(&mut self, oldest: Csn) {
+    /// What was removed is the caller's, to be freed without the mutex.
+    pub(crate) fn advance(&mut self, oldest: Csn) -> Removed {
         let mut removable = Vec::new();
         while let Some(&id) = self.open.front() {
             match self.nodes.get_mut(id) {
@@ -530,15 +537,16 @@ impl Certifier {
             }
             self.open.pop_front();
         }
-        self.remove(removable);
+        let removed = self.remove(removable);
         if self.bytes > self.limit {
             self.summarize();
         }
+        removed
     }
 
     /// Removes nodes without predecessors, then those that have none any more.
-    fn remove(&mut self, mut removable: Vec<NodeId>) {
-        let mut removed = Vec::new();
+    fn remove(&mut self, mut removable: Vec<NodeId>) -> Removed {
+        let (mut places, mut removed) = (Vec::new(), Vec::new());
         let mut ranges = false;
         while let Some(id) = removable.pop() {
             let Some(node) = self.nodes.take(id) else { continue };
@@ -561,14 +569,16 @@ impl Certifier {
             if self.summary == Some(id) {
                 self.summary = None;
             }
-            removed.push(id);
+            places.push(id);
+            removed.push(node);
         }
         // Trees go with their last key; the ranges of all removed nodes in one walk.
         if ranges || (!removed.is_empty() && self.nodes.len() == 0) {
             let nodes = &self.nodes;
             self.index.retain_ranges(&|id| nodes.get(id).is_some());
         }
-        self.nodes.reuse(removed);
+        self.nodes.reuse(places);
+        Removed { _nodes: removed }
     }
 }
 

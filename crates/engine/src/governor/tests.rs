@@ -18,16 +18,25 @@ use super::{ActiveLimit, Governor, Readings, Seat, TICK};
 /// Throughput and share of aborts at a limit.
 type System = fn(f64) -> (f64, f64);
 
+/// How much a machine's rates scatter from sample to sample, and how far they drift: relative, to both sides.
+#[derive(Clone, Copy)]
+struct Noise {
+    scatter: f64,
+    drift: f64,
+}
+
 /// Runs the tuner against a system with noise and clients without number. The limits, one for each sample.
-fn run(system: System, noise: f64, seed: u64, samples: usize) -> Vec<u32> {
+fn run(system: System, noise: Noise, seed: u64, samples: usize) -> Vec<u32> {
     let mut random = SplitMix::new(seed);
     let mut tuner = Tuner::new(2);
+    let mut drift: f64 = 0.0;
     (0..samples)
         .map(|_| {
             let limit = tuner.limit();
             let (rate, aborted_share) = system(f64::from(limit));
-            let uniform = (random.bits() >> 11) as f64 / (1u64 << 53) as f64;
-            let committed_per_s = rate * (1.0 + noise * (2.0 * uniform - 1.0));
+            let mut either_way = || 2.0 * ((random.bits() >> 11) as f64 / (1u64 << 53) as f64) - 1.0;
+            drift = (drift + noise.drift * 0.1 * either_way()).clamp(-noise.drift, noise.drift);
+            let committed_per_s = rate * (1.0 + noise.scatter * either_way()) * (1.0 + drift);
             let sample =
                 Sample { committed_per_s, aborted_share, blocked_share: 0.0, active: limit, binding: true };
             tuner.observe(sample);
@@ -78,6 +87,17 @@ fn flat(_: f64) -> (f64, f64) {
 #[test]
 fn it_settles_near_the_best_fixed_limit() {
     println!("seeds 1 to 20");
+    settles(Noise { scatter: 0.03, drift: 0.0 }, 0.95, 0.96);
+}
+
+#[test]
+fn a_machine_that_drifts_does_not_lead_it_away() {
+    println!("seeds 1 to 20");
+    settles(Noise { scatter: 0.10, drift: 0.20 }, 0.85, 0.96);
+}
+
+/// Each run of each system reaches `least` of the best fixed limit, and all of one system together `mean`.
+fn settles(noise: Noise, least: f64, mean: f64) {
     for (name, system) in [
         ("peak", peak as System),
         ("plateau", plateau),
@@ -85,18 +105,21 @@ fn it_settles_near_the_best_fixed_limit() {
         ("hot", hot),
         ("gentle", gentle),
     ] {
-        for seed in 1..=20 {
-            let limits = run(system, 0.03, seed, 600);
+        let shares = (1..=20).map(|seed| {
+            let limits = run(system, noise, seed, 600);
             let share = share_of_best(system, &limits);
-            assert!(share >= 0.95, "{name}, seed {seed}: {share:.3} of the best, {:?}", &limits[500..]);
-        }
+            assert!(share >= least, "{name}, seed {seed}: {share:.3} of the best, {:?}", &limits[500..]);
+            share
+        });
+        let reached = shares.sum::<f64>() / 20.0;
+        assert!(reached >= mean, "{name}: {reached:.3} of the best");
     }
 }
 
 #[test]
 fn a_plateau_is_left_at_its_near_end() {
     for seed in 1..=20 {
-        let limits = run(plateau, 0.01, seed, 600);
+        let limits = run(plateau, Noise { scatter: 0.01, drift: 0.0 }, seed, 600);
         let high = limits[300..].iter().filter(|&&limit| limit > 48).count();
         assert!(high < 30, "seed {seed}: {:?}", &limits[300..]);
     }
@@ -105,9 +128,10 @@ fn a_plateau_is_left_at_its_near_end() {
 #[test]
 fn noise_within_the_dead_band_moves_little() {
     for seed in 1..=20 {
-        let limits = run(flat, 0.02, seed, 1000);
+        let limits = run(flat, Noise { scatter: 0.02, drift: 0.0 }, seed, 1000);
         let moves = limits[500..].windows(2).filter(|pair| pair[0] != pair[1]).count();
-        assert!(moves <= 60, "seed {seed}: {moves} moves in 500 samples");
+        // A trial that is not clear moves six times.
+        assert!(moves <= 120, "seed {seed}: {moves} moves in 500 samples");
     }
 }
 

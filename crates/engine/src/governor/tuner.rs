@@ -1,32 +1,34 @@
 //! The tuner: finds the limit with the best throughput. Pure: samples in, a limit out.
 //!
 //! *Climbing.* It measures the rate of commits at the limit it stands on, tries another one a step up or down, and moves there if that pays.
-//! What counts as paying has a *dead band*, because a rate is never twice the same:
+//! A rate is never twice the same, and a busy machine drifts by more than a step is worth. So a *trial* goes back and forth between the two limits, a
+//! block of samples each, and compares neighbours: what drifts slowly falls out. It ends as soon as the answer is clear, and after
+//! [`PAIRS_MAX`] comparisons in any case. What counts as paying has a *dead band*:
 //!
 //! - up, only if the rate gets better by more than the band: more slots mean longer waits, so they have to be worth something;
-//! - down, unless the rate falls below the best one known by more than the band. On a plateau it therefore goes to the left end: the
-//!   peak of the throughput is not yet the best place for latency. It compares with the *best* rate, not with the last one, so that many
-//!   small losses cannot add up to a large one.
+//! - down, unless the rate falls by more than the smaller band. On a plateau it therefore goes to the left end: the
+//!   peak of the throughput is not yet the best place for latency. What steps down have cost is added up (`behind`), so that many
+//!   small losses cannot become a large one.
 //!
 //! It *starts* by doubling as long as that costs nothing, and comes down from there: on a gentle slope, single steps up are lost in the noise,
-//! while on the way down the best rate is known.
+//! while on the way down the losses are added up.
 //!
 //! ```text
 //! rate │        ┌──────────            1  up pays:  8 → 16 → 32
 //!      │      ／            ＼         2  64 does not: back to 32
 //!      │    ／     ▲          ＼       3  16 does not, either: back to 32, rest
-//!      │  ／     23 ◀─ 32 ✗ 64  ＼     4  23 is within the band of the best: 23; and so on, in finer steps
+//!      │  ／     23 ◀─ 32 ✗ 64  ＼     4  23 costs less than the band: 23; and so on, in finer steps
 //!      └──────────────────────────── limit
 //! ```
 //!
-//! When neither direction pays, it *rests*, longer each time, since trying costs throughput, and tries finer steps afterwards, for a sharp peak,
+//! When neither direction pays, it *rests*, longer each time until a large step pays, since trying costs throughput, and tries finer steps afterwards, for a sharp peak,
 //! and in the end coarse ones again, for a gentle slope; a rate that changes by much ends the rest.
 //!
 //! *Cutting.* If more than a [`share`](CUT_SHARE) of the attempts abort, or of the transactions wait for locks, the system may be
 //! thrashing, and climbing down step by step would take too long: the limit is halved at once. Some loads have such shares at their best limit, too. So
 //! a cut is itself a trial: if the rate is lower afterwards, it is undone, and for a while only a larger share leads to another one.
 //!
-//! *No evidence, no move.* A sample in which hardly anybody had to wait for a slot says nothing about the limit.
+//! *No evidence, no move.* As long as hardly anybody has to wait for a slot, the limit is as good as none, and no trial begins.
 //!
 //! Bounds: never below the number of cores, never above [`PER_CORE_MAX`] for each; it begins at [`PER_CORE_START`].
 
@@ -34,8 +36,14 @@
 const PER_CORE_START: u32 = 4;
 /// Most slots for each core.
 const PER_CORE_MAX: u32 = 256;
-/// Relative change of the rate that counts as none.
+/// Relative change of the rate that counts as none, on the way up.
 const DEAD_BAND: f64 = 0.025;
+/// What steps down may cost in all.
+const DOWN_BAND: f64 = 0.01;
+/// A trial is over when the mean of its comparisons is so far from what decides, divided by their number.
+const CLEAR: f64 = 0.1;
+/// Most comparisons of a trial.
+const PAIRS_MAX: u32 = 5;
 /// Factor of a step: the first, and the finest.
 const STEP: f64 = 2.0;
 const STEP_MIN: f64 = 1.1;
@@ -43,15 +51,16 @@ const STEP_MIN: f64 = 1.1;
 const CUT: f64 = 0.5;
 /// Share of aborts, or of blocked transactions, that leads to a cut.
 const CUT_SHARE: f64 = 0.4;
-/// Samples that make a measurement; the first after a change is not among them.
-const WINDOW: u32 = 4;
+/// Samples that make a block; the first after a change is not among them.
+const WINDOW: u32 = 3;
 /// Shortest and longest rest, in samples.
 const REST_MIN: u32 = 8;
 const REST_MAX: u32 = 128;
-/// A change of the rate by this many dead bands ends a rest.
-const UPSET: f64 = 5.0;
-/// How fast the best rate fades, for each sample.
-const FADE: f64 = 0.9998;
+/// A relative change of the rate that ends a rest, if it lasts for [`UPSET_SAMPLES`].
+const UPSET: f64 = 0.25;
+const UPSET_SAMPLES: u32 = 4;
+/// A block whose first two samples are so much lower is over.
+const COSTLY: f64 = 0.15;
 /// How fast the tolerated share goes back to [`CUT_SHARE`], for each sample.
 const FORGET: f64 = 0.998;
 
@@ -75,13 +84,47 @@ enum Direction {
     Down,
 }
 
-/// What the present measurement is for.
+/// Blocks at `from` and at `to` in turns; it begins at `to`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Trial {
+    from: u32,
+    to: u32,
+    direction: Direction,
+    /// The rates of the last blocks.
+    at_from: f64,
+    at_to: f64,
+    /// Of the relative gains so far.
+    sum: f64,
+    pairs: u32,
+}
+
+impl Trial {
+    /// A block at one of the limits has ended.
+    fn compare(&mut self, limit: u32, rate: f64) {
+        if limit == self.to {
+            self.at_to = rate;
+        } else {
+            self.at_from = rate;
+        }
+        self.sum += self.at_to / self.at_from.max(f64::MIN_POSITIVE) - 1.0;
+        self.pairs += 1;
+    }
+
+    /// The mean gain, once it is clear on which side of `threshold` it is.
+    fn gain(&self, threshold: f64) -> Option<f64> {
+        let gain = self.sum / f64::from(self.pairs);
+        let clear = (gain - threshold).abs() > CLEAR / f64::from(self.pairs);
+        (clear || self.pairs >= PAIRS_MAX).then_some(gain)
+    }
+}
+
+/// What the present block is for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
     /// The rate at the limit it stands on.
     Measure,
-    /// The rate a step away from `from`, where it was `rate`.
-    Try { from: u32, rate: f64, direction: Direction },
+    /// The rates at two limits, in turns.
+    Try(Trial),
     /// The rate after a cut from `from`, where it was `rate` and the share `share`.
     Cut { from: u32, rate: f64, share: f64 },
     /// Nothing, for so many samples.
@@ -104,9 +147,12 @@ pub(super) struct Tuner {
     step: f64,
     /// The rate when it went to rest.
     settled: f64,
-    best: f64,
+    /// What steps down have cost since the last one up, relative.
+    behind: f64,
     tolerated: f64,
-    /// Samples of the present measurement; the first is skipped.
+    /// Somebody had to wait for a slot in the last sample.
+    binding: bool,
+    /// Samples of the present block; the first is skipped.
     samples: u32,
     sum: f64,
     steps: u64,
@@ -128,8 +174,9 @@ impl Tuner {
             rest: REST_MIN,
             step: STEP,
             settled: 0.0,
-            best: 0.0,
+            behind: 0.0,
             tolerated: CUT_SHARE,
+            binding: true,
             samples: 0,
             sum: 0.0,
             steps: 0,
@@ -151,23 +198,26 @@ impl Tuner {
 
     /// Begins anew where it stands; the limit.
     pub(super) fn restart(&mut self) -> u32 {
-        self.give_up_trial();
+        if let Phase::Try(trial) = self.phase {
+            self.limit = trial.from;
+        }
         self.forget();
         self.limit
     }
 
     /// Takes a sample; the limit from now on.
     pub(super) fn observe(&mut self, sample: Sample) -> u32 {
-        self.best *= FADE;
         self.tolerated = CUT_SHARE + (self.tolerated - CUT_SHARE) * FORGET;
         let share = sample.aborted_share.max(sample.blocked_share);
         if share > self.tolerated && !matches!(self.phase, Phase::Cut { .. }) && self.cut(sample, share) {
             return self.limit;
         }
-        if !sample.binding {
-            self.give_up_trial();
+        // What is tried may turn out to be as good as no limit; its rate counts all the same.
+        if !sample.binding && !matches!(self.phase, Phase::Try(_)) {
+            self.begin(Phase::Measure);
             return self.limit;
         }
+        self.binding = sample.binding;
         if let Phase::Rest { left } = self.phase {
             self.rest(sample.committed_per_s, left);
             return self.limit;
@@ -178,29 +228,29 @@ impl Tuner {
         }
         let counted = self.samples - 1;
         let rate = self.sum / f64::from(counted.max(1));
-        // A trial that costs much is over at once.
-        let costly = |before: f64| counted >= 1 && rate < before * (1.0 - UPSET * DEAD_BAND);
-        let over = matches!(self.phase, Phase::Try { rate: before, .. } if costly(before));
+        // A step that costs much is over at once.
+        let costly = |trial: Trial| counted >= 2 && rate < trial.at_from * (1.0 - COSTLY);
+        let over = matches!(self.phase, Phase::Try(trial) if self.limit == trial.to && costly(trial));
         if over || counted >= WINDOW {
             self.measured(rate);
         }
         self.limit
     }
 
+    /// A block has ended.
     fn measured(&mut self, rate: f64) {
         match self.phase {
-            Phase::Measure => {
-                self.best = self.best.max(rate);
-                self.try_from(rate);
+            Phase::Measure => self.try_from(rate),
+            Phase::Try(mut trial) => {
+                trial.compare(self.limit, rate);
+                self.weigh(trial);
             }
-            Phase::Try { from, rate: before, direction } => self.judge(from, before, direction, rate),
             Phase::Cut { from, rate: before, share } => {
                 if rate < before * (1.0 - DEAD_BAND) {
                     self.tolerated = share * 1.2;
                     self.move_to(from);
-                } else {
-                    self.best = rate;
                 }
+                self.behind = 0.0;
                 self.starting = false;
                 self.direction = Direction::Down;
                 self.begin(Phase::Measure);
@@ -209,22 +259,39 @@ impl Tuner {
         }
     }
 
-    /// A trial is over.
-    fn judge(&mut self, from: u32, before: f64, direction: Direction, rate: f64) {
-        let pays = match direction {
-            Direction::Up if self.starting => rate >= self.best.max(before) * (1.0 - DEAD_BAND),
-            Direction::Up => rate > before * (1.0 + DEAD_BAND),
-            Direction::Down => rate >= self.best.max(before) * (1.0 - DEAD_BAND),
+    /// Goes on with a trial, or ends it.
+    fn weigh(&mut self, trial: Trial) {
+        let threshold = match trial.direction {
+            Direction::Up if self.starting => -DEAD_BAND,
+            Direction::Up => DEAD_BAND,
+            Direction::Down => self.behind - DOWN_BAND,
         };
-        self.best = self.best.max(rate);
-        if pays {
-            self.failures = 0;
-            self.rest = REST_MIN;
-            self.try_from(rate);
+        let Some(gain) = trial.gain(threshold) else {
+            let other = if self.limit == trial.to { trial.from } else { trial.to };
+            self.limit = other;
+            self.begin(Phase::Try(trial));
+            return;
+        };
+        if gain < threshold {
+            self.limit = trial.from;
+            self.turn(trial.at_from);
             return;
         }
-        self.move_to(from);
-        self.turn(before);
+        self.limit = trial.from;
+        self.move_to(trial.to);
+        self.behind = match trial.direction {
+            Direction::Up => 0.0,
+            Direction::Down => (self.behind - gain).max(0.0),
+        };
+        self.failures = 0;
+        if self.step >= STEP {
+            self.rest = REST_MIN;
+        }
+        if self.binding {
+            self.try_from(trial.at_to);
+        } else {
+            self.begin(Phase::Measure);
+        }
     }
 
     /// A direction did not pay: the other one, or a rest if that did not, either.
@@ -258,14 +325,15 @@ impl Tuner {
             self.turn(rate);
             return;
         }
-        self.move_to(to);
-        self.begin(Phase::Try { from, rate, direction: self.direction });
+        self.limit = to;
+        let direction = self.direction;
+        self.begin(Phase::Try(Trial { from, to, direction, at_from: rate, at_to: 0.0, sum: 0.0, pairs: 0 }));
     }
 
     fn rest(&mut self, rate: f64, left: u32) {
-        let upset = (rate / self.settled.max(f64::MIN_POSITIVE) - 1.0).abs() > UPSET * DEAD_BAND;
+        let upset = (rate / self.settled.max(f64::MIN_POSITIVE) - 1.0).abs() > UPSET;
         self.samples = if upset { self.samples + 1 } else { 0 };
-        if self.samples >= 3 {
+        if self.samples >= UPSET_SAMPLES {
             self.forget();
         } else if left > 1 {
             self.phase = Phase::Rest { left: left - 1 };
@@ -276,10 +344,10 @@ impl Tuner {
 
     /// Cuts the limit, or undoes the step up that was being tried; false if it is as low as can be already.
     fn cut(&mut self, sample: Sample, share: f64) -> bool {
-        if let Phase::Try { from, rate, direction: Direction::Up } = self.phase {
+        if let Phase::Try(Trial { from, at_from, direction: Direction::Up, .. }) = self.phase {
             // It was the step up that did it.
-            self.move_to(from);
-            self.turn(rate);
+            self.limit = from;
+            self.turn(at_from);
             return true;
         }
         let from = self.limit;
@@ -294,21 +362,9 @@ impl Tuner {
         true
     }
 
-    /// Back to where the trial began.
-    fn give_up_trial(&mut self) {
-        if let Phase::Try { from, .. } = self.phase {
-            self.starting = false;
-            self.move_to(from);
-        }
-        if !matches!(self.phase, Phase::Measure) {
-            self.begin(Phase::Measure);
-        }
-        (self.samples, self.sum) = (0, 0.0);
-    }
-
     /// The load is another one.
     fn forget(&mut self) {
-        self.best = 0.0;
+        self.behind = 0.0;
         self.failures = 0;
         self.starting = true;
         self.direction = Direction::Up;

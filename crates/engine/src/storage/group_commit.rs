@@ -137,8 +137,9 @@ impl GroupCommit {
         }
     }
 
-    /// Numbers a record and adds it to the pending batch.
-    pub fn append(&self, payload: &[&[u8]], record_bytes_max: u64) -> Result<Csn, Error> {
+    /// Numbers a record and adds it to the pending batch. The log thread may sleep on until [`GroupCommit::nudge`]: waking is a system call,
+    /// after which the woken thread may take the caller's processor; so it is not done under the caller's mutex.
+    pub fn queue(&self, payload: &[&[u8]], record_bytes_max: u64) -> Result<Csn, Error> {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         if length as u64 > record_bytes_max {
             return Err(Error::TransactionTooLarge { limit: record_bytes_max });
@@ -148,6 +149,7 @@ impl GroupCommit {
             && pending.count > 0
             && self.poisoned.get().is_none()
         {
+            self.work.notify_one();
             self.room.wait(&mut pending);
         }
         if let Some(error) = self.poisoned.get() {
@@ -160,9 +162,12 @@ impl GroupCommit {
         encode_record(&mut pending.buffer, csn, payload);
         pending.count += 1;
         self.last.store(csn, Ordering::Release);
-        drop(pending);
-        self.work.notify_one();
         Ok(csn)
+    }
+
+    /// Wakes the log thread, if it sleeps, for what was queued.
+    pub fn nudge(&self) {
+        self.work.notify_one();
     }
 
     /// The last csn given out.

@@ -173,7 +173,19 @@ impl Log {
     ///
     /// [`Error::LogPoisoned`] after a failed flush, [`Error::TransactionTooLarge`] beyond the record limit, [`Error::ShuttingDown`] after a close.
     pub fn append(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
-        self.shared.append(payload, self.record_bytes_max)
+        let csn = self.queue(payload)?;
+        self.nudge();
+        Ok(csn)
+    }
+
+    /// As [`Log::append`], but nobody writes the record before [`Log::nudge`] or another append. For callers that hold a mutex.
+    pub fn queue(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
+        self.shared.queue(payload, self.record_bytes_max)
+    }
+
+    /// Has the records written that were queued.
+    pub fn nudge(&self) {
+        self.shared.nudge();
     }
 
     /// The last csn given out; 0 if none ever was.

@@ -44,7 +44,7 @@ const SERIES: &[(&str, bool, &str, &str)] = &[
         "governor",
         false,
         "",
-        "--seconds 1 --settle 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8",
+        "--seconds 1 --settle 1 --turns 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8",
     ),
     ("memory", false, "", "--memory 64MB --seconds 3"),
     ("snum", false, "", "--seconds 1 --rounds 1 --rows 2000"),

@@ -1,7 +1,8 @@
 //! `cognate-bench governor`: what `cognate.active_limit = auto` finds, against the best of several fixed limits.
 //!
 //! One server, real device, clients through the wire. For each number of clients, and for a hot-row load on which more transactions at a time
-//! mean more aborts, every fixed limit is measured in turn, then `auto`, after some time to settle. At last it opens many connections that do nothing, some of them
+//! mean more aborts, every fixed limit is measured once. Then the best three of them and `auto`, each time after some time to settle, are measured
+//! in turns, and the medians are compared: one measurement each would compare the machine's moods. At last it opens many connections that do nothing, some of them
 //! within a transaction, and measures a few busy ones among them: they must be served as if they were alone.
 
 use std::path::{Path, PathBuf};
@@ -47,11 +48,14 @@ pub struct GovernorArgs {
     /// Busy clients among them.
     #[arg(long, default_value_t = 80)]
     busy: u32,
+    /// Turns in which `auto` and the best fixed limits are compared.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    turns: u32,
     /// Length of each measured part, in seconds.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// Time that `auto` has to settle before it is measured, in seconds.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=3600))]
     settle: u32,
     /// Seed of the keys.
     #[arg(long, default_value_t = 1)]
@@ -84,7 +88,7 @@ pub async fn run(args: &GovernorArgs) -> Result<()> {
         let table = Table { hot_pct: 100, ..uniform };
         loads.push(Load { name: "hot", clients: args.hot_clients, table });
     }
-    let mut bench = Bench { args, system: &system, client, records: Vec::new() };
+    let mut bench = Bench { args, system: &system, client, round: 0, records: Vec::new() };
     let mut shares = Vec::new();
     for load in loads {
         shares.push(bench.against_fixed(load).await?);
@@ -111,51 +115,122 @@ struct Share {
     found: String,
 }
 
+/// So many of the fixed limits are compared with `auto` in turns.
+const CANDIDATES: usize = 3;
+
+/// A limit that is measured in turns.
+struct Compared {
+    limit: String,
+    warmup: u32,
+    /// What it was at the end; of `auto`, what it had found.
+    found: String,
+    rates: Vec<f64>,
+    outcome: Option<Outcome>,
+}
+
+impl Compared {
+    fn new(limit: String, warmup: u32) -> Compared {
+        Compared { limit, warmup, found: String::new(), rates: Vec::new(), outcome: None }
+    }
+
+    fn add(&mut self, outcome: Outcome) {
+        self.rates.push(outcome.committed_per_s());
+        match &mut self.outcome {
+            Some(sum) => sum.add(&outcome),
+            none => *none = Some(outcome),
+        }
+    }
+
+    /// The middle one of the rates, or the mean of the middle two.
+    fn median(&self) -> f64 {
+        let mut rates = self.rates.clone();
+        rates.sort_by(f64::total_cmp);
+        let (low, high) = (rates.len().saturating_sub(1) / 2, rates.len() / 2);
+        match (rates.get(low), rates.get(high)) {
+            (Some(low), Some(high)) => (low + high) / 2.0,
+            _ => 0.0,
+        }
+    }
+}
+
+fn case(load: Load, limit: &str, how: &str) -> String {
+    format!("{}, {} clients, limit {limit}, {how}", load.name, load.clients)
+}
+
 struct Bench<'a> {
     args: &'a GovernorArgs,
     system: &'a System,
     client: Client,
+    /// Loads that were run.
+    round: u64,
     records: Vec<Record>,
 }
 
 impl Bench<'_> {
     async fn against_fixed(&mut self, load: Load) -> Result<Share> {
-        let mut best = (0.0, String::new());
-        let mut off = None;
-        for limit in &self.args.limits {
-            let rate = self.measure(load, limit, 1).await?;
-            if rate > best.0 {
-                best = (rate, limit.clone());
+        let mut screened = Vec::new();
+        for limit in self.args.limits.clone() {
+            let outcome = self.measure(load, &limit, 1).await?;
+            screened.push((limit.clone(), outcome.committed_per_s()));
+            self.add(load, case(load, &limit, "once"), &limit, &outcome);
+        }
+        let off = screened.iter().find(|(limit, _)| limit == "off").map(|&(_, rate)| rate);
+        screened.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut compared: Vec<Compared> =
+            screened.into_iter().take(CANDIDATES).map(|(limit, _)| Compared::new(limit, 1)).collect();
+        compared.push(Compared::new("auto".to_owned(), self.args.settle));
+        for turn in 0..self.args.turns {
+            let mut order: Vec<usize> = (0..compared.len()).collect();
+            if turn % 2 == 1 {
+                order.reverse();
             }
-            if limit == "off" {
-                off = Some(rate);
+            for index in order {
+                let of = &mut compared[index];
+                let outcome = self.measure(load, &of.limit, of.warmup).await?;
+                of.found = self.limit_found().await?;
+                of.add(outcome);
             }
         }
-        let auto = self.measure(load, "auto", self.args.settle).await?;
-        let found = self.records.last().map(|record| record.param("limit_found").to_owned());
-        let share = 100.0 * auto / best.0;
+        for of in &compared {
+            let Some(outcome) = &of.outcome else { continue };
+            self.add(load, case(load, &of.limit, "in turns"), &of.limit, outcome);
+            if let Some(record) = self.records.last_mut() {
+                record.params.insert("median_per_s".to_owned(), json!(of.median()));
+                record.params.insert("limit_found".to_owned(), json!(of.found));
+            }
+        }
+        let Some(auto) = compared.pop() else { return Err(Error::Missing("auto".to_owned())) };
+        let best = compared.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
+        let Some(best) = best else { return Err(Error::Usage("--limits names none".to_owned())) };
+        let share = Share {
+            load,
+            auto: auto.median(),
+            best: best.median(),
+            best_limit: best.limit.clone(),
+            off,
+            found: auto.found,
+        };
         if let Some(record) = self.records.last_mut() {
-            record.params.insert("of_best_pct".to_owned(), json!(share));
-            record.params.insert("best_limit".to_owned(), json!(best.1));
+            record.params.insert("of_best_pct".to_owned(), json!(100.0 * share.auto / share.best));
+            record.params.insert("best_limit".to_owned(), json!(share.best_limit));
         }
-        Ok(Share { load, auto, best: best.0, best_limit: best.1, off, found: found.unwrap_or_default() })
+        Ok(share)
     }
 
-    async fn measure(&mut self, load: Load, limit: &str, warmup: u32) -> Result<f64> {
+    async fn measure(&mut self, load: Load, limit: &str, warmup: u32) -> Result<Outcome> {
         let set = format!("SET cognate.active_limit = '{limit}'");
         self.client.batch_execute(&set).await.at(&self.system.name, set)?;
-        let outcome = self.run(load, limit, warmup).await?;
-        let found = self
+        self.round += 1;
+        self.run(load, limit, warmup).await
+    }
+
+    async fn limit_found(&self) -> Result<String> {
+        let row = self
             .client
             .query_one("SELECT coalesce(active_limit::text, 'off') FROM cognate_governor", &[])
             .await
             .at(&self.system.name, "reading cognate_governor")?;
-        let case = format!("{}, {} clients, limit {limit}", load.name, load.clients);
-        self.add(load, case, limit, &outcome);
-        if let Some(record) = self.records.last_mut() {
-            record.params.insert("limit_found".to_owned(), json!(found.get::<_, String>(0)));
-        }
-        Ok(outcome.committed_per_s())
+        Ok(row.get(0))
     }
 
     async fn run(&self, load: Load, label: &str, warmup: u32) -> Result<Outcome> {
@@ -164,7 +239,7 @@ impl Bench<'_> {
             system: self.system.name.clone(),
             config: self.system.config().clone(),
             table: load.table,
-            round: self.records.len() as u64,
+            round: self.round,
         };
         let plan = Plan {
             label: format!("{}, {} clients, {label}", load.name, load.clients),
@@ -201,10 +276,39 @@ impl Bench<'_> {
         self.records.push(report::records(&self.system.name, "governor", &params, outcome).remove(0));
     }
 
-    /// Busy clients alone, then among many connections that do nothing; every tenth of these is within a transaction.
+    /// Busy clients alone and among many connections that do nothing, in turns.
     async fn among_idle(&mut self, table: Table) -> Result<()> {
         let load = Load { name: "uniform", clients: self.args.busy, table };
-        let alone = self.measure(load, "auto", 2).await?;
+        let (mut alone, mut among) =
+            (Compared::new("auto".to_owned(), 0), Compared::new("auto".to_owned(), 0));
+        for _ in 0..self.args.turns {
+            alone.add(self.measure(load, "auto", self.args.settle).await?);
+            let idle = self.idle_connections().await?;
+            self.round += 1;
+            among.add(self.run(load, "among idle connections", self.args.settle).await?);
+            drop(idle);
+        }
+        let share = 100.0 * among.median() / alone.median().max(f64::MIN_POSITIVE);
+        let of_many = format!("{} connected, {} busy", self.args.connected, self.args.busy);
+        for (case, of) in [(format!("{} connected and busy", self.args.busy), &alone), (of_many, &among)] {
+            let Some(outcome) = &of.outcome else { continue };
+            self.add(load, case, "auto", outcome);
+            if let Some(record) = self.records.last_mut() {
+                record.params.insert("median_per_s".to_owned(), json!(of.median()));
+            }
+        }
+        if let Some(record) = self.records.last_mut() {
+            record.params.insert("of_alone_pct".to_owned(), json!(share));
+        }
+        println!(
+            "{} connected, {} busy: {share:.0} % of what the busy ones do alone",
+            self.args.connected, self.args.busy
+        );
+        Ok(())
+    }
+
+    /// Connections that do nothing; every tenth is within a transaction.
+    async fn idle_connections(&self) -> Result<Vec<Client>> {
         let mut idle = Vec::new();
         for nth in 0..self.args.connected.saturating_sub(self.args.busy) {
             let client = peer::connect(self.system.config()).await.at(&self.system.name, "connecting")?;
@@ -214,18 +318,7 @@ impl Bench<'_> {
             }
             idle.push(client);
         }
-        let outcome = self.run(load, "among idle connections", 2).await?;
-        let share = 100.0 * outcome.committed_per_s() / alone.max(f64::MIN_POSITIVE);
-        let case = format!("{} connected, {} busy", self.args.connected, self.args.busy);
-        self.add(load, case, "auto", &outcome);
-        if let Some(record) = self.records.last_mut() {
-            record.params.insert("of_alone_pct".to_owned(), json!(share));
-        }
-        println!(
-            "{} connected, {} busy: {share:.0} % of what the busy ones do alone",
-            self.args.connected, self.args.busy
-        );
-        Ok(())
+        Ok(idle)
     }
 }
 
