@@ -38,7 +38,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::active::Active;
-use crate::certifier::{Candidate, Certifier, Method, Removed, Watch};
+use crate::certifier::{Candidate, Certifier, KeyWrites, Method, Removed, Watch};
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
 use crate::governor::{Governor, Readings};
@@ -358,7 +358,7 @@ impl Manager {
             id,
             start: request.snapshot,
             reads: request.reads.take(),
-            writes: if self.certifies() { key_writes(&changes, request.notes) } else { Vec::new() },
+            writes: if self.certifies() { key_writes(&changes, request.notes) } else { KeyWrites::new() },
             dropped: writes.dropped().to_vec(),
         };
         let mut held = Some(std::mem::take(&mut request.held));
@@ -433,7 +433,8 @@ impl Manager {
             return Ok(());
         }
         let (id, start) = (request.id, request.snapshot);
-        let candidate = Candidate { id, start, reads: Some(reads), writes: Vec::new(), dropped: Vec::new() };
+        let candidate =
+            Candidate { id, start, reads: Some(reads), writes: KeyWrites::new(), dropped: Vec::new() };
         let mut order = self.commit.lock();
         self.certify(&mut order, &candidate)?;
         let removed = self.admit(&mut order, candidate, self.log.last());

@@ -17,6 +17,9 @@ use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, compare_lower_upper};
 use crate::{Csn, TreeId};
 
+/// So many keys without writers are kept at least.
+const STALE_KEYS: usize = 64;
+
 /// What is known of one key.
 #[derive(Debug, Default)]
 pub(super) struct KeyEntry {
@@ -146,23 +149,36 @@ impl Ranges {
 /// What is known of one tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeIndex {
-    /// The written keys in order, each with the number of nodes that wrote it.
-    pub(super) written: BTreeMap<SmallKey, (KeyHash, u32)>,
+    /// Written keys in order, for those who read ranges. Some may have no writers any more.
+    written: BTreeMap<SmallKey, KeyHash>,
+    /// Those that are not there yet, perhaps more than once: nothing is sorted before a range is asked for.
+    fresh: Vec<(SmallKey, KeyHash)>,
+    /// How many writes of kept transactions there are.
+    writes_kept: usize,
     pub(super) reads: Ranges,
     pub(super) writes: Ranges,
 }
 
 impl TreeIndex {
-    /// The written keys of a range.
+    /// The written keys of a range, and perhaps some that nobody has written.
     pub(super) fn written_in<'a>(
-        &'a self,
+        &'a mut self,
         lower: &'a Bound<SmallKey>,
         upper: &'a Bound<SmallKey>,
-    ) -> impl Iterator<Item = (&'a SmallKey, KeyHash)> {
+    ) -> impl Iterator<Item = KeyHash> {
+        self.written.extend(self.fresh.drain(..));
         // The map refuses ranges that end before they begin.
         let possible = compare_lower_upper(lower, upper).is_lt();
         let range = possible.then(|| self.written.range::<SmallKey, _>((lower.as_ref(), upper.as_ref())));
-        range.into_iter().flatten().map(|(key, &(hash, _))| (key, hash))
+        range.into_iter().flatten().map(|(_, &hash)| hash)
+    }
+
+    /// Leaves out keys without writers, once they are most of them.
+    fn clean(&mut self, has_writers: impl Fn(KeyHash) -> bool) {
+        if self.fresh.len() + self.written.len() > 2 * self.writes_kept + STALE_KEYS {
+            self.written.extend(self.fresh.drain(..).filter(|&(_, hash)| has_writers(hash)));
+            self.written.retain(|_, hash| has_writers(*hash));
+        }
     }
 }
 
@@ -179,7 +195,9 @@ impl KeyIndex {
         let entry = self.keys.entry(hash).or_default();
         entry.readers.clear();
         entry.writers.push((commit, node));
-        self.trees.entry(tree).or_default().written.entry(key.clone()).or_insert((hash, 0)).1 += 1;
+        let tree = self.trees.entry(tree).or_default();
+        tree.writes_kept += 1;
+        tree.fresh.push((key.clone(), hash));
     }
 
     /// A transaction that was admitted read the key, and nobody has overwritten that version.
@@ -191,18 +209,14 @@ impl KeyIndex {
     }
 
     /// Forgets that a node wrote the key.
-    pub(super) fn unwrite(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash, node: NodeId) {
-        if let Some(entry) = self.keys.get_mut(&hash) {
-            entry.writers.retain(|(_, writer)| *writer != node);
-            self.drop_if_empty(hash);
-        }
-        if let Some(tree) = self.trees.get_mut(&tree)
-            && let Some((_, count)) = tree.written.get_mut(key)
-        {
-            *count -= 1;
-            if *count == 0 {
-                tree.written.remove(key);
-            }
+    pub(super) fn unwrite(&mut self, tree: TreeId, hash: KeyHash, node: NodeId) {
+        let Some(entry) = self.keys.get_mut(&hash) else { return };
+        entry.writers.retain(|(_, writer)| *writer != node);
+        self.drop_if_empty(hash);
+        let KeyIndex { keys, trees } = self;
+        if let Some(tree) = trees.get_mut(&tree) {
+            tree.writes_kept -= 1;
+            tree.clean(|hash| keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty()));
         }
     }
 
@@ -225,7 +239,7 @@ impl KeyIndex {
         self.trees.retain(|_, tree| {
             tree.reads.retain(keep);
             tree.writes.retain(keep);
-            !(tree.written.is_empty() && tree.reads.is_empty() && tree.writes.is_empty())
+            tree.writes_kept > 0 || !tree.reads.is_empty() || !tree.writes.is_empty()
         });
     }
 }

@@ -59,6 +59,8 @@ use cycle::{Deeds, edge};
 use index::{KeyEntry, KeyIndex, Ranged};
 use node::{NONE, Node, NodeId, Nodes, RangeWrite, Stamps};
 
+use smallvec::SmallVec;
+
 use crate::key::SmallKey;
 use crate::statistics::CertifierStatistics;
 use crate::txn::readset::{KeyHash, Moment, ReadSet};
@@ -92,6 +94,9 @@ pub enum Method {
 /// A key that a candidate writes.
 pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
 
+/// What a candidate writes; mostly little.
+pub(crate) type KeyWrites = SmallVec<[KeyWrite; 2]>;
+
 /// A transaction that asks to commit. It is made before the mutex is taken.
 #[derive(Debug)]
 pub(crate) struct Candidate {
@@ -100,7 +105,7 @@ pub(crate) struct Candidate {
     /// `None` at the weaker levels: its reads need not be explained.
     pub(crate) reads: Option<ReadSet>,
     /// Ascending by tree and key.
-    pub(crate) writes: Vec<KeyWrite>,
+    pub(crate) writes: KeyWrites,
     /// Trees that go as a whole.
     pub(crate) dropped: Vec<TreeId>,
 }
@@ -273,8 +278,8 @@ impl Certifier {
         }
         for range in reads.ranges() {
             let start = shown(range.moment);
-            let Some(tree) = index.trees.get(&range.tree) else { continue };
-            for (_, hash) in tree.written_in(&range.lower, &range.upper) {
+            let Some(tree) = index.trees.get_mut(&range.tree) else { continue };
+            for hash in tree.written_in(&range.lower, &range.upper) {
                 let entry = index.keys.get(&hash);
                 entry
                     .into_iter()
@@ -562,8 +567,8 @@ impl Certifier {
             for point in node.reads.points() {
                 self.index.unread(point.hash, id);
             }
-            for (tree, key, hash) in &node.writes {
-                self.index.unwrite(*tree, key, *hash, id);
+            for (tree, _, hash) in &node.writes {
+                self.index.unwrite(*tree, *hash, id);
             }
             ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
             if self.summary == Some(id) {
@@ -583,11 +588,7 @@ impl Certifier {
 }
 
 /// Very many writes of a tree as ranges, and dropped trees as a whole.
-fn ranges_of_many(
-    writes: Vec<KeyWrite>,
-    dropped: &[TreeId],
-    commit: Csn,
-) -> (Vec<KeyWrite>, Vec<RangeWrite>) {
+fn ranges_of_many(writes: KeyWrites, dropped: &[TreeId], commit: Csn) -> (KeyWrites, Vec<RangeWrite>) {
     use std::ops::Bound::{Included, Unbounded};
     let whole =
         |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
@@ -603,5 +604,5 @@ fn ranges_of_many(
             Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
         }));
     }
-    (Vec::new(), ranges)
+    (KeyWrites::new(), ranges)
 }

@@ -4,8 +4,9 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
+use super::KeyWrites;
 use crate::key::SmallKey;
-use crate::txn::readset::{KeyHash, ReadSet};
+use crate::txn::readset::ReadSet;
 use crate::{Csn, TransactionId, TreeId};
 
 /// Place of a node.
@@ -33,7 +34,7 @@ pub(super) struct Node {
     /// Its number; if it wrote nothing, the last number at the time of its commit.
     pub(super) commit: Csn,
     pub(super) reads: ReadSet,
-    pub(super) writes: Vec<(TreeId, SmallKey, KeyHash)>,
+    pub(super) writes: KeyWrites,
     pub(super) range_writes: Vec<RangeWrite>,
     /// Successors: those that must come later in every serial order.
     pub(super) out: SmallVec<[NodeId; 4]>,

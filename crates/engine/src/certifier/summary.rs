@@ -17,7 +17,7 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::node::{Node, NodeId, RangeWrite, Stamps};
-use super::{Certifier, ENTRY_BYTES, NODE_BYTES, WRITE_BYTES};
+use super::{Certifier, ENTRY_BYTES, KeyWrites, NODE_BYTES, WRITE_BYTES};
 use crate::key::SmallKey;
 use crate::txn::readset::{Moment, RangeRead, ReadSet, compare_lower, compare_upper, join_ranges};
 use crate::{Csn, TreeId};
@@ -41,8 +41,8 @@ impl Certifier {
             for point in node.reads.points() {
                 self.index.unread(point.hash, id);
             }
-            for (tree, key, hash) in &node.writes {
-                self.index.unwrite(*tree, key, *hash, id);
+            for (tree, _, hash) in &node.writes {
+                self.index.unwrite(*tree, *hash, id);
             }
             parts.push(node);
         }
@@ -146,7 +146,7 @@ fn merge(parts: Vec<Node>, out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
         start,
         commit,
         reads: ReadSet::of_ranges(reads),
-        writes: Vec::new(),
+        writes: KeyWrites::new(),
         range_writes: writes,
         out,
         in_degree: 0,

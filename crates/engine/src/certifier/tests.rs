@@ -16,7 +16,7 @@ fn candidate(
     reads: Option<ReadSet>,
     writes: impl IntoIterator<Item = (TreeId, SmallKey)>,
 ) -> Candidate {
-    let mut writes: Vec<KeyWrite> =
+    let mut writes: KeyWrites =
         writes.into_iter().map(|(tree, key)| (tree, key.clone(), hash_of(tree, &key))).collect();
     writes.sort();
     Candidate { id, start, reads, writes, dropped: Vec::new() }
@@ -394,7 +394,7 @@ fn range_reads_of_a_set_are_ranges_of_the_index() {
         lower: Bound::Excluded(key(3)),
         upper: Bound::Included(key(5)),
     };
-    let index = index::TreeIndex::default();
+    let mut index = index::TreeIndex::default();
     assert_eq!(index.written_in(&range.lower, &range.upper).count(), 0);
     assert_eq!(
         index.written_in(&range.upper, &range.lower).count(),

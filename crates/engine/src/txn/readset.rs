@@ -8,7 +8,7 @@
 //!
 //! # Memory
 //!
-//! Keys lie in one buffer. Beyond `limit` bytes, points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
+//! Keys lie in one buffer; a few short ones need no memory of their own, since what one thread allocates here, another one frees. Beyond `limit` bytes, points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
 //! aborts that were not necessary; it never hides a dependency. [`ReadSet::is_coarse`] tells.
 //!
 //! ```text
@@ -20,6 +20,8 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
+
+use smallvec::SmallVec;
 
 use crate::TreeId;
 use crate::key::SmallKey;
@@ -108,9 +110,10 @@ pub(crate) struct RangePlace {
 /// The reads of one transaction.
 #[derive(Debug)]
 pub(crate) struct ReadSet {
-    keys: Vec<u8>,
-    points: Vec<Point>,
+    keys: SmallVec<[u8; 64]>,
+    points: SmallVec<[Point; 4]>,
     ranges: Vec<RangeRead>,
+    /// Of the points, once there are many.
     seen: HashSet<KeyHash, BuildHasherDefault<Identity>>,
     limit: usize,
     joins: u32,
@@ -121,8 +124,8 @@ impl ReadSet {
     /// A set that is joined when it has more than `limit` bytes.
     pub(crate) fn new(limit: usize) -> ReadSet {
         ReadSet {
-            keys: Vec::new(),
-            points: Vec::new(),
+            keys: SmallVec::new(),
+            points: SmallVec::new(),
             ranges: Vec::new(),
             seen: HashSet::default(),
             limit,
@@ -244,7 +247,7 @@ impl ReadSet {
             let bound = Bound::Included(SmallKey::new(key));
             RangeRead { tree: point.tree, moment: point.moment, lower: bound.clone(), upper: bound }
         }));
-        self.keys = Vec::new();
+        self.keys = SmallVec::new();
         self.seen.clear();
         let target = (self.limit / 2 / (READ_BYTES + 2 * size_of::<SmallKey>())).max(1);
         join_ranges(&mut self.ranges, target);

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 
 use super::bulk::Bulk;
 use super::readset::hash_of;
-use crate::certifier::KeyWrite;
+use crate::certifier::KeyWrites;
 use crate::key::SmallKey;
 use crate::memory::{Range, Rows, copy_rows};
 use crate::{Error, TreeId, Value};
@@ -411,9 +411,9 @@ impl Drop for WriteSet {
 }
 
 /// What a transaction writes, as the certifier sees it: rows, then `notes`, keys that stand for more than rows, in trees above those of rows.
-pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> Vec<KeyWrite> {
+pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> KeyWrites {
     let count = notes.len() + changes.iter().map(|(_, changes)| changes.0.len()).sum::<usize>();
-    let mut writes = Vec::with_capacity(count);
+    let mut writes = KeyWrites::with_capacity(count);
     for (tree, changes) in changes {
         writes.extend(changes.0.keys().map(|key| (*tree, key.clone(), hash_of(*tree, key))));
     }
