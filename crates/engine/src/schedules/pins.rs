@@ -20,6 +20,19 @@ fn no_cycle_is_missed_for_a_pruned_node() {
     });
 }
 
+/// The same for readers that begin at the durable mark, behind the others: a withdrawal that missed the deposit, and reports between them.
+#[test]
+fn no_cycle_is_missed_for_a_reader_behind_the_others() {
+    explore("pins behind", 400, |random| {
+        let withdrawal = vec![(Writer, vec![Read(0), Read(1), Write(0)]), (Writer, vec![Write(2)])];
+        let mut deposit = vec![(Writer, vec![Read(1), Write(1)])];
+        deposit.extend((0..3).map(|_| (Writer, vec![Write(4)])));
+        let reports = || (0..3).map(|_| (Reader, vec![Read(0), Read(1)])).collect::<Vec<_>>();
+        let early = !random.one_in(3);
+        Setting { early, ..Setting::new(5, vec![withdrawal, deposit, reports(), reports()]) }.check();
+    });
+}
+
 /// A bound that one transaction fills: summaries in place of nodes.
 #[test]
 fn no_cycle_is_missed_for_a_summary() {
