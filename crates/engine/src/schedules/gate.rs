@@ -125,7 +125,7 @@ fn nobody_executes_beyond_the_limit() {
 /// Who pauses may lose the slot to somebody who waits, and has exactly one again when going on.
 #[test]
 fn slots_that_are_taken_away_have_one_owner() {
-    explore("gate with ticks", 3000, |_| {
+    explore("gate with ticks", 2000, |_| {
         let mut stage = Stage::new(1, 1);
         (0..3).for_each(|_| stage.sit(|seat, inside| session(seat, inside, true)));
         stage.tick(6);
@@ -136,7 +136,7 @@ fn slots_that_are_taken_away_have_one_owner() {
 
 #[test]
 fn who_gives_up_waiting_takes_no_slot_along() {
-    explore("gate with withdrawals", 3000, |_| {
+    explore("gate with withdrawals", 2000, |_| {
         let mut stage = Stage::new(1, 1);
         (0..2).for_each(|_| stage.sit(impatient));
         stage.sit(|seat, inside| session(seat, inside, false));
@@ -147,7 +147,7 @@ fn who_gives_up_waiting_takes_no_slot_along() {
 /// The limit falls and rises while they wait: all get in, never more than the highest limit, and in the end it is the last one that holds.
 #[test]
 fn a_moving_limit_forgets_nobody() {
-    explore("gate with a moving limit", 3000, |_| {
+    explore("gate with a moving limit", 2000, |_| {
         let mut stage = Stage::new(2, 3);
         (0..3).for_each(|_| stage.sit(|seat, inside| session(seat, inside, false)));
         stage.sit(impatient);
@@ -160,5 +160,20 @@ fn a_moving_limit_forgets_nobody() {
         assert!(first.try_go() && !second.try_go(), "the last limit is 1");
         governor.set_limit(ActiveLimit::Fixed(2));
         assert!(second.try_go());
+    });
+}
+
+/// The one who has the slot keeps it until the other has one, too: only the new limit can let that one in.
+#[test]
+fn a_raised_limit_lets_in_who_waits() {
+    explore("gate with a raised limit", 500, |_| {
+        let mut stage = Stage::new(1, 2);
+        let first = stage.governor.seat();
+        block_on(first.go(false));
+        stage.sit(|seat, inside| session(seat, inside, false));
+        stage.governor.set_limit(ActiveLimit::Fixed(2));
+        stage.threads.drain(..).for_each(|thread| thread.join().unwrap());
+        drop(first);
+        stage.end();
     });
 }

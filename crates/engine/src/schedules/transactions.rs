@@ -28,12 +28,12 @@ fn read_only_anomaly() -> Setting {
 
 #[test]
 fn write_skew_commits_under_no_schedule() {
-    explore("write skew", 300, |_| write_skew().check());
+    explore("write skew", 200, |_| write_skew().check());
 }
 
 #[test]
 fn no_reader_sees_what_no_order_explains() {
-    explore("read-only anomaly", 300, |_| read_only_anomaly().check());
+    explore("read-only anomaly", 200, |_| read_only_anomaly().check());
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn no_update_is_lost() {
 
 #[test]
 fn no_row_appears_in_a_range_unseen() {
-    explore("phantom", 300, |_| {
+    explore("phantom", 200, |_| {
         let insert = |key| vec![(Writer, vec![Scan(1, 5), Write(key)])];
         let leave = vec![(Writer, vec![Scan(0, 3), Delete(0)]), (Reader, vec![Scan(0, KEYS)])];
         Setting::new(1, vec![insert(2), insert(3), leave]).check();
@@ -69,7 +69,7 @@ fn late_release_shows_durable_commits_only() {
 
 #[test]
 fn random_mixes_are_serializable() {
-    explore("random mix", 600, |random| random_mix(random).check());
+    explore("random mix", 500, |random| random_mix(random).check());
 }
 
 fn random_mix(random: &mut SplitMix) -> Setting {
@@ -109,7 +109,7 @@ fn random_step(random: &mut SplitMix, writes: bool) -> Step {
 fn what_the_certifier_prevents() {
     static SKEWED: AtomicU64 = AtomicU64::new(0);
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    explore("without certifier", 300, |_| {
+    explore("without certifier", 100, |_| {
         for (setting, count) in [(write_skew(), &SKEWED), (read_only_anomaly(), &SEEN)] {
             let (history, last) = Setting { isolation: Isolation::Snapshot, ..setting }.run();
             count.fetch_add(u64::from(history.judge(last).is_err()), Ordering::Relaxed);
