@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 const USAGE: &str = "usage: cargo xtask <ci | tidy>
-  ci    fmt, clippy, tidy, tests and docs, all with warnings denied
+  ci    fmt, clippy, tidy, tests, explored schedules and docs, all with warnings denied
   tidy  crate direction, file and function lengths, prose at the head of modules";
 
 fn main() -> ExitCode {
@@ -45,7 +45,17 @@ fn ci(root: &Path) -> Result<(), String> {
         &[],
     )?;
     cargo(root, "tests", &["test", "--workspace", "--locked", "--no-fail-fast"], &[])?;
+    schedules(root)?;
     cargo(root, "docs", &["doc", "--workspace", "--no-deps", "--locked"], &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+/// The engine under a scheduler that explores schedules: its library alone, with the feature that puts the scheduler in.
+fn schedules(root: &Path) -> Result<(), String> {
+    let engine = ["--package", "cognate-engine", "--features", "shuttle", "--lib", "--locked"];
+    let clippy = [&["clippy", "--tests"], &engine[..], &["--", "-D", "warnings"]].concat();
+    cargo(root, "clippy of schedules", &clippy, &[])?;
+    let tests = [&["test"], &engine[..], &["schedules::"]].concat();
+    cargo(root, "schedules", &tests, &[])
 }
 
 fn cargo(root: &Path, name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {

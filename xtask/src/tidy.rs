@@ -5,6 +5,8 @@
 //! - **Size, with a ratchet.** A file has at most [`FILE_LINES`] lines before its tests, a function at most
 //!   [`FUNCTION_LINES`]. What is longer today stands in `tidy-ratchet.toml` with its length: it may shrink, not grow,
 //!   and an entry that is no longer needed must go.
+//! - **Synchronization.** The engine takes mutexes, atomics and threads from its `sync` module, which alone can put a scheduler in their place
+//!   ([`UNSCHEDULED`]).
 //! - **Prose.** Each module of more than 40 lines opens with `//!`.
 //!
 //! Lengths are counted on the text, so code is expected to be formatted.
@@ -40,6 +42,20 @@ const HOMES: &[(&str, &[&str])] = &[
     ("sqlparser", &["cognate-sql"]),
     ("tokio-rustls", &["cognate-server"]),
 ];
+
+/// The engine's source, where these stand in `sync` only.
+const SCHEDULED: &str = "crates/engine/src/";
+/// What the scheduler of the tests would not see.
+const UNSCHEDULED: &[&str] = &[
+    "parking_lot::",
+    "arc_swap::",
+    "std::sync::atomic",
+    "std::sync::{atomic",
+    "std::thread",
+    "sync::Mutex;",
+];
+/// Which only ask the machine.
+const QUESTIONS: &[&str] = &["std::thread::available_parallelism"];
 
 /// Checks everything; the error lists every finding, one a line.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
@@ -130,6 +146,17 @@ fn inspect(name: &str, text: &str, findings: &mut Vec<String>, seen: &mut BTreeM
     }
     if body.len() > 40 && !text.trim_start().starts_with("//!") {
         findings.push(format!("{name}: no prose at its head (//!)"));
+    }
+    if name.starts_with(SCHEDULED)
+        && !["sync/", "schedules/"].iter().any(|room| name[SCHEDULED.len()..].starts_with(room))
+    {
+        let loose = |line: &&&str| {
+            let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
+            !line.contains("crate::sync") && has(UNSCHEDULED) && !has(QUESTIONS)
+        };
+        findings.extend(
+            body.iter().filter(loose).map(|line| format!("{name}: not by way of `sync`: {}", line.trim())),
+        );
     }
     let mut open: Option<(usize, String, String)> = None;
     for (number, line) in body.iter().enumerate() {
@@ -230,6 +257,21 @@ mod tests {
         assert_eq!(findings.len(), 1, "{findings:?}");
         inspect("crates/x/src/b.rs", &"// line\n".repeat(601), &mut findings, &mut seen);
         assert_eq!(seen.get("crates/x/src/b.rs"), Some(&601));
+    }
+
+    #[test]
+    fn synchronization_past_the_scheduler_is_found() {
+        let inspected = |name: &str, text: &str| {
+            let mut findings = Vec::new();
+            inspect(name, text, &mut findings, &mut BTreeMap::new());
+            findings.len()
+        };
+        let loose = "use std::sync::Arc;\nuse std::sync::atomic::AtomicU64;\nuse parking_lot::Mutex;\n";
+        assert_eq!(inspected("crates/engine/src/manager.rs", loose), 2);
+        assert_eq!(inspected("crates/engine/src/sync/mod.rs", loose), 0);
+        assert_eq!(inspected("crates/sql/src/a.rs", loose), 0);
+        let kept = "use crate::sync::Mutex;\nuse crate::sync::atomic::AtomicU64;\n";
+        assert_eq!(inspected("crates/engine/src/manager.rs", kept), 0);
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
+use crate::sync::Mutex;
 use crate::transaction::{Access, Isolation};
 use crate::{Csn, Key, TransactionId, TreeId};
 
@@ -53,7 +52,7 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    fn slots(&self, id: TransactionId) -> parking_lot::MutexGuard<'_, Slots> {
+    fn slots(&self, id: TransactionId) -> crate::sync::MutexGuard<'_, Slots> {
         self.shards[id as usize % SHARDS].0.lock()
     }
 

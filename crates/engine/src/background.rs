@@ -4,15 +4,13 @@
 //! changed something; it can always be interrupted.
 
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
-
-use cognate_env::priority::lower_thread_priority;
-use parking_lot::{Condvar, Mutex};
 
 use crate::Error;
 use crate::manager::Manager;
 use crate::pressure::Call;
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{Condvar, Mutex, lower_thread_priority};
 
 /// How often the length of the log is looked at, and the caches' share of memory adjusted.
 const TICK: Duration = Duration::from_millis(200);

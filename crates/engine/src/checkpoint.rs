@@ -25,11 +25,11 @@
 //! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Manager::changed`
 //! compares the two views then.
 
-use std::sync::atomic::Ordering;
-
 use crate::key::SmallKey;
 use crate::manager::Manager;
 use crate::memory::{Entry, Rows};
+use crate::sync::atomic::Ordering;
+use crate::sync::thread;
 use crate::txn::snapshot::Pin;
 use crate::{Csn, Error, Key, TreeId, Value};
 
@@ -174,7 +174,7 @@ impl Manager {
                 if after.is_none() {
                     break;
                 }
-                std::thread::yield_now();
+                thread::yield_now();
             }
         }
         for (tree, dropped_at) in self.memory.dropped(self.base.watermark()) {

@@ -1,9 +1,6 @@
 //! The database as the world sees it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use parking_lot::Mutex;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
@@ -14,6 +11,8 @@ use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
 use crate::statistics::Statistics;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use crate::transaction::{Access, Isolation, Transaction};
 use crate::{Csn, Error, TransactionId, TreeId};
 
@@ -33,6 +32,12 @@ impl Database {
         let manager = Arc::new(Manager::open(options)?);
         let background = Arc::new(Mutex::new(Background::start(&manager)?));
         Ok(Database { manager, background })
+    }
+
+    /// For tests that look at the marks.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.manager
     }
 
     /// Begins a transaction.

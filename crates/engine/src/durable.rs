@@ -9,6 +9,7 @@ use crate::Error;
 use crate::late::LateWait;
 use crate::pressure::RoundWait;
 use crate::storage;
+use crate::sync::thread;
 
 /// Resolves when a commit is durable, or with `LogPoisoned` if it never will be. While memory is full it also waits
 /// for the checkpoint, which slows writers down. Dropping it changes nothing about the commit.
@@ -40,12 +41,12 @@ impl DurableWait {
     /// # Errors
     /// `LogPoisoned`.
     pub fn wait(mut self) -> Result<(), Error> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
             match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
-                Poll::Pending => std::thread::park(),
+                Poll::Pending => thread::park(),
             }
         }
     }
@@ -72,7 +73,7 @@ impl Future for DurableWait {
     }
 }
 
-struct Unpark(std::thread::Thread);
+struct Unpark(thread::Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {

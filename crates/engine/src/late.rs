@@ -9,13 +9,12 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::lock::table::{Held, LockTable};
 use crate::storage::Log;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 use crate::{Csn, Error, TransactionId};
 
 /// Commits that are not durable yet, with their locks.

@@ -30,8 +30,12 @@ mod read_view;
 mod reads;
 mod recovery;
 mod scan;
+#[cfg(feature = "shuttle")]
+#[cfg(test)]
+mod schedules;
 mod statistics;
 pub mod storage;
+mod sync;
 mod tracked;
 mod transaction;
 mod txn;

@@ -31,10 +31,8 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cognate_env::Lock;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::active::Active;
@@ -53,6 +51,8 @@ use crate::pressure::{Pressure, RoundWait};
 use crate::recovery::recover;
 use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
@@ -116,8 +116,8 @@ pub(crate) struct Request {
 /// The bulk loads and the changes of a write set.
 type Settled = (Vec<StagedRun>, Vec<(TreeId, Changes)>);
 
-/// The graph is pruned after so many commits.
-const PRUNE_EVERY: u64 = 16;
+/// The graph is pruned after so many commits: often where schedules are explored, since a test has few.
+const PRUNE_EVERY: u64 = if cfg!(feature = "shuttle") { 2 } else { 16 };
 
 impl Manager {
     /// Opens the folder and recovers.

@@ -10,13 +10,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
 
 use crate::key::SmallKey;
 use crate::lent::Lent;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{ArcSwap, Mutex, RwLock};
 use crate::txn::version::{Chain, Needs, Version};
 use crate::{Csn, Key, TreeId, Value};
 

@@ -5,8 +5,7 @@
 
 use std::ops::Bound;
 
-use parking_lot::Mutex;
-
+use crate::sync::Mutex;
 use crate::txn::readset::{Moment, Point, RangePlace, ReadSet};
 use crate::{Key, TreeId};
 

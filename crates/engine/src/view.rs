@@ -14,11 +14,9 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
-
 use crate::Csn;
 use crate::storage::{Base, BaseView};
+use crate::sync::{ArcSwap, Mutex};
 
 /// The views that some snapshot may need, ascending by watermark; never empty.
 pub(crate) struct Views {

@@ -235,6 +235,35 @@ fn generated_queries_give_the_same_answers() {
     assert!(refused < QUERIES / 5 && failed < QUERIES / 2, "{refused} refused, {failed} failed");
 }
 
+/// The analytic executor reads ranges of keys where the row executor does; both find what they find by reading everything.
+#[test]
+fn conditions_on_keys_give_the_same_answers() {
+    let seed = std::env::var("COGNATE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_260);
+    println!("COGNATE_SEED={seed}");
+    let mut generator = generate::Generator::new(seed);
+    let mut world = World::new();
+    let (mut compared, mut found, mut differences) = (0, 0, Vec::new());
+    const QUERIES: usize = 400;
+    for _ in 0..QUERIES {
+        let [open, hidden] = generator.by_key();
+        let analytic = world.run_on("analytic", &open);
+        for (executor, sql) in [("row", &open), ("analytic", &hidden)] {
+            let other = world.run_on(executor, sql);
+            if other.is_refusal() || analytic.is_refusal() {
+                continue;
+            }
+            compared += 1;
+            differences.extend(difference(&open, &other, &analytic));
+        }
+        if let Answer::Rows { rows, .. } = &analytic {
+            found += usize::from(!rows.is_empty());
+        }
+    }
+    println!("of {QUERIES} queries, {found} found rows; {compared} comparisons");
+    assert!(differences.is_empty(), "{} differ\n\n{}", differences.len(), differences.join("\n"));
+    assert!(compared > QUERIES && found > QUERIES / 4, "{compared} compared, {found} found rows");
+}
+
 #[test]
 fn long_and_nested_conditions_are_run_or_refused() {
     let mut world = World::new();

@@ -13,12 +13,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
-use parking_lot::Mutex;
-
 use super::seat::Place;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// After so many who resumed, one newcomer is let in.
 pub(super) const RESUMED_IN_A_ROW: u32 = 8;

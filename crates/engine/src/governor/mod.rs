@@ -36,10 +36,7 @@ mod seat;
 mod tuner;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-use parking_lot::{Condvar, Mutex};
 
 pub use limit::{ActiveLimit, LimitError};
 pub use seat::Seat;
@@ -47,6 +44,9 @@ pub use seat::Seat;
 use gate::Gate;
 use seat::Place;
 use tuner::{Sample, Tuner};
+
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 
 /// How often waits are looked at while somebody wants a slot: a wait that lasts so long (at most twice so long) does not count.
 pub(crate) const TICK: Duration = Duration::from_millis(5);

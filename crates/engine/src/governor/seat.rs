@@ -15,11 +15,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use super::Governor;
 use super::gate::Class;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 const OUT: u64 = 0;
 const RUNNING: u64 = 1;

@@ -27,15 +27,15 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::deadlock::find_cycle;
 use super::mode::{LockMode, Mode, Modes, TreeMode};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, Key, TransactionId, TreeId};
 
 const SHARDS: usize = 64;

@@ -9,10 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
-
 use super::table::LockTable;
 use crate::TransactionId;
+use crate::sync::Mutex;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {

@@ -21,11 +21,8 @@
 use std::ops::{Bound, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use cognate_env::Disk;
-use parking_lot::Mutex;
 
 use super::cache::BlockCache;
 use super::filter;
@@ -35,6 +32,8 @@ use super::run::{Run, RunName, parse_run_file_name};
 use super::run_writer::RunWriter;
 use super::scan::BaseScan;
 use crate::lent::Lent;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{ArcSwap, Mutex};
 use crate::{Csn, Error, Key, TreeId, Value};
 
 /// How a base store is kept.

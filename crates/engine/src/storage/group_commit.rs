@@ -28,16 +28,16 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::Duration;
 
 use cognate_env::Clock;
-use parking_lot::{Condvar, Mutex};
 
 use super::log_writer::LogWriter;
 use super::record::{BATCH_HEADER, BatchKind, RECORD_HEADER, encode_record};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::thread::Thread;
+use crate::sync::{Condvar, Mutex, thread, thread_local};
 use crate::{Csn, Error};
 
 /// A pending batch larger than this makes appends wait for the log thread. Far below the 4 GB a batch header can express.
@@ -348,7 +348,7 @@ impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.sweeping.lock().ended = true;
         self.0.sweep.notify_one();
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.0.poison_with(Error::InvalidArgument("the log thread panicked".into()), &mut Vec::new());
         }
     }
@@ -386,14 +386,14 @@ impl DurableWait {
     /// Blocks the calling thread until the answer is known. For synchronous callers; never inside an async task.
     pub fn wait(mut self) -> Result<(), Error> {
         thread_local! {
-            static WAKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
         }
         let waker = WAKER.with(Waker::clone);
         let mut context = Context::from_waker(&waker);
         loop {
             match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
-                Poll::Pending => std::thread::park(),
+                Poll::Pending => thread::park(),
             }
         }
     }

@@ -8,17 +8,17 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cognate_env::{Clock, Disk, File, OpenMode, RealClock, RealRng, Rng};
-use parking_lot::Mutex;
 
 use super::group_commit::{BatchListener, DurableWait, GroupCommit, LogStatistics};
 use super::log_writer::{LogWriter, Resume, SegmentShape};
 use super::prepare::{PREPARED, Preparer};
 use super::record::RECORD_HEADER;
 use super::segment::{ScanEnd, SegmentReader, parse_segment_name, segment_name};
+use crate::sync::thread::JoinHandle;
+use crate::sync::{Mutex, thread};
 use crate::{Csn, Error};
 
 /// Distance of the samples by which [`Log::size_after`] estimates, in bytes of log.
@@ -163,7 +163,7 @@ impl Log {
     }
 
     fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+        let thread = thread::Builder::new().name(name.into()).spawn(run);
         let thread = thread.map_err(|cause| Error::io("starting a thread of", &self.folder, cause))?;
         self.threads.lock().push(thread);
         Ok(())

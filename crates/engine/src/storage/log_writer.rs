@@ -152,8 +152,11 @@ impl LogWriter {
                 // Whole pages, so that the file never ends within a sector: a torn batch then loses whole sectors, whatever happens to the length.
                 let target = (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end);
                 let target = target.next_multiple_of(PAGE as u64);
-                self.zeros.resize((target - end) as usize, 0);
-                self.file.write_all_at(&self.zeros, end).map_err(fail)?;
+                let grown = (target - end) as usize;
+                if self.zeros.len() < grown {
+                    self.zeros = vec![0; grown];
+                }
+                self.file.write_all_at(&self.zeros[..grown], end).map_err(fail)?;
                 self.length = target;
             }
             self.file.sync_data().map_err(|cause| Error::io("flushing", &self.path, cause))?;

@@ -5,12 +5,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::block::Block;
 use super::frame::FrameKind;
 use super::run::{Frames, Run, RunName};
 use super::run_writer::RunWriter;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, TreeId};
 
 /// This many similar neighbours are merged.

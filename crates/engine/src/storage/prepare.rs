@@ -6,11 +6,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use cognate_env::{Disk, File, OpenMode};
-use parking_lot::{Condvar, Mutex};
+
+use crate::sync::thread::JoinHandle;
+use crate::sync::{Condvar, Mutex, lower_thread_priority, thread};
 
 /// Name of the prepared file. Its contents are never trusted after a restart.
 pub const PREPARED: &str = "prepared";
@@ -49,10 +50,10 @@ impl Preparer {
         let thread = {
             let (shared, disk, path) = (Arc::clone(&shared), Arc::clone(disk), path.clone());
             let body = move || {
-                cognate_env::priority::lower_thread_priority();
+                lower_thread_priority();
                 shared.run(disk.as_ref(), &path, bytes);
             };
-            std::thread::Builder::new().name("log-prepare".into()).spawn(body)?
+            thread::Builder::new().name("log-prepare".into()).spawn(body)?
         };
         Ok(Preparer { shared, disk: Arc::clone(disk), path, thread: Some(thread) })
     }

@@ -4,7 +4,6 @@
 //! partition and block can cost a read from disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use super::frame::{self, FRAME_HEADER, FrameKind};
 use super::partition::{FrameAt, IndexTable, Partition};
 use super::record::{u32_at, u64_at};
 use crate::lent::Lent;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, TreeId, Value};
 
 /// Length of a run's header; the first frame begins here.

@@ -6,7 +6,7 @@
 //! Every commit's record carries its transaction id and the next tree id; a checkpoint keeps both in the base store.
 //! So no number that anything durable may name is handed out again after a crash.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Hands out numbers, ascending.
 #[derive(Debug)]

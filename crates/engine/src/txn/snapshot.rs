@@ -19,12 +19,11 @@
 //! Mutex order: `gate`, then one shard at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
-
 use crate::Csn;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 const SHARDS: usize = 16;
 const FREE: Csn = Csn::MAX;

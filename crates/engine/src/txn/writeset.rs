@@ -20,9 +20,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::bulk::Bulk;
@@ -30,6 +28,8 @@ use super::readset::hash_of;
 use crate::certifier::KeyWrites;
 use crate::key::SmallKey;
 use crate::memory::{Range, Rows, copy_rows};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, TreeId, Value};
 
 /// Bytes that one write costs besides key and value.

@@ -19,7 +19,7 @@ impl Content {
     pub(super) fn write(&mut self, data: &[u8], offset: u64) {
         let end = offset as usize + data.len();
         if end > self.live.len() {
-            self.live.resize(end, 0);
+            lengthen(&mut self.live, end);
         }
         self.live[offset as usize..end].copy_from_slice(data);
         if !data.is_empty() {
@@ -29,7 +29,8 @@ impl Content {
 
     pub(super) fn set_len(&mut self, length: u64) {
         let shrinks = length < self.live.len() as u64;
-        self.live.resize(length as usize, 0);
+        self.live.truncate(length as usize);
+        lengthen(&mut self.live, length as usize);
         if shrinks {
             self.least = self.least.min(length as usize);
             self.dirty.retain(|&sector| sector * SECTOR < length);
@@ -96,7 +97,8 @@ impl Content {
 
     fn flush_length(&mut self, length: usize) {
         self.durable.truncate(self.least);
-        self.durable.resize(length, 0);
+        self.durable.truncate(length);
+        lengthen(&mut self.durable, length);
         self.least = length;
     }
 
@@ -107,5 +109,14 @@ impl Content {
         if start < end {
             self.durable[start..end].copy_from_slice(&self.live[start..end]);
         }
+    }
+}
+
+/// Fills up with zeros, in portions: without optimization, `resize` takes a step a byte, and log segments grow by a megabyte.
+fn lengthen(bytes: &mut Vec<u8>, length: usize) {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    while bytes.len() < length {
+        let portion = ZEROS.len().min(length - bytes.len());
+        bytes.extend_from_slice(&ZEROS[..portion]);
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! syntax tree ─▶ planner (names, functions) ─▶ rewrite (PostgreSQL's rules) ─▶ AnalyticPlan, cached by the session
-//! AnalyticPlan + parameters + scans ─▶ physical plan ─▶ batches ─▶ decode ─▶ rows, through a bounded channel
+//! AnalyticPlan + parameters + source ─▶ physical plan ─▶ batches ─▶ decode ─▶ rows, through a bounded channel
 //! ```
 //!
-//! **Same snapshot.** The session opens the scans — one for each mention of a table — from its transaction, so they
-//! see its snapshot and its own writes; the scans travel in the query's own session configuration, and the plan knows
-//! tables only by oid. A plan therefore pins no transaction.
+//! **Same snapshot.** The session lends a view of its transaction, its snapshot and its own writes as they are when the statement begins; it travels in
+//! the query's own session configuration, and the plan knows tables only by their definitions. A plan therefore pins no transaction.
+//!
+//! **Only what is asked for.** A mention of a table reads the ranges of keys that its conditions leave (`filter`, which also says what is still read
+//! whole), from the query's own threads, and they are noted as read before a row of them goes anywhere. So whoever saw a result has in its
+//! transaction's read set all that the result came from.
 //!
 //! **Same answers.** DataFusion joins, groups, sorts and moves windows; what it computes values with is the row executor's own
 //! code: operators, functions and casts (`call`), aggregates (`aggregate`). Numerics travel by their digits. What
@@ -22,12 +25,14 @@ mod call;
 mod check;
 mod decode;
 mod encode;
+mod filter;
 mod functions;
 mod mapping;
 mod planner;
 mod provider;
 mod rewrite;
 mod runtime;
+mod stored;
 mod syntax;
 
 use std::collections::HashMap;
@@ -39,10 +44,10 @@ use sqlparser::ast::Statement;
 
 use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::RowScan;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
 pub use runtime::{AnalyticCursor, AnalyticRuntime};
+pub use stored::Source;
 
 /// A SELECT planned for DataFusion. Immutable; holds no transaction and no parameter values.
 #[derive(Debug)]
@@ -50,7 +55,7 @@ pub struct AnalyticPlan {
     plan: LogicalPlan,
     columns: Vec<(String, Type)>,
     parameters: Vec<Type>,
-    tables: Vec<(Arc<Table>, usize)>,
+    tables: Vec<Arc<Table>>,
     /// What the row executor lacks to run the query.
     lacking: Option<SqlError>,
 }
@@ -127,8 +132,8 @@ impl AnalyticPlan {
         &self.parameters
     }
 
-    /// The tables it reads, each with the number of scans to open.
-    pub fn tables(&self) -> &[(Arc<Table>, usize)] {
+    /// The tables it reads.
+    pub fn tables(&self) -> &[Arc<Table>] {
         &self.tables
     }
 
@@ -137,11 +142,11 @@ impl AnalyticPlan {
         self.plan.display_indent().to_string().lines().map(str::to_owned).collect()
     }
 
-    /// Starts the query on `runtime`. `rows` holds, by table oid, the scans that [`tables`](Self::tables) asks for.
+    /// Starts the query on `runtime`. It reads from `source`.
     pub fn start(
         &self,
         runtime: &AnalyticRuntime,
-        rows: HashMap<u32, Vec<Box<dyn RowScan>>>,
+        source: Arc<dyn Source>,
         surroundings: &Surroundings<'_>,
     ) -> Result<AnalyticCursor> {
         let plan = if self.parameters.is_empty() {
@@ -156,7 +161,7 @@ impl AnalyticPlan {
             self.plan.clone().with_param_values(ParamValues::from(values)).map_err(failure)?
         };
         let types = self.columns.iter().map(|(_, ty)| *ty).collect();
-        runtime.start(plan, types, provider::ScanSet::new(rows), surroundings)
+        runtime.start(plan, types, source, surroundings)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Tables as DataFusion sees them.
 //!
-//! A [`TableSource`] knows only the table's definition. Its rows come, at execution, from the [`ScanSet`] that
-//! travels in the query's session configuration: one scan for each mention of the table, opened by the session.
+//! A [`TableSource`] knows only the table's definition. Its rows come, at execution, from the [`Loan`] that travels in the query's session
+//! configuration: what the session's transaction sees. Each mention of a table reads by the conditions that DataFusion pushes down to it
+//! ([`filter`](super::filter)), and notes as read what it reads.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,33 +16,30 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::{DefaultTableSource, TableType};
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use parking_lot::Mutex;
+
+use cognate_engine::Lent;
 
 use super::encode::Builder;
+use super::filter::Columns;
 use super::mapping::arrow_type;
+use super::stored::{Source, StoredRows};
 use crate::catalog::Table;
 use crate::error::{Result, SqlError};
-use crate::expr::RowScan;
+use crate::plan::{Access, KeyCondition, access_by_constants};
+use crate::row::RowLayout;
 
 /// Rows in a batch.
 const BATCH_ROWS: usize = 4096;
 
-/// The scans of one query, by table oid. Each is taken once.
-pub(super) struct ScanSet(Mutex<HashMap<u32, Vec<Box<dyn RowScan>>>>);
+/// What one query reads, as an extension of its configuration.
+pub(super) struct Loan(pub(super) Arc<dyn Source>);
 
-impl ScanSet {
-    pub(super) fn new(rows: HashMap<u32, Vec<Box<dyn RowScan>>>) -> Arc<ScanSet> {
-        Arc::new(ScanSet(Mutex::new(rows)))
-    }
-
-    fn take(&self, oid: u32) -> Option<Box<dyn RowScan>> {
-        self.0.lock().get_mut(&oid)?.pop()
-    }
-}
+/// The size of a table that nothing is known of.
+const USUAL_ROWS: u64 = 1000;
 
 /// A table's definition for DataFusion, without the columns that Arrow cannot hold exactly.
 pub(super) struct Provider {
@@ -69,6 +66,10 @@ impl Provider {
         }
         Ok(Provider { table: table.clone(), places, schema: Arc::new(Schema::new(fields)) })
     }
+
+    fn condition(&self, filter: &Expr) -> Option<(usize, KeyCondition)> {
+        Columns { table: &self.table, places: &self.places, schema: &self.schema }.condition(filter)
+    }
 }
 
 #[async_trait::async_trait]
@@ -81,11 +82,22 @@ impl TableProvider for Provider {
         TableType::Base
     }
 
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match self.condition(filter) {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
     async fn scan(
         &self,
-        _state: &dyn Session,
+        state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let (schema, places) = match projection {
@@ -95,7 +107,11 @@ impl TableProvider for Provider {
                 chosen.iter().filter_map(|place| self.places.get(*place).copied()).collect(),
             ),
         };
-        let partition = Partition { table: self.table.clone(), places, schema: schema.clone() };
+        let loan = state.config().get_extension::<Loan>();
+        let rows = loan.and_then(|loan| loan.0.rows(&self.table)).unwrap_or(USUAL_ROWS);
+        let conditions: Vec<_> = filters.iter().filter_map(|filter| self.condition(filter)).collect();
+        let access = access_by_constants(&self.table, rows as f64, &conditions);
+        let partition = Partition { table: self.table.clone(), access, places, schema: schema.clone() };
         Ok(Arc::new(StreamingTableExec::try_new(
             schema,
             vec![Arc::new(partition)],
@@ -107,9 +123,10 @@ impl TableProvider for Provider {
     }
 }
 
-/// Reads one scan into batches.
+/// One mention of a table.
 struct Partition {
     table: Arc<Table>,
+    access: Access,
     places: Vec<usize>,
     schema: SchemaRef,
 }
@@ -126,13 +143,15 @@ impl PartitionStream for Partition {
     }
 
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let scan =
-            context.session_config().get_extension::<ScanSet>().and_then(|scans| scans.take(self.table.oid));
+        let loan = context.session_config().get_extension::<Loan>();
+        let rows = loan
+            .ok_or_else(|| SqlError::internal("a query has nothing to read from"))
+            .and_then(|loan| StoredRows::new(loan.0.clone(), self.table.clone(), &self.access));
         let reader = Batches {
             table: self.table.clone(),
             places: self.places.clone(),
             schema: self.schema.clone(),
-            scan,
+            rows,
             done: false,
         };
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), futures_util::stream::iter(reader)))
@@ -143,16 +162,13 @@ struct Batches {
     table: Arc<Table>,
     places: Vec<usize>,
     schema: SchemaRef,
-    scan: Option<Box<dyn RowScan>>,
+    rows: Result<StoredRows>,
     done: bool,
 }
 
 impl Batches {
     fn read(&mut self) -> Result<Option<RecordBatch>> {
-        let scan = self
-            .scan
-            .as_mut()
-            .ok_or_else(|| SqlError::internal("a table is scanned more often than planned"))?;
+        let stored = self.rows.as_mut().map_err(|error| error.clone())?;
         let layout = self.table.layout();
         let mut builders = self
             .places
@@ -161,14 +177,13 @@ impl Batches {
             .collect::<Result<Vec<_>>>()?;
         let mut rows = 0;
         while rows < BATCH_ROWS {
-            let entry = if scan.advance()? { scan.entry() } else { None };
-            let Some((_, stored)) = entry else { break };
-            let row = layout.open(stored)?;
-            for (place, builder) in self.places.iter().zip(&mut builders) {
-                match row.get(*place)? {
-                    Some(datum) => builder.append(&datum)?,
-                    None => builder.append(&self.table.columns[*place].missing)?,
-                }
+            let mut appended = Ok(());
+            let found = stored.next(&mut |row| {
+                appended = append(&self.table, layout, row, &self.places, &mut builders);
+            })?;
+            appended?;
+            if !found {
+                break;
             }
             rows += 1;
         }
@@ -181,6 +196,23 @@ impl Batches {
             .map(Some)
             .map_err(|error| SqlError::internal(error.to_string()))
     }
+}
+
+fn append(
+    table: &Table,
+    layout: &RowLayout,
+    row: Lent<'_>,
+    places: &[usize],
+    builders: &mut [Builder],
+) -> Result<()> {
+    let row = layout.open(row)?;
+    for (place, builder) in places.iter().zip(builders) {
+        match row.get(*place)? {
+            Some(datum) => builder.append(&datum)?,
+            None => builder.append(&table.columns[*place].missing)?,
+        }
+    }
+    Ok(())
 }
 
 impl Iterator for Batches {
@@ -204,18 +236,16 @@ impl Iterator for Batches {
     }
 }
 
-/// The tables of a plan, subqueries included, and how often each is mentioned.
-pub(super) fn mentioned(plan: &LogicalPlan) -> Result<Vec<(Arc<Table>, usize)>> {
-    let mut found: Vec<(Arc<Table>, usize)> = Vec::new();
+/// The tables of a plan, subqueries included.
+pub(super) fn mentioned(plan: &LogicalPlan) -> Result<Vec<Arc<Table>>> {
+    let mut found: Vec<Arc<Table>> = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
             && let Some(source) = (scan.source.as_ref() as &dyn Any).downcast_ref::<DefaultTableSource>()
             && let Some(provider) = (source.table_provider.as_ref() as &dyn Any).downcast_ref::<Provider>()
+            && found.iter().all(|table| table.oid != provider.table.oid)
         {
-            match found.iter_mut().find(|(table, _)| table.oid == provider.table.oid) {
-                Some((_, count)) => *count += 1,
-                None => found.push((provider.table.clone(), 1)),
-            }
+            found.push(provider.table.clone());
         }
         Ok(TreeNodeRecursion::Continue)
     })

@@ -22,7 +22,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::planner::TEMPLATE;
-use super::provider::ScanSet;
+use super::provider::Loan;
+use super::stored::Source;
 use super::{Surroundings, call, decode, failure, mapping};
 use crate::error::{Result, SqlError};
 use crate::types::{Datum, Type};
@@ -64,10 +65,10 @@ impl AnalyticRuntime {
         &self,
         plan: LogicalPlan,
         types: Vec<Type>,
-        scans: Arc<ScanSet>,
+        source: Arc<dyn Source>,
         surroundings: &Surroundings<'_>,
     ) -> Result<AnalyticCursor> {
-        let state = self.state(scans, surroundings);
+        let state = self.state(source, surroundings);
         let (sender, receiver) = mpsc::channel(2);
         let runtime =
             self.runtime.as_ref().ok_or_else(|| SqlError::internal("the analytic threads have ended"))?;
@@ -87,8 +88,8 @@ impl AnalyticRuntime {
         })
     }
 
-    fn state(&self, scans: Arc<ScanSet>, surroundings: &Surroundings<'_>) -> SessionState {
-        let mut config: SessionConfig = TEMPLATE.config().clone().with_extension(scans);
+    fn state(&self, source: Arc<dyn Source>, surroundings: &Surroundings<'_>) -> SessionState {
+        let mut config: SessionConfig = TEMPLATE.config().clone().with_extension(Arc::new(Loan(source)));
         call::at_moment(config.options_mut(), surroundings);
         let mut state = SessionStateBuilder::new_from_existing(TEMPLATE.clone())
             .with_config(config)

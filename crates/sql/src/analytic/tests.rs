@@ -1,17 +1,20 @@
 //! Analytic queries on tables made by hand.
 
-use std::collections::HashMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cognate_engine::Lent;
+use parking_lot::Mutex;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
 use super::{AnalyticPlan, AnalyticRuntime, Surroundings};
-use crate::catalog::{Catalog, Column, Object, PUBLIC_OID, Table};
+use crate::bind::RowCounts;
+use crate::catalog::{Catalog, Column, Index, IndexColumn, Object, PUBLIC_OID, Table};
 use crate::error::Result;
-use crate::expr::RowScan;
+use crate::expr::{Reader, RowScan};
+use crate::keys;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
 /// What is to come, and the row it is at.
@@ -25,6 +28,30 @@ impl RowScan for Rows {
 
     fn entry(&self) -> Option<(&[u8], Lent<'_>)> {
         self.1.as_ref().map(|row| (&[][..], Lent::from(row)))
+    }
+}
+
+/// Gives all rows whatever the range, and remembers the ranges.
+#[derive(Default)]
+struct Stored {
+    rows: Vec<Bytes>,
+    ranges: Mutex<Vec<[Bound<Vec<u8>>; 2]>>,
+}
+
+impl Reader for Stored {
+    fn get(&self, _: u32, _: &[u8]) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
+    fn scan(&self, _: u32, lower: Bound<&[u8]>, upper: Bound<&[u8]>, _: bool) -> Result<Box<dyn RowScan>> {
+        self.ranges.lock().push([lower, upper].map(|bound| bound.map(<[u8]>::to_vec)));
+        Ok(Box::new(Rows(self.rows.clone().into_iter(), None)))
+    }
+}
+
+impl RowCounts for Stored {
+    fn rows(&self, _: &Table) -> Option<u64> {
+        None
     }
 }
 
@@ -75,22 +102,25 @@ fn sales() -> (Arc<Table>, Vec<Bytes>) {
 }
 
 fn query(sql: &str, parameters: &[(Type, Datum)]) -> Result<Vec<String>> {
-    let (table, stored) = sales();
+    let (table, rows) = sales();
+    run(table, Arc::new(Stored { rows, ..Stored::default() }), sql, parameters)
+}
+
+fn run(
+    table: Arc<Table>,
+    stored: Arc<Stored>,
+    sql: &str,
+    parameters: &[(Type, Datum)],
+) -> Result<Vec<String>> {
     let catalog = Arc::new(Catalog::new(1, [Object::Table(table.clone())]));
     let statement = Parser::parse_sql(&PostgreSqlDialect {}, sql).expect("the query parses").remove(0);
     let hints: Vec<Option<Type>> = parameters.iter().map(|(ty, _)| Some(*ty)).collect();
     let plan = AnalyticPlan::new(&statement, &catalog, &["public".to_owned()], &hints)?;
-    let mut scans: HashMap<u32, Vec<Box<dyn RowScan>>> = HashMap::new();
-    for (table, times) in plan.tables() {
-        for _ in 0..*times {
-            scans.entry(table.oid).or_default().push(Box::new(Rows(stored.clone().into_iter(), None)));
-        }
-    }
     let values: Vec<Datum> = parameters.iter().map(|(_, value)| value.clone()).collect();
     let runtime = AnalyticRuntime::new(1, 64 << 20, || {})?;
     let context = FormatContext::default();
     let surroundings = Surroundings { parameters: &values, format: &context, statement_time: 0 };
-    let mut cursor = plan.start(&runtime, scans, &surroundings)?;
+    let mut cursor = plan.start(&runtime, stored, &surroundings)?;
     let waiting = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     waiting.block_on(async {
         let mut lines = Vec::new();
@@ -157,4 +187,62 @@ fn what_is_not_the_same_is_refused_by_name() {
     assert_eq!(error.sqlstate, "42703", "{error:?}");
     let error = query("SELECT 1 FROM nowhere", &[]).expect_err("unknown");
     assert_eq!(error.sqlstate, "42P01", "{error:?}");
+}
+
+/// The table with (shop, id) as its key, to which conditions on these columns must come down.
+fn keyed() -> Arc<Table> {
+    let (table, _) = sales();
+    let columns = [1, 0].map(|column| IndexColumn { column, descending: false, nulls_first: false }).to_vec();
+    let name = "sales_pkey".to_owned();
+    let index = Index {
+        oid: 2,
+        name,
+        tree: 1_000,
+        columns,
+        unique: true,
+        primary: true,
+        constraint: None,
+        comment: None,
+    };
+    Arc::new(Table { indexes: vec![index], ..Table::clone(&table) })
+}
+
+#[test]
+fn only_the_ranges_that_conditions_leave_are_read() {
+    let key = |values: &[Datum]| keys::encode(values);
+    let prefix = |values: &[Datum]| {
+        [Bound::Included(key(values)), Bound::Excluded(keys::next_prefix(&key(values)).unwrap())]
+    };
+    let (a, b) = (Datum::text("a"), Datum::text("b"));
+    let everything = || vec![[Bound::Unbounded, Bound::Unbounded]];
+    let at_least = |id: i32, shop: &Datum| {
+        let mut values = key(std::slice::from_ref(shop));
+        keys::encode_not_null_into(&mut values);
+        let upper = Bound::Excluded(keys::next_prefix(&values).unwrap());
+        [Bound::Included(key(&[shop.clone(), Datum::Int4(id)])), upper]
+    };
+    let cases = [
+        ("shop = 'a'", vec![prefix(std::slice::from_ref(&a))]),
+        ("'a' = shop AND id = 2", vec![prefix(&[a.clone(), Datum::Int4(2)])]),
+        ("shop = 'a' AND id >= 2", vec![at_least(2, &a)]),
+        ("shop = 'b' AND 1 < id", vec![at_least(2, &b)]),
+        ("shop IN ('b', 'a', 'b')", vec![prefix(std::slice::from_ref(&a)), prefix(std::slice::from_ref(&b))]),
+        ("shop = $1 AND id = 3::bigint", vec![prefix(&[a.clone(), Datum::Int4(3)])]),
+        ("shop = 'a' AND shop = 'b'", vec![]),
+        // The first column is free, NULL, computed with, or not compared with a constant.
+        ("id = 2", everything()),
+        ("shop IS NULL", everything()),
+        ("shop || '' = 'a'", everything()),
+        ("shop > 'a' OR id = 2", everything()),
+        ("shop <> 'a'", everything()),
+        ("amount = 10", everything()),
+    ];
+    for (condition, ranges) in cases {
+        let stored = Arc::new(Stored { rows: sales().1, ..Stored::default() });
+        let sql = format!("SELECT id, rank() OVER (ORDER BY id) FROM sales WHERE {condition}");
+        let text = Type { id: TypeId::Text, modifier: -1 };
+        let parameters = if sql.contains("$1") { vec![(text, a.clone())] } else { vec![] };
+        run(keyed(), stored.clone(), &sql, &parameters).expect("it runs");
+        assert_eq!(*stored.ranges.lock(), ranges, "{condition}");
+    }
 }

@@ -20,7 +20,7 @@ mod hash_join;
 pub(crate) mod index_maintenance;
 mod input;
 pub(crate) mod insert;
-mod key_range;
+pub(crate) mod key_range;
 pub(crate) mod memory;
 mod node;
 pub(crate) mod returning;

@@ -1,7 +1,5 @@
 //! Reading a stored table: by key, by ranges of the table's tree, or by ranges of an index.
 
-use std::ops::Bound;
-
 use bytes::Bytes;
 use cognate_engine::Lent;
 
@@ -122,12 +120,7 @@ fn open(scan: &Scan, range: &Range, context: Context<'_>) -> Result<Box<dyn RowS
         AccessKind::Table => scan.table.tree,
         AccessKind::Index(index) => index.tree,
     };
-    let lower =
-        if range.lower.is_empty() { Bound::Unbounded } else { Bound::Included(range.lower.as_slice()) };
-    let upper = match &range.upper {
-        Some(upper) => Bound::Excluded(upper.as_slice()),
-        None => Bound::Unbounded,
-    };
+    let (lower, upper) = range.bounds();
     context.execution.read.reader.scan(tree, lower, upper, scan.access.reverse)
 }
 

@@ -27,6 +27,8 @@ mod select;
 mod walk;
 
 pub use access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound, Scan, ScanColumn};
+#[cfg(feature = "analytic")]
+pub(crate) use path::{KeyCondition, access_by_constants};
 pub use planner::{plan, plan_expressions};
 
 use std::sync::Arc;

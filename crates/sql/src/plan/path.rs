@@ -20,6 +20,8 @@ use crate::catalog::{Index, Table};
 use crate::expr::{Expr, SubqueryBody, SubqueryKind};
 use crate::function::operator::Comparison;
 use crate::keys::KeyOrder;
+#[cfg(feature = "analytic")]
+use crate::types::Datum;
 use crate::types::TypeId;
 
 /// A wanted order: column, descending, NULLs first.
@@ -211,79 +213,19 @@ impl Search<'_> {
         sargs: &[Sarg],
         wanted: Option<&WantedOrder>,
     ) -> Option<Path> {
-        let mut parts = vec![];
-        let mut consumed = vec![];
-        let mut range = None;
-        for column in &index.columns {
-            let ty = table.columns[column.column].ty.id;
-            let order = column.order();
-            match best_equality(sargs, column.column) {
-                Some((condition, values)) => {
-                    parts.push(KeyPart { values: values.clone(), ty, order });
-                    consumed.push(condition);
-                }
-                None => {
-                    range = find_range(sargs, column.column, ty, order, &mut consumed);
-                    break;
-                }
-            }
-        }
+        let Use { parts, range, consumed } = key_use(table, index, sargs);
         let direction = wanted.and_then(|wanted| self.direction(table, index, &parts, wanted));
         if parts.is_empty() && range.is_none() && direction.is_none() {
             return None;
         }
-        let has_null = parts.iter().any(|part| matches!(part.values, KeyValues::Null));
-        let unique = index.unique && parts.len() == index.columns.len() && !has_null;
-        let found = self.found_rows(index, &parts, range.as_ref(), unique);
-        let kind = if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(index.clone()) };
-        let per_row = if index.is_clustered() { SCAN_ROW } else { SCAN_ROW + FETCH_ROW };
-        let cost = if unique && index.is_clustered() { found } else { OPEN + found * per_row };
+        let (access, found, cost) = access(index, parts, range, direction, self.rows);
         Some(Path {
-            rows: (found * self.remaining(&consumed)).max(if unique { 0.5 } else { 1.0 }),
+            rows: (found * self.remaining(&consumed)).max(if access.unique { 0.5 } else { 1.0 }),
             cost,
-            ordered: direction.is_some(),
-            access: Access {
-                kind,
-                parts,
-                range,
-                reverse: direction.unwrap_or(false),
-                ordered: direction.is_some(),
-                unique,
-            },
+            ordered: access.ordered,
+            access,
             consumed,
         })
-    }
-
-    /// Rows the access finds.
-    fn found_rows(&self, index: &Index, parts: &[KeyPart], range: Option<&KeyRange>, unique: bool) -> f64 {
-        let combinations: f64 = (parts.iter())
-            .map(|part| match &part.values {
-                KeyValues::One(_) | KeyValues::Null => 1.0,
-                KeyValues::List(items) => items.len().max(1) as f64,
-                KeyValues::Array(_) | KeyValues::Subquery(_) => UNKNOWN_ELEMENTS,
-            })
-            .product();
-        if unique {
-            return combinations;
-        }
-        let mut found = self.rows;
-        if !parts.is_empty() {
-            let known = parts.len() as f64;
-            // A prefix of a unique key leaves the other columns to count; of another key, what is usual.
-            found = if index.unique {
-                self.rows.powf(1.0 - known / index.columns.len() as f64).min(ROWS_FOR_KEY)
-            } else {
-                (self.rows * 0.01_f64.powf(known)).clamp(1.0, ROWS_FOR_KEY)
-            } * combinations;
-        }
-        if let Some(range) = range {
-            found *= match (&range.lower, &range.upper, &range.pattern) {
-                (Some(_), Some(_), _) => BETWEEN,
-                (_, _, Some(_)) => PREFIX,
-                _ => BEYOND,
-            };
-        }
-        found.clamp(1.0, self.rows.max(1.0))
     }
 
     /// Whether the index gives the wanted order, and then if it is to be read backwards.
@@ -316,6 +258,137 @@ impl Search<'_> {
         }
         Some(reverse.unwrap_or(false))
     }
+}
+
+/// What conditions fix of an index's key.
+struct Use {
+    parts: Vec<KeyPart>,
+    range: Option<KeyRange>,
+    consumed: Vec<usize>,
+}
+
+/// Values for the first columns of the key, as far as they go, then a range of the next.
+fn key_use(table: &Table, index: &Index, sargs: &[Sarg]) -> Use {
+    let mut parts = vec![];
+    let mut consumed = vec![];
+    let mut range = None;
+    for column in &index.columns {
+        let ty = table.columns[column.column].ty.id;
+        let order = column.order();
+        match best_equality(sargs, column.column) {
+            Some((condition, values)) => {
+                parts.push(KeyPart { values: values.clone(), ty, order });
+                consumed.push(condition);
+            }
+            None => {
+                range = find_range(sargs, column.column, ty, order, &mut consumed);
+                break;
+            }
+        }
+    }
+    Use { parts, range, consumed }
+}
+
+/// The access by an index, the rows it finds and what it costs. With a `direction` it was chosen for its order.
+fn access(
+    index: &Index,
+    parts: Vec<KeyPart>,
+    range: Option<KeyRange>,
+    direction: Option<bool>,
+    rows: f64,
+) -> (Access, f64, f64) {
+    let has_null = parts.iter().any(|part| matches!(part.values, KeyValues::Null));
+    let unique = index.unique && parts.len() == index.columns.len() && !has_null;
+    let found = found_rows(index, &parts, range.as_ref(), unique, rows);
+    let kind = if index.is_clustered() { AccessKind::Table } else { AccessKind::Index(index.clone()) };
+    let per_row = if index.is_clustered() { SCAN_ROW } else { SCAN_ROW + FETCH_ROW };
+    let cost = if unique && index.is_clustered() { found } else { OPEN + found * per_row };
+    let (reverse, ordered) = (direction.unwrap_or(false), direction.is_some());
+    (Access { kind, parts, range, reverse, ordered, unique }, found, cost)
+}
+
+/// So many combinations of values the parts have.
+fn combinations(parts: &[KeyPart]) -> f64 {
+    (parts.iter())
+        .map(|part| match &part.values {
+            KeyValues::One(_) | KeyValues::Null => 1.0,
+            KeyValues::List(items) => items.len().max(1) as f64,
+            KeyValues::Array(_) | KeyValues::Subquery(_) => UNKNOWN_ELEMENTS,
+        })
+        .product()
+}
+
+/// Rows the access finds.
+fn found_rows(index: &Index, parts: &[KeyPart], range: Option<&KeyRange>, unique: bool, rows: f64) -> f64 {
+    let combinations = combinations(parts);
+    if unique {
+        return combinations;
+    }
+    let mut found = rows;
+    if !parts.is_empty() {
+        let known = parts.len() as f64;
+        // A prefix of a unique key leaves the other columns to count; of another key, what is usual.
+        found = if index.unique {
+            rows.powf(1.0 - known / index.columns.len() as f64).min(ROWS_FOR_KEY)
+        } else {
+            (rows * 0.01_f64.powf(known)).clamp(1.0, ROWS_FOR_KEY)
+        } * combinations;
+    }
+    if let Some(range) = range {
+        found *= match (&range.lower, &range.upper, &range.pattern) {
+            (Some(_), Some(_), _) => BETWEEN,
+            (_, _, Some(_)) => PREFIX,
+            _ => BEYOND,
+        };
+    }
+    found.clamp(1.0, rows.max(1.0))
+}
+
+/// A condition that compares a column of a table with constants, none of them NULL and each of the column's own type.
+#[cfg(feature = "analytic")]
+#[derive(Clone, Debug)]
+pub(crate) enum KeyCondition {
+    /// It is one of these.
+    OneOf(Vec<Datum>),
+    /// `<`, `<=`, `>` or `>=`, as seen from the column.
+    Compare(Comparison, Datum),
+}
+
+/// So many ranges of the table's own tree are read rather than all of it even where that costs more: others then abort less.
+#[cfg(feature = "analytic")]
+const FEW_RANGES: f64 = 256.0;
+
+/// The cheapest way to the rows that fulfil the conditions, each on a column; it may find others too. `rows` are those of the table.
+#[cfg(feature = "analytic")]
+pub(crate) fn access_by_constants(table: &Table, rows: f64, conditions: &[(usize, KeyCondition)]) -> Access {
+    let sargs = conditions.iter().enumerate().map(|(condition, (column, what))| {
+        let offer = match what {
+            KeyCondition::OneOf(values) => match values.as_slice() {
+                [value] => Offer::Equal(KeyValues::One(Expr::Constant(value.clone()))),
+                values => Offer::Equal(KeyValues::List(values.iter().cloned().map(Expr::Constant).collect())),
+            },
+            KeyCondition::Compare(comparison, value) => {
+                let value = Expr::Constant(value.clone());
+                Offer::Range(RangeBound { comparison: *comparison, value })
+            }
+        };
+        Sarg { condition, column: *column, offer }
+    });
+    let sargs: Vec<Sarg> = sargs.collect();
+    let mut best = (Access::everything(false), OPEN + rows * SCAN_ROW);
+    for index in &table.indexes {
+        let Use { parts, range, .. } = key_use(table, index, &sargs);
+        if parts.is_empty() && range.is_none() {
+            continue;
+        }
+        let (access, _, cost) = access(index, parts, range, None, rows);
+        let narrow =
+            index.is_clustered() && best.0.parts.is_empty() && combinations(&access.parts) <= FEW_RANGES;
+        if cost < best.1 || narrow {
+            best = (access, cost);
+        }
+    }
+    best.0
 }
 
 /// The equality on a column that leaves the fewest values.

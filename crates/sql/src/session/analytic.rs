@@ -1,19 +1,57 @@
-//! SELECTs that run on the analytic executor: planning them, opening their scans, handing on their rows.
+//! SELECTs that run on the analytic executor: planning them, lending them what they read, handing on their rows.
 //!
-//! The scans are opened here, from the session's transaction, before the query starts on its own threads; so it sees
-//! the transaction's snapshot and writes, and nothing of the transaction is shared with those threads.
+//! The query's own threads read from a view of the session's transaction: its snapshot and its writes as they are when the statement begins. Nothing
+//! of the transaction is shared with them but the read set, in which they note what they read before they hand it on. If the transaction ends before
+//! the query, the view still holds the snapshot, and what is read then comes to nobody.
 
-use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::planning::Request;
+use bytes::Bytes;
+use cognate_engine::{Database, Lent, ReadView};
+
+use super::planning::{Request, Sizes};
 use super::portal::PortalState;
+use super::work::ViewReader;
 use super::{Action, CommandTag, Fetch, OutputColumn, Planned, Portal, RowSink, Session, SinkState};
 use crate::analytic::{AnalyticPlan, Surroundings};
+use crate::bind::RowCounts;
+use crate::catalog::Table;
 use crate::error::{Result, SqlError};
-use crate::expr::RowScan;
+use crate::expr::{Reader, RowScan};
 use crate::types::Datum;
+
+/// What a query's threads read.
+struct Sight {
+    view: ReadView,
+    engine: Database,
+}
+
+impl Reader for Sight {
+    fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
+        ViewReader(&self.view).get(tree, key)
+    }
+
+    fn lend(&self, tree: u32, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool> {
+        ViewReader(&self.view).lend(tree, key, read)
+    }
+
+    fn scan(
+        &self,
+        tree: u32,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Box<dyn RowScan>> {
+        ViewReader(&self.view).scan(tree, lower, upper, reverse)
+    }
+}
+
+impl RowCounts for Sight {
+    fn rows(&self, table: &Table) -> Option<u64> {
+        Sizes(&self.engine).rows(table)
+    }
+}
 
 /// Plans a query that the row executor cannot run; `lacking` is what it said.
 pub(super) fn plan(request: &Request<'_>, lacking: SqlError) -> Result<Planned> {
@@ -51,7 +89,7 @@ fn refusal(lacking: &SqlError, error: SqlError) -> SqlError {
 
 fn planned(plan: AnalyticPlan, columns: Vec<OutputColumn>, state: u64) -> Planned {
     let parameters = plan.parameters().to_vec();
-    let tables = plan.tables().iter().map(|(table, _)| table.clone()).collect();
+    let tables = plan.tables().to_vec();
     Planned::new(Action::Analytic(Arc::new(plan)), parameters, Some(columns), tables, state)
 }
 
@@ -68,18 +106,9 @@ impl Session {
         let interrupts = self.interrupts();
         let work = self.work(&interrupts)?;
         let statement_time = work.statement_time;
-        let mut scans: HashMap<u32, Vec<Box<dyn RowScan>>> = HashMap::new();
-        work.read(|read| -> Result<()> {
-            for (table, times) in plan.tables() {
-                for _ in 0..*times {
-                    let scan = read.reader.scan(table.tree, Bound::Unbounded, Bound::Unbounded, false)?;
-                    scans.entry(table.oid).or_default().push(scan);
-                }
-            }
-            Ok(())
-        })?;
+        let source = Arc::new(Sight { view: work.view.clone(), engine: database.engine().clone() });
         let cursor =
-            plan.start(runtime, scans, &Surroundings { parameters, format: &format, statement_time })?;
+            plan.start(runtime, source, &Surroundings { parameters, format: &format, statement_time })?;
         Ok(PortalState::Analytic { cursor: Box::new(cursor), rows: 0 })
     }
 

@@ -20,7 +20,7 @@ use crate::plan;
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
 /// The sizes of tables as the engine knows them.
-struct Sizes<'a>(&'a cognate_engine::Database);
+pub(super) struct Sizes<'a>(pub(super) &'a cognate_engine::Database);
 
 impl RowCounts for Sizes<'_> {
     fn rows(&self, table: &Table) -> Option<u64> {

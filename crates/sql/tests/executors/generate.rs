@@ -206,3 +206,98 @@ impl Generator {
         format!("SELECT {key} AS c0, {aggregates} FROM {source}{filter} GROUP BY {key}{having}")
     }
 }
+
+/// Columns of `k` that begin its keys or follow in them, with what they are compared with: also of other types, outside the type, and NULL.
+const KEYED: &[(&str, &[&str])] = &[
+    (
+        "g",
+        &[
+            "-2",
+            "0",
+            "1",
+            "3",
+            "2147483647",
+            "-2147483648",
+            "99999999999",
+            "1.0",
+            "2.5",
+            "2::smallint",
+            "NULL",
+        ],
+    ),
+    ("x", &["''", "'a'", "'Z'", "'ä'", "'b'::varchar", "'own'", "NULL::text"]),
+    (
+        "d",
+        &[
+            "'2024-01-05'",
+            "DATE '2024-02-29'",
+            "'infinity'",
+            "'-infinity'",
+            "TIMESTAMP '2024-01-20 12:00:00'",
+        ],
+    ),
+    (
+        "b",
+        &[
+            "0",
+            "1",
+            "5::smallint",
+            "3000000021",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "1e10",
+            "NULL",
+        ],
+    ),
+    ("s", &["0", "3", "5::bigint", "32767", "-32768", "40000", "-40000", "2.5"]),
+    ("o", &["true", "false"]),
+    (
+        "m",
+        &[
+            "'2024-06-03 00:00:00+00'",
+            "TIMESTAMPTZ '2024-06-07 02:00:00+02'",
+            "DATE '2024-06-05'",
+            "'infinity'",
+        ],
+    ),
+    ("z", &["'\\x'::bytea", "'\\x05'::bytea", "'\\xff'::bytea"]),
+    ("q", &["'00000000-0000-0000-0000-000000000108'", "'00000000-0000-0000-0000-000000000150'"]),
+];
+
+impl Generator {
+    /// A query with conditions on keys of `k`, and the same with the columns hidden in expressions, so that nothing can be found by key.
+    pub(super) fn by_key(&mut self) -> [String; 2] {
+        let count = 1 + self.below(3);
+        let (mut open, mut hidden) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (column, literals) = KEYED[self.below(KEYED.len())];
+            let condition = self.key_condition(literals);
+            open.push(condition.replace('?', column));
+            hidden
+                .push(condition.replace('?', &format!("(CASE WHEN g IS NULL THEN NULL ELSE {column} END)")));
+        }
+        let query = |conditions: &[String]| {
+            let conditions = conditions.join(" AND ");
+            format!(
+                "SELECT g, x, d, row_number() OVER (ORDER BY g, x, d), b FROM k WHERE {conditions} ORDER BY g, x, d"
+            )
+        };
+        [query(&open), query(&hidden)]
+    }
+
+    fn key_condition(&mut self, literals: &[&str]) -> String {
+        let comparison = self.one(&["=", "=", "<", "<=", ">", ">=", "<>"]).to_owned();
+        let (first, second) = (self.one(literals).to_owned(), self.one(literals).to_owned());
+        match self.below(9) {
+            0 => format!("{first} {comparison} ?"),
+            1 => format!("? BETWEEN {first} AND {second}"),
+            2 => format!("? IN ({first}, {second}, {first})"),
+            3 => format!("(? = {first} OR ? = {second})"),
+            4 => format!("(? {comparison} {first} OR ? = {second})"),
+            5 => format!("(? = {first} OR g = 1)"),
+            6 => format!("? >= {first} AND ? < {second}"),
+            7 if self.below(3) == 0 => "? IS NULL".to_owned(),
+            _ => format!("? {comparison} {first}"),
+        }
+    }
+}

@@ -5,3 +5,7 @@ DELETE FROM t WHERE id IN (10, 11, 12);
 DELETE FROM v WHERE q = 7;
 INSERT INTO v VALUES (200, 1, 1.125, 'own'), (1, 99, NULL, NULL);
 UPDATE v SET p = p * 2 WHERE q > 25;
+INSERT INTO k VALUES (1, 'own', '2024-01-05', 5, 5, true, '2024-06-03 00:00:00+00', '05', NULL), (0, 'aown', '2024-01-06', NULL, NULL, NULL, NULL, NULL, NULL);
+UPDATE k SET b = 1, s = 1 WHERE g = 0 AND x >= 'b';
+UPDATE k SET g = 5 WHERE g = -1 AND d > '2024-01-15';
+DELETE FROM k WHERE g = 2 AND x < 'a';
