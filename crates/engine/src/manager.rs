@@ -23,7 +23,9 @@
 //! # A reader's commit
 //!
 //! What wrote nothing gets no number, but its reads must fit into a serial order too. If the graph has nothing that was committed before its
-//! snapshot (`quiet_below`), nothing can lead to it, so it is in no cycle, now or later, and ends without the mutex.
+//! snapshot (`quiet_below`), nothing can lead to it, so it is in no cycle, now or later, and ends without the mutex. So does what read one key only: it
+//! comes after the writer of that version and before the next writer of the key, and these two have an edge of their own, so every cycle through
+//! it is one without it.
 //!
 //! Mutex order: commit, then the base store's `state` and the list of views (only for a commit with staged runs), then a tree's lock, then the
 //! snapshot registry's. Lock-table mutexes are never taken with any of
@@ -429,7 +431,8 @@ impl Manager {
     fn certify_reader(&self, request: &mut Request) -> Result<(), Error> {
         let Some(reads) = request.reads.take() else { return Ok(()) };
         let quiet = !reads.has_latest() && request.snapshot < self.quiet_below.load(Ordering::Acquire);
-        if reads.is_empty() || quiet {
+        let spliced = reads.is_one_key() && self.options.serializable == Method::Pssi;
+        if reads.is_empty() || quiet || spliced {
             return Ok(());
         }
         let (id, start) = (request.id, request.snapshot);

@@ -143,6 +143,11 @@ impl ReadSet {
         self.points.is_empty() && self.ranges.is_empty()
     }
 
+    /// Whether it is one key of the snapshot and nothing else.
+    pub(crate) fn is_one_key(&self) -> bool {
+        self.points.len() == 1 && self.ranges.is_empty() && !self.latest
+    }
+
     /// Whether ranges stand for more than was read.
     pub(crate) fn is_coarse(&self) -> bool {
         self.joins > 0

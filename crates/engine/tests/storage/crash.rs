@@ -163,7 +163,11 @@ fn a_failed_flush_poisons_the_log_and_loses_nothing_acknowledged() {
         model.work(&log, 20, 1).unwrap();
         let flushes = model.random.below(10);
         model.disk.fail_sync_after(flushes);
-        let error = model.work(&log, 40, 1).unwrap_err();
+        let Err(error) = model.work(&log, 40, 1) else {
+            // It hit the next segment, which is prepared in the background: that is given up, and no commit needs it.
+            assert!(model.prepare);
+            continue;
+        };
         if matches!(&error, Error::Io { file, .. } if file == Path::new(LOG)) {
             // It hit the folder after the removal of old segments, which puts no commit in doubt.
             model.work(&log, 5, 1).unwrap();
