@@ -127,8 +127,9 @@ pub(crate) struct Certifier {
     before: Vec<NodeId>,
     after: Vec<NodeId>,
     queue: Vec<NodeId>,
-    /// The node that stands for what was summarized.
+    /// The newest summary, and how many are in the graph.
     summary: Option<NodeId>,
+    standing: usize,
     summaries: u64,
     admitted: u64,
     /// Snapshots that are watched, and whether each is still safe.
@@ -155,6 +156,7 @@ impl Certifier {
             after: Vec::new(),
             queue: Vec::new(),
             summary: None,
+            standing: 0,
             summaries: 0,
             admitted: 0,
             watched: Vec::new(),
@@ -181,6 +183,8 @@ impl Certifier {
     pub(crate) fn quiet_below(&self) -> Csn {
         match self.open.front().and_then(|&id| self.nodes.get(id)) {
             _ if self.nodes.len() == 0 => Csn::MAX,
+            // A summary's number is its last; what it stands for was committed at any time before.
+            _ if self.standing > 0 => 0,
             // What is closed and lingers was committed at any time before.
             Some(first) if self.nodes.len() == self.open.len() => first.commit,
             _ => 0,
@@ -413,7 +417,7 @@ impl Certifier {
         Cycle {
             victim: candidate.id,
             edges: stations.windows(2).map(|pair| edge(pair[0], pair[1])).collect(),
-            is_summarized: nodes.iter().any(|node| node.id == 0 || node.reads.is_coarse())
+            is_summarized: nodes.iter().any(|node| node.is_summary() || node.reads.is_coarse())
                 || candidate.reads.as_ref().is_some_and(ReadSet::is_coarse),
         }
     }
@@ -558,9 +562,8 @@ impl Certifier {
                 self.index.unwrite(*tree, key, *hash, id);
             }
             ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
-            if self.summary == Some(id) {
-                self.summary = None;
-            }
+            self.summary = self.summary.filter(|&newest| newest != id);
+            self.standing -= usize::from(node.is_summary());
             removed.push(id);
         }
         // Trees go with their last key; the ranges of all removed nodes in one walk.
