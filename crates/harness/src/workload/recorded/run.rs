@@ -90,7 +90,7 @@ async fn connect(config: &tokio_postgres::Config) -> Result<tokio_postgres::Clie
 
 async fn load(connection: &mut impl Connection, rows: &[(Object, i64)]) -> Result<Vec<Write>> {
     let said = |failure: super::connection::Failure| Error::Server(failure.message);
-    for table in TABLES {
+    for table in TABLES.iter().rev() {
         connection.query(&format!("DROP TABLE IF EXISTS {table}"), &[]).await.map_err(said)?;
     }
     for statement in SCHEMA {
