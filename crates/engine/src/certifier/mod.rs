@@ -183,8 +183,8 @@ impl Certifier {
     pub(crate) fn quiet_below(&self) -> Csn {
         match self.open.front().and_then(|&id| self.nodes.get(id)) {
             _ if self.nodes.len() == 0 => Csn::MAX,
-            // A summary's number is its last; what it stands for was committed at any time before.
-            _ if self.standing > 0 => 0,
+            // A summary's number is its last. Dangerous structures outlive their third, whom nothing keeps here.
+            _ if self.standing > 0 || self.method == Method::Ssi => 0,
             // What is closed and lingers was committed at any time before.
             Some(first) if self.nodes.len() == self.open.len() => first.commit,
             _ => 0,
