@@ -79,6 +79,7 @@ impl OracleArgs {
             clients: self.clients as usize,
             threads: client_threads(),
             time: Duration::from_secs(u64::from(self.seconds)),
+            transactions: u64::MAX,
             isolation: self.isolation,
             seed: self.seed,
         }

@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use cognate::{Database, Options};
+use cognate::{Database, Method, Options};
 use cognate_harness::checker::history::Abort;
 use cognate_harness::checker::verdict::Verdict;
 use cognate_harness::random::Random;
 use cognate_harness::workload::bookstore::Isolation;
 use cognate_harness::workload::recorded::generate::{Shape, Variety};
 use cognate_harness::workload::recorded::recorder::Step;
+use cognate_harness::workload::recorded::run::{Plan, Target, run as record_run};
 use cognate_harness::workload::recorded::stage::{self, Stage};
 
 const SESSIONS: usize = 6;
@@ -22,13 +24,14 @@ struct Setup {
     isolation: Isolation,
     analytic: bool,
     variety: Variety,
+    method: Method,
     /// Memory of the certifier, if not the default.
     certifier_bytes: Option<u64>,
 }
 
 impl Setup {
     fn new(isolation: Isolation, variety: Variety) -> Setup {
-        Setup { isolation, analytic: false, variety, certifier_bytes: None }
+        Setup { isolation, analytic: false, variety, method: Method::Pssi, certifier_bytes: None }
     }
 }
 
@@ -94,6 +97,7 @@ fn runs(setup: Setup, seeds: u64, mut judge: impl FnMut(&Run)) {
     runtime.block_on(async {
         for seed in first..first + seeds {
             let options = |options: Options| Options {
+                serializable: setup.method,
                 certifier_bytes: setup.certifier_bytes.unwrap_or(options.certifier_bytes),
                 ..options
             };
@@ -205,9 +209,50 @@ fn histories_with_analytic_reads_are_serializable() {
     }
 }
 
+/// The comparators abort more; they let nothing more through.
+#[test]
+fn histories_under_the_comparators_are_serializable() {
+    for method in [Method::Ssi, Method::TwoPhaseLocking] {
+        let (mut committed, mut needless) = (0, 0);
+        let setup = Setup { method, ..Setup::new(Isolation::Serializable, Variety::Exact) };
+        runs(setup, 15, |run| {
+            assert!(run.verdict.serializable(), "{method:?}: {}", run.text);
+            committed += run.verdict.committed;
+            needless += run.verdict.needless.len();
+        });
+        println!("{method:?}: {committed} committed, {needless} needless aborts");
+        assert!(committed > 100);
+    }
+}
+
+/// Sessions on threads of their own: what the order is depends on the machine, that there is one does not.
+#[test]
+fn concurrent_histories_with_safe_snapshots_are_serializable() {
+    let seed = first_seed();
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path().join("data")).unwrap();
+    let shape = Shape { keys: 30, groups: 15, operations: 4, analytic: false, variety: Variety::Wide };
+    let plan = Plan {
+        shape,
+        clients: 8,
+        threads: 4,
+        time: Duration::MAX,
+        transactions: 60,
+        isolation: Isolation::Serializable,
+        seed,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let history = runtime.block_on(record_run(&Target::Embedded(database.clone()), &plan)).unwrap();
+    let verdict = Verdict::of(&history);
+    println!("{verdict}");
+    assert!(verdict.serializable() && verdict.needless.is_empty(), "COGNATE_SEED={seed}: {verdict}");
+    assert_eq!(history.transactions.len(), 480);
+    database.close().unwrap();
+}
+
 #[test]
 fn snapshot_isolation_shows_anomalies_and_nothing_worse() {
-    for variety in [Variety::Plain, Variety::Wide] {
+    for variety in [Variety::Plain, Variety::Wide, Variety::Exact] {
         let mut anomalies = 0;
         let setup = Setup { analytic: true, ..Setup::new(Isolation::RepeatableRead, variety) };
         runs(setup, 25, |run| {

@@ -207,7 +207,8 @@ impl<C: Connection> Recorder<C> {
         let asked = self.counters.tick();
         match self.connection.query(&text, &args).await {
             Ok(rows) => {
-                if self.reads_latest || open.mode == Mode::Aged {
+                let aged = open.mode == Mode::Aged && self.isolation == Isolation::Serializable;
+                if self.reads_latest || aged {
                     open.snapshot = self.connection.snapshot().await.map_err(unexpected)?;
                 }
                 let events = operation.events(&rows, stamp, open.snapshot)?;
