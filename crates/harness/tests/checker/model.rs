@@ -39,14 +39,17 @@ pub(crate) struct Version {
     pub(crate) writer: u64,
 }
 
+/// A transaction's own rows.
+type Own = BTreeMap<i64, (Stamp, Option<Row>)>;
+
 #[derive(Clone, Debug)]
 struct Running {
     events: Vec<Event>,
     snapshot: u64,
-    own: BTreeMap<i64, (Stamp, Option<Row>)>,
+    own: Own,
     count: u64,
     /// At the savepoint: how many events there were, and the own rows.
-    saved: Option<(usize, BTreeMap<i64, (Stamp, Option<Row>)>)>,
+    saved: Option<(usize, Own)>,
 }
 
 /// Where a statement's snapshot is.
