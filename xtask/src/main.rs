@@ -1,16 +1,20 @@
-//! The project's own chores: `cargo xtask ci` is the one gate, locally and in CI; `cargo xtask tidy` checks the shape of the house.
+//! The project's own chores: `cargo xtask ci` is the one gate, locally and in CI; `cargo xtask tidy` checks the shape of the house;
+//! `cargo xtask isolation` runs PostgreSQL's isolation specs, for which it needs PostgreSQL's tester.
 //!
 //! Nothing here changes a file. Each step prints its name and its time, and the first that fails ends the run.
 
+mod isolation;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-const USAGE: &str = "usage: cargo xtask <ci | tidy>
+const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation>
   ci    fmt, clippy, tidy, tests, explored schedules and docs, all with warnings denied
-  tidy  crate direction, file and function lengths, prose at the head of modules";
+  tidy  crate direction, file and function lengths, prose at the head of modules
+  isolation --tester PROGRAM --specs FOLDER [--server PROGRAM] [SPEC ...]
+        PostgreSQL's isolation specs against this server, as a table";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +22,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["ci"] => ci(&root),
         ["tidy"] => tidy::check(&root),
+        ["isolation", arguments @ ..] => isolation::run(&root, arguments),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

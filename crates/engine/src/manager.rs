@@ -53,8 +53,8 @@ use crate::pressure::{Pressure, RoundWait};
 use crate::recovery::recover;
 use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, spin};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
@@ -194,7 +194,7 @@ impl Manager {
 
     /// Pins the visible mark and watches whether anybody who commits later leads to before it.
     pub(crate) fn pin_watched(&self) -> (Pin, Watch) {
-        let mut order = self.commit.lock();
+        let mut order = spin::lock(&self.commit);
         let pin = self.snapshots.pin_as(false, || self.mark(Access::ReadWrite));
         let watch = order.watch(pin.csn());
         (pin, watch)
@@ -202,16 +202,16 @@ impl Manager {
 
     /// Ends a watch.
     pub(crate) fn is_safe(&self, watch: Watch) -> bool {
-        self.commit.lock().end_watch(watch)
+        spin::lock(&self.commit).end_watch(watch)
     }
 
     pub(crate) fn certifier_statistics(&self) -> CertifierStatistics {
-        self.commit.lock().statistics()
+        spin::lock(&self.commit).statistics()
     }
 
     pub(crate) fn set_certifier_bytes(&self, bytes: u64) {
         self.certifier_bytes.store(bytes, Ordering::Relaxed);
-        let mut order = self.commit.lock();
+        let mut order = spin::lock(&self.commit);
         order.set_limit(bytes as usize);
         let removed = order.advance(self.snapshots.oldest_certified(|| self.floor()));
         drop(order);
@@ -366,7 +366,7 @@ impl Manager {
         let mut held = Some(std::mem::take(&mut request.held));
         let mut removed = Removed::default();
         let appended = {
-            let mut order = self.commit.lock();
+            let mut order = spin::lock(&self.commit);
             let appended = self.certify(&mut order, &candidate).and_then(|()| self.log.queue(&[&payload]));
             if let Ok(csn) = appended {
                 removed = self.admit(&mut order, candidate, csn);
@@ -438,7 +438,7 @@ impl Manager {
         let (id, start) = (request.id, request.snapshot);
         let candidate =
             Candidate { id, start, reads: Some(reads), writes: KeyWrites::new(), dropped: Vec::new() };
-        let mut order = self.commit.lock();
+        let mut order = spin::lock(&self.commit);
         self.certify(&mut order, &candidate)?;
         let removed = self.admit(&mut order, candidate, self.log.last());
         drop(order);

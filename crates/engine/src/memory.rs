@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::key::SmallKey;
 use crate::lent::Lent;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{ArcSwap, Mutex, RwLock};
+use crate::sync::{ArcSwap, Mutex, RwLock, spin};
 use crate::txn::version::{Chain, Needs, Version};
 use crate::{Csn, Key, TreeId, Value};
 
@@ -152,7 +152,7 @@ impl Tree {
     /// Lends `read` the value of `key` that a reader at `snapshot` finds in memory: `None` if memory has none, false if it is deleted.
     #[inline]
     pub(crate) fn lend(&self, key: &[u8], snapshot: Csn, read: &mut dyn FnMut(Lent<'_>)) -> Option<bool> {
-        let map = self.map.read();
+        let map = spin::read(&self.map);
         let value = &map.get(&SmallKey::new(key))?.at(snapshot)?.value;
         if let Some(value) = value {
             read(Lent::from(value));
@@ -162,13 +162,13 @@ impl Tree {
 
     /// The newest version of `key` in memory.
     pub(crate) fn newest(&self, key: &[u8]) -> Option<Version> {
-        self.map.read().get(&SmallKey::new(key)).map(|chain| chain.newest().clone())
+        spin::read(&self.map).get(&SmallKey::new(key)).map(|chain| chain.newest().clone())
     }
 
     /// The newest version of `key`, if it is newer than `snapshot`: `Some(None)` if it is not, `None` if memory has no
     /// version of the key.
     pub(crate) fn changed(&self, key: &[u8], snapshot: Csn) -> Option<Option<Version>> {
-        let map = self.map.read();
+        let map = spin::read(&self.map);
         let newest = map.get(&SmallKey::new(key))?.newest();
         Some((newest.csn > snapshot).then(|| newest.clone()))
     }
@@ -183,7 +183,7 @@ impl Tree {
         limit: usize,
         into: &mut Rows,
     ) -> bool {
-        let map = self.map.read();
+        let map = spin::read(&self.map);
         if map.is_empty() {
             return true;
         }
@@ -206,7 +206,7 @@ impl Tree {
         into: &mut Rows,
     ) -> Option<SmallKey> {
         let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let map = self.map.read();
+        let map = spin::read(&self.map);
         let mut looked_at = 0;
         for (key, chain) in map.range::<SmallKey, _>((lower, Bound::Unbounded)) {
             if let Some(version) = chain.at(snapshot).filter(|v| v.csn > newer_than) {
@@ -284,7 +284,7 @@ impl Memory {
         needs: &impl Fn() -> Arc<Needs>,
     ) {
         let tree = self.tree_or_new(id);
-        let mut map = tree.map.write();
+        let mut map = spin::write(&tree.map);
         let (mut grown, mut shrunk, mut added) = (0, 0, 0);
         for (key, value) in writes {
             let version = Version { csn, value };
@@ -322,7 +322,7 @@ impl Memory {
         writes: impl Iterator<Item = (SmallKey, Option<Value>)>,
     ) {
         let tree = self.tree_or_new(id);
-        let mut map = tree.map.write();
+        let mut map = spin::write(&tree.map);
         let (mut grown, mut shrunk, mut added) = (0, 0, 0);
         for (key, value) in writes {
             let (key_bytes, chain) = (key_bytes(&key), Chain::new(Version { csn, value }));
@@ -351,7 +351,7 @@ impl Memory {
         limit: usize,
     ) -> Option<SmallKey> {
         let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut map = tree.map.write();
+        let mut map = spin::write(&tree.map);
         let (mut looked_at, mut grown, mut shrunk, mut next) = (0, 0, 0, None);
         let mut gone = Vec::new();
         for (key, chain) in map.range_mut::<SmallKey, _>((lower, Bound::Unbounded)) {
@@ -401,7 +401,7 @@ impl Memory {
         let mut trees = HashMap::clone(&self.trees.load());
         let Some(tree) = trees.remove(&id) else { return };
         self.trees.store(Arc::new(trees));
-        let mut map = tree.map.write();
+        let mut map = spin::write(&tree.map);
         let bytes = map.iter().map(|(key, chain)| key_bytes(key) + chain.bytes()).sum::<usize>();
         self.entries.fetch_sub(map.len() as u64, Ordering::Relaxed);
         self.account(0, bytes);

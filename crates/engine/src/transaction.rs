@@ -304,7 +304,7 @@ impl Transaction {
         Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, private, reads)
     }
 
-    /// A cursor for own writes alone, ascending: what else it shows is not counted as read.
+    /// An ascending cursor for who looks for own writes, or for what must not be overwritten: what it shows is not counted as read.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store.

@@ -7,5 +7,6 @@ mod governor;
 mod hostile;
 mod limits;
 mod protocol;
+mod rerun;
 mod secured;
 mod support;

@@ -95,6 +95,21 @@ async fn ready_for_query_tells_the_state_of_the_block() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_failed_block_keeps_locks_only_for_a_savepoint() {
+    let server = TestServer::start().await;
+    let (mut client, mut other) = (prepared(&server).await, RawClient::connect(server.address()).await);
+    let lock = "SELECT n FROM t WHERE id = 2 FOR UPDATE NOWAIT";
+    client.query("BEGIN; UPDATE t SET n = 0 WHERE id = 2; SELECT 1/0").await;
+    assert_eq!(rows(&other.query(lock).await), ["20"]);
+    client.query("ROLLBACK").await;
+    client.query("BEGIN; UPDATE t SET n = 0 WHERE id = 2; SAVEPOINT s; SELECT 1/0").await;
+    assert_eq!(other.query(lock).await.last().expect("an error").sqlstate(), "55P03");
+    assert_eq!(tags(&client.query("ROLLBACK TO s; COMMIT").await), "CC");
+    assert_eq!(rows(&other.query(lock).await), ["0"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_is_answered_in_order_and_an_error_skips_to_the_next_sync() {
     let server = TestServer::start().await;
     let mut client = prepared(&server).await;

@@ -44,6 +44,7 @@
 //! For measurements the same module decides by other rules ([`Method`]): *SSI* aborts where two consecutive `rw` edges between concurrent transactions
 //! meet of which the last one's target committed first (a dangerous structure; Cahill, Röhm and Fekete; Ports and Grittner), at the candidate's commit.
 
+mod candidate;
 mod cycle;
 mod index;
 mod node;
@@ -54,22 +55,17 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use candidate::ranges_of_many;
+pub(crate) use candidate::{Candidate, KeyWrites};
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
 use index::{KeyEntry, KeyIndex, Ranged};
-use node::{NONE, Node, NodeId, Nodes, RangeWrite, Stamps};
+use node::{NONE, Node, NodeId, Nodes, Stamps};
 
-use smallvec::SmallVec;
-
-use crate::key::SmallKey;
+use crate::Csn;
 use crate::statistics::CertifierStatistics;
-use crate::txn::readset::{KeyHash, Moment, ReadSet};
-use crate::{Csn, TransactionId, TreeId};
+use crate::txn::readset::{Moment, ReadSet};
 
-/// More writes than this are remembered as ranges.
-const MANY_WRITES: usize = 4096;
-/// So many neighbouring writes become one range.
-const WRITES_A_RANGE: usize = 64;
 /// Bytes that a node costs besides its reads.
 const NODE_BYTES: usize = size_of::<Node>() + 64;
 /// Bytes that a written key costs here.
@@ -89,31 +85,6 @@ pub enum Method {
     Si,
     /// Not at all, because readers lock what they read; for comparison.
     TwoPhaseLocking,
-}
-
-/// A key that a candidate writes.
-pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
-
-/// What a candidate writes; mostly little.
-pub(crate) type KeyWrites = SmallVec<[KeyWrite; 2]>;
-
-/// A transaction that asks to commit. It is made before the mutex is taken.
-#[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) id: TransactionId,
-    pub(crate) start: Csn,
-    /// `None` at the weaker levels: its reads need not be explained.
-    pub(crate) reads: Option<ReadSet>,
-    /// Ascending by tree and key.
-    pub(crate) writes: KeyWrites,
-    /// Trees that go as a whole.
-    pub(crate) dropped: Vec<TreeId>,
-}
-
-impl Candidate {
-    fn is_read_only(&self) -> bool {
-        self.writes.is_empty() && self.dropped.is_empty()
-    }
 }
 
 /// Nodes that were taken out of the graph.
@@ -138,8 +109,9 @@ pub(crate) struct Certifier {
     before: Vec<NodeId>,
     after: Vec<NodeId>,
     queue: Vec<NodeId>,
-    /// The node that stands for what was summarized.
+    /// The newest summary, and how many are in the graph.
     summary: Option<NodeId>,
+    standing: usize,
     summaries: u64,
     admitted: u64,
     /// Snapshots that are watched, and whether each is still safe.
@@ -166,6 +138,7 @@ impl Certifier {
             after: Vec::new(),
             queue: Vec::new(),
             summary: None,
+            standing: 0,
             summaries: 0,
             admitted: 0,
             watched: Vec::new(),
@@ -192,6 +165,8 @@ impl Certifier {
     pub(crate) fn quiet_below(&self) -> Csn {
         match self.open.front().and_then(|&id| self.nodes.get(id)) {
             _ if self.nodes.len() == 0 => Csn::MAX,
+            // A summary's number is its last. Dangerous structures outlive their third, whom nothing keeps here.
+            _ if self.standing > 0 || self.method == Method::Ssi => 0,
             // What is closed and lingers was committed at any time before.
             Some(first) if self.nodes.len() == self.open.len() => first.commit,
             _ => 0,
@@ -424,7 +399,7 @@ impl Certifier {
         Cycle {
             victim: candidate.id,
             edges: stations.windows(2).map(|pair| edge(pair[0], pair[1])).collect(),
-            is_summarized: nodes.iter().any(|node| node.id == 0 || node.reads.is_coarse())
+            is_summarized: nodes.iter().any(|node| node.is_summary() || node.reads.is_coarse())
                 || candidate.reads.as_ref().is_some_and(ReadSet::is_coarse),
         }
     }
@@ -571,9 +546,8 @@ impl Certifier {
                 self.index.unwrite(*tree, *hash, id);
             }
             ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
-            if self.summary == Some(id) {
-                self.summary = None;
-            }
+            self.summary = self.summary.filter(|&newest| newest != id);
+            self.standing -= usize::from(node.is_summary());
             places.push(id);
             removed.push(node);
         }
@@ -585,24 +559,4 @@ impl Certifier {
         self.nodes.reuse(places);
         Removed { _nodes: removed }
     }
-}
-
-/// Very many writes of a tree as ranges, and dropped trees as a whole.
-fn ranges_of_many(writes: KeyWrites, dropped: &[TreeId], commit: Csn) -> (KeyWrites, Vec<RangeWrite>) {
-    use std::ops::Bound::{Included, Unbounded};
-    let whole =
-        |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
-    let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();
-    if writes.len() <= MANY_WRITES {
-        return (writes, ranges);
-    }
-    // Ascending by tree and key as they come.
-    for tree in writes.chunk_by(|a, b| a.0 == b.0) {
-        ranges.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
-            let ((tree, lower, _), (_, upper, _)) = (chunk.first()?, chunk.last()?);
-            let (lower, upper) = (Included(lower.clone()), Included(upper.clone()));
-            Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
-        }));
-    }
-    (KeyWrites::new(), ranges)
 }

@@ -48,6 +48,13 @@ pub(super) struct Node {
     pub(super) stamps: Stamps,
 }
 
+impl Node {
+    /// Whether it stands for several.
+    pub(super) fn is_summary(&self) -> bool {
+        self.id == 0
+    }
+}
+
 /// Marks of the certification that last met the node.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Stamps {

@@ -38,6 +38,7 @@ impl Certifier {
         for &id in &order {
             let Some(node) = self.nodes.take(id) else { continue };
             self.bytes -= node.bytes.min(self.bytes);
+            self.standing -= usize::from(node.is_summary());
             for point in node.reads.points() {
                 self.index.unread(point.hash, id);
             }
@@ -72,6 +73,7 @@ impl Certifier {
         let commit = node.commit;
         let id = self.enter(node);
         self.summary = Some(id);
+        self.standing += 1;
         if open {
             // The queue stays in the order of the commits.
             let nodes = &self.nodes;

@@ -14,10 +14,12 @@
 
 #[cfg(feature = "shuttle")]
 mod scheduled;
+#[cfg(not(feature = "shuttle"))]
+pub(crate) mod spin;
 
 #[cfg(feature = "shuttle")]
 pub(crate) use scheduled::{
-    ArcSwap, Condvar, Mutex, MutexGuard, RwLock, atomic, lower_thread_priority, thread, thread_local,
+    ArcSwap, Condvar, Mutex, MutexGuard, RwLock, atomic, lower_thread_priority, spin, thread, thread_local,
 };
 
 #[cfg(not(feature = "shuttle"))]

@@ -104,6 +104,23 @@ impl<T> RwLock<T> {
     }
 }
 
+/// As `spin`: nobody looks twice here.
+pub(crate) mod spin {
+    use super::{Mutex, MutexGuard, RwLock, inner};
+
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock()
+    }
+
+    pub(crate) fn read<T>(lock: &RwLock<T>) -> inner::RwLockReadGuard<'_, T> {
+        lock.read()
+    }
+
+    pub(crate) fn write<T>(lock: &RwLock<T>) -> inner::RwLockWriteGuard<'_, T> {
+        lock.write()
+    }
+}
+
 /// As `arc_swap::ArcSwap`: the real one, each of whose operations is one step; others may run before it.
 #[derive(Debug)]
 pub(crate) struct ArcSwap<T> {

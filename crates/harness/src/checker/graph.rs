@@ -6,9 +6,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 
-use super::history::{Event, History, Object, Predicate, Transaction};
+use super::history::{Event, History, Object, Predicate, Transaction, standing};
 use super::verdict::Violation;
-use super::versions::{Sight, Versions};
+use super::versions::{Sight, Told, Versions};
 
 /// The three dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,6 +75,8 @@ pub struct Reader {
     pub place: usize,
     /// What it read.
     pub predicate: Predicate,
+    /// It knows only that a row is there.
+    pub existence: bool,
 }
 
 /// A transaction's scans with what they saw, one after the other.
@@ -83,16 +85,21 @@ pub fn sights(
     versions: &Versions,
     violations: &mut Vec<Violation>,
 ) -> Vec<(Predicate, Vec<Sight>)> {
-    let mut own = HashMap::new();
     let mut all = Vec::new();
-    for event in &transaction.events {
+    for (place, event) in transaction.events.iter().enumerate() {
+        let own = || -> HashMap<_, _> {
+            let writes = standing(&transaction.events[..place]);
+            writes.into_iter().map(|write| (write.object, write.row.clone())).collect()
+        };
         match event {
-            Event::Write(write) => {
-                own.insert(write.object, write.row.clone());
-            }
             Event::Scan(scan) => {
-                all.push((scan.predicate, versions.sights(transaction.id, scan, &own, violations)));
+                all.push((scan.predicate, versions.sights(transaction.id, scan, &own(), violations)));
             }
+            Event::Exists(exists) => {
+                let sight = versions.existence(transaction.id, exists, &own(), violations);
+                all.push((exists.predicate, sight.into_iter().collect()));
+            }
+            Event::Write(_) | Event::TakenBack(_) => {}
         }
     }
     all
@@ -105,14 +112,21 @@ pub fn neighbours(
     versions: &Versions,
 ) -> (Option<usize>, Option<usize>) {
     let chain = versions.chain(sight.object);
-    if sight.seen {
-        let next = chain.get(sight.place + 1).and_then(|version| version.writer);
-        return (chain[sight.place].writer, next);
-    }
     let holds = |place: usize| predicate.holds(chain[place].row.as_ref());
-    let left = (1..=sight.place).rev().find(|&place| !holds(place) && holds(place - 1));
-    let entered = (sight.place + 1..chain.len()).find(|&place| holds(place));
-    (left.and_then(|place| chain[place].writer), entered.and_then(|place| chain[place].writer))
+    let (before, after) = match sight.told {
+        Told::Version => (Some(sight.place), Some(sight.place + 1)),
+        // Who brought it into the range, who takes it out.
+        Told::Existence => (
+            (1..=sight.place).rev().find(|&place| holds(place) && !holds(place - 1)),
+            (sight.place + 1..chain.len()).find(|&place| !holds(place)),
+        ),
+        Told::Absence => (
+            (1..=sight.place).rev().find(|&place| !holds(place) && holds(place - 1)),
+            (sight.place + 1..chain.len()).find(|&place| holds(place)),
+        ),
+    };
+    let writer = |place: usize| chain.get(place).and_then(|version| version.writer);
+    (before.and_then(writer), after.and_then(writer))
 }
 
 impl Graph {
@@ -131,8 +145,9 @@ impl Graph {
             for (predicate, sights) in sights(transaction, versions, violations) {
                 for sight in sights {
                     let (before, after) = neighbours(&predicate, sight, versions);
-                    graph.add(before, Some(place), Kind::Wr, sight.object, !sight.seen);
-                    graph.add(Some(place), after, Kind::Rw, sight.object, !sight.seen);
+                    let phantom = sight.told != Told::Version;
+                    graph.add(before, Some(place), Kind::Wr, sight.object, phantom);
+                    graph.add(Some(place), after, Kind::Rw, sight.object, phantom);
                 }
             }
         }

@@ -5,7 +5,11 @@
 //! committed before everything else.
 //!
 //! All reads are predicate reads: a range of one indexed column, and the rows that were returned. A point read is the
-//! range of one key; that it returned nothing is then recorded as well.
+//! range of one key; that it returned nothing is then recorded as well. Some statements tell only that a row is there
+//! (a foreign key, ON CONFLICT DO NOTHING, a duplicate key). One that went by a key alone depends on who brought the row,
+//! and precedes who takes it away, but does not depend on its versions.
+//!
+//! ROLLBACK TO SAVEPOINT takes writes back, never reads.
 
 /// Which version of a row: its writer, and the how-manieth version of that writer.
 pub type Stamp = i64;
@@ -71,6 +75,17 @@ pub struct Scan {
     pub snapshot: u64,
 }
 
+/// It was told that some row is in a range, but not which version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exists {
+    /// The range.
+    pub predicate: Predicate,
+    /// The commit number at which that was so.
+    pub snapshot: u64,
+    /// The row was read as it is, though it was not told how; else the reader does not mind another version of it.
+    pub as_it_is: bool,
+}
+
 /// A new version of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
@@ -89,8 +104,25 @@ pub struct Write {
 pub enum Event {
     /// It read.
     Scan(Scan),
+    /// It learned that a row is there. Judged only where commit numbers are known.
+    Exists(Exists),
     /// It wrote.
     Write(Write),
+    /// It took back what it wrote from the event of this place on.
+    TakenBack(usize),
+}
+
+/// Those writes among events that were not taken back.
+pub fn standing(events: &[Event]) -> Vec<&Write> {
+    let mut standing: Vec<(usize, &Write)> = Vec::new();
+    for (place, event) in events.iter().enumerate() {
+        match event {
+            Event::Write(write) => standing.push((place, write)),
+            Event::TakenBack(from) => standing.retain(|(place, _)| place < from),
+            Event::Scan(_) | Event::Exists(_) => {}
+        }
+    }
+    standing.into_iter().map(|(_, write)| write).collect()
 }
 
 /// Why a transaction was aborted.
@@ -165,8 +197,7 @@ impl Transaction {
     /// What it did to others' eyes: for each row the version that it replaced and the last that it wrote.
     pub fn net_writes(&self) -> Vec<Write> {
         let mut net: Vec<Write> = Vec::new();
-        for event in &self.events {
-            let Event::Write(write) = event else { continue };
+        for write in standing(&self.events) {
             match net.iter_mut().find(|known| known.object == write.object) {
                 Some(known) => {
                     known.stamp = write.stamp;

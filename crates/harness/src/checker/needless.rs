@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::graph::{Graph, Reader, neighbours, sights};
-use super::history::{History, Predicate, Transaction};
+use super::history::{Event, History, Predicate, Transaction};
 use super::verdict::Violation;
 use super::versions::Versions;
 
@@ -42,9 +42,13 @@ impl Readers {
                 continue;
             }
             for event in &transaction.events {
-                let super::history::Event::Scan(scan) = event else { continue };
-                let Predicate { table, column, low, high } = scan.predicate;
-                let reader = Reader { place, predicate: scan.predicate };
+                let (predicate, existence) = match event {
+                    Event::Scan(scan) => (scan.predicate, false),
+                    Event::Exists(exists) => (exists.predicate, !exists.as_it_is),
+                    Event::Write(_) | Event::TakenBack(_) => continue,
+                };
+                let Predicate { table, column, low, high } = predicate;
+                let reader = Reader { place, predicate, existence };
                 match low == high {
                     true => readers.points.entry((table, column, low)).or_default().push(reader),
                     false => readers.ranges.entry((table, column)).or_default().push(reader),
@@ -55,13 +59,13 @@ impl Readers {
     }
 
     /// Those whose range holds a row with these values.
-    fn of<'a>(&'a self, table: u32, row: &'a [i64]) -> impl Iterator<Item = usize> + 'a {
+    fn of<'a>(&'a self, table: u32, row: &'a [i64]) -> impl Iterator<Item = &'a Reader> + 'a {
         row.iter().enumerate().flat_map(move |(column, &value)| {
             let points = self.points.get(&(table, column, value)).into_iter().flatten();
             let ranges = self.ranges.get(&(table, column)).into_iter().flatten();
             let held =
                 move |reader: &&Reader| (reader.predicate.low..=reader.predicate.high).contains(&value);
-            points.chain(ranges.filter(held)).map(|reader| reader.place)
+            points.chain(ranges.filter(held))
         })
     }
 }
@@ -113,9 +117,14 @@ fn preceding_writes(
         let chain = versions.chain(write.object);
         let last = chain.iter().rev().find(|version| version.writer.is_none_or(had));
         before.extend(last.and_then(|version| version.writer));
-        let rows = [last.and_then(|version| version.row.as_deref()), write.row.as_deref()];
-        for row in rows.into_iter().flatten() {
-            before.extend(readers.of(write.object.table, row));
+        let old = last.and_then(|version| version.row.as_ref());
+        let new = write.row.as_ref();
+        for row in [old, new].into_iter().flatten() {
+            // Who knows only that a row is there does not mind another version that is there, too.
+            let minds = |reader: &&Reader| {
+                !reader.existence || reader.predicate.holds(old) && !reader.predicate.holds(new)
+            };
+            before.extend(readers.of(write.object.table, row).filter(minds).map(|reader| reader.place));
         }
     }
     before.retain(|&place| had(place));

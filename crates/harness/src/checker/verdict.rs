@@ -43,6 +43,15 @@ pub enum Violation {
         /// The row.
         object: Object,
     },
+    /// A reader was told that a row is in a range that held none then.
+    NobodyThere {
+        /// Who was told.
+        reader: u64,
+        /// The table.
+        table: u32,
+        /// The lower end of the range.
+        low: i64,
+    },
     /// A scan did not return a row that its snapshot held.
     RowMissed {
         /// Who scanned.
@@ -72,6 +81,9 @@ impl fmt::Display for Violation {
             }
             Violation::RowOutOfRange { reader, object } => {
                 write!(f, "T{reader} was given {}, which was not in its range", row(object))
+            }
+            Violation::NobodyThere { reader, table, low } => {
+                write!(f, "T{reader} was told of a row of table {table} from {low} on, where none was")
             }
             Violation::RowMissed { reader, object } => {
                 write!(f, "T{reader} was not given {}, which its snapshot held in range", row(object))

@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::history::{History, Object, Predicate, Row, Scan, Stamp, Write, writer};
+use super::history::{Exists, History, Object, Predicate, Row, Scan, Stamp, Write, writer};
 use super::verdict::Violation;
 
 /// A committed version.
@@ -40,8 +40,19 @@ pub struct Sight {
     pub object: Object,
     /// The place of the version in its chain.
     pub place: usize,
-    /// Whether the row was returned.
-    pub seen: bool,
+    /// What was told of it.
+    pub told: Told,
+}
+
+/// What a reader was told of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Its version: the row was returned.
+    Version,
+    /// That it is in the range.
+    Existence,
+    /// That it is not: it was not returned.
+    Absence,
 }
 
 /// The version orders of all rows.
@@ -139,7 +150,7 @@ impl Versions {
                     if !scan.predicate.holds(self.chain(object)[place].row.as_ref()) {
                         violations.push(Violation::RowOutOfRange { reader, object });
                     }
-                    sights.push(Sight { object, place, seen: true });
+                    sights.push(Sight { object, place, told: Told::Version });
                 }
                 None => violations.push(self.why_unknown(reader, object, stamp)),
             }
@@ -149,11 +160,43 @@ impl Versions {
                 continue;
             }
             match unseen(self.chain(object), scan) {
-                Some(place) => sights.push(Sight { object, place, seen: false }),
+                Some(place) => sights.push(Sight { object, place, told: Told::Absence }),
                 None => violations.push(Violation::RowMissed { reader, object }),
             }
         }
         sights
+    }
+
+    /// The row that a reader knows to be there. `None` if it is the reader's own, if there are several of which any
+    /// would do, or if commit numbers are not known well enough.
+    pub fn existence(
+        &self,
+        reader: u64,
+        exists: &Exists,
+        own: &HashMap<Object, Option<Row>>,
+        violations: &mut Vec<Violation>,
+    ) -> Option<Sight> {
+        let Exists { predicate, snapshot, as_it_is } = exists;
+        let told = if *as_it_is { Told::Version } else { Told::Existence };
+        if own.iter().any(|(object, row)| object.table == predicate.table && predicate.holds(row.as_ref())) {
+            return None;
+        }
+        let mut known = HashSet::new();
+        let mut there = Vec::new();
+        for object in self.candidates(predicate).filter(|object| !own.contains_key(object)) {
+            let chain = self.chain(object);
+            if chain.iter().any(|version| version.commit.is_none()) {
+                return None;
+            }
+            let place = chain.iter().rposition(|version| version.commit.is_some_and(|at| at <= *snapshot))?;
+            if predicate.holds(chain[place].row.as_ref()) && known.insert(object) {
+                there.push(Sight { object, place, told });
+            }
+        }
+        if there.is_empty() {
+            violations.push(Violation::NobodyThere { reader, table: predicate.table, low: predicate.low });
+        }
+        there.pop().filter(|_| there.is_empty())
     }
 
     /// Rows of which some version is in the range.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::peer::{System, fresh_folder};
 use crate::report::{LatencyMs, Record};
 use crate::workload::bookstore::Isolation;
-use crate::workload::recorded::generate::Shape;
+use crate::workload::recorded::generate::{Shape, Variety};
 use crate::workload::recorded::run::{Plan, Target, run as record_run};
 
 /// The arguments of the oracle.
@@ -39,6 +39,9 @@ pub struct OracleArgs {
     /// Also read ranges by the analytic executor, which reads whole tables.
     #[arg(long)]
     analytic: bool,
+    /// Reads and writes only: no savepoints, ON CONFLICT, row locks or READ ONLY.
+    #[arg(long)]
+    plain: bool,
     /// The isolation level of every transaction.
     #[arg(long, value_enum, default_value_t = Isolation::Serializable)]
     isolation: Isolation,
@@ -61,6 +64,7 @@ impl OracleArgs {
             keys: 60,
             embedded: false,
             analytic: false,
+            plain: false,
             isolation: Isolation::Serializable,
             method: SystemName::Pssi,
             seed: 1,
@@ -69,11 +73,13 @@ impl OracleArgs {
 
     fn plan(&self) -> Plan {
         let groups = (self.keys / 2).max(1);
+        let variety = if self.plain { Variety::Plain } else { Variety::Wide };
         Plan {
-            shape: Shape { keys: self.keys, groups, operations: 4, analytic: self.analytic },
+            shape: Shape { keys: self.keys, groups, operations: 4, analytic: self.analytic, variety },
             clients: self.clients as usize,
             threads: client_threads(),
             time: Duration::from_secs(u64::from(self.seconds)),
+            transactions: u64::MAX,
             isolation: self.isolation,
             seed: self.seed,
         }

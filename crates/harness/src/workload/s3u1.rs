@@ -1,4 +1,5 @@
-//! s3u1 of the PSSI paper (HPTS 2011): each transaction reads three rows by key and updates one of them.
+//! s3u1 of the PSSI paper (HPTS 2011): each transaction reads three rows by key and updates one of them. Table and keys are those of
+//! `snum`; other than there, a transaction is tried again until it commits.
 //!
 //! The keys are uniform over the table, or with some probability from a small hot set, which makes conflicts as frequent as one likes. Every
 //! statement is a message of its own, as in the paper's clients. The updates count up, so that the sum over the table tells how many
@@ -17,6 +18,8 @@ use crate::driver::{Client, Recorder, Workload};
 use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::{self, System};
 use crate::random::Random;
+
+use super::snum;
 
 /// Reads of a transaction; it updates the row that it read last.
 const READS: usize = 3;
@@ -42,24 +45,11 @@ pub struct Table {
 impl Table {
     /// Statements that make the table and fill it.
     pub fn statements(&self) -> Vec<String> {
-        let mut statements = vec![
-            "DROP TABLE IF EXISTS s3u1".to_owned(),
-            "CREATE TABLE s3u1 (id bigint PRIMARY KEY, v bigint NOT NULL, filler text NOT NULL)".to_owned(),
-        ];
-        for first in (1..=self.rows).step_by(20_000) {
-            let last = self.rows.min(first + 19_999);
-            statements.push(format!(
-                "INSERT INTO s3u1 SELECT i, 0, repeat('x', 84) FROM generate_series({first}, {last}) AS g(i)"
-            ));
-        }
-        statements
+        snum::counters("s3u1", "v", self.rows)
     }
 
     fn keys(&self, random: &mut Random) -> [i64; READS] {
-        std::array::from_fn(|_| match self.hot_pct > 0 && random.chance(self.hot_pct) {
-            true => random.between(1, self.hot_rows.min(self.rows)),
-            false => random.between(1, self.rows),
-        })
+        std::array::from_fn(|_| snum::key(random, self.rows, self.hot_rows, self.hot_pct))
     }
 }
 

@@ -49,28 +49,38 @@ pub struct Shape {
     pub seed: u64,
 }
 
+/// Statements that make a table of so many rows, numbered from 1, with a counter each, and fill it.
+pub(super) fn counters(table: &str, counter: &str, rows: i64) -> Vec<String> {
+    let mut statements = vec![
+        format!("DROP TABLE IF EXISTS {table}"),
+        format!("CREATE TABLE {table} (id int8 PRIMARY KEY, {counter} int8 NOT NULL, filler text NOT NULL)"),
+    ];
+    for first in (1..=rows).step_by(20_000) {
+        let last = rows.min(first + 19_999);
+        statements.push(format!(
+            "INSERT INTO {table} SELECT i, 0, repeat('x', 84) FROM generate_series({first}::int8, {last}::int8) AS g(i)"
+        ));
+    }
+    statements
+}
+
+/// A row's number: one of the first `hot_rows` in `hot_pct` percent of the cases, else any.
+pub(super) fn key(random: &mut Random, rows: i64, hot_rows: i64, hot_pct: u32) -> i64 {
+    let hot = hot_pct > 0 && random.chance(hot_pct);
+    random.between(1, if hot { hot_rows.min(rows) } else { rows })
+}
+
 impl Shape {
     /// Statements that make the table and fill it.
     pub fn statements(&self) -> Vec<String> {
-        let mut statements = vec![
-            "DROP TABLE IF EXISTS snum".to_owned(),
-            "CREATE TABLE snum (id int8 PRIMARY KEY, val int8 NOT NULL, filler text NOT NULL)".to_owned(),
-        ];
-        for first in (1..=self.rows).step_by(20_000) {
-            let last = self.rows.min(first + 19_999);
-            statements.push(format!(
-                "INSERT INTO snum SELECT i, 0, repeat('x', 84) FROM generate_series({first}::int8, {last}::int8) AS g(i)"
-            ));
-        }
-        statements
+        counters("snum", "val", self.rows)
     }
 
     /// The keys that a transaction reads; it updates the first M of them.
     fn keys(&self, random: &mut Random) -> Vec<i64> {
         let mut keys = Vec::with_capacity(self.reads);
         while keys.len() < self.reads {
-            let hot = self.hot_pct > 0 && random.chance(self.hot_pct);
-            let key = random.between(1, if hot { self.hot_rows.min(self.rows) } else { self.rows });
+            let key = key(random, self.rows, self.hot_rows, self.hot_pct);
             if !keys.contains(&key) {
                 keys.push(key);
             }

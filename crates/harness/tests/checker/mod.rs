@@ -255,6 +255,94 @@ fn a_row_that_is_not_in_the_range() {
     }
 }
 
+/// A child's parent, and the parent's children: each transaction makes the other's check wrong.
+#[test]
+fn a_row_that_is_only_known_to_be_there() {
+    let skew = [
+        (1, There(X, false)),
+        (2, There(Y, false)),
+        (1, Delete(Y)),
+        (2, Delete(X)),
+        (1, Commit),
+        (2, Commit),
+    ];
+    let found = Verdict::of(&model(&skew).history);
+    let cycle = found.cycle.expect("a cycle").to_string();
+    assert_eq!(cycle, "T1 -rw(table 0 key 1, phantom)→ T2 -rw(table 0 key 2, phantom)→ T1");
+    // Another version of the row leaves it there.
+    let steps = [
+        (1, There(X, false)),
+        (2, There(Y, false)),
+        (1, Put(Y, 21)),
+        (2, Put(X, 11)),
+        (1, Commit),
+        (2, Commit),
+    ];
+    assert!(Verdict::of(&model(&steps).history).serializable());
+    // It does not where the row was read as it is.
+    let steps = [
+        (1, There(X, true)),
+        (2, There(Y, true)),
+        (1, Put(Y, 21)),
+        (2, Put(X, 11)),
+        (1, Commit),
+        (2, Commit),
+    ];
+    assert!(Verdict::of(&model(&steps).history).cycle.is_some());
+    // T3 knows a row that T1 brought, though T2 changed it since.
+    let steps =
+        [(1, Put(7, 70)), (1, Commit), (2, Put(7, 71)), (2, Commit), (3, There(7, false)), (3, Commit)];
+    let mut model = model(&steps);
+    assert!(Verdict::of(&model.history).serializable());
+    let Event::Exists(exists) = &mut model.history.transactions[2].events[0] else { panic!() };
+    exists.snapshot = 0;
+    let nobody = Violation::NobodyThere { reader: 3, table: 0, low: 7 };
+    assert_eq!(Verdict::of(&model.history).violations, [nobody]);
+}
+
+#[test]
+fn what_was_taken_back_was_not_written_and_what_was_read_was_read() {
+    // The write skew's second write is taken back.
+    let steps = [
+        (1, read(X)),
+        (2, read(Y)),
+        (1, Put(Y, 21)),
+        (2, Save),
+        (2, Put(X, 11)),
+        (2, TakeBack),
+        (1, Commit),
+        (2, Commit),
+    ];
+    assert_harmless(&steps);
+    // The reads are.
+    let steps = [
+        (2, read(Z)),
+        (2, Save),
+        (1, read(X)),
+        (2, read(Y)),
+        (2, TakeBack),
+        (1, Put(Y, 21)),
+        (2, Put(X, 11)),
+        (1, Commit),
+        (2, Commit),
+    ];
+    assert_cycle(&steps, "T1 -rw(table 0 key 1)→ T2 -rw(table 0 key 2)→ T1");
+    // Nobody may read it, its writer reads what was there before.
+    let steps =
+        [(1, read(Z)), (1, Save), (1, Put(X, 11)), (1, read(X)), (1, TakeBack), (1, read(X)), (1, Commit)];
+    let mut model = model(&[&steps[..], &[(2, read(X)), (2, Commit)]].concat());
+    assert!(verdict(&model).serializable());
+    let Event::Write(gone) = model.history.transactions[0].events[1].clone() else { panic!() };
+    let Event::Scan(scan) = &mut model.history.transactions[1].events[0] else { panic!() };
+    scan.seen[0].1 = gone.stamp;
+    let wrong = Violation::ReadOfUncommitted { reader: 2, writer: 1, object: object(X), known: true };
+    assert_eq!(verdict_of(&model), [wrong]);
+}
+
+fn verdict_of(model: &Model) -> Vec<Violation> {
+    Verdict::of(&model.history).violations
+}
+
 fn needless(steps: &[(u64, Step)]) -> (usize, Vec<u64>) {
     let verdict = verdict(&model(steps));
     assert!(verdict.serializable(), "{verdict}");

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use cognate_harness::checker::history::{
-    Abort, Event, History, Object, Outcome, Predicate, Row, Scan, Stamp, Transaction, Write, stamp,
+    Abort, Event, Exists, History, Object, Outcome, Predicate, Row, Scan, Stamp, Transaction, Write, stamp,
 };
 
 /// What a transaction does next.
@@ -15,6 +15,12 @@ pub(crate) enum Step {
     Keys(i64, i64),
     /// Reads a range of the second column.
     Groups(i64, i64),
+    /// Learns whether a row is there; of one that is, not which version. Whether it is read as it is.
+    There(i64, bool),
+    /// Sets a savepoint.
+    Save,
+    /// Goes back to the savepoint, if there is one.
+    TakeBack,
     /// Inserts a row or replaces it, with this second column.
     Put(i64, i64),
     /// Deletes a row.
@@ -33,12 +39,17 @@ pub(crate) struct Version {
     pub(crate) writer: u64,
 }
 
+/// A transaction's own rows.
+type Own = BTreeMap<i64, (Stamp, Option<Row>)>;
+
 #[derive(Clone, Debug)]
 struct Running {
     events: Vec<Event>,
     snapshot: u64,
-    own: BTreeMap<i64, (Stamp, Option<Row>)>,
+    own: Own,
     count: u64,
+    /// At the savepoint: how many events there were, and the own rows.
+    saved: Option<(usize, Own)>,
 }
 
 /// Where a statement's snapshot is.
@@ -115,7 +126,7 @@ impl Model {
 
     fn begin(&mut self, id: u64) {
         let snapshot = self.commits;
-        let fresh = Running { events: Vec::new(), snapshot, own: BTreeMap::new(), count: 0 };
+        let fresh = Running { events: Vec::new(), snapshot, own: BTreeMap::new(), count: 0, saved: None };
         let running = self.running.entry(id).or_insert(fresh);
         if self.snapshots == Snapshots::Each {
             running.snapshot = snapshot;
@@ -128,11 +139,36 @@ impl Model {
         match step {
             Step::Keys(low, high) => self.scan(id, Predicate { table: 0, column: 0, low, high }),
             Step::Groups(low, high) => self.scan(id, Predicate { table: 0, column: 1, low, high }),
+            Step::There(key, as_it_is) => self.there(id, key, as_it_is),
+            Step::Save => {
+                let running = self.running.get_mut(&id).unwrap();
+                running.saved = Some((running.events.len(), running.own.clone()));
+            }
+            Step::TakeBack => {
+                let running = self.running.get_mut(&id).unwrap();
+                if let Some((place, own)) = running.saved.clone() {
+                    running.own = own;
+                    running.events.push(Event::TakenBack(place));
+                }
+            }
             Step::Put(key, group) => self.write(id, key, Some(vec![key, group])),
             Step::Delete(key) => self.write(id, key, None),
             Step::Commit => self.end(id, Outcome::Committed),
             Step::Abort(reason) => self.end(id, Outcome::Aborted(reason)),
         }
+    }
+
+    fn there(&mut self, id: u64, key: i64, as_it_is: bool) {
+        let running = &self.running[&id];
+        let (predicate, snapshot) = (Predicate::key(object(key)), running.snapshot);
+        let own = running.own.get(&key).map(|(_, row)| row.is_some());
+        let there =
+            own.unwrap_or_else(|| self.at(key, snapshot).is_some_and(|version| version.row.is_some()));
+        let event = match there {
+            true => Event::Exists(Exists { predicate, snapshot, as_it_is }),
+            false => Event::Scan(Scan { predicate, seen: Vec::new(), snapshot }),
+        };
+        self.running.get_mut(&id).unwrap().events.push(event);
     }
 
     fn scan(&mut self, id: u64, predicate: Predicate) {

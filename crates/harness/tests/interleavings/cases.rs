@@ -1,9 +1,10 @@
 //! The anomalies and their look-alikes: rows at the start, and what each transaction does before it commits.
 //!
-//! Tables: `account` is 0, `entry` is 1. Each pair stands for a row and its second column.
+//! Tables: `account` is 0, `entry` is 1; the second column of `badge` is unique. Each pair stands for a row and its second column.
 
 use cognate_harness::checker::history::{Object, Predicate};
 use cognate_harness::workload::bookstore::Isolation::{self, ReadCommitted, RepeatableRead};
+use cognate_harness::workload::recorded::constraint::BADGE;
 use cognate_harness::workload::recorded::operation::Access::{Aggregate, Analytic, Rows};
 use cognate_harness::workload::recorded::operation::Operation::{
     self, Delete, Insert, Join, Move, Point, Range, Share, Update, UpdateRange,
@@ -33,6 +34,10 @@ const fn account(key: i64) -> Object {
 
 const fn entry(key: i64) -> Object {
     Object { table: 1, key }
+}
+
+const fn badge(key: i64) -> Object {
+    Object { table: BADGE, key }
 }
 
 const fn keys(low: i64, high: i64) -> Predicate {
@@ -75,6 +80,20 @@ pub(crate) const LOST_UPDATE: &[Case] = &[
         NEVER,
         &[&[Delete(X)], &[Point(Y), Insert(X, 40), Range(Rows, keys(1, 2))]],
     ),
+    Case {
+        name: "a unique value that the snapshot still shows in another row",
+        rows: &[(badge(1), 10), (badge(2), 20)],
+        scripts: &[
+            &[Move(badge(1), 15)],
+            &[
+                Point(badge(2)),
+                Insert(badge(3), 10),
+                Range(Rows, Predicate { table: BADGE, ..groups(10, 20) }),
+            ],
+        ],
+        permitted: NEVER,
+        coarse: false,
+    },
     case(
         "an insert where the snapshot's index still has a row",
         NEVER,

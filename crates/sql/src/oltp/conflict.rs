@@ -216,7 +216,7 @@ impl Work<'_> {
             let Some(index) = table.index(*oid) else { continue };
             if index.primary {
                 let Some(key) = primary_key(table, row) else { continue };
-                if self.lock_unique_key(table.tree, &key).await?.is_some() {
+                if self.lock_unique_key(table, table.tree, &key).await?.is_some() {
                     self.engine.note_read(table.tree, &key);
                     return Ok(Some(key.into()));
                 }
@@ -226,7 +226,7 @@ impl Work<'_> {
             if entry.has_null {
                 continue;
             }
-            if let Some(holder) = self.lock_unique_key(index.tree, &entry.key).await? {
+            if let Some(holder) = self.lock_unique_key(table, index.tree, &entry.key).await? {
                 self.engine.note_read(index.tree, &entry.key);
                 return Ok(Some(holder));
             }

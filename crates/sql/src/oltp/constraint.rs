@@ -96,9 +96,25 @@ pub(crate) fn unique_violation(table: &Table, index: &Index, row: &[Datum]) -> S
 impl Work<'_> {
     /// Locks a key of a unique index (or the row key of a clustered table) and looks who has it: the newest committed entry or the
     /// own one, whatever the snapshot. `None` if it is free; it then stays free for this transaction.
-    pub(crate) async fn lock_unique_key(&mut self, tree: u32, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) async fn lock_unique_key(
+        &mut self,
+        table: &Table,
+        tree: u32,
+        key: &[u8],
+    ) -> Result<Option<Bytes>> {
         self.lock_key(tree, key, LockMode::Exclusive).await?;
-        self.key_holder(tree, key)
+        loop {
+            let holder = self.key_holder(tree, key)?;
+            let Some(row_key) = holder.as_ref().filter(|_| self.state.locks_reads && tree != table.tree)
+            else {
+                return Ok(holder);
+            };
+            // Who deletes the row or gives it another key has the row's lock, not the key's.
+            self.lock_key(table.tree, row_key, LockMode::Shared).await?;
+            if self.key_holder(tree, key)?.as_ref() == Some(row_key) {
+                return Ok(holder);
+            }
+        }
     }
 
     /// The present value of a key: own write, else the newest committed version.

@@ -151,7 +151,8 @@ impl Work<'_> {
         Ok(row_key)
     }
 
-    /// Locks a row's key in a unique index and sees that it is free. 23505.
+    /// Locks a row's key in a unique index and sees that it is free. 23505; 40001 if the snapshot shows another row there: the new
+    /// entry would hide that row from whoever goes by the index.
     async fn claim_entry(
         &mut self,
         table: &Arc<Table>,
@@ -163,15 +164,28 @@ impl Work<'_> {
         if entry.has_null {
             return Ok(());
         }
-        if self.needs_locks(table) {
-            self.lock_key(index.tree, &entry.key, LockMode::Exclusive).await?;
-        }
-        match self.key_holder(index.tree, &entry.key)? {
+        let holder = match self.needs_locks(table) {
+            true => self.lock_unique_key(table, index.tree, &entry.key).await?,
+            false => self.key_holder(index.tree, &entry.key)?,
+        };
+        match holder {
             Some(holder) if holder != row_key => {
                 Err(self.duplicate(table, index, row, index.tree, &entry.key)?)
             }
+            None if self.shows_entry(index.tree, &entry.key)? => {
+                Err(serialization_failure("update").with_table(&table.schema_name, &table.name))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a key that is free by now is not so in the snapshot. Under READ COMMITTED the next statement's is another one.
+    fn shows_entry(&self, tree: u32, key: &[u8]) -> Result<bool> {
+        if self.engine.isolation() == Isolation::ReadCommitted || self.engine.changed(tree, key)?.is_none() {
+            return Ok(false);
+        }
+        let mut shown = self.engine.scan_unnoted(tree, Bound::Included(key), Bound::Included(key))?;
+        Ok(shown.next()?.is_some())
     }
 
     /// Replaces a locked row. Its new key, if the primary key changed. 23505.

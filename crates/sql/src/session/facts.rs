@@ -30,6 +30,8 @@ pub(crate) struct Facts {
     pub(crate) started: i64,
     /// A statement runs.
     running: AtomicBool,
+    /// A transaction waits for a snapshot that no cycle can go through.
+    awaiting_safety: AtomicBool,
     settings: Mutex<Settings>,
     catalog: Mutex<Arc<Catalog>>,
     transaction_id: AtomicU64,
@@ -59,6 +61,7 @@ impl Facts {
             catalog: Mutex::new(database.catalog()),
             started: database.now(),
             running: AtomicBool::new(false),
+            awaiting_safety: AtomicBool::new(false),
             database,
             user,
             database_name,
@@ -106,6 +109,15 @@ impl Facts {
     /// Id of the open transaction, 0 if there is none.
     pub(crate) fn transaction(&self) -> u64 {
         self.transaction_id.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_awaiting_safety(&self, waits: bool) {
+        self.awaiting_safety.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether a transaction waits until those that run have ended, for a safe snapshot.
+    pub(crate) fn awaits_safety(&self) -> bool {
+        self.awaiting_safety.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_transaction_id(&self, id: u64) {

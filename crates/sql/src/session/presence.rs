@@ -145,8 +145,13 @@ pub(crate) fn transactions(database: &SqlDatabase) -> Vec<TransactionRow> {
     database.engine().transactions().into_iter().map(row).collect()
 }
 
-/// Whether the session waits for a lock that one of the others holds, or asked for before it.
+/// Whether the session waits for a lock that one of the others holds, or asked for before it; or for a safe snapshot while
+/// one of them has a transaction.
 pub(crate) fn is_blocked_by(database: &SqlDatabase, process_id: i32, others: &[i32]) -> bool {
+    let all = database.presence().list();
+    if all.iter().any(|facts| facts.process_id == process_id && facts.awaits_safety()) {
+        return all.iter().any(|facts| others.contains(&facts.process_id) && facts.transaction() != 0);
+    }
     let sessions = process_ids(database);
     let of = |transaction: u64| sessions.get(&transaction).copied().unwrap_or_default();
     let locks = database.engine().locks();

@@ -120,7 +120,10 @@ impl Session {
         }
         // It waits for no lock.
         let interrupts = super::Interrupts { lock_timeout: None, ..self.interrupts() };
-        let engine = interrupts.lock(self.database.engine().begin_deferrable()).await?;
+        self.facts.set_awaiting_safety(true);
+        let begun = interrupts.lock(self.database.engine().begin_deferrable()).await;
+        self.facts.set_awaiting_safety(false);
+        let engine = begun?;
         self.facts.set_transaction_id(engine.id());
         let state = TransactionState::new(true, self.memory_limit);
         self.open = Some(Open { engine, state });
@@ -444,12 +447,18 @@ impl Session {
         }
     }
 
-    /// An error was reported: an open block becomes failed, an implicit transaction is rolled back.
+    /// An error was reported: an open block becomes failed, an implicit transaction is rolled back. A failed block that no savepoint
+    /// can bring back holds nothing any more: others need not wait until its client says ROLLBACK.
     pub fn fail(&mut self) {
         match self.block {
             Block::None | Block::Failed => {}
             Block::Implicit => self.rollback(),
-            Block::Explicit => self.block = Block::Failed,
+            Block::Explicit => {
+                self.block = Block::Failed;
+                if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
+                    open.engine.rollback();
+                }
+            }
         }
         self.copy = None;
     }

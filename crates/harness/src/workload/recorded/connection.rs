@@ -40,7 +40,7 @@ pub trait Connection {
     /// one that takes the snapshot.
     fn snapshot(&mut self) -> impl Future<Output = Result<u64, Failure>>;
 
-    /// The number of the commit just answered, if it is known exactly.
+    /// The newest commit's number, if nobody else can have committed since the last answer.
     fn last_commit(&self) -> Option<u64>;
 }
 

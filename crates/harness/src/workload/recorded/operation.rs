@@ -1,13 +1,15 @@
 //! What a transaction can do: each operation as a statement, and its answer as events of the history.
 //!
 //! A join reads a range of `entry` by its index and, for each row, the `account` of that number; it is an outer join,
-//! so that a row without a partner is told, too. The aggregate spells its rows out, so that they can be recorded.
+//! so that a row without a partner is told, too. ON CONFLICT is about the primary key, and in `badge` about the unique
+//! second column. The aggregate spells its rows out, so that they can be recorded.
 
-use crate::checker::history::{Event, Object, Predicate, Row, Scan, Stamp, Write};
+use crate::checker::history::{Event, Exists, Object, Predicate, Row, Scan, Stamp, Write};
 use crate::error::{Error, Result};
 
 use super::TABLES;
 use super::connection::{Failure, Value};
+use super::constraint::{BADGE, CHILD, PARENT};
 
 /// One statement of a recorded transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub enum Operation {
     Point(Object),
     /// A row by its primary key, `FOR SHARE`.
     Share(Object),
+    /// A row by its primary key, `FOR UPDATE`.
+    Lock(Object),
     /// Rows of a range, in the way that `Access` tells.
     Range(Access, Predicate),
     /// `entry` by a range of its second column, with the accounts of these numbers.
@@ -33,6 +37,10 @@ pub enum Operation {
     Move(Object, i64),
     /// A new row, with its second column.
     Insert(Object, i64),
+    /// The same with ON CONFLICT DO NOTHING.
+    Ignore(Object, i64),
+    /// The same with ON CONFLICT DO UPDATE: a new version of the row in the way.
+    Upsert(Object, i64),
     /// A row goes.
     Delete(Object),
 }
@@ -63,13 +71,44 @@ impl Operation {
         match self {
             Operation::Point(object) => Operation::Point(of(object)),
             Operation::Share(object) => Operation::Share(of(object)),
+            Operation::Lock(object) => Operation::Lock(of(object)),
             Operation::Range(access, predicate) => Operation::Range(access, range(predicate)),
             Operation::Join { low, high } => Operation::Join { low: low + base, high: high + base },
             Operation::Update(object) => Operation::Update(of(object)),
             Operation::UpdateRange(predicate) => Operation::UpdateRange(range(predicate)),
             Operation::Move(object, group) => Operation::Move(of(object), group + base),
             Operation::Insert(object, group) => Operation::Insert(of(object), group + base),
+            Operation::Ignore(object, group) => Operation::Ignore(of(object), group + base),
+            Operation::Upsert(object, group) => Operation::Upsert(of(object), group + base),
             Operation::Delete(object) => Operation::Delete(of(object)),
+        }
+    }
+
+    /// What it did, for counting: the operation, and by which constraint its table is special.
+    pub fn kind(self, events: &[Event]) -> &'static str {
+        let wrote = events.iter().any(|event| matches!(event, Event::Write(_)));
+        let inserted = |event: &Event| matches!(event, Event::Write(write) if write.replaced.is_none());
+        match self {
+            Operation::Point(_) => "point read",
+            Operation::Share(_) => "FOR SHARE",
+            Operation::Lock(_) => "FOR UPDATE",
+            Operation::Range(..) => "range read",
+            Operation::Join { .. } => "join",
+            _ if !wrote && !matches!(self, Operation::Ignore(..)) => "write of nothing",
+            Operation::Update(_) => "update",
+            Operation::UpdateRange(_) => "update by index",
+            Operation::Move(o, _) if o.table == BADGE => "change of a unique value",
+            Operation::Move(o, _) if o.table == CHILD => "child moved",
+            Operation::Move(..) => "change of an indexed value",
+            Operation::Insert(o, _) if o.table == BADGE => "insert of a unique value",
+            Operation::Insert(o, _) if o.table == CHILD => "child inserted",
+            Operation::Insert(..) => "insert",
+            Operation::Ignore(..) if !wrote => "DO NOTHING: nothing",
+            Operation::Ignore(..) => "DO NOTHING: inserted",
+            Operation::Upsert(..) if events.iter().any(inserted) => "DO UPDATE: inserted",
+            Operation::Upsert(..) => "DO UPDATE: updated",
+            Operation::Delete(o) if o.table == PARENT => "parent deleted",
+            Operation::Delete(_) => "delete",
         }
     }
 
@@ -81,6 +120,9 @@ impl Operation {
             Operation::Point(o) => (format!("SELECT id, ver FROM {} WHERE id = $1", table(o)), vec![o.key]),
             Operation::Share(o) => {
                 (format!("SELECT id, ver FROM {} WHERE id = $1 FOR SHARE", table(o)), vec![o.key])
+            }
+            Operation::Lock(o) => {
+                (format!("SELECT id, ver FROM {} WHERE id = $1 FOR UPDATE", table(o)), vec![o.key])
             }
             Operation::Range(access, p) => {
                 let columns = match access {
@@ -111,8 +153,17 @@ impl Operation {
                     format!("UPDATE {} {set} = $2, grp = $3 WHERE id = $1 RETURNING id, prev, grp", table(o));
                 (text, vec![o.key, stamp, group])
             }
-            Operation::Insert(o, group) => {
-                let text = format!("INSERT INTO {} (id, grp, ver) VALUES ($1, $2, $3)", table(o));
+            Operation::Insert(o, group) => (insert(o), vec![o.key, group, stamp]),
+            Operation::Ignore(o, group) => {
+                let column = COLUMNS[arbiter(o)];
+                let text = format!("{} ON CONFLICT ({column}) DO NOTHING RETURNING id", insert(o));
+                (text, vec![o.key, group, stamp])
+            }
+            Operation::Upsert(o, group) => {
+                let (table, column) = (table(o), COLUMNS[arbiter(o)]);
+                let set = format!("SET prev = {table}.ver, ver = excluded.ver");
+                let text =
+                    format!("{} ON CONFLICT ({column}) DO UPDATE {set} RETURNING id, prev, grp", insert(o));
                 (text, vec![o.key, group, stamp])
             }
             Operation::Delete(o) => {
@@ -129,7 +180,9 @@ impl Operation {
         let scan =
             |predicate: Predicate, seen: Vec<(i64, Stamp)>| Event::Scan(Scan { predicate, seen, snapshot });
         Ok(match self {
-            Operation::Point(o) | Operation::Share(o) => vec![scan(Predicate::key(o), pairs(rows)?)],
+            Operation::Point(o) | Operation::Share(o) | Operation::Lock(o) => {
+                vec![scan(Predicate::key(o), pairs(rows)?)]
+            }
             Operation::Range(Access::Aggregate, p) => vec![scan(p, aggregated(rows)?)],
             Operation::Range(Access::Rows | Access::Analytic, p) => vec![scan(p, pairs(rows)?)],
             Operation::Join { low, high } => {
@@ -145,10 +198,21 @@ impl Operation {
                 events.extend(updates(rows, p.table, stamp)?);
                 events
             }
-            Operation::Insert(object, group) => {
-                let row = Some(vec![object.key, group]);
-                vec![Event::Write(Write { object, stamp, replaced: None, row })]
+            Operation::Insert(object, group) => vec![inserted(object, group, stamp)],
+            Operation::Ignore(object, group) if rows.is_empty() => {
+                // The row is read by its primary key; by a unique value only the index is.
+                let as_it_is = arbiter(object) == 0;
+                vec![Event::Exists(Exists { predicate: in_the_way(object, group), snapshot, as_it_is })]
             }
+            Operation::Ignore(object, group) => vec![inserted(object, group, stamp)],
+            Operation::Upsert(object, group) => match rows {
+                [row] if row.get(1) == Some(&Value::Null) => vec![inserted(object, group, stamp)],
+                _ => {
+                    let mut events = vec![scan(in_the_way(object, group), pairs(rows)?)];
+                    events.extend(updates(rows, object.table, stamp)?);
+                    events
+                }
+            },
             Operation::Delete(object) => {
                 let seen = pairs(rows)?;
                 let gone = seen.iter().map(|&(_, replaced)| {
@@ -158,6 +222,28 @@ impl Operation {
                 [vec![scan(Predicate::key(object), seen)], gone].concat()
             }
         })
+    }
+}
+
+fn insert(object: Object) -> String {
+    format!("INSERT INTO {} (id, grp, ver) VALUES ($1, $2, $3)", table(object))
+}
+
+fn inserted(object: Object, group: i64, stamp: Stamp) -> Event {
+    let row = Some(vec![object.key, group]);
+    Event::Write(Write { object, stamp, replaced: None, row })
+}
+
+/// The column that ON CONFLICT is about.
+fn arbiter(object: Object) -> usize {
+    usize::from(object.table == BADGE)
+}
+
+/// Where ON CONFLICT looks for a row.
+fn in_the_way(object: Object, group: i64) -> Predicate {
+    match arbiter(object) {
+        0 => Predicate::key(object),
+        column => Predicate { table: object.table, column, low: group, high: group },
     }
 }
 
@@ -219,5 +305,5 @@ fn updates(rows: &[Vec<Value>], table: u32, stamp: Stamp) -> Result<Vec<Event>> 
 
 /// Whether a failure is one that the load itself brings about, such as a key that exists already.
 pub fn is_expected(failure: &Failure) -> bool {
-    matches!(failure.sqlstate.as_str(), "40001" | "40P01" | "23505")
+    matches!(failure.sqlstate.as_str(), "40001" | "40P01" | "23503" | "23505")
 }

@@ -1,14 +1,17 @@
 //! One session's transactions, recorded statement by statement.
 //!
 //! A transaction begins with its first operation. If a statement fails, the transaction is rolled back at once and
-//! recorded as aborted, with the reason that SQLSTATE and message tell; what follows until its end is passed over.
+//! recorded as aborted, with the reason that SQLSTATE and message tell; what follows until its end is passed over. With
+//! a savepoint, a constraint's refusal takes it back only to there, and is recorded as what it told of other rows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::connection::{Connection, Failure};
+use super::constraint;
 use super::operation::{Operation, is_expected};
-use crate::checker::history::{Abort, Event, Outcome, Transaction, stamp};
+use crate::checker::history::{Abort, Event, Outcome, Transaction, stamp, standing};
 use crate::error::{Error, Result};
 use crate::workload::bookstore::Isolation;
 
@@ -33,12 +36,32 @@ impl Counters {
 /// One statement, or the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// How the next transaction begins, if not plainly.
+    Begin(Mode),
     /// A statement of the transaction; it begins with its first.
     Run(Operation),
+    /// SAVEPOINT; there is one at a time.
+    Savepoint,
+    /// ROLLBACK TO SAVEPOINT.
+    RollbackTo,
     /// COMMIT.
     Commit,
     /// ROLLBACK.
     Rollback,
+}
+
+/// How a transaction begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// With its isolation level.
+    #[default]
+    Plain,
+    /// READ ONLY.
+    ReadOnly,
+    /// READ ONLY, DEFERRABLE.
+    Deferrable,
+    /// With the age of the session's last aborted transaction: it locks what it reads, and reads what is newest.
+    Aged,
 }
 
 /// The transaction that is open.
@@ -47,6 +70,11 @@ struct Open {
     events: Vec<Event>,
     snapshot: u64,
     count: u64,
+    mode: Mode,
+    /// How many events there were at the savepoint.
+    savepoint: Option<usize>,
+    /// What its statements did.
+    kinds: Vec<&'static str>,
     /// It was told that it failed, and is recorded as such.
     failed: bool,
 }
@@ -59,6 +87,9 @@ pub struct Recorder<C> {
     /// Statements read what is newest when they are answered, as under two-phase locking.
     reads_latest: bool,
     open: Option<Open>,
+    mode: Mode,
+    /// What the statements of committed transactions did, counted.
+    pub done: BTreeMap<&'static str, usize>,
     /// Transactions that have ended.
     pub ended: Vec<Transaction>,
     /// What those that failed were told, by their numbers.
@@ -69,7 +100,18 @@ impl<C: Connection> Recorder<C> {
     /// A session whose transactions all have this isolation level.
     pub fn new(connection: C, isolation: Isolation, counters: Arc<Counters>) -> Recorder<C> {
         let (ended, failures) = (Vec::new(), Vec::new());
-        Recorder { connection, isolation, counters, reads_latest: false, open: None, ended, failures }
+        let (done, mode) = (BTreeMap::new(), Mode::Plain);
+        Recorder {
+            connection,
+            isolation,
+            counters,
+            reads_latest: false,
+            open: None,
+            mode,
+            done,
+            ended,
+            failures,
+        }
     }
 
     /// Statements read what is newest when they are answered, not what a snapshot holds.
@@ -93,18 +135,61 @@ impl<C: Connection> Recorder<C> {
     /// A failure that no transaction of this load should meet.
     pub async fn step(&mut self, step: Step) -> Result<()> {
         match step {
+            Step::Begin(mode) => {
+                self.mode = mode;
+                Ok(())
+            }
             Step::Run(operation) => self.operate(operation).await,
+            Step::Savepoint => self.savepoint().await,
+            Step::RollbackTo => self.rollback_to().await,
             Step::Commit => self.commit().await,
             Step::Rollback => self.rollback().await,
         }
     }
 
     async fn begin(&mut self) -> Result<()> {
-        let text = format!("BEGIN ISOLATION LEVEL {}", self.isolation.sql());
+        let mode = std::mem::take(&mut self.mode);
+        let how = match mode {
+            Mode::Plain | Mode::Aged => "",
+            Mode::ReadOnly => " READ ONLY",
+            Mode::Deferrable => " READ ONLY, DEFERRABLE",
+        };
+        let text = format!("BEGIN ISOLATION LEVEL {}{how}", self.isolation.sql());
         self.connection.query(&text, &[]).await.map_err(unexpected)?;
+        if mode == Mode::Aged {
+            let last = self.ended.iter().rev().find(|ended| !ended.committed()).map_or(1, |ended| ended.id);
+            let text = format!("SET LOCAL cognate.retry_of = '{last}'");
+            self.connection.query(&text, &[]).await.map_err(unexpected)?;
+        }
         let snapshot = self.connection.snapshot().await.map_err(unexpected)?;
         let id = self.counters.id();
-        self.open = Some(Open { id, events: Vec::new(), snapshot, count: 0, failed: false });
+        let kinds = match mode {
+            Mode::Plain => Vec::new(),
+            Mode::ReadOnly => vec!["read only"],
+            Mode::Deferrable => vec!["deferrable"],
+            Mode::Aged => vec!["aged"],
+        };
+        let (events, savepoint) = (Vec::new(), None);
+        self.open = Some(Open { id, events, snapshot, count: 0, mode, savepoint, kinds, failed: false });
+        Ok(())
+    }
+
+    async fn savepoint(&mut self) -> Result<()> {
+        // The first operation takes the snapshot, so the transaction is not begun for a savepoint.
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        self.connection.query("SAVEPOINT s", &[]).await.map_err(unexpected)?;
+        open.savepoint = Some(open.events.len());
+        Ok(())
+    }
+
+    /// Takes back the writes since the savepoint, if there is one.
+    async fn rollback_to(&mut self) -> Result<()> {
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        let Some(place) = open.savepoint else { return Ok(()) };
+        self.connection.query("ROLLBACK TO SAVEPOINT s", &[]).await.map_err(unexpected)?;
+        let wrote = open.events[place..].iter().any(|event| matches!(event, Event::Write(_)));
+        open.events.push(Event::TakenBack(place));
+        open.kinds.push(if wrote { "writes taken back" } else { "nothing taken back" });
         Ok(())
     }
 
@@ -122,13 +207,24 @@ impl<C: Connection> Recorder<C> {
         let asked = self.counters.tick();
         match self.connection.query(&text, &args).await {
             Ok(rows) => {
-                if self.reads_latest {
+                let aged = open.mode == Mode::Aged && self.isolation == Isolation::Serializable;
+                if self.reads_latest || aged {
                     open.snapshot = self.connection.snapshot().await.map_err(unexpected)?;
                 }
-                open.events.extend(operation.events(&rows, stamp, open.snapshot)?);
+                let events = operation.events(&rows, stamp, open.snapshot)?;
+                open.kinds.push(operation.kind(&events));
+                let learned = self.connection.last_commit().map(|now| constraint::held(&events, now));
+                open.events.extend(events.into_iter().chain(learned.into_iter().flatten()));
                 Ok(())
             }
-            Err(failure) => self.fail(failure, asked).await,
+            Err(failure) => {
+                let now = self.connection.last_commit().filter(|_| open.savepoint.is_some());
+                let learned = now.and_then(|now| constraint::refused(operation, &failure, now));
+                let Some(learned) = learned else { return self.fail(failure, asked).await };
+                open.events.extend(learned);
+                open.kinds.push("refused after a savepoint");
+                self.rollback_to().await
+            }
         }
     }
 
@@ -151,7 +247,7 @@ impl<C: Connection> Recorder<C> {
     fn record(&mut self, outcome: Outcome, asked: u64, answered: u64, commit: Option<u64>) {
         if let Some(open) = &mut self.open {
             let events = std::mem::take(&mut open.events);
-            let wrote = events.iter().any(|event| matches!(event, Event::Write(_)));
+            let wrote = !standing(&events).is_empty();
             let commit = commit.filter(|_| wrote);
             let snapshot = open.snapshot;
             self.ended.push(Transaction { id: open.id, events, outcome, snapshot, commit, asked, answered });
@@ -164,6 +260,9 @@ impl<C: Connection> Recorder<C> {
             match self.connection.query("COMMIT", &[]).await {
                 Ok(_) => {
                     let answered = self.counters.tick();
+                    for kind in self.open.iter().flat_map(|open| &open.kinds) {
+                        *self.done.entry(kind).or_default() += 1;
+                    }
                     self.record(Outcome::Committed, asked, answered, self.connection.last_commit());
                 }
                 Err(failure) => self.fail(failure, asked).await?,

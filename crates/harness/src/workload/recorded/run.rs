@@ -37,8 +37,10 @@ pub struct Plan {
     pub clients: usize,
     /// Threads that they are spread over.
     pub threads: usize,
-    /// How long new transactions begin.
+    /// How long new transactions begin ...
     pub time: Duration,
+    /// ... and the most of each client.
+    pub transactions: u64,
     /// Of every transaction.
     pub isolation: Isolation,
     /// Of the data and the transactions.
@@ -58,7 +60,7 @@ pub async fn run(target: &Target, plan: &Plan) -> Result<History> {
         Target::Wire(config) => load(&mut Wire::new(connect(config).await?), &rows).await?,
     };
     let counters = Arc::new(Counters::default());
-    let until = Instant::now() + plan.time;
+    let until = Instant::now().checked_add(plan.time);
     let threads = plan.threads.clamp(1, plan.clients.max(1));
     let mut ended = Vec::new();
     for thread in 0..threads {
@@ -90,7 +92,7 @@ async fn connect(config: &tokio_postgres::Config) -> Result<tokio_postgres::Clie
 
 async fn load(connection: &mut impl Connection, rows: &[(Object, i64)]) -> Result<Vec<Write>> {
     let said = |failure: super::connection::Failure| Error::Server(failure.message);
-    for table in TABLES {
+    for table in TABLES.iter().rev() {
         connection.query(&format!("DROP TABLE IF EXISTS {table}"), &[]).await.map_err(said)?;
     }
     for statement in SCHEMA {
@@ -112,7 +114,7 @@ fn run_thread(
     plan: &Plan,
     share: &[usize],
     counters: &Arc<Counters>,
-    until: Instant,
+    until: Option<Instant>,
 ) -> Result<Vec<Transaction>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -148,10 +150,12 @@ async fn client<C: Connection>(
     plan: Plan,
     counters: Arc<Counters>,
     mut random: Random,
-    until: Instant,
+    until: Option<Instant>,
 ) -> Result<Vec<Transaction>> {
     let mut recorder = Recorder::new(connection, plan.isolation, counters);
-    while Instant::now() < until {
+    let mut left = plan.transactions;
+    while left > 0 && until.is_none_or(|until| Instant::now() < until) {
+        left -= 1;
         for step in plan.shape.transaction(&mut random) {
             recorder.step(step).await?;
         }

@@ -10,7 +10,7 @@
 //!
 //! A turn of a session that waits is kept, and taken as soon as the wait is over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -211,6 +211,17 @@ impl Stage {
     pub fn take_failures(&mut self) -> Vec<(u64, super::connection::Failure)> {
         let recorders = self.players.iter_mut().filter_map(|player| player.idle.as_mut());
         recorders.flat_map(|recorder| std::mem::take(&mut recorder.failures)).collect()
+    }
+
+    /// What the statements of committed transactions did, counted since the last call.
+    pub fn take_done(&mut self) -> BTreeMap<&'static str, usize> {
+        let mut all = BTreeMap::new();
+        for recorder in self.players.iter_mut().filter_map(|player| player.idle.as_mut()) {
+            for (kind, count) in std::mem::take(&mut recorder.done) {
+                *all.entry(kind).or_default() += count;
+            }
+        }
+        all
     }
 
     /// The numbers of the next transaction and of everything that is asked and answered.

@@ -1,0 +1,141 @@
+//! Statements that fail because of others before anything of their answer was sent: they are run again, and the client
+//! sees one answer, with everything in it once. What was answered after them cannot be taken back.
+
+use crate::client::{Message, RawClient, bind, execute, message, named, parse, string, sync, tags};
+use crate::support::TestServer;
+
+/// Reads row 1 and writes row 2; [`OTHER`] does it the other way round. The second to commit closes a cycle.
+const SKEW: &str = "UPDATE t SET n = (SELECT n FROM t WHERE id = 1) + 1 WHERE id = 2 RETURNING n";
+const OTHER: &str = "UPDATE t SET n = (SELECT n FROM t WHERE id = 2) + 100 WHERE id = 1";
+
+fn rows(messages: &[Message]) -> Vec<String> {
+    let rows = messages.iter().filter(|message| message.tag == 'D');
+    rows.map(|row| row.values().into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"))
+        .collect()
+}
+
+/// Two sessions, and a table with the rows (1, 10) and (2, 20).
+async fn two(server: &TestServer) -> (RawClient, RawClient) {
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (id int PRIMARY KEY, n int)").await;
+    client.query("INSERT INTO t VALUES (1, 10), (2, 20)").await;
+    (client, RawClient::connect(server.address()).await)
+}
+
+/// Waits until somebody has locked row 2.
+async fn until_locked(watcher: &mut RawClient) {
+    while !rows(&watcher.query("SELECT id FROM t WHERE id = 2 FOR UPDATE SKIP LOCKED").await).is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until somebody waits for a lock.
+async fn until_waiting(watcher: &mut RawClient) {
+    let waiting = "SELECT pid FROM cognate_transactions WHERE waits_for IS NOT NULL";
+    while rows(&watcher.query(waiting).await).is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn status_of<'m>(messages: &'m [Message], name: &str) -> Vec<&'m Message> {
+    let prefix = string(name);
+    messages.iter().filter(|message| message.tag == 'S' && message.body.starts_with(&prefix)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_whose_commit_fails_is_run_again_at_sync() {
+    let server = TestServer::start().await;
+    let (mut client, mut other) = two(&server).await;
+    client.send(&[parse("", SKEW), bind("", "", &[]), execute("", 0)].concat()).await;
+    until_locked(&mut other).await;
+    assert_eq!(tags(&other.query(OTHER).await), "C");
+    client.send(&sync()).await;
+    let answer = client.until_ready().await;
+    assert_eq!(tags(&answer), "12DCZ");
+    assert_eq!(rows(&answer), ["121"], "what the second run saw, and nothing of the first");
+    assert_eq!(rows(&client.query("SELECT n FROM t ORDER BY id").await), ["120", "121"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_run_again_once_a_later_message_was_answered() {
+    for (later, its_tags) in [
+        (parse("other", "SELECT 1"), "1"),
+        (named(b'D', b'S', ""), "tT"),
+        (named(b'C', b'P', "none"), "3"),
+        (message(b'H', b""), ""),
+    ] {
+        let server = TestServer::start().await;
+        let (mut client, mut other) = two(&server).await;
+        client.send(&[parse("", SKEW), bind("", "", &[]), execute("", 0), later].concat()).await;
+        until_locked(&mut other).await;
+        assert_eq!(tags(&other.query(OTHER).await), "C");
+        client.send(&sync()).await;
+        let answer = client.until_ready().await;
+        assert_eq!(tags(&answer), format!("12DC{its_tags}EZ"));
+        assert_eq!(answer[answer.len() - 2].sqlstate(), "40001");
+        assert_eq!(rows(&client.query("SELECT n FROM t ORDER BY id").await), ["120", "20"]);
+        server.stop().await;
+    }
+}
+
+/// Its last statement waits for the other's lock, and fails when that commits: the snapshot is older.
+async fn conflict(server: &TestServer, before: &str) -> (RawClient, Vec<Message>) {
+    let (mut client, mut other) = two(server).await;
+    let mut watcher = RawClient::connect(server.address()).await;
+    client.query(before).await;
+    other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
+    let text =
+        "SET TimeZone TO 'Asia/Tokyo'; SELECT n FROM t WHERE id = 1; UPDATE t SET n = n * 2 WHERE id = 2";
+    client.send(&message(b'Q', &string(text))).await;
+    until_waiting(&mut watcher).await;
+    other.query("COMMIT").await;
+    let answer = client.until_ready().await;
+    (client, answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_run_again_reports_its_settings_once() {
+    let server = TestServer::start().await;
+    let (mut client, answer) = conflict(&server, "SELECT 1").await;
+    assert_eq!(tags(&answer), "CTDCCSZ");
+    assert_eq!(status_of(&answer, "TimeZone")[0].body, b"TimeZone\0Asia/Tokyo\0");
+    assert_eq!(rows(&client.query("SELECT n FROM t WHERE id = 2").await), ["42"]);
+    assert_eq!(rows(&client.query("SHOW TimeZone").await), ["Asia/Tokyo"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_fails_for_good_changes_and_reports_no_settings() {
+    let server = TestServer::start().await;
+    let (mut client, answer) =
+        conflict(&server, "SET TimeZone TO 'UTC'; SET cognate.statement_retries = 0").await;
+    assert_eq!(tags(&answer), "CTDCEZ");
+    assert_eq!(rows(&client.query("SHOW TimeZone").await), ["UTC"]);
+    // The next change is told.
+    let answer = client.query("SET TimeZone TO 'Asia/Tokyo'").await;
+    assert_eq!(status_of(&answer, "TimeZone").len(), 1);
+    server.stop().await;
+}
+
+/// What the message has committed stays, and is told, though the rest fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_the_message_committed_is_reported_with_the_failure() {
+    let server = TestServer::start().await;
+    let (mut client, mut other) = two(&server).await;
+    let mut watcher = RawClient::connect(server.address()).await;
+    other.query("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2").await;
+    let text = "SET TimeZone TO 'Asia/Tokyo'; COMMIT; \
+                SELECT n FROM t WHERE id = 1; UPDATE t SET n = n * 2 WHERE id = 2";
+    client.send(&message(b'Q', &string(text))).await;
+    until_waiting(&mut watcher).await;
+    other.query("COMMIT").await;
+    let answer = client.until_ready().await;
+    let errors: Vec<&Message> = answer.iter().filter(|message| message.tag == 'E').collect();
+    assert!(errors.iter().all(|error| error.sqlstate() == "40001"), "{answer:?}");
+    assert_eq!(status_of(&answer, "TimeZone").len(), 1, "{}", tags(&answer));
+    assert_eq!(rows(&client.query("SHOW TimeZone").await), ["Asia/Tokyo"]);
+    let expected = if errors.is_empty() { "42" } else { "21" };
+    assert_eq!(rows(&client.query("SELECT n FROM t WHERE id = 2").await), [expected]);
+    server.stop().await;
+}

@@ -1,0 +1,264 @@
+//! `cargo xtask isolation`: PostgreSQL's own isolation specs, against this server.
+//!
+//! The tester and the specs are PostgreSQL's and are not part of this repository: the tester is a program, the specs a
+//! folder with `specs/` and `expected/`. Each spec gets a server of its own on an empty folder. Its output is cut into
+//! permutations, and each of them compared with what PostgreSQL answers. Where they differ, the serialization failures
+//! tell how: Cognate aborts only where a cycle closes, so it should have fewer of them, or choose another victim.
+//!
+//! ```text
+//! permutation of the output ── equal to that of some expected file ──▶ same
+//!        └── else: serialization failures, fewer / as many / more ──▶ fewer aborts, another victim, more aborts
+//!                                              none in either ──▶ other
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What PostgreSQL says when a transaction cannot be serialized.
+const FAILURE: &str = "could not serialize access";
+/// Begins a permutation.
+const START: &str = "starting permutation: ";
+/// Seconds after which the tester cancels a step that hangs.
+const STEP_SECONDS: &str = "5";
+/// Longer than that.
+const LOCK_TIMEOUT: &str = "-c lock_timeout=8s";
+
+/// The arguments.
+struct Plan {
+    tester: PathBuf,
+    specs: PathBuf,
+    server: PathBuf,
+    /// Only these, unless there are none.
+    names: Vec<String>,
+}
+
+/// What became of one spec.
+#[derive(Default)]
+struct Outcome {
+    permutations: usize,
+    same: usize,
+    fewer: usize,
+    victim: usize,
+    more: usize,
+    other: usize,
+    not_run: usize,
+    /// What Cognate does not have.
+    missing: Option<String>,
+}
+
+/// Runs the specs and prints a table.
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let plan = plan(root, arguments)?;
+    let mut names = plan.names.clone();
+    if names.is_empty() {
+        let entries = std::fs::read_dir(plan.specs.join("specs"))
+            .map_err(|error| failed("reading the specs", &error))?;
+        let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let specs = files.filter(|path| path.extension().is_some_and(|extension| extension == "spec"));
+        names = specs.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+        names.sort();
+    }
+    println!(
+        "| spec | permutations | same | fewer aborts | another victim | more aborts | other | not run | not supported |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for name in names {
+        println!("{}", row(&name, &spec(&plan, &name)?));
+    }
+    Ok(())
+}
+
+fn plan(root: &Path, arguments: &[&str]) -> Result<Plan, String> {
+    let (mut tester, mut specs, mut server, mut names) = (None, None, None, Vec::new());
+    let mut arguments = arguments.iter();
+    while let Some(&argument) = arguments.next() {
+        let mut path = || arguments.next().map(PathBuf::from).ok_or(format!("{argument} needs a path"));
+        match argument {
+            "--tester" => tester = Some(path()?),
+            "--specs" => specs = Some(path()?),
+            "--server" => server = Some(path()?),
+            name => names.push(name.to_owned()),
+        }
+    }
+    let server = match server {
+        Some(server) => server,
+        None => {
+            super::cargo(root, "server", &["build", "-p", "cognate", "--locked"], &[])?;
+            let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+            target.join("debug/cognate")
+        }
+    };
+    let tester = tester.ok_or("--tester: the path of PostgreSQL's isolationtester")?;
+    let specs = specs.ok_or("--specs: a folder with PostgreSQL's isolation specs/ and expected/")?;
+    Ok(Plan { tester, specs, server, names })
+}
+
+fn failed(doing: &str, error: &std::io::Error) -> String {
+    format!("{doing}: {error}")
+}
+
+/// A server on an empty folder; both end with it.
+struct Server {
+    child: Child,
+    port: String,
+    folder: PathBuf,
+}
+
+impl Server {
+    fn start(program: &Path) -> Result<Server, String> {
+        let folder = std::env::temp_dir().join(format!("cognate-isolation-{}", std::process::id()));
+        drop(std::fs::remove_dir_all(&folder));
+        let mut child = Command::new(program)
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--http",
+                "off",
+                "--log",
+                "error",
+                "--memory",
+                "256MB",
+            ])
+            .arg("--data")
+            .arg(&folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed("starting the server", &error))?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(|error| failed("the server", &error))?;
+        }
+        // It says how to connect: `... -p PORT ...`.
+        let port =
+            line.split_whitespace().skip_while(|word| *word != "-p").nth(1).unwrap_or_default().to_owned();
+        let server = Server { child, port, folder };
+        if server.port.is_empty() {
+            Err(format!("the server did not become ready: {line}"))
+        } else {
+            Ok(server)
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn spec(plan: &Plan, name: &str) -> Result<Outcome, String> {
+    let server = Server::start(&plan.server)?;
+    let file = plan.specs.join("specs").join(format!("{name}.spec"));
+    let input = std::fs::File::open(&file).map_err(|error| failed(&file.display().to_string(), &error))?;
+    let connection = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", server.port);
+    let output = Command::new(&plan.tester)
+        .arg(connection)
+        .env("PGISOLATIONTIMEOUT", STEP_SECONDS)
+        // Where PostgreSQL has aborted a transaction already, a permutation may leave Cognate's open; the table is dropped then.
+        .env("PGOPTIONS", LOCK_TIMEOUT)
+        .stdin(input)
+        .output()
+        .map_err(|error| failed("starting the tester", &error))?;
+    let expected = expected(plan, name)?;
+    let (told, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let mut outcome = compare(&told, &expected);
+    outcome.missing = missing(&complained).or_else(|| missing(&told));
+    Ok(outcome)
+}
+
+/// The expected outputs: a spec may have several.
+fn expected(plan: &Plan, name: &str) -> Result<Vec<String>, String> {
+    let of = |suffix: &str| plan.specs.join("expected").join(format!("{name}{suffix}.out"));
+    let files = ["", "_1", "_2", "_3"].map(of).into_iter().filter(|file| file.exists());
+    let read = |file: PathBuf| {
+        let text = std::fs::read_to_string(file).map_err(|error| failed("an expected output", &error))?;
+        Ok(iso_dates(&text))
+    };
+    files.map(read).collect()
+}
+
+/// Dates `MM-DD-YYYY` as `YYYY-MM-DD`: PostgreSQL's own runs have another date style, which Cognate does not print.
+fn iso_dates(text: &str) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    let is_date = |window: &[u8]| {
+        window.iter().enumerate().all(|(at, byte)| match at {
+            2 | 5 => *byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+    };
+    for at in 0..bytes.len().saturating_sub(9) {
+        let date = &mut bytes[at..at + 10];
+        if is_date(date) {
+            // The year to the front, then the hyphen that came to the end.
+            date.rotate_left(6);
+            date[4..].rotate_right(1);
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Permutations by their names; one that occurs again is counted.
+fn permutations(output: &str) -> BTreeMap<(String, usize), String> {
+    let mut all = BTreeMap::new();
+    for part in output.split(START).skip(1) {
+        let (name, body) = part.split_once('\n').unwrap_or((part, ""));
+        let mut place = 0;
+        while all.contains_key(&(name.to_owned(), place)) {
+            place += 1;
+        }
+        all.insert((name.to_owned(), place), body.trim_end().to_owned());
+    }
+    all
+}
+
+fn compare(told: &str, expected: &[String]) -> Outcome {
+    let alternatives: Vec<_> = expected.iter().map(|text| permutations(text)).collect();
+    let mut outcome = Outcome::default();
+    let told = permutations(told);
+    let Some(first) = alternatives.first() else { return outcome };
+    for (name, wanted) in first {
+        outcome.permutations += 1;
+        let Some(got) = told.get(name) else {
+            outcome.not_run += 1;
+            continue;
+        };
+        if alternatives.iter().any(|alternative| alternative.get(name) == Some(got)) {
+            outcome.same += 1;
+            continue;
+        }
+        let (got, wanted) = (got.matches(FAILURE).count(), wanted.matches(FAILURE).count());
+        match got.cmp(&wanted) {
+            std::cmp::Ordering::Less => outcome.fewer += 1,
+            std::cmp::Ordering::Greater => outcome.more += 1,
+            std::cmp::Ordering::Equal if got > 0 => outcome.victim += 1,
+            std::cmp::Ordering::Equal => outcome.other += 1,
+        }
+    }
+    outcome
+}
+
+/// The first message that says that something is not there.
+fn missing(text: &str) -> Option<String> {
+    let told = |line: &&str| line.contains("not supported") || line.contains("syntax error");
+    let line = text.lines().find(told)?;
+    Some(line.split("ERROR:").last().unwrap_or(line).trim().replace('|', "\\|"))
+}
+
+fn row(name: &str, outcome: &Outcome) -> String {
+    let mut row = format!("| {name} | {} |", outcome.permutations);
+    for count in [outcome.same, outcome.fewer, outcome.victim, outcome.more, outcome.other, outcome.not_run] {
+        match count {
+            0 => row.push_str(" |"),
+            _ => drop(write!(row, " {count} |")),
+        }
+    }
+    let _ = write!(row, " {} |", outcome.missing.as_deref().unwrap_or(""));
+    row
+}
