@@ -3,7 +3,7 @@
 //! Only the part between two marker lines is written; the text around it, such as what falls short and why, is people's.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,6 +28,8 @@ pub struct Section {
     pub records: Vec<Record>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
+    /// The picture that it drew, beside the page of results.
+    pub picture: Option<PathBuf>,
 }
 
 /// One row of the goals.
@@ -57,6 +59,9 @@ pub fn markdown(sections: &[Section], machine: &str) -> String {
         let _ = writeln!(out, "\n### {}\n\n`{}`\n", section.name, section.command);
         if let Some(failure) = &section.failure {
             let _ = writeln!(out, "FAILED: {failure}\n");
+        }
+        if let Some(name) = section.picture.as_deref().and_then(Path::file_name) {
+            let _ = writeln!(out, "![{}]({})\n", section.name, name.to_string_lossy());
         }
         if !section.records.is_empty() {
             out.push_str(&table(&section.records));

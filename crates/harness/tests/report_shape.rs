@@ -169,16 +169,19 @@ fn results_compare_what_was_measured_with_the_goals() {
         command: "cognate-bench bookstore".to_owned(),
         records: bookstore,
         failure: None,
+        picture: Some("somewhere/bookstore.svg".into()),
     };
     let failed = Section {
         name: "memory".to_owned(),
         command: "cognate-bench memory".to_owned(),
         records: Vec::new(),
         failure: Some("no server".to_owned()),
+        picture: None,
     };
     let text = results::markdown(&[section, failed], "a machine");
     assert!(text.contains("| bookstore, ordering mix, 80 clients | ≥ 1× | 2× | 2.00× | yes |"), "{text}");
     assert!(text.contains("| recovery | ≥ 100 MB/s |  | not measured |  |"), "{text}");
     assert!(text.contains("FAILED: no server"), "{text}");
+    assert!(text.contains("![bookstore](bookstore.svg)"), "{text}");
     assert!(text.contains("| postgres | Home | 37.5 |"), "{text}");
 }

@@ -90,6 +90,11 @@ async fn one(args: &AllArgs, name: &str, peer: bool, settings: &str) -> Result<S
     if peer {
         shown.extend(["--peer".to_owned(), "postgres".to_owned()]);
     }
+    let picture =
+        args.results.as_ref().filter(|_| name == "governor").map(|path| path.with_file_name("governor.svg"));
+    if let Some(picture) = &picture {
+        shown.extend(["--curves".to_owned(), picture.display().to_string()]);
+    }
     let mut line = shown.clone();
     line.extend(["--json".to_owned(), file.display().to_string()]);
     line.extend(args.server.as_arguments(&shown));
@@ -111,5 +116,5 @@ async fn one(args: &AllArgs, name: &str, peer: bool, settings: &str) -> Result<S
             .map_err(|error| Error::Usage(format!("reading {}: {error}", file.display())))?,
         Err(_) => Vec::new(),
     };
-    Ok(Section { name: name.to_owned(), command: shown.join(" "), records, failure })
+    Ok(Section { name: name.to_owned(), command: shown.join(" "), records, failure, picture })
 }

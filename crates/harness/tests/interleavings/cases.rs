@@ -92,7 +92,6 @@ pub(crate) const LOST_UPDATE: &[Case] = &[
             ],
         ],
         permitted: NEVER,
-        coarse: false,
     },
     case(
         "an insert where the snapshot's index still has a row",
