@@ -1,5 +1,8 @@
 //! Who wrote and who read a key, among the transactions that the certifier keeps.
 //!
+//! Two levels: the newest transactions are in [`Young`]; when that is long, because somebody keeps many transactions in the graph, all of it goes into a
+//! hash table by key.
+//!
 //! - A key's *writers* are kept in the order of their commits.
 //! - Its *readers* are those of the newest version. When the key is overwritten, the writer gets an edge from each of them; who writes after that
 //!   comes behind that writer anyway, so the list begins anew.
@@ -13,6 +16,7 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::node::NodeId;
+use super::young::{Touch, Young};
 use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, compare_lower_upper};
 use crate::{Csn, TreeId};
@@ -20,18 +24,24 @@ use crate::{Csn, TreeId};
 /// So many keys without writers are kept at least.
 const STALE_KEYS: usize = 64;
 
-/// What is known of one key.
+/// More touched keys than this are not looked through one by one. Tests have fewer, so that they come to both levels.
+const YOUNG_MAX: usize = if cfg!(test) { 24 } else { 512 };
+
+/// A writer and its number.
+type Commit = (Csn, NodeId);
+
+/// What is known of one key that is not young.
 #[derive(Debug, Default)]
-pub(super) struct KeyEntry {
+struct KeyEntry {
     /// Ascending by commit.
-    pub(super) writers: SmallVec<[(Csn, NodeId); 2]>,
-    pub(super) readers: SmallVec<[NodeId; 4]>,
+    writers: SmallVec<[Commit; 2]>,
+    readers: SmallVec<[NodeId; 4]>,
 }
 
 impl KeyEntry {
     /// The first writer after a snapshot.
     #[inline]
-    pub(super) fn writer_after(&self, start: Csn) -> Option<NodeId> {
+    fn writer_after(&self, start: Csn) -> Option<NodeId> {
         // Mostly the newest one decides.
         match self.writers.last() {
             Some(&(commit, _)) if commit > start => {
@@ -43,7 +53,7 @@ impl KeyEntry {
 
     /// The writer of the version that a snapshot shows.
     #[inline]
-    pub(super) fn writer_upto(&self, start: Csn) -> Option<NodeId> {
+    fn writer_upto(&self, start: Csn) -> Option<NodeId> {
         self.writers.iter().rev().find(|(commit, _)| *commit <= start).map(|&(_, node)| node)
     }
 }
@@ -160,13 +170,17 @@ pub(super) struct TreeIndex {
 }
 
 impl TreeIndex {
-    /// The written keys of a range, and perhaps some that nobody has written.
+    /// Puts what is fresh in order.
+    pub(super) fn sort(&mut self) {
+        self.written.extend(self.fresh.drain(..));
+    }
+
+    /// The written keys of a range, and perhaps some that nobody has written. To be asked after `sort`.
     pub(super) fn written_in<'a>(
-        &'a mut self,
+        &'a self,
         lower: &'a Bound<SmallKey>,
         upper: &'a Bound<SmallKey>,
     ) -> impl Iterator<Item = KeyHash> {
-        self.written.extend(self.fresh.drain(..));
         // The map refuses ranges that end before they begin.
         let possible = compare_lower_upper(lower, upper).is_lt();
         let range = possible.then(|| self.written.range::<SmallKey, _>((lower.as_ref(), upper.as_ref())));
@@ -185,43 +199,117 @@ impl TreeIndex {
 /// All keys and trees.
 #[derive(Debug, Default)]
 pub(super) struct KeyIndex {
-    pub(super) keys: HashMap<KeyHash, KeyEntry, BuildHasherDefault<Identity>>,
+    young: Young,
+    /// What is older than all that is young.
+    keys: HashMap<KeyHash, KeyEntry, BuildHasherDefault<Identity>>,
     pub(super) trees: HashMap<TreeId, TreeIndex>,
 }
 
 impl KeyIndex {
+    /// The writer of the version of a key that a snapshot shows, and the first one after it.
+    #[inline]
+    pub(super) fn writers_around(&self, hash: KeyHash, start: Csn) -> (Option<NodeId>, Option<NodeId>) {
+        let (mut upto, mut after): (Option<Commit>, Option<Commit>) = (None, None);
+        self.young.each(hash, |touch| match touch {
+            Touch { is_write: false, .. } => {}
+            Touch { at, node, .. } if *at <= start => {
+                if upto.is_none_or(|(found, _)| *at >= found) {
+                    upto = Some((*at, *node));
+                }
+            }
+            Touch { at, node, .. } => {
+                if after.is_none_or(|(found, _)| *at < found) {
+                    after = Some((*at, *node));
+                }
+            }
+        });
+        let (mut upto, mut after) = (upto.map(|(_, node)| node), after.map(|(_, node)| node));
+        if let Some(entry) = self.old(hash) {
+            upto = upto.or_else(|| entry.writer_upto(start));
+            after = entry.writer_after(start).or(after);
+        }
+        (upto, after)
+    }
+
+    /// Those whom a writer of the key comes after: the last writer, and the readers of its version.
+    #[inline]
+    pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId)) {
+        let mut last: Option<Commit> = None;
+        self.young.each(hash, |touch| {
+            if touch.is_write && last.is_none_or(|(found, _)| touch.at >= found) {
+                last = Some((touch.at, touch.node));
+            }
+        });
+        if last.is_none()
+            && let Some(entry) = self.old(hash)
+        {
+            entry.readers.iter().copied().for_each(&mut visit);
+            last = entry.writers.last().copied();
+        }
+        last.into_iter().for_each(|(_, node)| visit(node));
+        let since = last.map_or(0, |(commit, _)| commit);
+        self.young.each(hash, |touch| {
+            if !touch.is_write && touch.at >= since {
+                visit(touch.node);
+            }
+        });
+    }
+
+    #[inline]
+    fn old(&self, hash: KeyHash) -> Option<&KeyEntry> {
+        if self.keys.is_empty() { None } else { self.keys.get(&hash) }
+    }
+
     /// A transaction that was admitted wrote the key.
     pub(super) fn write(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash, commit: Csn, node: NodeId) {
-        let entry = self.keys.entry(hash).or_default();
-        entry.readers.clear();
-        entry.writers.push((commit, node));
+        self.young.push(Touch { hash, at: commit, node, is_write: true });
         let tree = self.trees.entry(tree).or_default();
         tree.writes_kept += 1;
         tree.fresh.push((key.clone(), hash));
     }
 
-    /// A transaction that was admitted read the key, and nobody has overwritten that version.
-    pub(super) fn read(&mut self, hash: KeyHash, start: Csn, node: NodeId) {
-        let entry = self.keys.entry(hash).or_default();
-        if entry.writer_after(start).is_none() {
-            entry.readers.push(node);
-        }
+    /// A transaction that was admitted read the key, and saw what was committed up to `at`.
+    pub(super) fn read(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
+        self.young.push(Touch { hash, at, node, is_write: false });
     }
 
-    /// Forgets that a node wrote the key.
+    /// Moves what is young into the table, if it is much.
+    pub(super) fn settle(&mut self) {
+        if self.young.len() <= YOUNG_MAX {
+            return;
+        }
+        for Touch { hash, at, node, is_write } in self.young.drain() {
+            let entry = self.keys.entry(hash).or_default();
+            if is_write {
+                entry.readers.clear();
+                entry.writers.push((at, node));
+            } else if entry.writer_after(at).is_none() {
+                entry.readers.push(node);
+            }
+        }
+        // Readers of versions that were replaced before they came leave nothing.
+        self.keys.retain(|_, entry| !entry.writers.is_empty() || !entry.readers.is_empty());
+    }
+
+    /// Forgets that a node wrote the key. What is young stays until `forget`.
     pub(super) fn unwrite(&mut self, tree: TreeId, hash: KeyHash, node: NodeId) {
-        let Some(entry) = self.keys.get_mut(&hash) else { return };
-        entry.writers.retain(|(_, writer)| *writer != node);
-        self.drop_if_empty(hash);
-        let KeyIndex { keys, trees } = self;
-        if let Some(tree) = trees.get_mut(&tree) {
+        if let Some(tree) = self.trees.get_mut(&tree) {
             tree.writes_kept -= 1;
-            tree.clean(|hash| keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty()));
+        }
+        if self.keys.is_empty() {
+            return;
+        }
+        if let Some(entry) = self.keys.get_mut(&hash) {
+            entry.writers.retain(|(_, writer)| *writer != node);
+            self.drop_if_empty(hash);
         }
     }
 
-    /// Forgets that a node read the key.
+    /// Forgets that a node read the key. What is young stays until `forget`.
     pub(super) fn unread(&mut self, hash: KeyHash, node: NodeId) {
+        if self.keys.is_empty() {
+            return;
+        }
         if let Some(entry) = self.keys.get_mut(&hash) {
             entry.readers.retain(|reader| *reader != node);
             self.drop_if_empty(hash);
@@ -234,12 +322,28 @@ impl KeyIndex {
         }
     }
 
-    /// Forgets the ranges of nodes that are gone.
-    pub(super) fn retain_ranges(&mut self, keep: &dyn Fn(NodeId) -> bool) {
-        self.trees.retain(|_, tree| {
-            tree.reads.retain(keep);
-            tree.writes.retain(keep);
-            tree.writes_kept > 0 || !tree.reads.is_empty() || !tree.writes.is_empty()
-        });
+    /// Forgets what belongs to nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
+    pub(super) fn forget(&mut self, with_ranges: bool, keep: &dyn Fn(NodeId) -> bool) {
+        self.young.retain(keep);
+        let KeyIndex { young, keys, trees } = self;
+        let has_writers = |hash: KeyHash| {
+            let mut found = keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
+            young.each(hash, |touch| found |= touch.is_write);
+            found
+        };
+        trees.values_mut().for_each(|tree| tree.clean(has_writers));
+        if with_ranges {
+            trees.retain(|_, tree| {
+                tree.reads.retain(keep);
+                tree.writes.retain(keep);
+                tree.writes_kept > 0 || !tree.reads.is_empty() || !tree.writes.is_empty()
+            });
+        }
+    }
+
+    /// Whether nothing is kept.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.young.len() == 0 && self.keys.is_empty() && self.trees.is_empty()
     }
 }

@@ -52,6 +52,7 @@ mod structure;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod young;
 
 use std::collections::VecDeque;
 
@@ -59,7 +60,7 @@ use candidate::ranges_of_many;
 pub(crate) use candidate::{Candidate, KeyWrites};
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
-use index::{KeyEntry, KeyIndex, Ranged};
+use index::{KeyIndex, Ranged};
 use node::{NONE, Node, NodeId, Nodes, Stamps};
 
 use crate::Csn;
@@ -241,10 +242,8 @@ impl Certifier {
         let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { candidate.start };
         for point in reads.points() {
             let start = shown(point.moment);
-            let entry = index.keys.get(&point.hash);
-            entry
-                .into_iter()
-                .for_each(|entry| Certifier::connect_key(nodes, before, after, *epoch, entry, start));
+            let around = index.writers_around(point.hash, start);
+            Certifier::connect_key(nodes, before, after, *epoch, around);
             if let Some(tree) = index.trees.get(&point.tree).filter(|tree| !tree.writes.is_empty()) {
                 for item in tree.writes.covering(reads.key(point)) {
                     Certifier::connect_range(nodes, before, after, *epoch, item, start);
@@ -253,12 +252,13 @@ impl Certifier {
         }
         for range in reads.ranges() {
             let start = shown(range.moment);
-            let Some(tree) = index.trees.get_mut(&range.tree) else { continue };
+            if let Some(tree) = index.trees.get_mut(&range.tree) {
+                tree.sort();
+            }
+            let Some(tree) = index.trees.get(&range.tree) else { continue };
             for hash in tree.written_in(&range.lower, &range.upper) {
-                let entry = index.keys.get(&hash);
-                entry
-                    .into_iter()
-                    .for_each(|entry| Certifier::connect_key(nodes, before, after, *epoch, entry, start));
+                let around = index.writers_around(hash, start);
+                Certifier::connect_key(nodes, before, after, *epoch, around);
             }
             for item in tree.writes.overlapping(&range.lower, &range.upper) {
                 Certifier::connect_range(nodes, before, after, *epoch, item, start);
@@ -273,13 +273,12 @@ impl Certifier {
         before: &mut Vec<NodeId>,
         after: &mut Vec<NodeId>,
         epoch: u64,
-        entry: &KeyEntry,
-        start: Csn,
+        (upto, later): (Option<NodeId>, Option<NodeId>),
     ) {
-        if let Some(id) = entry.writer_upto(start) {
+        if let Some(id) = upto {
             Certifier::precede(nodes, before, epoch, id);
         }
-        if let Some(id) = entry.writer_after(start) {
+        if let Some(id) = later {
             Certifier::succeed(nodes, after, epoch, id);
         }
     }
@@ -304,14 +303,7 @@ impl Certifier {
     fn connect_writes(&mut self, candidate: &Candidate) {
         let Certifier { nodes, index, before, epoch, .. } = self;
         for (tree, key, hash) in &candidate.writes {
-            if let Some(entry) = index.keys.get(hash) {
-                entry
-                    .writers
-                    .last()
-                    .into_iter()
-                    .for_each(|&(_, id)| Certifier::precede(nodes, before, *epoch, id));
-                entry.readers.iter().for_each(|&id| Certifier::precede(nodes, before, *epoch, id));
-            }
+            index.replaced(*hash, |id| Certifier::precede(nodes, before, *epoch, id));
             if let Some(tree) = index.trees.get(tree) {
                 for item in tree.reads.covering(key).chain(tree.writes.covering(key)) {
                     Certifier::precede(nodes, before, *epoch, item.node);
@@ -468,8 +460,8 @@ impl Certifier {
         let Certifier { nodes, index, .. } = self;
         let Some(node) = nodes.get(id) else { return id };
         for point in node.reads.points() {
-            let start = if point.moment == Moment::Latest { Csn::MAX } else { node.start };
-            index.read(point.hash, start, id);
+            let at = if point.moment == Moment::Latest { node.commit } else { node.start };
+            index.read(point.hash, at, id);
         }
         for range in node.reads.ranges() {
             index.trees.entry(range.tree).or_default().reads.push(Ranged {
@@ -492,6 +484,7 @@ impl Certifier {
                 last: write.last,
             });
         }
+        index.settle();
         id
     }
 
@@ -551,10 +544,10 @@ impl Certifier {
             places.push(id);
             removed.push(node);
         }
-        // Trees go with their last key; the ranges of all removed nodes in one walk.
-        if ranges || (!removed.is_empty() && self.nodes.len() == 0) {
+        if !removed.is_empty() {
+            // Trees go with their last key; what all removed nodes touched in one walk.
             let nodes = &self.nodes;
-            self.index.retain_ranges(&|id| nodes.get(id).is_some());
+            self.index.forget(ranges || nodes.len() == 0, &|id| nodes.get(id).is_some());
         }
         self.nodes.reuse(places);
         Removed { _nodes: removed }

@@ -48,7 +48,7 @@ impl Certifier {
             parts.push(node);
         }
         let nodes = &self.nodes;
-        self.index.retain_ranges(&|id| nodes.get(id).is_some());
+        self.index.forget(true, &|id| nodes.get(id).is_some());
         self.nodes.reuse(order);
         self.open.retain(|id| !members.contains_key(id));
         let mut out: SmallVec<[NodeId; 4]> = parts

@@ -53,10 +53,10 @@ pub struct SnumArgs {
     #[arg(long, value_enum, value_delimiter = ',')]
     systems: Vec<SystemName>,
     /// Measured seconds of each system and load, cut into rounds.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Rounds, in which the systems take turns.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    /// Rounds, in which the systems take turns; ratios of rates are medians over them.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Rows of the table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(2_000..=100_000_000))]
@@ -168,13 +168,16 @@ impl Goal {
     fn ratio(&self, measured: &[(SystemName, Measured)]) -> Option<f64> {
         let of = |system: SystemName| {
             let (_, measured) = measured.iter().find(|(name, _)| *name == system)?;
-            Some(match self.compared {
-                Compared::Rate => measured.committed_per_s(),
-                Compared::CertifierAborts => measured.counts.reason_pct(Abort::Certifier),
-            })
+            Some(measured)
         };
         let (above, below) = (of(self.ratio.0)?, of(self.ratio.1)?);
-        (below > 0.0).then(|| above / below)
+        match self.compared {
+            Compared::Rate => median_ratio(&above.rounds, &below.rounds),
+            Compared::CertifierAborts => {
+                let pct = |of: &Measured| of.counts.reason_pct(Abort::Certifier);
+                (pct(below) > 0.0).then(|| pct(above) / pct(below))
+            }
+        }
     }
 
     fn tell(&self, ratio: Option<f64>) -> String {
@@ -191,6 +194,19 @@ impl Goal {
         };
         format!("{}: {above} / {below}: {measured} (must {sign} {}){holds}", self.what, self.must)
     }
+}
+
+/// The median of the rounds' ratios: a round lasts a second or so, in which the machine is more or less the same for both.
+fn median_ratio(above: &[f64], below: &[f64]) -> Option<f64> {
+    let mut ratios: Vec<f64> = above
+        .iter()
+        .zip(below)
+        .filter(|(_, below)| **below > 0.0)
+        .map(|(above, below)| above / below)
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let last = ratios.len().checked_sub(1)?;
+    Some((ratios[last / 2] + ratios[last - last / 2]) / 2.0)
 }
 
 /// Runs the benchmark.
@@ -373,4 +389,16 @@ fn table(records: &[Record]) -> String {
         ]);
     }
     align(&rows, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median_ratio;
+
+    #[test]
+    fn a_ratio_is_the_median_of_the_rounds() {
+        assert_eq!(median_ratio(&[2.0, 9.0, 3.0], &[1.0, 1.0, 1.0]), Some(3.0));
+        assert_eq!(median_ratio(&[2.0, 3.0], &[1.0, 1.0]), Some(2.5));
+        assert_eq!(median_ratio(&[2.0], &[0.0]), None);
+    }
 }
