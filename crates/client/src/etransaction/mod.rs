@@ -17,9 +17,10 @@
 //! # Rules
 //!
 //! 1. *Sites are fixed for a request.* Each is begun and prepared, also where the logic did nothing: or else "prepared everywhere" means nothing.
-//! 2. *Nobody prepares before every site has answered BEGIN.* So two executions under one number (a repeated message) never share an instance: at some site
-//!    one of them was refused, and stopped.
-//! 3. *The run that begins an instance at a site is the one that prepares it there:* BEGIN and PREPARE go over one connection; after a loss the run stops.
+//! 2. *One execution.* An instance is chosen only if one and the same execution prepared it at every site (see `server`): a message that arrives twice
+//!    makes two executions under one number.
+//! 3. *Nobody prepares before every site has answered BEGIN*, and the run that begins an instance at a site is the one that prepares it there: BEGIN and PREPARE go
+//!    over one connection; after a loss the run stops. So two executions under one number seldom get in each other's way.
 //! 4. *COMMIT is repeated until it is acknowledged*, over any connection.
 //! 5. *No answer before every site has committed.*
 //! 6. *Whoever finds the request decided finishes the decision*, and answers with the winner's stored result, not with its own.
@@ -44,7 +45,9 @@ mod client;
 mod server;
 
 pub use client::{Client, ClientEffect, ClientError, Finished};
-pub use server::{Effect, Event, Outcome, Refused, Reply, Run, SiteReply, Table};
+pub use server::{
+    Effect, Event, Outcome, Refused, Reply, Run, SiteReply, Table, plain_result, stored_result,
+};
 
 use std::sync::Arc;
 

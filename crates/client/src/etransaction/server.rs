@@ -16,16 +16,39 @@
 //! showing it. Take servers that chose z1 < z2. Who chose z2 saw z1 not prepared at some site, and z2 prepared there: so z1 was under z2's
 //! tombstone there when it looked, and cannot have been prepared there later; so nobody can have chosen z1.
 //!
-//! A result is taken from the table or outcome, never from this run's own execution; all sites were given the same, for one run prepared the instance at all of them.
+//! # One execution
+//!
+//! A repeated message makes two runs with one instance number. Mostly one of them is refused at some site; but with two crashes each can come to prepare at another
+//! site, and together they would look like one instance that is prepared everywhere, half of which one run did and half the other:
+//!
+//! ```text
+//! run a: BEGIN at store        run b: BEGIN at payment
+//! store crashes                run b: BEGIN at store; all have begun: PREPARE at store
+//! payment crashes              run a: BEGIN at payment; all have begun: PREPARE at payment
+//! ```
+//!
+//! So a run has a *token* that is no other's, and stores it with its result ([`stored_result`]); an instance counts as prepared everywhere only if all tables have the
+//! same stored result. What is prepared does not change, so all servers agree on that, too. A result is taken from table or outcome, never from
+//! this run's own execution.
 
 use std::collections::BTreeMap;
 
 use super::Text;
 
+/// The result as it is stored, with the token of the execution.
+pub fn stored_result(token: u64, result: &str) -> Text {
+    format!("{token:016x} {result}").into()
+}
+
+/// The result without the token.
+pub fn plain_result(stored: &str) -> &str {
+    stored.split_once(' ').map_or(stored, |(_, result)| result)
+}
+
 /// What a site shows of the family after PREPARE.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Table {
-    /// Prepared instances with their results.
+    /// Prepared instances with their stored results.
     pub prepared: BTreeMap<i64, Text>,
     /// The highest instance number that the site has heard of.
     pub highest: i64,
@@ -36,7 +59,7 @@ pub struct Table {
 pub struct Outcome {
     /// The committed instance.
     pub winner: i64,
-    /// Its result.
+    /// Its stored result.
     pub result: Text,
     /// The request it was prepared with.
     pub request: Text,
@@ -93,7 +116,7 @@ pub enum Effect {
     Begin(usize),
     /// Runs the request's logic.
     Execute,
-    /// Sends PREPARE MIP to a site, with the request and this result, over the connection of BEGIN.
+    /// Sends PREPARE MIP to a site, with the request and this result to store, over the connection of BEGIN.
     Prepare(usize, Text),
     /// Sends COMMIT MIP of an instance to a site, over any connection; after a pause, if it is not the first time. Its effect does not depend on how often it arrives.
     Commit(usize, i64),
@@ -144,16 +167,17 @@ enum Phase {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Run {
     instance: i64,
+    token: u64,
     request: Text,
     sites: usize,
     phase: Phase,
 }
 
 impl Run {
-    /// A run over sites `0..sites`, and what to do first.
-    pub fn begin(instance: i64, request: Text, sites: usize) -> (Run, Vec<Effect>) {
+    /// A run over sites `0..sites`, and what to do first. `token` is random.
+    pub fn begin(instance: i64, token: u64, request: Text, sites: usize) -> (Run, Vec<Effect>) {
         let sites = sites.max(1);
-        let run = Run { instance, request, sites, phase: Phase::Beginning(vec![true; sites]) };
+        let run = Run { instance, token, request, sites, phase: Phase::Beginning(vec![true; sites]) };
         (run, (0..sites).map(Effect::Begin).collect())
     }
 
@@ -182,6 +206,7 @@ impl Run {
             Event::Site(site, reply) => self.on_site(site, reply),
             Event::Executed(result) if self.phase == Phase::Executing => {
                 self.phase = Phase::Preparing(vec![None; self.sites]);
+                let result = stored_result(self.token, &result);
                 (0..self.sites).map(|site| Effect::Prepare(site, result.clone())).collect()
             }
             Event::Failed(reason) if self.phase == Phase::Executing => self.stop(0, reason),
@@ -238,8 +263,10 @@ impl Run {
         if tables.len() < self.sites {
             return Vec::new();
         }
-        let everywhere = |instance: &i64| tables.iter().all(|table| table.prepared.contains_key(instance));
-        match tables[0].prepared.iter().find(|(instance, _)| everywhere(instance)) {
+        let everywhere = |(instance, result): &(&i64, &Text)| {
+            tables.iter().all(|table| table.prepared.get(instance) == Some(result))
+        };
+        match tables[0].prepared.iter().find(everywhere) {
             Some((&winner, result)) => {
                 let outcome = Outcome { winner, result: result.clone(), request: self.request.clone() };
                 self.commit(outcome)
@@ -266,7 +293,8 @@ impl Run {
                 if waiting.contains(&true) {
                     return Vec::new();
                 }
-                let reply = Reply::Done { winner: outcome.winner, result: outcome.result.clone() };
+                let result = plain_result(&outcome.result).into();
+                let reply = Reply::Done { winner: outcome.winner, result };
                 self.end(reply)
             }
             SiteReply::Unreachable | SiteReply::Refused(Refused::Failed(_)) if waiting[site] => {
@@ -299,17 +327,18 @@ mod tests {
 
     fn table(prepared: &[i64]) -> SiteReply {
         let prepared: BTreeMap<i64, Text> =
-            prepared.iter().map(|i| (*i, format!("result {i}").into())).collect();
+            prepared.iter().map(|i| (*i, stored_result(7, &format!("result {i}")))).collect();
         SiteReply::Table(Table { highest: *prepared.keys().last().unwrap_or(&0), prepared })
     }
 
     fn preparing(instance: i64) -> Run {
-        let (mut run, effects) = Run::begin(instance, "buy".into(), 2);
+        let (mut run, effects) = Run::begin(instance, 15, "buy".into(), 2);
         assert_eq!(effects, [Effect::Begin(0), Effect::Begin(1)]);
         assert_eq!(run.on(Event::Site(1, SiteReply::Begun)), []);
         assert_eq!(run.on(Event::Site(0, SiteReply::Begun)), [Effect::Execute]);
         let effects = run.on(Event::Executed("mine".into()));
-        assert_eq!(effects, [Effect::Prepare(0, "mine".into()), Effect::Prepare(1, "mine".into())]);
+        let mine: Text = "000000000000000f mine".into();
+        assert_eq!(effects, [Effect::Prepare(0, mine.clone()), Effect::Prepare(1, mine)]);
         run
     }
 
@@ -323,6 +352,18 @@ mod tests {
         let done = Effect::Reply(Reply::Done { winner: 3, result: "result 3".into() });
         assert_eq!(run.on(Event::Site(0, SiteReply::Committed)).last(), Some(&done));
         assert!(run.is_ended() && run.on(Event::Site(0, SiteReply::Committed)).is_empty());
+    }
+
+    #[test]
+    fn what_two_executions_prepared_counts_for_nothing() {
+        let mut run = preparing(5);
+        let shown = |token| {
+            let prepared =
+                BTreeMap::from([(3, stored_result(token, "same words")), (5, stored_result(15, "mine"))]);
+            SiteReply::Table(Table { prepared, highest: 5 })
+        };
+        run.on(Event::Site(0, shown(1)));
+        assert_eq!(run.on(Event::Site(1, shown(2))), [Effect::Commit(0, 5), Effect::Commit(1, 5)]);
     }
 
     #[test]
@@ -342,11 +383,11 @@ mod tests {
 
     #[test]
     fn finishes_the_decision_that_a_site_tells_of() {
-        let (mut run, _) = Run::begin(9, "buy".into(), 2);
+        let (mut run, _) = Run::begin(9, 15, "buy".into(), 2);
         let outcome = Outcome { winner: 4, result: "sold".into(), request: "buy".into() };
         let effects = run.on(Event::Site(1, SiteReply::Decided(outcome.clone())));
         assert_eq!(effects, [Effect::Commit(0, 4), Effect::Commit(1, 4)]);
-        let (mut run, _) = Run::begin(9, "sell".into(), 2);
+        let (mut run, _) = Run::begin(9, 15, "sell".into(), 2);
         let effects = run.on(Event::Site(1, SiteReply::Decided(outcome)));
         assert_eq!(effects.last(), Some(&Effect::Reply(Reply::RequestDiffers)));
     }

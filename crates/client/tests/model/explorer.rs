@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::heal;
@@ -44,18 +44,53 @@ impl Hasher for Folded {
 type ByHash<V> = HashMap<u128, V, BuildHasherDefault<Folded>>;
 type Hashes = HashSet<u128, BuildHasherDefault<Folded>>;
 
-fn fingerprint(value: &impl Hash) -> u128 {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        value.hash(&mut hasher);
-        hasher.finish()
-    };
-    u128::from(half(1)) << 64 | u128::from(half(2))
+/// Two independent lanes of folded multiplications; nobody chooses the states to make them collide.
+struct Wide(u64, u64);
+
+fn folded(number: u64, by: u64) -> u64 {
+    let product = u128::from(number) * u128::from(by);
+    product as u64 ^ (product >> 64) as u64
 }
 
-/// Explores all states within the bounds, but stops at the first violation, or beyond `most` states.
-pub(crate) fn explore(bounds: &Bounds, most: usize) -> Explored {
+impl Hasher for Wide {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let word = chunk.iter().rev().fold(chunk.len() as u64, |word, byte| word << 8 | u64::from(*byte));
+            self.write_u64(word);
+        }
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = folded(self.0 ^ number, 0x9e37_79b9_7f4a_7c15).wrapping_add(0x2545_f491_4f6c_dd1d);
+        self.1 = folded(self.1.rotate_left(23) ^ number, 0xd6e8_feb8_6659_fd93)
+            .wrapping_add(0xa076_1d64_78bd_642f);
+    }
+}
+
+fn fingerprint(value: &impl Hash) -> u128 {
+    let mut hasher = Wide(0x1234_5678_9abc_def1, 0x0fed_cba9_8765_4321);
+    value.hash(&mut hasher);
+    u128::from(hasher.0) << 64 | u128::from(hasher.1)
+}
+
+/// Explores all states within the bounds, but stops at the first violation that is `wanted`; steps with another are not taken.
+pub(crate) fn explore(bounds: &Bounds, wanted: &dyn Fn(&str) -> bool) -> Explored {
     let begun = Instant::now();
     let (mut steps, mut depth) = (0, 0);
     let first = World::new(bounds);
@@ -65,13 +100,16 @@ pub(crate) fn explore(bounds: &Bounds, most: usize) -> Explored {
     seen.insert(fingerprint(&first), 0u32);
     let mut violation = heal_once(&first, bounds, &mut healed).err().map(|broken| (broken, 0, None));
     let mut frontier = vec![(0u32, first)];
-    'levels: while !frontier.is_empty() && violation.is_none() && seen.len() <= most {
+    'levels: while !frontier.is_empty() && violation.is_none() {
         let mut next = Vec::new();
         for (number, world) in frontier {
             for step in world.steps(bounds) {
                 steps += 1;
                 let mut after = world.clone();
                 if let Err(broken) = after.take(step, bounds) {
+                    if !wanted(&broken) {
+                        continue;
+                    }
                     violation = Some((broken, number, Some(step)));
                     break 'levels;
                 }

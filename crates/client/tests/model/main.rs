@@ -33,7 +33,7 @@ mod heal;
 mod world;
 
 use explorer::{Explored, explore};
-use world::{Bounds, World};
+use world::Bounds;
 
 fn report(name: &str, bounds: &Bounds, explored: &Explored) {
     println!(
@@ -47,14 +47,14 @@ fn report(name: &str, bounds: &Bounds, explored: &Explored) {
 }
 
 fn holds(name: &str, bounds: Bounds) {
-    let explored = explore(&bounds, usize::MAX);
+    let explored = explore(&bounds, &|_| true);
     report(name, &bounds, &explored);
     if let Some(violation) = &explored.violation {
         panic!("{name}: {violation}");
     }
 }
 
-const NONE: Bounds = Bounds {
+const QUIET: Bounds = Bounds {
     sites: 2,
     servers: 2,
     attempts: 1,
@@ -66,41 +66,59 @@ const NONE: Bounds = Bounds {
     has_tombstones: true,
 };
 
+/// Every fault of this kind once, besides what needs no bound (pauses, wrong suspicions, slow and lost messages, late COMMITs).
+const FAULTY: Bounds = Bounds { losses: 1, server_crashes: 1, site_crashes: 1, ..QUIET };
+
 #[test]
-fn three_attempts() {
-    holds("three attempts", Bounds { attempts: 3, ..NONE });
+fn three_attempts_with_crashes_and_losses() {
+    holds("three attempts", Bounds { attempts: 3, ..FAULTY });
 }
 
 #[test]
-fn two_attempts_a_stub_and_faults() {
-    holds(
-        "two attempts and a stub",
-        Bounds { attempts: 2, pushes: 1, repeats: 0, losses: 1, server_crashes: 1, site_crashes: 1, ..NONE },
-    );
+fn two_attempts_and_a_stub_with_crashes_and_losses() {
+    holds("two attempts, a stub", Bounds { attempts: 2, pushes: 1, ..FAULTY });
 }
 
 #[test]
-fn repeated_messages_and_crashes() {
-    holds(
-        "one attempt, repeated, and a stub",
-        Bounds { attempts: 2, repeats: 1, pushes: 0, site_crashes: 1, ..NONE },
-    );
+fn two_attempts_of_which_one_arrives_twice_and_a_stub() {
+    holds("two attempts, one repeated, a stub", Bounds { attempts: 2, repeats: 1, pushes: 1, ..QUIET });
+}
+
+/// With two crashes two executions come to share an instance: see the head of the server's side.
+#[test]
+fn repeated_messages_and_two_crashes_of_sites() {
+    holds("two attempts, one repeated", Bounds { attempts: 2, repeats: 1, site_crashes: 2, ..QUIET });
 }
 
 #[test]
-fn without_tombstones_sites_decide_differently() {
-    let bounds = Bounds { attempts: 2, has_tombstones: false, ..NONE };
-    let explored = explore(&bounds, usize::MAX);
-    report("without tombstones", &bounds, &explored);
-    let violation = explored.violation.expect("the rule is needed");
-    println!("{violation}");
-    assert!(violation.starts_with("A2") || violation.starts_with("A3"), "{violation}");
-    // The same, with the rule.
+fn three_sites() {
+    holds("three sites", Bounds { sites: 3, attempts: 2, site_crashes: 1, ..QUIET });
+}
+
+#[test]
+#[ignore = "eight million states: some minutes and half a gigabyte"]
+fn three_attempts_and_a_stub_with_a_crash() {
+    holds("three attempts, a stub", Bounds { attempts: 3, pushes: 1, site_crashes: 1, ..QUIET });
+}
+
+#[test]
+#[ignore = "four million states: a minute"]
+fn a_repeated_attempt_and_a_stub_with_a_crash() {
+    let bounds = Bounds { attempts: 2, repeats: 1, pushes: 1, site_crashes: 1, ..QUIET };
+    holds("two attempts, one repeated, a stub, a crash", bounds);
+}
+
+/// Why there are tombstones: two servers see different tables, and each commits what it saw prepared everywhere.
+#[test]
+fn without_tombstones_two_sites_decide_differently() {
+    let bounds = Bounds { attempts: 2, has_tombstones: false, ..QUIET };
+    for property in ["A3", "two decisions"] {
+        let explored = explore(&bounds, &|broken| broken.contains(property));
+        report("without tombstones", &bounds, &explored);
+        let violation = explored.violation.expect("the rule is needed");
+        println!("{violation}");
+        // Two BEGINs and two PREPAREs of each, the time-out, two COMMITs: all of it is needed.
+        assert!(violation.contains("after 11 steps"), "{violation}");
+    }
     holds("with tombstones", Bounds { has_tombstones: true, ..bounds });
-}
-
-#[test]
-fn the_initial_state_is_not_the_only_one() {
-    let world = World::new(&NONE);
-    assert!(!world.steps(&NONE).is_empty());
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cognate_client::backoff::Backoff;
 use cognate_client::etransaction::{
-    Client, ClientEffect, Effect, Event, Outcome, Refused, Reply, Run, SiteReply, Table, Text,
+    Client, ClientEffect, Effect, Event, Outcome, Refused, Reply, Run, SiteReply, Table, Text, plain_result,
 };
 use cognate_engine::sibling::{Answer, Collected, Effects, Family, Instance, Limits, Refusal, State};
 
@@ -40,6 +40,8 @@ pub(crate) struct Execution {
     /// `None` once the server has crashed.
     run: Option<Run>,
     sent: Vec<Option<Message>>,
+    /// What PREPARE carries.
+    stored: Option<Text>,
     reply: Option<Reply>,
 }
 
@@ -138,7 +140,7 @@ impl World {
             if execution.reply.is_some() {
                 steps.push(Step::Answer(owner));
             }
-            if self.repeats > 0 && execution.attempt > 0 && owner % 8 == 0 {
+            if self.repeats > 0 && execution.attempt > 0 && owner.is_multiple_of(8) {
                 steps.push(Step::Repeat(owner));
             }
             for (site, sent) in execution.sent.iter().enumerate() {
@@ -243,9 +245,10 @@ impl World {
     }
 
     pub(crate) fn begin(&mut self, owner: u64, server: usize, attempt: u32, instance: i64) {
-        let (run, effects) = Run::begin(instance, request(), self.sites.len());
-        let sent = vec![None; self.sites.len()];
-        self.runs.insert(owner, Execution { server, attempt, instance, run: Some(run), sent, reply: None });
+        let (run, effects) = Run::begin(instance, owner, request(), self.sites.len());
+        let (run, sent) = (Some(run), vec![None; self.sites.len()]);
+        let execution = Execution { server, attempt, instance, run, sent, stored: None, reply: None };
+        self.runs.insert(owner, execution);
         for effect in effects {
             if let Effect::Begin(site) = effect {
                 self.run_mut(owner).sent[site] = Some(Message::Begin);
@@ -266,10 +269,13 @@ impl World {
     fn process(&mut self, owner: u64, site: usize, is_reply_lost: bool) -> Result<(), Violation> {
         let execution = self.run_mut(owner);
         let Some(message) = execution.sent[site].take() else { return Ok(()) };
-        let number = execution.instance;
+        let (number, stored) = (execution.instance, execution.stored.clone());
         let reply = match message {
             Message::Begin => self.sites[site].begin(number, owner),
-            Message::Prepare => self.sites[site].prepare(number, owner),
+            Message::Prepare => {
+                let stored = stored.expect("a PREPARE carries a result");
+                self.sites[site].prepare(number, owner, &stored)
+            }
             Message::Commit(winner) => self.commit(site, winner)?,
         };
         let reply = if is_reply_lost { SiteReply::Unreachable } else { reply };
@@ -289,7 +295,10 @@ impl World {
                 match effect {
                     Effect::Begin(site) => execution.sent[site] = Some(Message::Begin),
                     Effect::Execute => events.push(Event::Executed(computed(owner))),
-                    Effect::Prepare(site, _) => execution.sent[site] = Some(Message::Prepare),
+                    Effect::Prepare(site, stored) => {
+                        execution.sent[site] = Some(Message::Prepare);
+                        execution.stored = Some(stored);
+                    }
                     Effect::Commit(site, winner) => execution.sent[site] = Some(Message::Commit(winner)),
                     Effect::Release(site) => {
                         // Over the same connection, so after a PREPARE that is under way.
@@ -326,7 +335,9 @@ impl World {
                 for (number, other) in self.sites.iter().enumerate() {
                     if other.committed.as_ref().is_some_and(|c| *c != (winner, result.clone())) {
                         let theirs = &other.committed;
-                        return Err(format!("A3: site {site} commits {winner}, site {number} {theirs:?}"));
+                        return Err(format!(
+                            "A3: two decisions: site {site} commits {winner}, site {number} {theirs:?}"
+                        ));
                     }
                 }
                 if results.iter().any(|r| r.as_ref() != Some(&result)) {
@@ -344,9 +355,13 @@ impl World {
     fn check_reply(&self, reply: &Reply) -> Result<(), Violation> {
         match reply {
             Reply::Done { winner, result } => {
-                let answer = (*winner, result.clone());
-                if let Some(site) = self.sites.iter().position(|s| s.committed.as_ref() != Some(&answer)) {
-                    return Err(format!("A1: {answer:?} is answered, site {site} is {:?}", self.sites[site]));
+                let is_so = |site: &Site| {
+                    site.committed
+                        .as_ref()
+                        .is_some_and(|(w, stored)| w == winner && plain_result(stored) == &**result)
+                };
+                if let Some(site) = self.sites.iter().find(|site| !is_so(site)) {
+                    return Err(format!("A1: {result} of {winner} is answered, a site is {site:?}"));
                 }
                 let owner: u64 = result.parse().map_err(|_| format!("V1: nobody computed {result}"))?;
                 if owner / 8 != *winner as u64 {
@@ -391,6 +406,9 @@ impl World {
                 execution.run = None;
                 execution.server = 0;
             }
+            if execution.run.is_none() && !execution.sent.contains(&Some(Message::Prepare)) {
+                execution.stored = None;
+            }
         }
         self.runs.retain(|_, e| e.run.is_some() || e.reply.is_some() || e.sent.iter().any(Option::is_some));
     }
@@ -410,12 +428,11 @@ impl Site {
         self.reply(effects, SiteReply::Begun)
     }
 
-    fn prepare(&mut self, number: i64, owner: u64) -> SiteReply {
+    fn prepare(&mut self, number: i64, owner: u64, stored: &Text) -> SiteReply {
         if self.collected.contains(NUMBER) {
             return SiteReply::Refused(Refused::Forgotten);
         }
-        let (request, result) = (request(), computed(owner));
-        let effects = self.family.prepare(instance(number), owner, &request, &result, Limits::default());
+        let effects = self.family.prepare(instance(number), owner, &request(), stored, Limits::default());
         let prepared = self.family.prepared().map(|(i, result)| (i.get(), result.clone())).collect();
         let table = Table { prepared, highest: self.family.highest() };
         self.reply(effects, SiteReply::Table(table))
@@ -456,7 +473,7 @@ impl World {
     /// A step in words, before it is taken.
     pub(crate) fn describe(&self, step: Step) -> String {
         let run = |owner: u64| {
-            let copy = if owner % 8 == 0 { String::new() } else { format!(", copy {}", owner % 8) };
+            let copy = if owner.is_multiple_of(8) { String::new() } else { format!(", copy {}", owner % 8) };
             match self.runs.get(&owner) {
                 Some(e) if e.run.is_some() => format!("server {} (instance {}{copy})", e.server, e.instance),
                 _ => format!("a dead run (instance {}{copy})", owner / 8),

@@ -27,8 +27,8 @@
 //! # What is durable
 //!
 //! The request, prepared instances with their results, the floor, rollbacks of prepared instances, the winner. That an active instance was rolled back is
-//! only in memory: after a crash it may begin again, as any other whose first try was lost. That is safe because a transaction prepares an
-//! instance only if it began it at this site itself, and an application server prepares nowhere before it has begun everywhere.
+//! only in memory: after a crash it may begin again, as any other whose first try was lost. A transaction prepares an instance only if it began it at this site
+//! itself; that it is the same execution at all sites, the application servers see by the results.
 //!
 //! # A worked history
 //!
