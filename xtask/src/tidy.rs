@@ -25,6 +25,7 @@ const RATCHET: &str = "tidy-ratchet.toml";
 /// Crate, and the crates of ours that it may use outside tests.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("cognate-env", &[]),
+    ("cognate-client", &["cognate-env"]),
     ("cognate-engine", &["cognate-env"]),
     ("cognate-sql", &["cognate-engine", "cognate-env"]),
     ("cognate-server", &["cognate-sql", "cognate-engine", "cognate-env"]),

@@ -33,6 +33,7 @@ mod scan;
 #[cfg(feature = "shuttle")]
 #[cfg(test)]
 mod schedules;
+pub mod sibling;
 mod statistics;
 pub mod storage;
 mod sync;

@@ -22,7 +22,7 @@ use crate::active::Running;
 use crate::certifier::Watch;
 use crate::durable::DurableWait;
 use crate::key::SmallKey;
-use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
+use crate::lock::mode::{LockMode, LockOutcome, Mode, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
 use crate::manager::{Manager, Request};
@@ -352,6 +352,7 @@ impl Transaction {
         wait: WaitPolicy,
     ) -> Result<LockOutcome, Error> {
         let locks = &self.manager.locks;
+        let mode = Mode::Row(mode);
         let granted = match locks.try_row(self.id, &mut self.held, tree, key, mode) {
             Answer::Held => return Ok(LockOutcome::Granted { waited: false }),
             Answer::Granted => LockOutcome::Granted { waited: false },

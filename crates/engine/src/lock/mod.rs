@@ -8,3 +8,6 @@ pub(crate) mod mode;
 pub(crate) mod queue;
 pub(crate) mod table;
 pub(crate) mod wait;
+
+#[cfg(test)]
+mod tests;

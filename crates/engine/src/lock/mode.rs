@@ -10,8 +10,11 @@
 //! | SS | yes | no | yes | same XID |
 //! | SX | no | no | same XID | same XID |
 //!
-//! S and X are built. SS and SX take the next two bits; "same XID" becomes a question that `queue` asks of the two
-//! owners where the matrix below says *conflict*.
+//! Who asks says *shared* or *exclusive*; whether that is S or SS, X or SX is a matter of the transaction: ordinary ones take only the former, instances of a family
+//! only the latter. So between two members of one family everything goes together, and "same XID" is the only thing that `queue` must know
+//! of a family: a [`FamilySlot`] travels with the mode.
+//!
+//! Siblings share rows only. On whole trees they are like anybody else.
 //!
 //! Trees: a reader of a table and a writer of its rows go together; building an index (`Share`) keeps writers out, and
 //! changing or dropping a table (`Exclusive`) keeps everybody out:
@@ -22,6 +25,8 @@
 //! | Write | yes | yes | no | no |
 //! | Share | yes | no | yes | no |
 //! | Exclusive | no | no | no | no |
+
+use std::num::NonZeroU32;
 
 /// Mode of a row lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,10 +73,16 @@ pub enum LockOutcome {
     Skipped,
 }
 
-/// A mode of any kind of lock. Row modes and tree modes never meet in one queue.
+/// Stands for a family of siblings while one of them holds or wants locks: unique among those, and reused after them.
+pub(crate) type FamilySlot = NonZeroU32;
+
+/// A mode of any kind of lock. Modes of rows and of trees never meet in one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
+    /// S or X: of a transaction without siblings.
     Row(LockMode),
+    /// SS or SX: of a member of this family.
+    Sibling(LockMode, FamilySlot),
     Tree(TreeMode),
 }
 
@@ -80,6 +91,8 @@ pub(crate) type Modes = u8;
 
 const S: Modes = 1;
 const X: Modes = 2;
+const SS: Modes = 4;
+const SX: Modes = 8;
 const READ: Modes = 1;
 const WRITE: Modes = 2;
 const SHARE: Modes = 4;
@@ -91,6 +104,8 @@ impl Mode {
         match self {
             Mode::Row(LockMode::Shared) => S,
             Mode::Row(LockMode::Exclusive) => X,
+            Mode::Sibling(LockMode::Shared, _) => SS,
+            Mode::Sibling(LockMode::Exclusive, _) => SX,
             Mode::Tree(TreeMode::Read) => READ,
             Mode::Tree(TreeMode::Write) => WRITE,
             Mode::Tree(TreeMode::Share) => SHARE,
@@ -98,11 +113,20 @@ impl Mode {
         }
     }
 
-    /// The modes that do not go together with this one: the two tables above.
+    /// The family of a member's mode.
+    #[inline]
+    pub(crate) fn family(self) -> Option<FamilySlot> {
+        match self {
+            Mode::Sibling(_, family) => Some(family),
+            Mode::Row(_) | Mode::Tree(_) => None,
+        }
+    }
+
+    /// The modes that do not go together with this one: the two tables above, "same XID" read as *no*.
     pub(crate) fn conflicts(self) -> Modes {
         match self {
-            Mode::Row(LockMode::Shared) => X,
-            Mode::Row(LockMode::Exclusive) => S | X,
+            Mode::Row(LockMode::Shared) | Mode::Sibling(LockMode::Shared, _) => X | SX,
+            Mode::Row(LockMode::Exclusive) | Mode::Sibling(LockMode::Exclusive, _) => S | X | SS | SX,
             Mode::Tree(TreeMode::Read) => EXCLUSIVE,
             Mode::Tree(TreeMode::Write) => SHARE | EXCLUSIVE,
             Mode::Tree(TreeMode::Share) => WRITE | EXCLUSIVE,
@@ -117,16 +141,20 @@ impl Mode {
 
     /// The modes that a holder of `held` (same kind as `self`) keeps out.
     pub(crate) fn keeps_out(self, held: Modes) -> Modes {
-        let all: &[Mode] = match self {
-            Mode::Row(_) => &[Mode::Row(LockMode::Shared), Mode::Row(LockMode::Exclusive)],
-            Mode::Tree(_) => &[
-                Mode::Tree(TreeMode::Read),
-                Mode::Tree(TreeMode::Write),
-                Mode::Tree(TreeMode::Share),
-                Mode::Tree(TreeMode::Exclusive),
-            ],
-        };
-        all.iter().filter(|m| m.bit() & held != 0).fold(0, |set, m| set | m.conflicts())
+        const TREES: [Mode; 4] = [
+            Mode::Tree(TreeMode::Read),
+            Mode::Tree(TreeMode::Write),
+            Mode::Tree(TreeMode::Share),
+            Mode::Tree(TreeMode::Exclusive),
+        ];
+        match self {
+            Mode::Row(_) | Mode::Sibling(..) if held & (X | SX) != 0 => S | X | SS | SX,
+            Mode::Row(_) | Mode::Sibling(..) if held & (S | SS) != 0 => X | SX,
+            Mode::Row(_) | Mode::Sibling(..) => 0,
+            Mode::Tree(_) => {
+                TREES.iter().filter(|m| m.bit() & held != 0).fold(0, |set, m| set | m.conflicts())
+            }
+        }
     }
 }
 
@@ -143,7 +171,9 @@ mod tests {
 
     #[test]
     fn the_matrices_are_symmetric() {
-        let rows = [LockMode::Shared, LockMode::Exclusive].map(Mode::Row);
+        let sibling = |mode| Mode::Sibling(mode, FamilySlot::MIN);
+        let [shared, exclusive] = [LockMode::Shared, LockMode::Exclusive];
+        let rows = [Mode::Row(shared), Mode::Row(exclusive), sibling(shared), sibling(exclusive)];
         let trees = [TreeMode::Read, TreeMode::Write, TreeMode::Share, TreeMode::Exclusive].map(Mode::Tree);
         for kind in [&rows[..], &trees[..]] {
             for a in kind {
@@ -151,10 +181,13 @@ mod tests {
                     assert_eq!(a.conflicts() & b.bit() != 0, b.conflicts() & a.bit() != 0, "{a:?} {b:?}");
                 }
                 assert!(a.covered_by(a.bit()) && !a.covered_by(0));
+                assert_eq!(a.keeps_out(a.bit()), a.conflicts());
             }
         }
         assert!(Mode::Row(LockMode::Shared).covered_by(X));
         assert!(!Mode::Row(LockMode::Exclusive).covered_by(S));
+        assert!(sibling(shared).covered_by(SX));
+        assert!(!sibling(exclusive).covered_by(SS));
         assert!(Mode::Tree(TreeMode::Read).covered_by(WRITE));
         assert!(!Mode::Tree(TreeMode::Write).covered_by(SHARE));
         assert!(Mode::Tree(TreeMode::Share).covered_by(EXCLUSIVE));

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::deadlock::find_cycle;
-use super::mode::{LockMode, Mode, Modes, TreeMode};
+use super::mode::{FamilySlot, LockMode, Mode, Modes, TreeMode};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
 use crate::sync::Mutex;
@@ -120,6 +120,14 @@ struct Standing {
     mode: Mode,
 }
 
+/// Names of row modes, weakest first: `LockMode` is what was asked for, the kind of transaction decides between S and SS, X and SX.
+const ROW_NAMES: [(Mode, &str); 4] = [
+    (Mode::Row(LockMode::Shared), "Shared"),
+    (Mode::Sibling(LockMode::Shared, FamilySlot::MIN), "SiblingShared"),
+    (Mode::Sibling(LockMode::Exclusive, FamilySlot::MIN), "SiblingExclusive"),
+    (Mode::Row(LockMode::Exclusive), "Exclusive"),
+];
+
 /// What one transaction holds, for its final sweep. Kept by the transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
@@ -144,7 +152,7 @@ pub struct LockInfo {
     pub tree: TreeId,
     /// The row's key; `None` for a lock on the whole tree.
     pub key: Option<Key>,
-    /// Modes by name, strongest last: `Shared`, `Exclusive`, `Read`, `Write`, `Share`.
+    /// Modes by name, strongest last: `Shared`, `SiblingShared`, `SiblingExclusive`, `Exclusive`, `Read`, `Write`, `Share`.
     pub modes: Vec<&'static str>,
     /// Held, or waited for.
     pub granted: bool,
@@ -163,9 +171,7 @@ pub(crate) struct LockTable {
 
 fn names(of: Mode, modes: Modes) -> Vec<&'static str> {
     let all: &[(Mode, &'static str)] = match of {
-        Mode::Row(_) => {
-            &[(Mode::Row(LockMode::Shared), "Shared"), (Mode::Row(LockMode::Exclusive), "Exclusive")]
-        }
+        Mode::Row(_) | Mode::Sibling(..) => &ROW_NAMES,
         Mode::Tree(_) => &[
             (Mode::Tree(TreeMode::Read), "Read"),
             (Mode::Tree(TreeMode::Write), "Write"),
@@ -209,10 +215,10 @@ impl LockTable {
         held: &mut Held,
         tree: TreeId,
         key: &[u8],
-        mode: LockMode,
+        mode: Mode,
     ) -> Answer {
         let hash = hash(tree, Some(key));
-        let answer = self.request(owner, hash, tree, Some(key), Mode::Row(mode));
+        let answer = self.request(owner, hash, tree, Some(key), mode);
         if answer == Answer::Granted {
             held.hashes.push(hash);
         }
@@ -272,7 +278,11 @@ impl LockTable {
             for (owner, list) in shard.0.lock().iter_mut() {
                 for weak in list.iter_mut().filter(|weak| weak.tree == tree && weak.modes != 0) {
                     let mut rows = self.shard(hash).lock();
-                    entry(&mut rows, hash, tree, None).queue.hold(*owner, std::mem::take(&mut weak.modes));
+                    entry(&mut rows, hash, tree, None).queue.hold(
+                        *owner,
+                        std::mem::take(&mut weak.modes),
+                        None,
+                    );
                     weak.moved = true;
                 }
             }
@@ -305,10 +315,10 @@ impl LockTable {
         held: &mut Held,
         tree: TreeId,
         key: &[u8],
-        mode: LockMode,
+        mode: Mode,
     ) -> Result<Option<LockWait>, Error> {
         held.hashes.push(hash(tree, Some(key)));
-        self.wait(owner, tree, Some(key), Mode::Row(mode))
+        self.wait(owner, tree, Some(key), mode)
     }
 
     /// Queues for a tree that `try_tree` refused. `None`: it was free after all.

@@ -105,6 +105,8 @@ pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
             mode: match lock.modes.last().copied() {
                 Some("Exclusive") if lock.key.is_none() => "AccessExclusiveLock",
                 Some("Exclusive") => "ExclusiveLock",
+                Some("SiblingExclusive") => "SiblingExclusiveLock",
+                Some("SiblingShared") => "SiblingShareLock",
                 Some("Share") => "ShareLock",
                 Some("Write") => "RowExclusiveLock",
                 Some("Read") => "AccessShareLock",

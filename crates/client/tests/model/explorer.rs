@@ -1,0 +1,167 @@
+//! Breadth first over all states: so the first violation has a shortest history.
+//!
+//! A state is known by 128 bits of hash; whole states are kept for the frontier only.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use crate::heal;
+use crate::world::{Bounds, Step, Violation, World};
+
+/// What was seen.
+pub(crate) struct Explored {
+    pub(crate) states: usize,
+    pub(crate) steps: u64,
+    pub(crate) depth: usize,
+    pub(crate) healings: usize,
+    pub(crate) elapsed: Duration,
+    /// The broken property and a shortest history that breaks it.
+    pub(crate) violation: Option<String>,
+}
+
+/// The keys are hashes already.
+#[derive(Default)]
+struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for (place, byte) in bytes.iter().enumerate() {
+            self.0 ^= u64::from(*byte) << (place % 8 * 8);
+        }
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        self.0 ^= number as u64;
+    }
+}
+
+type ByHash<V> = HashMap<u128, V, BuildHasherDefault<Folded>>;
+type Hashes = HashSet<u128, BuildHasherDefault<Folded>>;
+
+/// Two independent lanes of folded multiplications; nobody chooses the states to make them collide.
+struct Wide(u64, u64);
+
+fn folded(number: u64, by: u64) -> u64 {
+    let product = u128::from(number) * u128::from(by);
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl Hasher for Wide {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let word = chunk.iter().rev().fold(chunk.len() as u64, |word, byte| word << 8 | u64::from(*byte));
+            self.write_u64(word);
+        }
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = folded(self.0 ^ number, 0x9e37_79b9_7f4a_7c15).wrapping_add(0x2545_f491_4f6c_dd1d);
+        self.1 = folded(self.1.rotate_left(23) ^ number, 0xd6e8_feb8_6659_fd93)
+            .wrapping_add(0xa076_1d64_78bd_642f);
+    }
+}
+
+fn fingerprint(value: &impl Hash) -> u128 {
+    let mut hasher = Wide(0x1234_5678_9abc_def1, 0x0fed_cba9_8765_4321);
+    value.hash(&mut hasher);
+    u128::from(hasher.0) << 64 | u128::from(hasher.1)
+}
+
+/// Explores all states within the bounds, but stops at the first violation that is `wanted`; steps with another are not taken.
+pub(crate) fn explore(bounds: &Bounds, wanted: &dyn Fn(&str) -> bool) -> Explored {
+    let begun = Instant::now();
+    let (mut steps, mut depth) = (0, 0);
+    let first = World::new(bounds);
+    let mut seen = ByHash::default();
+    let mut origins: Vec<(u32, Step)> = vec![(0, Step::TimeOut)];
+    let mut healed = Hashes::default();
+    seen.insert(fingerprint(&first), 0u32);
+    let mut violation = heal_once(&first, bounds, &mut healed).err().map(|broken| (broken, 0, None));
+    let mut frontier = vec![(0u32, first)];
+    'levels: while !frontier.is_empty() && violation.is_none() {
+        let mut next = Vec::new();
+        for (number, world) in frontier {
+            for step in world.steps(bounds) {
+                steps += 1;
+                let mut after = world.clone();
+                if let Err(broken) = after.take(step, bounds) {
+                    if !wanted(&broken) {
+                        continue;
+                    }
+                    violation = Some((broken, number, Some(step)));
+                    break 'levels;
+                }
+                let fresh = origins.len() as u32;
+                if *seen.entry(fingerprint(&after)).or_insert(fresh) != fresh {
+                    continue;
+                }
+                origins.push((number, step));
+                if let Err(broken) = heal_once(&after, bounds, &mut healed) {
+                    violation = Some((broken, fresh, None));
+                    break 'levels;
+                }
+                next.push((fresh, after));
+            }
+        }
+        depth += 1;
+        frontier = next;
+    }
+    let violation = violation.map(|(broken, at, last)| history(bounds, &origins, at, last, &broken));
+    let (states, healings) = (seen.len(), healed.len());
+    Explored { states, steps, depth, healings, elapsed: begun.elapsed(), violation }
+}
+
+/// Healing depends on client and sites alone.
+fn heal_once(world: &World, bounds: &Bounds, healed: &mut Hashes) -> Result<(), Violation> {
+    if !bounds.has_tombstones || !healed.insert(fingerprint(&(&world.client, &world.sites))) {
+        return Ok(());
+    }
+    heal::client(world.clone(), bounds)?;
+    heal::stubs(world.clone(), bounds)
+}
+
+fn history(
+    bounds: &Bounds,
+    origins: &[(u32, Step)],
+    at: u32,
+    last: Option<Step>,
+    broken: &Violation,
+) -> String {
+    let mut steps: Vec<Step> = last.into_iter().collect();
+    let mut at = at as usize;
+    while at != 0 {
+        steps.push(origins[at].1);
+        at = origins[at].0 as usize;
+    }
+    steps.reverse();
+    let mut text = format!("{broken}\nafter {} steps:\n", steps.len());
+    let mut world = World::new(bounds);
+    for (number, step) in steps.iter().enumerate() {
+        let what = world.describe(*step);
+        let _ = world.take(*step, bounds);
+        let _ = writeln!(text, "{:3}. {what:52} {}", number + 1, world.summary());
+    }
+    text
+}
