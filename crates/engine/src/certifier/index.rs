@@ -278,17 +278,16 @@ impl KeyIndex {
         if self.young.len() <= YOUNG_MAX {
             return;
         }
-        for Touch { hash, at, node, is_write } in self.young.drain() {
-            let entry = self.keys.entry(hash).or_default();
+        let KeyIndex { young, keys, .. } = self;
+        for Touch { hash, at, node, is_write } in young.drain() {
             if is_write {
+                let entry = keys.entry(hash).or_default();
                 entry.readers.clear();
                 entry.writers.push((at, node));
-            } else if entry.writer_after(at).is_none() {
-                entry.readers.push(node);
+            } else if keys.get(&hash).is_none_or(|entry| entry.writer_after(at).is_none()) {
+                keys.entry(hash).or_default().readers.push(node);
             }
         }
-        // Readers of versions that were replaced before they came leave nothing.
-        self.keys.retain(|_, entry| !entry.writers.is_empty() || !entry.readers.is_empty());
     }
 
     /// Forgets that a node wrote the key. What is young stays until `forget`.
