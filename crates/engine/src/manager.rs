@@ -358,6 +358,7 @@ impl Manager {
         let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
         let candidate = Candidate {
             id,
+            family: None,
             start: request.snapshot,
             reads: request.reads.take(),
             writes: if self.certifies() { key_writes(&changes, request.notes) } else { KeyWrites::new() },
@@ -436,8 +437,14 @@ impl Manager {
             return Ok(());
         }
         let (id, start) = (request.id, request.snapshot);
-        let candidate =
-            Candidate { id, start, reads: Some(reads), writes: KeyWrites::new(), dropped: Vec::new() };
+        let candidate = Candidate {
+            id,
+            family: None,
+            start,
+            reads: Some(reads),
+            writes: KeyWrites::new(),
+            dropped: Vec::new(),
+        };
         let mut order = spin::lock(&self.commit);
         self.certify(&mut order, &candidate)?;
         let removed = self.admit(&mut order, candidate, self.log.last());
