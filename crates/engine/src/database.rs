@@ -10,11 +10,12 @@ use crate::governor::Governor;
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
+use crate::prepared::{Owner, PreparedInfo};
 use crate::statistics::Statistics;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
-use crate::transaction::{Access, Isolation, Transaction};
-use crate::{Csn, Error, TransactionId, TreeId};
+use crate::transaction::{Access, Commit, Isolation, Transaction};
+use crate::{Csn, Error, TransactionId, TreeId, Value};
 
 /// An open database; clones are handles to the same one.
 #[derive(Clone)]
@@ -30,6 +31,7 @@ impl Database {
     /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
     pub fn open(options: Options) -> Result<Database, Error> {
         let manager = Arc::new(Manager::open(options)?);
+        manager.restore_prepared()?;
         let background = Arc::new(Mutex::new(Background::start(&manager)?));
         Ok(Database { manager, background })
     }
@@ -55,13 +57,45 @@ impl Database {
         loop {
             let (transaction, watch) = Transaction::begin_watched(&self.manager);
             let watch = Watched { manager: &self.manager, watch };
-            let snapshot = transaction.snapshot();
+            let (snapshot, decisions) = (transaction.snapshot(), self.manager.prepared.decisions());
             self.manager.wait_durable(snapshot).await?;
             self.manager.snapshots.certified_since(snapshot).await;
             if watch.is_safe() {
                 return Ok(transaction);
             }
+            drop(transaction);
+            if self.manager.is_in_doubt(snapshot) {
+                self.manager.prepared.decided_since(decisions).await;
+            }
         }
+    }
+
+    /// Commits a prepared transaction.
+    ///
+    /// # Errors
+    /// `NotPrepared`, `LogPoisoned`, `ShuttingDown`; it stays prepared then.
+    pub fn commit_prepared(&self, identifier: &str) -> Result<Commit, Error> {
+        let csn = self.manager.decide(Some(&Owner::Global(identifier.into())), &[], Vec::new())?;
+        Ok(Commit { csn, durable: self.manager.wait_durable_with_room(csn) })
+    }
+
+    /// Rolls a prepared transaction back.
+    ///
+    /// # Errors
+    /// As `commit_prepared`.
+    pub fn rollback_prepared(&self, identifier: &str) -> Result<Commit, Error> {
+        let csn = self.manager.decide(None, &[Owner::Global(identifier.into())], Vec::new())?;
+        Ok(Commit { csn, durable: self.manager.wait_durable(csn) })
+    }
+
+    /// The note that a transaction was prepared with, if it is prepared.
+    pub fn prepared_note(&self, identifier: &str) -> Option<Value> {
+        self.manager.prepared.note(&Owner::Global(identifier.into())).map(|(note, _)| note)
+    }
+
+    /// Prepared transactions, by id.
+    pub fn prepared(&self) -> Vec<PreparedInfo> {
+        self.manager.prepared.list(self.manager.options.clock.wall_us())
     }
 
     /// The last commit that new transactions see.

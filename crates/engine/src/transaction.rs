@@ -26,6 +26,7 @@ use crate::lock::mode::{LockMode, LockOutcome, Mode, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
 use crate::manager::{Manager, Request};
+use crate::prepared::Owner;
 use crate::read_view::ReadView;
 use crate::reads::Reads;
 use crate::scan::Scan;
@@ -505,19 +506,39 @@ impl Transaction {
     /// `DependencyCycle` at `Isolation::Serializable`, `LogPoisoned` or `ShuttingDown`, `DiskFull` or `Io`; the transaction is rolled back then.
     pub fn commit(mut self) -> Result<Commit, Error> {
         let manager = Arc::clone(&self.manager);
+        let request = self.request();
+        let result = manager.commit(request, &mut self.writes);
+        self.end();
+        result
+    }
+
+    fn request(&mut self) -> Request {
         let mut notes = std::mem::take(&mut self.notes);
         notes.sort_unstable();
         notes.dedup();
-        let request = Request {
+        Request {
             id: self.id,
+            family: None,
             snapshot: self.snapshot.csn(),
             reads: self.reads.as_ref().map(|reads| reads.take()),
             notes,
             held: std::mem::take(&mut self.held),
-        };
-        let result = manager.commit(request, &mut self.writes);
+        }
+    }
+
+    /// Prepares: from here on the transaction is decided by `Database::commit_prepared` and `rollback_prepared` with this identifier, also after a
+    /// crash. `note` is kept with it.
+    ///
+    /// # Errors
+    /// `AlreadyPrepared`, `CannotPrepare`, and as `commit`; the transaction is rolled back then.
+    pub fn prepare(mut self, identifier: &str, note: Value) -> Result<Commit, Error> {
+        let manager = Arc::clone(&self.manager);
+        let request = self.request();
+        let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
+        let result = manager.prepare(request, writes, Owner::Global(identifier.into()), note, Vec::new());
         self.end();
-        result
+        let csn = result?;
+        Ok(Commit { csn, durable: manager.wait_durable_with_room(csn) })
     }
 
     /// Rolls back.

@@ -66,7 +66,7 @@ pub(crate) use candidate::{Candidate, KeyWrites};
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
 use index::{KeyIndex, Ranged};
-use node::{NONE, Node, NodeId, Nodes, PREPARED, Stamps};
+use node::{NONE, Node, NodeId, Nodes, Stamps};
 pub(crate) use prepared::Promise;
 
 use crate::Csn;
@@ -449,6 +449,7 @@ impl Certifier {
             start: candidate.start,
             commit,
             family: candidate.family,
+            overtaken: false,
             forgot_successors: false,
             reads,
             writes,
@@ -470,11 +471,15 @@ impl Certifier {
 
     /// Puts the node of the candidate that was certified last into the graph, with its edges.
     fn join(&mut self, node: Node) -> NodeId {
+        let commit = node.commit;
         let id = self.enter(node);
         if self.method != Method::Ssi {
             for &before in &self.before {
                 if let Some(node) = self.nodes.get_mut(before) {
                     node.out.push(id);
+                    if node.is_prepared() {
+                        node.first_out = node.first_out.min(commit);
+                    }
                 }
             }
             for &after in &self.after {

@@ -39,6 +39,8 @@ pub(super) struct Node {
     pub(super) commit: Csn,
     /// Only one member of a family ever commits.
     pub(super) family: Option<FamilySlot>,
+    /// It is logged that somebody committed who comes after it, while it was prepared.
+    pub(super) overtaken: bool,
     /// Who came after it is not known any more: it may be anybody.
     pub(super) forgot_successors: bool,
     pub(super) reads: ReadSet,

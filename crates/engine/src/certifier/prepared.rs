@@ -32,11 +32,11 @@ use std::hash::BuildHasherDefault;
 
 use smallvec::SmallVec;
 
-use super::node::{Node, NodeId, PREPARED};
+use super::node::{Node, NodeId, Nodes, PREPARED};
 use super::{Candidate, Certifier, Method, Removed};
-use crate::Csn;
 use crate::lock::mode::FamilySlot;
 use crate::txn::readset::{Identity, KeyHash};
+use crate::{Csn, TransactionId};
 
 /// The node of a prepared transaction; to be given back by `fulfil` or `withdraw`. `None`: there is no certifier.
 #[derive(Debug, Default)]
@@ -101,6 +101,13 @@ impl Promised {
     }
 }
 
+/// Marks a node; its transaction, if it is prepared and was not marked.
+fn overtake(nodes: &mut Nodes, id: NodeId) -> Option<TransactionId> {
+    let node = nodes.get_mut(id).filter(|node| node.is_prepared() && !node.overtaken)?;
+    node.overtaken = true;
+    Some(node.id)
+}
+
 impl Certifier {
     /// Edges between the candidate and prepared transactions, over single keys; those over ranges of theirs are drawn with all others.
     pub(super) fn connect_prepared(&mut self, candidate: &Candidate) {
@@ -141,10 +148,33 @@ impl Certifier {
     /// Enters the candidate that was certified last as prepared. With `forgot_successors` anybody may have come after it.
     pub(crate) fn admit_prepared(&mut self, candidate: Candidate, forgot_successors: bool) -> Promise {
         self.admitted += 1;
-        let node = Node { forgot_successors, closed: false, ..self.node_of(candidate, PREPARED) };
+        let node = Node {
+            forgot_successors,
+            closed: false,
+            overtaken: forgot_successors,
+            ..self.node_of(candidate, PREPARED)
+        };
         self.prepared += 1;
         self.forgetful += usize::from(forgot_successors);
         Promise(Some(self.join(node)))
+    }
+
+    /// Prepared transactions that the candidate that was certified last comes after, where it is the first such one.
+    pub(crate) fn overtaken(&mut self) -> SmallVec<[TransactionId; 2]> {
+        if self.prepared == 0 {
+            return SmallVec::new();
+        }
+        let Certifier { nodes, before, .. } = self;
+        let overtaken = |id: &NodeId| overtake(nodes, *id);
+        before.iter().filter_map(overtaken).collect()
+    }
+
+    /// The same of a prepared transaction that is about to commit.
+    pub(crate) fn overtaken_by(&mut self, promise: &Promise) -> SmallVec<[TransactionId; 2]> {
+        let Some(id) = promise.0.filter(|_| self.prepared > 1) else { return SmallVec::new() };
+        let leads = |(_, node): &(NodeId, &Node)| node.is_prepared() && node.out.contains(&id);
+        let leading: SmallVec<[NodeId; 4]> = self.nodes.iter().filter(leads).map(|(id, _)| id).collect();
+        leading.into_iter().filter_map(|id| overtake(&mut self.nodes, id)).collect()
     }
 
     /// A prepared transaction commits, and is a node like others. Its siblings are withdrawn before the mutex is free.
@@ -164,13 +194,29 @@ impl Certifier {
         index.keep(node, id);
         index.settle();
         self.prepared -= 1;
-        if !node.writes.is_empty() || !node.range_writes.is_empty() || self.method == Method::Ssi {
+        let is_writer = !node.writes.is_empty() || !node.range_writes.is_empty();
+        if is_writer || self.method == Method::Ssi {
             open.push_back(id);
+            self.lead_to(id, commit);
             return Removed::default();
         }
         // As any reader: nobody can get an edge to it any more.
         node.closed = true;
         if node.in_degree == 0 { self.remove(vec![id]) } else { Removed::default() }
+    }
+
+    /// Others that are prepared may lead to one that has its number now.
+    fn lead_to(&mut self, id: NodeId, commit: Csn) {
+        if self.prepared == 0 {
+            return;
+        }
+        let leads = |(_, node): &(NodeId, &Node)| node.is_prepared() && node.out.contains(&id);
+        let leading: SmallVec<[NodeId; 4]> = self.nodes.iter().filter(leads).map(|(id, _)| id).collect();
+        for id in leading {
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.first_out = node.first_out.min(commit);
+            }
+        }
     }
 
     /// A prepared transaction is rolled back. Its node loses all that could bring it into a way, and goes when its predecessors have gone.

@@ -153,6 +153,7 @@ fn merge(parts: Vec<Node>, out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
         start,
         commit,
         family: None,
+        overtaken: false,
         forgot_successors,
         reads: ReadSet::of_ranges(reads),
         writes: KeyWrites::new(),

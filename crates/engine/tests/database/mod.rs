@@ -6,6 +6,7 @@ mod checkpoint;
 mod crash;
 mod load;
 mod model;
+mod prepared;
 mod reopen;
 mod script;
 mod stress;
