@@ -11,6 +11,7 @@ use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
 use crate::prepared::{Owner, PreparedInfo};
+use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
@@ -96,6 +97,51 @@ impl Database {
     /// Prepared transactions, by id.
     pub fn prepared(&self) -> Vec<PreparedInfo> {
         self.manager.prepared.list(self.manager.options.clock.wall_us())
+    }
+
+    /// Begins an instance of a family of siblings (`sibling`), or tells that the family is decided.
+    ///
+    /// # Errors
+    /// `Refused`; `Corrupt` or `Io` from the base store.
+    pub fn begin_instance(&self, xid: Xid, instance: Instance, isolation: Isolation) -> Result<Begun, Error> {
+        self.manager.begin_sibling(xid, instance, isolation)
+    }
+
+    /// Commits a prepared instance, and aborts its siblings; may be asked any number of times.
+    ///
+    /// # Errors
+    /// As `begin_instance`; `LogPoisoned`, `ShuttingDown`.
+    pub fn commit_instance(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.commit_sibling(xid, instance)
+    }
+
+    /// Ends an active or a prepared instance.
+    ///
+    /// # Errors
+    /// As `commit_instance`.
+    pub fn rollback_instance(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.rollback_sibling(xid, instance)
+    }
+
+    /// The table of a family.
+    ///
+    /// # Errors
+    /// As `begin_instance`.
+    pub fn family(&self, xid: &Xid) -> Result<Told, Error> {
+        self.manager.show_family(xid)
+    }
+
+    /// Forgets a decided family, since its client has the answer. The wait is for the record of that.
+    ///
+    /// # Errors
+    /// As `commit_instance`.
+    pub fn forget_family(&self, xid: &Xid) -> Result<DurableWait, Error> {
+        self.manager.forget_family(xid)
+    }
+
+    /// Families that wait for their decision, the oldest first.
+    pub fn in_doubt(&self) -> Vec<InDoubt> {
+        self.manager.in_doubt()
     }
 
     /// The last commit that new transactions see.

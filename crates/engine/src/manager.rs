@@ -27,7 +27,7 @@
 //! comes after the writer of that version and before the next writer of the key, and these two have an edge of their own, so every cycle through
 //! it is one without it.
 //!
-//! Mutex order: commit, then the base store's `state` and the list of views (only for a commit with staged runs), then a tree's lock, then the
+//! Mutex order: a shard of families, then commit, then the base store's `state` and the list of views (only for a commit with staged runs), then a tree's lock, then the
 //! snapshot registry's. Lock-table mutexes are never taken with any of
 //! these held.
 
@@ -53,6 +53,7 @@ use crate::payload::Encoder;
 use crate::prepared::PreparedTable;
 use crate::pressure::{Pressure, RoundWait};
 use crate::recovery::recover;
+use crate::sibling::Families;
 use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +75,7 @@ pub(crate) struct Manager {
     pub(crate) active: Active,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) prepared: PreparedTable,
+    pub(crate) families: Families,
     pub(crate) counters: Counters,
     pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
@@ -147,6 +149,7 @@ impl Manager {
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
             prepared: PreparedTable::default(),
+            families: Families::default(),
             counters: Counters::default(),
             governor: Arc::new(Governor::new(options.active_limit, cores())),
             budget: Arc::new(Budget::new(

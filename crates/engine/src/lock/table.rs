@@ -138,11 +138,6 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// How many locks there are, at least.
-    pub(crate) fn count(&self) -> usize {
-        self.hashes.len()
-    }
-
     /// Whether anything is held at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.hashes.is_empty() && !self.weak

@@ -247,7 +247,10 @@ impl Manager {
     }
 
     fn restore(&self, record: Record) -> Result<(), Error> {
-        let family: Option<FamilySlot> = None;
+        let family: Option<FamilySlot> = match &record.owner {
+            Owner::Global(_) => None,
+            Owner::Instance(xid, _) => Some(self.adopt_sibling(xid)?),
+        };
         let Record { id, snapshot, prepared_us, owner, note, loads, dropped, locks, notes, reads, changes } =
             record;
         let overtaken = self.get_latest(PREPARED_TREE, &overtaken_key(id))?.value.is_some();

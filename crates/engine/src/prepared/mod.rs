@@ -152,11 +152,6 @@ impl PreparedTable {
         all
     }
 
-    /// How many are prepared.
-    pub(crate) fn count(&self) -> u64 {
-        self.known.lock().values().flatten().count() as u64
-    }
-
     /// Decisions so far.
     pub(crate) fn decisions(&self) -> u64 {
         self.decisions.lock().count

@@ -9,5 +9,6 @@ mod model;
 mod prepared;
 mod reopen;
 mod script;
+mod siblings;
 mod stress;
 mod support;
