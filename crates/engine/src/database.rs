@@ -16,7 +16,7 @@ use crate::statistics::Statistics;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::transaction::{Access, Commit, Isolation, Transaction};
-use crate::{Csn, Error, TransactionId, TreeId, Value};
+use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// An open database; clones are handles to the same one.
 #[derive(Clone)]
@@ -92,6 +92,11 @@ impl Database {
     /// The note that a transaction was prepared with, if it is prepared.
     pub fn prepared_note(&self, identifier: &str) -> Option<Value> {
         self.manager.prepared.note(&Owner::Global(identifier.into())).map(|(note, _)| note)
+    }
+
+    /// What a prepared transaction writes in one tree; nothing if there is no such transaction.
+    pub fn prepared_rows(&self, identifier: &str, tree: TreeId) -> Vec<(Key, Option<Value>)> {
+        self.manager.prepared.rows(&Owner::Global(identifier.into()), tree)
     }
 
     /// Prepared transactions, by id.

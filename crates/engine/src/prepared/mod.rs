@@ -38,12 +38,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::certifier::Promise;
+use crate::key::SmallKey;
 use crate::lock::table::Held;
 use crate::sibling::{Instance, Xid};
 use crate::storage::StagedRun;
 use crate::sync::Mutex;
 use crate::txn::writeset::{Changes, WriteSet};
-use crate::{Csn, Error, TransactionId, TreeId, Value};
+use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// By what a prepared transaction is found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,6 +132,15 @@ impl PreparedTable {
         let known = self.known.lock();
         let prepared = known.get(owner)?.as_ref()?;
         Some((prepared.note.clone(), prepared.csn))
+    }
+
+    /// What a prepared transaction writes in one tree.
+    pub(crate) fn rows(&self, owner: &Owner, tree: TreeId) -> Vec<(Key, Option<Value>)> {
+        let known = self.known.lock();
+        let Some(Some(prepared)) = known.get(owner) else { return Vec::new() };
+        let of_tree = prepared.changes.iter().filter(|(of, _)| *of == tree);
+        let row = |(key, value): (&SmallKey, Option<&Value>)| (Key::copy_from_slice(key), value.cloned());
+        of_tree.flat_map(|(_, changes)| changes.iter().map(row)).collect()
     }
 
     /// Those that are prepared, by id.

@@ -31,6 +31,7 @@ mod facts;
 pub(crate) mod failures;
 mod governed;
 mod interrupt;
+mod mip;
 mod plan_cache;
 mod planning;
 mod portal;
@@ -50,6 +51,7 @@ pub(crate) mod work;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cognate_engine::sibling::{Instance, Xid};
 use cognate_engine::{Seat, Transaction};
 
 use crate::error::{Result, SqlError};
@@ -126,6 +128,8 @@ pub struct Session {
     block: Block,
     modes: Modes,
     open: Option<Open>,
+    /// The instance that the block is, also after it has failed.
+    sibling: Option<(Xid, Instance)>,
     /// Settings before the transaction.
     settings_mark: Option<Mark>,
     effective: Arc<Effective>,
@@ -185,6 +189,7 @@ impl Session {
                 deferrable: false,
             },
             open: None,
+            sibling: None,
             settings_mark: None,
             effective,
             format: FormatContext {
