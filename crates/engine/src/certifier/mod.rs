@@ -408,6 +408,7 @@ impl Certifier {
         Cycle {
             victim: candidate.id,
             edges: stations.windows(2).map(|pair| edge(pair[0], pair[1])).collect(),
+            in_doubt: nodes.iter().find(|node| node.is_prepared()).map(|node| node.id),
             is_summarized: nodes
                 .iter()
                 .any(|node| node.is_summary() || node.forgot_successors || node.reads.is_coarse())

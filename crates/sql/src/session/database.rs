@@ -45,6 +45,7 @@ struct Shared {
     presence: Presence,
     counters: Counters,
     plans: PlanCache,
+    healing: super::Healing,
     /// Started with the first query that needs it.
     #[cfg(feature = "analytic")]
     analytic: std::sync::OnceLock<crate::analytic::AnalyticRuntime>,
@@ -82,6 +83,7 @@ impl SqlDatabase {
             failures: Failures::default(),
             presence: Presence::default(),
             plans: PlanCache::default(),
+            healing: super::Healing::default(),
             #[cfg(feature = "analytic")]
             analytic: std::sync::OnceLock::new(),
         };
@@ -91,6 +93,11 @@ impl SqlDatabase {
     /// The engine below.
     pub fn engine(&self) -> &Database {
         &self.shared.engine
+    }
+
+    /// How families that were left prepared heal.
+    pub fn healing(&self) -> &super::Healing {
+        &self.shared.healing
     }
 
     /// The newest committed catalog.

@@ -30,6 +30,7 @@ mod external;
 mod facts;
 pub(crate) mod failures;
 mod governed;
+mod in_doubt;
 mod interrupt;
 mod mip;
 mod plan_cache;
@@ -66,6 +67,7 @@ use work::Work;
 
 pub(crate) use cycle::dependency_failure;
 pub use database::SqlDatabase;
+pub use in_doubt::{Healing, application_servers};
 pub use interrupt::CancelHandle;
 pub use portal::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal};
 pub(crate) use prepared::{Action, Planned};
