@@ -430,3 +430,55 @@ scripts!(
     siblings,
     transactions
 );
+
+/// Paper tests: a sentence each of sections 2, 3.2 and 3.3 of the Multi-Instance-Precommit paper that says how transactions behave. What the stub does (section 2) is
+/// tested with the server, what a crash may not break (section 3.3) with the engine, and the table of section 3.2 is `sibling_locks`.
+mod mip_paper {
+    use std::path::Path;
+
+    macro_rules! sentences {
+        ($($name:ident),* $(,)?) => {
+            $(#[test]
+            fn $name() {
+                let file = concat!("tests/scripts/mip/", stringify!($name), ".script");
+                super::run(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+            })*
+        };
+    }
+
+    sentences!(
+        s2_a_new_sibling_does_not_wait,
+        s2_a_request_is_executed_several_times_at_once,
+        s2_a_retry_needs_no_end_of_the_first,
+        s2_a_sibling_reads_the_pre_image,
+        s2_a_sibling_writes_on_the_pre_image,
+        s2_an_instance_begins_as_null,
+        s2_at_most_one_instance_commits,
+        s2_instances_of_one_xid_are_a_family,
+        s2_no_sibling_sees_what_is_not_committed,
+        s2_no_two_transactions_have_the_same_pair,
+        s2_prepare_tells_of_all_siblings,
+        s2_the_decision_releases_the_locks,
+        s2_the_pre_image_is_for_siblings_only,
+        s2_the_smallest_prepared_instance_is_chosen,
+        s2_the_table_has_state_and_result,
+        s2_the_table_keeps_the_request,
+        s32_a_read_sees_its_snapshot,
+        s32_a_sibling_writes_what_another_shares,
+        s32_a_writer_waits_for_all_who_share,
+        s32_any_number_of_active_versions,
+        s32_first_updater_wins,
+        s32_instances_and_strangers_wait_for_each_other,
+        s32_only_instances_take_sibling_locks,
+        s32_ordinary_writers_have_one_active_version,
+        s32_own_writes_are_read,
+        s32_who_has_waited_checks_again,
+        s33_a_family_has_room_for_many_instances,
+        s33_commit_ends_active_and_prepared_siblings,
+        s33_prepare_registers_both_strings,
+        s33_prepared_siblings_are_aborted_after_a_restart,
+        s33_results_may_differ_in_size,
+        s33_what_is_not_prepared_is_lost_in_a_crash,
+        s33_xids_are_whatever_applications_choose,
+    );
+}
