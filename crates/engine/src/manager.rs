@@ -208,11 +208,6 @@ impl Manager {
         (pin, watch)
     }
 
-    /// Whether only the decision about a prepared transaction can make a snapshot from here on safe.
-    pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
-        spin::lock(&self.commit).is_in_doubt(snapshot)
-    }
-
     /// Ends a watch.
     pub(crate) fn is_safe(&self, watch: Watch) -> bool {
         spin::lock(&self.commit).end_watch(watch)
@@ -528,13 +523,11 @@ impl Manager {
 
     /// Enters a certified candidate, and prunes now and then.
     fn admit(&self, order: &mut Certifier, candidate: Candidate, csn: Csn) -> Removed {
-        let mut removed = Removed::default();
         if !self.certifies() {
-            return removed;
+            return Removed::default();
         }
         order.admit(candidate, csn);
-        removed = self.prune(order);
-        removed
+        self.prune(order)
     }
 
     /// Prunes the graph now and then.

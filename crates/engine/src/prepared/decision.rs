@@ -1,5 +1,7 @@
 //! PREPARE and the decision, as the manager carries them through: variants of the commit path of `manager`, under the same mutex.
 
+use std::sync::Arc;
+
 use super::record::Record;
 use super::{Owner, Prepared, WriteSet};
 use crate::certifier::{Candidate, Method, Promise, Removed};
@@ -12,10 +14,38 @@ use crate::recovery::each_prepared;
 use crate::storage::StagedRun;
 use crate::sync::atomic::Ordering;
 use crate::sync::spin;
+use crate::transaction::{Commit, Transaction};
 use crate::txn::writeset::{Changes, key_writes};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
+impl Transaction {
+    /// Prepares: from here on the transaction is decided by `Database::commit_prepared` and `rollback_prepared` with this identifier, also after a
+    /// crash. `note` is kept with it.
+    ///
+    /// # Errors
+    /// `AlreadyPrepared`, `CannotPrepare`, and as `commit`; the transaction is rolled back then.
+    pub fn prepare(mut self, identifier: &str, note: Value) -> Result<Commit, Error> {
+        if self.member.is_some() {
+            return Err(Error::CannotPrepare {
+                reason: "an instance of a family is prepared by PREPARE MIP",
+            });
+        }
+        let manager = Arc::clone(&self.manager);
+        let request = self.request();
+        let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
+        let result = manager.prepare(request, writes, Owner::Global(identifier.into()), note, Vec::new());
+        self.end();
+        let csn = result?;
+        Ok(Commit { csn, durable: manager.wait_durable_with_room(csn) })
+    }
+}
+
 impl Manager {
+    /// Whether only the decision about a prepared transaction can make a snapshot from here on safe.
+    pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
+        spin::lock(&self.commit).is_in_doubt(snapshot)
+    }
+
     /// Ends a transaction as prepared; `rows` go into the same record. On an error it is rolled back. The answer is the record's number.
     pub(crate) fn prepare(
         &self,

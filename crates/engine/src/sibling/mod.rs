@@ -4,7 +4,7 @@
 //! *siblings* and form a *family*. At most one of them ever commits, the *winner*. `family` is the state machine of one family, its
 //! MIP-Table (MIPT) included; `change` is what of it is durable; `collected` remembers which families have been forgotten.
 //! All three are pure: operations in, effects or a [`Refusal`] out. `operations` carries them through in the engine: `registry` has the families that are in
-//! memory, `stored` is what they are on disk, `doom` tells an active instance that it has no future.
+//! memory, `stored` is what they are on disk, `member` is a transaction's part, `doom` tells an active instance that it has no future.
 //!
 //! # Who is who
 //!
@@ -30,6 +30,7 @@ mod change;
 mod collected;
 mod doom;
 mod family;
+mod member;
 mod operations;
 mod refusal;
 mod registry;
@@ -39,7 +40,7 @@ pub use change::Change;
 pub use collected::Collected;
 pub use doom::Doomed;
 pub use family::{Answer, Effects, Entry, Family, Limits, Mipt, Outcome, State};
-pub(crate) use operations::Member;
+pub(crate) use member::Member;
 pub use operations::{Begun, InDoubt, Told};
 pub use refusal::Refusal;
 pub(crate) use registry::Families;

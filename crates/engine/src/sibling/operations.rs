@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use super::doom::{Doom, Doomed};
 use super::registry::{Live, Shard};
 use super::stored::{self, collect, difference};
-use super::{Answer, Family, Instance, Limits, Mipt, Refusal, Text, Xid};
+use super::{Answer, Family, Instance, Limits, Member, Mipt, Refusal, Text, Xid};
 use crate::durable::DurableWait;
 use crate::lock::mode::FamilySlot;
 use crate::manager::{Manager, Request};
@@ -52,31 +51,6 @@ pub struct InDoubt {
     pub age_us: i64,
     /// Locks that they hold.
     pub locks: usize,
-}
-
-/// A transaction's part in its family.
-#[derive(Debug, Clone)]
-pub(crate) struct Member {
-    pub(crate) xid: Xid,
-    pub(crate) instance: Instance,
-    pub(crate) slot: FamilySlot,
-    pub(crate) doom: Arc<Doom>,
-}
-
-impl Member {
-    /// An error if it must not go on.
-    #[inline]
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if !self.doom.is_struck() {
-            return Ok(());
-        }
-        let (instance, highest) = (self.instance, self.instance);
-        Err(Refusal::InstanceAborted { instance, highest }.into())
-    }
-
-    pub(crate) fn doomed(&self) -> Doomed {
-        Doomed(Arc::clone(&self.doom))
-    }
 }
 
 impl Manager {

@@ -159,13 +159,15 @@ async fn others_are_certified_against_it_also_after_a_restart() {
     let (mut database, folder) = fresh();
     write(&database, 7, &[("x", Some("50")), ("y", Some("50"))]);
     let mut first = serializable(&database);
-    (first.get(7, b"x").unwrap(), first.get(7, b"y").unwrap());
+    first.get(7, b"x").unwrap();
+    first.get(7, b"y").unwrap();
     first.lock(7, b"x", ROW, WaitPolicy::Block).await.unwrap();
     first.put(7, b"x", value("-10")).unwrap();
     first.prepare("half", value("")).unwrap().durable.await.unwrap();
     let skew = |database: &Database| {
         let mut second = serializable(database);
-        (second.get(7, b"x").unwrap(), second.get(7, b"y").unwrap());
+        second.get(7, b"x").unwrap();
+        second.get(7, b"y").unwrap();
         second.put(7, b"y", value("-10")).unwrap();
         second.commit()
     };
@@ -194,7 +196,8 @@ async fn who_came_after_it_before_a_crash_is_not_forgotten() {
         t.commit().unwrap().durable.await.unwrap();
         let reader = |database: &Database| {
             let reader = serializable(database);
-            (reader.get(7, b"x").unwrap(), reader.get(7, b"y").unwrap());
+            reader.get(7, b"x").unwrap();
+            reader.get(7, b"y").unwrap();
             reader.commit()
         };
         assert_eq!(reader(&database).is_err(), overtaken);

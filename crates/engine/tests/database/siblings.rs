@@ -232,7 +232,8 @@ async fn siblings_do_not_close_cycles_with_each_other_and_strangers_do() {
     let (database, _folder) = fresh();
     write(&database, 7, &[("x", Some("50")), ("y", Some("50"))]);
     let skew = async |mut t: Transaction, own: &str| {
-        (t.get(7, b"x").unwrap(), t.get(7, b"y").unwrap());
+        t.get(7, b"x").unwrap();
+        t.get(7, b"y").unwrap();
         put(&mut t, own, "-10").await;
         t
     };
@@ -241,7 +242,8 @@ async fn siblings_do_not_close_cycles_with_each_other_and_strangers_do() {
     prepared(first, "one").unwrap();
     prepared(second, "two").expect("only one of them will commit");
     let mut stranger = database.begin(Isolation::Serializable, Access::ReadWrite);
-    (stranger.get(7, b"x").unwrap(), stranger.get(7, b"y").unwrap());
+    stranger.get(7, b"x").unwrap();
+    stranger.get(7, b"y").unwrap();
     stranger.put(7, b"z", value("1")).unwrap();
     stranger.commit().expect("before both");
     let stranger = database.begin(Isolation::Serializable, Access::ReadWrite);

@@ -36,6 +36,7 @@ mod mip;
 mod plan_cache;
 mod planning;
 mod portal;
+mod prepare_transaction;
 mod prepared;
 mod presence;
 mod server_setting;

@@ -1,0 +1,110 @@
+//! A transaction that is an instance of a family: how it locks, how it learns that it has no future, and how it is prepared.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::doom::{Doom, Doomed};
+use super::{Instance, Limits, Refusal, Text, Told, Xid};
+use crate::lock::mode::{FamilySlot, LockMode, Mode};
+use crate::lock::wait::LockWait;
+use crate::transaction::Transaction;
+use crate::txn::writeset::WriteSet;
+use crate::{Error, Value};
+
+/// A transaction's part in its family.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) xid: Xid,
+    pub(crate) instance: Instance,
+    pub(crate) slot: FamilySlot,
+    pub(crate) doom: Arc<Doom>,
+}
+
+impl Member {
+    /// An error if it must not go on.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !self.doom.is_struck() {
+            return Ok(());
+        }
+        let (instance, highest) = (self.instance, self.instance);
+        Err(Refusal::InstanceAborted { instance, highest }.into())
+    }
+
+    pub(crate) fn doomed(&self) -> Doomed {
+        Doomed(Arc::clone(&self.doom))
+    }
+}
+
+impl Transaction {
+    /// Makes it an instance of a family.
+    pub(crate) fn join(&mut self, member: Member) {
+        self.member = Some(Box::new(member));
+    }
+
+    /// The family and the instance, of a sibling transaction.
+    pub fn instance(&self) -> Option<(&Xid, Instance)> {
+        self.member.as_ref().map(|member| (&member.xid, member.instance))
+    }
+
+    /// Resolves when the transaction cannot be prepared any more, because of a sibling. `None` if it has none.
+    pub fn doomed(&self) -> Option<Doomed> {
+        self.member.as_ref().map(|member| member.doomed())
+    }
+
+    /// Asks, between two operations, whether the transaction may go on.
+    ///
+    /// # Errors
+    /// `Refused` if a sibling was prepared above it or committed.
+    #[inline]
+    pub fn check_member(&self) -> Result<(), Error> {
+        self.member.as_ref().map_or(Ok(()), |member| member.check())
+    }
+
+    pub(crate) fn row_mode(&self, mode: LockMode) -> Mode {
+        match &self.member {
+            None => Mode::Row(mode),
+            Some(member) => Mode::Sibling(mode, member.slot),
+        }
+    }
+
+    /// Waits for a lock, unless the wait has become pointless.
+    pub(crate) async fn await_lock(&self, mut waiting: LockWait) -> Result<(), Error> {
+        let Some(member) = &self.member else {
+            waiting.await;
+            return Ok(());
+        };
+        let mut doomed = member.doomed();
+        std::future::poll_fn(|context| match Pin::new(&mut waiting).poll(context) {
+            std::task::Poll::Ready(()) => std::task::Poll::Ready(()),
+            std::task::Poll::Pending => Pin::new(&mut doomed).poll(context),
+        })
+        .await;
+        member.check()
+    }
+
+    /// Prepares an instance of a family, with the request that the family is for and the result to be kept; `note` is kept with it. The answer is the family's table: the instance is prepared
+    /// in it, or aborted because a sibling was prepared above it, or the family is decided. In the last two cases the transaction was rolled back.
+    ///
+    /// # Errors
+    /// `Refused`, and as `commit`; the transaction is rolled back then.
+    pub fn prepare_instance(
+        mut self,
+        request: &Text,
+        result: &Text,
+        note: Value,
+        limits: Limits,
+    ) -> Result<Told, Error> {
+        let manager = Arc::clone(&self.manager);
+        let Some(member) = self.member.clone() else {
+            return Err(Error::CannotPrepare { reason: "the transaction is no instance of a family" });
+        };
+        let own = self.request();
+        self.member = None;
+        let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
+        let told = manager.prepare_sibling(&member, own, writes, note, (request, result), limits);
+        self.end();
+        told
+    }
+}
