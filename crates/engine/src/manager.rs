@@ -2,8 +2,8 @@
 //!
 //! # The commit path
 //!
-//! 1. *Request.* The write set is encoded into a log record's payload, outside every lock. What the transaction spilled is in staged runs,
-//!    durable already; the payload names them.
+//! 1. *Request.* The write set is encoded into a log record's payload, and the certifier's node is made, outside every lock. What the transaction
+//!    spilled is in staged runs, durable already; the payload names them. If the graph is due to be pruned, the oldest snapshot is looked up, too.
 //! 2. *Order.* The commit mutex. On a single node the log is the total order; a replication protocol takes its place
 //!    between 1 and 2, and hands over commits in the order it delivers them.
 //! 3. *Verdict.* The certifier, which lies in this mutex: test and number assignment are one step. (First updater wins was
@@ -53,8 +53,8 @@ use crate::pressure::{Pressure, RoundWait};
 use crate::recovery::recover;
 use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, spin};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Apart, Mutex, spin};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
@@ -71,26 +71,34 @@ pub(crate) struct Manager {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) active: Active,
     pub(crate) locks: Arc<LockTable>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Apart<Counters>,
     pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
     pub(crate) budget: Arc<Budget>,
     pub(crate) log: Log,
     pub(crate) base: Base,
     pub(crate) views: Views,
-    pub(crate) visible: AtomicU64,
+    pub(crate) visible: Apart<AtomicU64>,
     pub(crate) pressure: Arc<Pressure>,
     /// Present if locks are released late.
     pub(crate) late: Option<Arc<Late>>,
     /// Held by the checkpoint that runs.
     pub(crate) checkpointing: Mutex<()>,
-    commit: Mutex<Certifier>,
-    /// The graph has no transaction that a snapshot below this shows.
-    pub(crate) quiet_below: AtomicU64,
+    commit: Apart<Mutex<Certifier>>,
+    graph: Apart<Graph>,
     certifier_bytes: AtomicU64,
-    transactions: Numbers,
+    transactions: Apart<Numbers>,
     trees: Numbers,
     _folder: Box<dyn Lock>,
+}
+
+/// What is known of the certifier's graph without its mutex.
+#[derive(Debug)]
+struct Graph {
+    /// It has no transaction that a snapshot below this shows.
+    quiet_below: AtomicU64,
+    /// Whether who commits next shall prune it.
+    prune_due: AtomicBool,
 }
 
 /// Counts since the database was opened.
@@ -142,7 +150,7 @@ impl Manager {
             snapshots: Arc::new(Snapshots::new()),
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
-            counters: Counters::default(),
+            counters: Apart::default(),
             governor: Arc::new(Governor::new(options.active_limit, cores())),
             budget: Arc::new(Budget::new(
                 options.memory_bytes / 2,
@@ -150,16 +158,22 @@ impl Manager {
                 options.spill_bytes,
             )),
             views: Views::new(&base),
-            visible: AtomicU64::new(last),
+            visible: Apart::new(AtomicU64::new(last)),
             pressure,
             late: (!options.early_lock_release).then(|| Arc::new(Late::new(last))),
             checkpointing: Mutex::new(()),
             log,
             base,
-            commit: Mutex::new(Certifier::new(options.serializable, options.certifier_bytes as usize)),
-            quiet_below: AtomicU64::new(Csn::MAX),
+            commit: Apart::new(Mutex::new(Certifier::new(
+                options.serializable,
+                options.certifier_bytes as usize,
+            ))),
+            graph: Apart::new(Graph {
+                quiet_below: AtomicU64::new(Csn::MAX),
+                prune_due: AtomicBool::new(false),
+            }),
             certifier_bytes: AtomicU64::new(options.certifier_bytes),
-            transactions: Numbers::starting_at(numbers.transaction),
+            transactions: Apart::new(Numbers::starting_at(numbers.transaction)),
             trees: Numbers::starting_at(numbers.next_tree),
             _folder: folder,
             options,
@@ -203,6 +217,12 @@ impl Manager {
     /// Ends a watch.
     pub(crate) fn is_safe(&self, watch: Watch) -> bool {
         spin::lock(&self.commit).end_watch(watch)
+    }
+
+    /// The graph has no transaction that a snapshot below this shows.
+    #[inline]
+    pub(crate) fn quiet_below(&self) -> Csn {
+        self.graph.quiet_below.load(Ordering::Acquire)
     }
 
     pub(crate) fn certifier_statistics(&self) -> CertifierStatistics {
@@ -356,20 +376,20 @@ impl Manager {
             }
         };
         let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
-        let candidate = Candidate {
-            id,
-            start: request.snapshot,
-            reads: request.reads.take(),
-            writes: if self.certifies() { key_writes(&changes, request.notes) } else { KeyWrites::new() },
-            dropped: writes.dropped().to_vec(),
-        };
+        let mut candidate = self.certifies().then(|| {
+            let (reads, written) =
+                (request.reads.take(), key_writes(&changes, std::mem::take(&mut request.notes)));
+            Candidate::new(id, request.snapshot, reads, written, writes.dropped().to_vec())
+        });
+        let prune = self.prune_to();
         let mut held = Some(std::mem::take(&mut request.held));
         let mut removed = Removed::default();
         let appended = {
             let mut order = spin::lock(&self.commit);
-            let appended = self.certify(&mut order, &candidate).and_then(|()| self.log.queue(&[&payload]));
+            let appended =
+                self.certify(&mut order, candidate.as_ref()).and_then(|()| self.log.queue(&[&payload]));
             if let Ok(csn) = appended {
-                removed = self.admit(&mut order, candidate, csn);
+                removed = self.admit(&mut order, candidate.take(), csn, prune);
                 if !loads.is_empty() {
                     self.base.attach_staged(&loads, csn);
                     self.views.publish(&self.base);
@@ -430,17 +450,17 @@ impl Manager {
     /// Step 3 for a transaction that wrote nothing.
     fn certify_reader(&self, request: &mut Request) -> Result<(), Error> {
         let Some(reads) = request.reads.take() else { return Ok(()) };
-        let quiet = !reads.has_latest() && request.snapshot < self.quiet_below.load(Ordering::Acquire);
+        let quiet = !reads.has_latest() && request.snapshot < self.quiet_below();
         let spliced = reads.is_one_key() && self.options.serializable == Method::Pssi;
         if reads.is_empty() || quiet || spliced {
             return Ok(());
         }
         let (id, start) = (request.id, request.snapshot);
-        let candidate =
-            Candidate { id, start, reads: Some(reads), writes: KeyWrites::new(), dropped: Vec::new() };
+        let candidate = Some(Candidate::new(id, start, Some(reads), KeyWrites::new(), Vec::new()));
+        let prune = self.prune_to();
         let mut order = spin::lock(&self.commit);
-        self.certify(&mut order, &candidate)?;
-        let removed = self.admit(&mut order, candidate, self.log.last());
+        self.certify(&mut order, candidate.as_ref())?;
+        let removed = self.admit(&mut order, candidate, self.log.last(), prune);
         drop(order);
         drop(removed);
         Ok(())
@@ -459,27 +479,40 @@ impl Manager {
         Ok(())
     }
 
-    fn certify(&self, order: &mut Certifier, candidate: &Candidate) -> Result<(), Error> {
-        if !self.certifies() {
-            return Ok(());
-        }
+    fn certify(&self, order: &mut Certifier, candidate: Option<&Candidate>) -> Result<(), Error> {
+        let Some(candidate) = candidate else { return Ok(()) };
         order.certify(candidate).map_err(|cycle| {
             self.counters.cycles.fetch_add(1, Ordering::Relaxed);
             Error::DependencyCycle { cycle: cycle.into() }
         })
     }
 
-    /// Enters a certified candidate, and prunes now and then.
-    fn admit(&self, order: &mut Certifier, candidate: Candidate, csn: Csn) -> Removed {
-        let mut removed = Removed::default();
-        if !self.certifies() {
-            return removed;
-        }
+    /// Up to where the graph is to be pruned now, if it is due. Asked before the mutex is taken, since it takes locks of its own; what is true of the
+    /// oldest snapshot stays true.
+    fn prune_to(&self) -> Option<Csn> {
+        let due = self.graph.prune_due.load(Ordering::Relaxed);
+        due.then(|| self.snapshots.oldest_certified(|| self.floor()))
+    }
+
+    /// Enters a certified candidate, and prunes if it is due.
+    fn admit(
+        &self,
+        order: &mut Certifier,
+        candidate: Option<Candidate>,
+        csn: Csn,
+        prune: Option<Csn>,
+    ) -> Removed {
+        let Some(candidate) = candidate else { return Removed::default() };
         order.admit(candidate, csn);
-        if order.admitted().is_multiple_of(PRUNE_EVERY) {
-            removed = order.advance(self.snapshots.oldest_certified(|| self.floor()));
+        let removed = prune.map(|oldest| order.advance(oldest)).unwrap_or_default();
+        // Written only where they change: everybody looks at them.
+        let (quiet, due) = (order.quiet_below(), order.unpruned() >= PRUNE_EVERY);
+        if self.graph.quiet_below.load(Ordering::Relaxed) != quiet {
+            self.graph.quiet_below.store(quiet, Ordering::Release);
         }
-        self.quiet_below.store(order.quiet_below(), Ordering::Release);
+        if self.graph.prune_due.load(Ordering::Relaxed) != due {
+            self.graph.prune_due.store(due, Ordering::Relaxed);
+        }
         removed
     }
 

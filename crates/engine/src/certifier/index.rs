@@ -15,7 +15,7 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::node::NodeId;
+use super::node::{Node, NodeId};
 use super::young::{Touch, Young};
 use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, compare_lower_upper};
@@ -102,6 +102,10 @@ impl Ranges {
         self.low.push(low_prefix(&item.lower));
         self.high.push(high_prefix(&item.upper));
         self.items.push(item);
+    }
+
+    fn len(&self) -> usize {
+        self.items.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -202,7 +206,9 @@ pub(super) struct KeyIndex {
     young: Young,
     /// What is older than all that is young.
     keys: HashMap<KeyHash, KeyEntry, BuildHasherDefault<Identity>>,
-    pub(super) trees: HashMap<TreeId, TreeIndex>,
+    pub(super) trees: HashMap<TreeId, TreeIndex, BuildHasherDefault<Identity>>,
+    /// Ranges of all trees.
+    ranges: usize,
 }
 
 impl KeyIndex {
@@ -260,6 +266,24 @@ impl KeyIndex {
         if self.keys.is_empty() { None } else { self.keys.get(&hash) }
     }
 
+    /// What is known of a tree, if there are ranges at all.
+    #[inline]
+    pub(super) fn with_ranges(&self, tree: TreeId) -> Option<&TreeIndex> {
+        if self.ranges == 0 { None } else { self.trees.get(&tree) }
+    }
+
+    /// A transaction that was admitted read the range.
+    pub(super) fn read_range(&mut self, tree: TreeId, range: Ranged) {
+        self.ranges += 1;
+        self.trees.entry(tree).or_default().reads.push(range);
+    }
+
+    /// A transaction that was admitted wrote in the range.
+    pub(super) fn write_range(&mut self, tree: TreeId, range: Ranged) {
+        self.ranges += 1;
+        self.trees.entry(tree).or_default().writes.push(range);
+    }
+
     /// A transaction that was admitted wrote the key.
     pub(super) fn write(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash, commit: Csn, node: NodeId) {
         self.young.push(Touch { hash, at: commit, node, is_write: true });
@@ -290,28 +314,27 @@ impl KeyIndex {
         }
     }
 
-    /// Forgets that a node wrote the key. What is young stays until `forget`.
-    pub(super) fn unwrite(&mut self, tree: TreeId, hash: KeyHash, node: NodeId) {
-        if let Some(tree) = self.trees.get_mut(&tree) {
-            tree.writes_kept -= 1;
+    /// Forgets which keys a node read and wrote. Ranges, and what is young, stay until `forget`.
+    pub(super) fn leave(&mut self, node: &Node, id: NodeId) {
+        for (tree, ..) in &node.writes {
+            if let Some(tree) = self.trees.get_mut(tree) {
+                tree.writes_kept -= 1;
+            }
         }
         if self.keys.is_empty() {
             return;
         }
-        if let Some(entry) = self.keys.get_mut(&hash) {
-            entry.writers.retain(|(_, writer)| *writer != node);
-            self.drop_if_empty(hash);
+        for point in node.reads.points() {
+            if let Some(entry) = self.keys.get_mut(&point.hash) {
+                entry.readers.retain(|reader| *reader != id);
+                self.drop_if_empty(point.hash);
+            }
         }
-    }
-
-    /// Forgets that a node read the key. What is young stays until `forget`.
-    pub(super) fn unread(&mut self, hash: KeyHash, node: NodeId) {
-        if self.keys.is_empty() {
-            return;
-        }
-        if let Some(entry) = self.keys.get_mut(&hash) {
-            entry.readers.retain(|reader| *reader != node);
-            self.drop_if_empty(hash);
+        for (_, _, hash) in &node.writes {
+            if let Some(entry) = self.keys.get_mut(hash) {
+                entry.writers.retain(|(_, writer)| *writer != id);
+                self.drop_if_empty(*hash);
+            }
         }
     }
 
@@ -324,7 +347,7 @@ impl KeyIndex {
     /// Forgets what belongs to nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
     pub(super) fn forget(&mut self, with_ranges: bool, keep: &dyn Fn(NodeId) -> bool) {
         self.young.retain(keep);
-        let KeyIndex { young, keys, trees } = self;
+        let KeyIndex { young, keys, trees, ranges } = self;
         let has_writers = |hash: KeyHash| {
             let mut found = keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
             young.each(hash, |touch| found |= touch.is_write);
@@ -337,6 +360,7 @@ impl KeyIndex {
                 tree.writes.retain(keep);
                 tree.writes_kept > 0 || !tree.reads.is_empty() || !tree.writes.is_empty()
             });
+            *ranges = trees.values().map(|tree| tree.reads.len() + tree.writes.len()).sum();
         }
     }
 
