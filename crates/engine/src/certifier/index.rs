@@ -1,6 +1,6 @@
 //! Who wrote and who read a key, among the transactions that the certifier keeps.
 //!
-//! Two levels: the newest transactions are in [`Young`]; when that is long, because somebody keeps many transactions in the graph, all of it goes into a
+//! Two levels: the newest transactions are in two [`Young`]; when they are long, because somebody keeps many transactions in the graph, all goes into a
 //! hash table by key.
 //!
 //! - A key's *writers* are kept in the order of their commits.
@@ -15,7 +15,8 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::node::{Node, NodeId};
+use super::candidate::KeyWrite;
+use super::node::{Node, NodeId, Nodes};
 use super::young::{Touch, Young};
 use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, compare_lower_upper};
@@ -165,21 +166,12 @@ impl Ranges {
 pub(super) struct TreeIndex {
     /// Written keys in order, for those who read ranges. Some may have no writers any more.
     written: BTreeMap<SmallKey, KeyHash>,
-    /// Those that are not there yet, perhaps more than once: nothing is sorted before a range is asked for.
-    fresh: Vec<(SmallKey, KeyHash)>,
-    /// How many writes of kept transactions there are.
-    writes_kept: usize,
     pub(super) reads: Ranges,
     pub(super) writes: Ranges,
 }
 
 impl TreeIndex {
-    /// Puts what is fresh in order.
-    pub(super) fn sort(&mut self) {
-        self.written.extend(self.fresh.drain(..));
-    }
-
-    /// The written keys of a range, and perhaps some that nobody has written. To be asked after `sort`.
+    /// The written keys of a range, and perhaps some that nobody has written. To be asked after [`KeyIndex::sort`].
     pub(super) fn written_in<'a>(
         &'a self,
         lower: &'a Bound<SmallKey>,
@@ -191,22 +183,23 @@ impl TreeIndex {
         range.into_iter().flatten().map(|(_, &hash)| hash)
     }
 
-    /// Leaves out keys without writers, once they are most of them.
-    fn clean(&mut self, has_writers: impl Fn(KeyHash) -> bool) {
-        if self.fresh.len() + self.written.len() > 2 * self.writes_kept + STALE_KEYS {
-            self.written.extend(self.fresh.drain(..).filter(|&(_, hash)| has_writers(hash)));
-            self.written.retain(|_, hash| has_writers(*hash));
-        }
+    fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.reads.is_empty() && self.writes.is_empty()
     }
 }
 
 /// All keys and trees.
 #[derive(Debug, Default)]
 pub(super) struct KeyIndex {
-    young: Young,
+    young_writes: Young,
+    young_reads: Young,
     /// What is older than all that is young.
     keys: HashMap<KeyHash, KeyEntry, BuildHasherDefault<Identity>>,
     pub(super) trees: HashMap<TreeId, TreeIndex, BuildHasherDefault<Identity>>,
+    /// Nodes whose written keys are not in `trees` yet: nothing is sorted before a range is asked for.
+    unsorted: Vec<NodeId>,
+    /// Writes whose nodes have left since `trees` were last cleaned.
+    left: usize,
     /// Ranges of all trees.
     ranges: usize,
 }
@@ -216,17 +209,13 @@ impl KeyIndex {
     #[inline]
     pub(super) fn writers_around(&self, hash: KeyHash, start: Csn) -> (Option<NodeId>, Option<NodeId>) {
         let (mut upto, mut after): (Option<Commit>, Option<Commit>) = (None, None);
-        self.young.each(hash, |touch| match touch {
-            Touch { is_write: false, .. } => {}
-            Touch { at, node, .. } if *at <= start => {
-                if upto.is_none_or(|(found, _)| *at >= found) {
-                    upto = Some((*at, *node));
+        self.young_writes.each(hash, |&Touch { at, node, .. }| {
+            if at <= start {
+                if upto.is_none_or(|(found, _)| at >= found) {
+                    upto = Some((at, node));
                 }
-            }
-            Touch { at, node, .. } => {
-                if after.is_none_or(|(found, _)| *at < found) {
-                    after = Some((*at, *node));
-                }
+            } else if after.is_none_or(|(found, _)| at < found) {
+                after = Some((at, node));
             }
         });
         let (mut upto, mut after) = (upto.map(|(_, node)| node), after.map(|(_, node)| node));
@@ -241,8 +230,8 @@ impl KeyIndex {
     #[inline]
     pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId)) {
         let mut last: Option<Commit> = None;
-        self.young.each(hash, |touch| {
-            if touch.is_write && last.is_none_or(|(found, _)| touch.at >= found) {
+        self.young_writes.each(hash, |touch| {
+            if last.is_none_or(|(found, _)| touch.at >= found) {
                 last = Some((touch.at, touch.node));
             }
         });
@@ -254,8 +243,8 @@ impl KeyIndex {
         }
         last.into_iter().for_each(|(_, node)| visit(node));
         let since = last.map_or(0, |(commit, _)| commit);
-        self.young.each(hash, |touch| {
-            if !touch.is_write && touch.at >= since {
+        self.young_reads.each(hash, |touch| {
+            if touch.at >= since {
                 visit(touch.node);
             }
         });
@@ -284,31 +273,43 @@ impl KeyIndex {
         self.trees.entry(tree).or_default().writes.push(range);
     }
 
-    /// A transaction that was admitted wrote the key.
-    pub(super) fn write(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash, commit: Csn, node: NodeId) {
-        self.young.push(Touch { hash, at: commit, node, is_write: true });
-        let tree = self.trees.entry(tree).or_default();
-        tree.writes_kept += 1;
-        tree.fresh.push((key.clone(), hash));
+    /// A transaction that was admitted wrote the keys.
+    pub(super) fn write(&mut self, writes: &[KeyWrite], commit: Csn, node: NodeId) {
+        for &(_, _, hash) in writes {
+            self.young_writes.push(Touch { hash, at: commit, node });
+        }
+        if !writes.is_empty() {
+            self.unsorted.push(node);
+        }
+    }
+
+    /// Puts all written keys in order.
+    pub(super) fn sort(&mut self, nodes: &Nodes) {
+        for node in self.unsorted.drain(..).filter_map(|id| nodes.get(id)) {
+            for (tree, key, hash) in &node.writes {
+                self.trees.entry(*tree).or_default().written.insert(key.clone(), *hash);
+            }
+        }
     }
 
     /// A transaction that was admitted read the key, and saw what was committed up to `at`.
     pub(super) fn read(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
-        self.young.push(Touch { hash, at, node, is_write: false });
+        self.young_reads.push(Touch { hash, at, node });
     }
 
-    /// Moves what is young into the table, if it is much.
+    /// Moves what is young into the table, if it is much. Reads come last: those of a version that was replaced meanwhile are left out.
     pub(super) fn settle(&mut self) {
-        if self.young.len() <= YOUNG_MAX {
+        if self.young_writes.len() + self.young_reads.len() <= YOUNG_MAX {
             return;
         }
-        let KeyIndex { young, keys, .. } = self;
-        for Touch { hash, at, node, is_write } in young.drain() {
-            if is_write {
-                let entry = keys.entry(hash).or_default();
-                entry.readers.clear();
-                entry.writers.push((at, node));
-            } else if keys.get(&hash).is_none_or(|entry| entry.writer_after(at).is_none()) {
+        let KeyIndex { young_writes, young_reads, keys, .. } = self;
+        for Touch { hash, at, node } in young_writes.drain() {
+            let entry = keys.entry(hash).or_default();
+            entry.readers.clear();
+            entry.writers.push((at, node));
+        }
+        for Touch { hash, at, node } in young_reads.drain() {
+            if keys.get(&hash).is_none_or(|entry| entry.writer_after(at).is_none()) {
                 keys.entry(hash).or_default().readers.push(node);
             }
         }
@@ -316,11 +317,7 @@ impl KeyIndex {
 
     /// Forgets which keys a node read and wrote. Ranges, and what is young, stay until `forget`.
     pub(super) fn leave(&mut self, node: &Node, id: NodeId) {
-        for (tree, ..) in &node.writes {
-            if let Some(tree) = self.trees.get_mut(tree) {
-                tree.writes_kept -= 1;
-            }
-        }
+        self.left += node.writes.len();
         if self.keys.is_empty() {
             return;
         }
@@ -346,27 +343,43 @@ impl KeyIndex {
 
     /// Forgets what belongs to nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
     pub(super) fn forget(&mut self, with_ranges: bool, keep: &dyn Fn(NodeId) -> bool) {
-        self.young.retain(keep);
-        let KeyIndex { young, keys, trees, ranges } = self;
-        let has_writers = |hash: KeyHash| {
-            let mut found = keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
-            young.each(hash, |touch| found |= touch.is_write);
-            found
-        };
-        trees.values_mut().for_each(|tree| tree.clean(has_writers));
+        self.young_writes.retain(keep);
+        self.young_reads.retain(keep);
+        self.unsorted.retain(|&id| keep(id));
+        self.clean();
         if with_ranges {
+            let KeyIndex { trees, ranges, .. } = self;
             trees.retain(|_, tree| {
                 tree.reads.retain(keep);
                 tree.writes.retain(keep);
-                tree.writes_kept > 0 || !tree.reads.is_empty() || !tree.writes.is_empty()
+                !tree.is_empty()
             });
             *ranges = trees.values().map(|tree| tree.reads.len() + tree.writes.len()).sum();
         }
     }
 
+    /// Leaves written keys without writers out of the trees, once they may be most of them, or nothing else is kept.
+    fn clean(&mut self) {
+        let KeyIndex { young_writes, keys, trees, left, .. } = self;
+        let written: usize = trees.values().map(|tree| tree.written.len()).sum();
+        if 2 * *left <= written + STALE_KEYS && (young_writes.len() > 0 || !keys.is_empty()) {
+            return;
+        }
+        *left = 0;
+        let has_writers = |hash: KeyHash| {
+            let mut found = keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
+            young_writes.each(hash, |_| found = true);
+            found
+        };
+        trees.values_mut().for_each(|tree| tree.written.retain(|_, hash| has_writers(*hash)));
+    }
+
     /// Whether nothing is kept.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.young.len() == 0 && self.keys.is_empty() && self.trees.is_empty()
+        self.young_writes.len() + self.young_reads.len() == 0
+            && self.unsorted.is_empty()
+            && self.keys.is_empty()
+            && self.trees.is_empty()
     }
 }

@@ -252,11 +252,11 @@ impl Certifier {
                 }
             }
         }
+        if !reads.ranges().is_empty() {
+            index.sort(nodes);
+        }
         for range in reads.ranges() {
             let start = shown(range.moment);
-            if let Some(tree) = index.trees.get_mut(&range.tree) {
-                tree.sort();
-            }
             let Some(tree) = index.trees.get(&range.tree) else { continue };
             for hash in tree.written_in(&range.lower, &range.upper) {
                 let around = index.writers_around(hash, start);
@@ -457,9 +457,7 @@ impl Certifier {
                 },
             );
         }
-        for (tree, key, hash) in &node.writes {
-            index.write(*tree, key, *hash, node.commit, id);
-        }
+        index.write(&node.writes, node.commit, id);
         for write in &node.range_writes {
             index.write_range(
                 write.tree,
