@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Error;
+use crate::governor::Readings;
 use crate::manager::Manager;
 use crate::pressure::Call;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{Condvar, Mutex, lower_thread_priority};
 
@@ -153,5 +155,27 @@ fn merges(manager: &Manager, merging: &Merging) {
                 }
             }
         }
+    }
+}
+
+impl Manager {
+    /// What the governor looks at.
+    pub(crate) fn readings(&self) -> Readings {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let log = self.log.statistics();
+        let open = self.active.count().max(1);
+        Readings {
+            committed: count(&self.counters.commits) + count(&self.counters.empty_commits),
+            flushes: log.batches,
+            flush_us: log.flush_us,
+            blocked_pct: (100 * self.locks.waiting_count() / open).min(100) as u32,
+        }
+    }
+
+    /// Gives the base store's cache what the versions leave of the budget.
+    pub(crate) fn share_memory(&self) {
+        let budget = self.options.memory_bytes;
+        let cache = (budget / 8 * 7).saturating_sub(self.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
+        self.base.resize_cache(cache);
     }
 }

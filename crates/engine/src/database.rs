@@ -187,7 +187,7 @@ impl Database {
     /// Whether the transaction of this commit may still be in the certifier's graph.
     #[inline]
     pub fn is_in_graph(&self, commit: Csn) -> bool {
-        commit >= self.manager.quiet_below.load(Ordering::Acquire)
+        commit >= self.manager.quiet_below()
     }
 
     /// The memory that the certifier was to use when the database was opened.

@@ -2,8 +2,8 @@
 //!
 //! # The commit path
 //!
-//! 1. *Request.* The write set is encoded into a log record's payload, outside every lock. What the transaction spilled is in staged runs,
-//!    durable already; the payload names them.
+//! 1. *Request.* The write set is encoded into a log record's payload, and the certifier's node is made, outside every lock. What the transaction
+//!    spilled is in staged runs, durable already; the payload names them. If the graph is due to be pruned, the oldest snapshot is looked up, too.
 //! 2. *Order.* The commit mutex. On a single node the log is the total order; a replication protocol takes its place
 //!    between 1 and 2, and hands over commits in the order it delivers them.
 //! 3. *Verdict.* The certifier, which lies in this mutex: test and number assignment are one step. (First updater wins was
@@ -41,7 +41,7 @@ use crate::active::Active;
 use crate::certifier::{Candidate, Certifier, KeyWrites, Method, Removed, Watch};
 use crate::checkpoint::SavedNumbers;
 use crate::durable::DurableWait;
-use crate::governor::{Governor, Readings};
+use crate::governor::Governor;
 use crate::key::SmallKey;
 use crate::late::Late;
 use crate::lent::Lent;
@@ -56,8 +56,8 @@ use crate::recovery::recover;
 use crate::sibling::Families;
 use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, spin};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Apart, Mutex, spin};
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
@@ -76,26 +76,34 @@ pub(crate) struct Manager {
     pub(crate) locks: Arc<LockTable>,
     pub(crate) prepared: PreparedTable,
     pub(crate) families: Families,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Apart<Counters>,
     pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
     pub(crate) budget: Arc<Budget>,
     pub(crate) log: Log,
     pub(crate) base: Base,
     pub(crate) views: Views,
-    pub(crate) visible: AtomicU64,
+    pub(crate) visible: Apart<AtomicU64>,
     pub(crate) pressure: Arc<Pressure>,
     /// Present if locks are released late.
     pub(crate) late: Option<Arc<Late>>,
     /// Held by the checkpoint that runs.
     pub(crate) checkpointing: Mutex<()>,
-    pub(crate) commit: Mutex<Certifier>,
-    /// The graph has no transaction that a snapshot below this shows.
-    pub(crate) quiet_below: AtomicU64,
+    pub(crate) commit: Apart<Mutex<Certifier>>,
+    graph: Apart<Graph>,
     certifier_bytes: AtomicU64,
-    transactions: Numbers,
+    transactions: Apart<Numbers>,
     pub(crate) trees: Numbers,
     _folder: Box<dyn Lock>,
+}
+
+/// What is known of the certifier's graph without its mutex.
+#[derive(Debug)]
+struct Graph {
+    /// It has no transaction that a snapshot below this shows.
+    quiet_below: AtomicU64,
+    /// Whether who commits next shall prune it.
+    prune_due: AtomicBool,
 }
 
 /// Counts since the database was opened.
@@ -150,7 +158,7 @@ impl Manager {
             locks: Arc::new(LockTable::new()),
             prepared: PreparedTable::default(),
             families: Families::default(),
-            counters: Counters::default(),
+            counters: Apart::default(),
             governor: Arc::new(Governor::new(options.active_limit, cores())),
             budget: Arc::new(Budget::new(
                 options.memory_bytes / 2,
@@ -158,16 +166,22 @@ impl Manager {
                 options.spill_bytes,
             )),
             views: Views::new(&base),
-            visible: AtomicU64::new(last),
+            visible: Apart::new(AtomicU64::new(last)),
             pressure,
             late: (!options.early_lock_release).then(|| Arc::new(Late::new(last))),
             checkpointing: Mutex::new(()),
             log,
             base,
-            commit: Mutex::new(Certifier::new(options.serializable, options.certifier_bytes as usize)),
-            quiet_below: AtomicU64::new(Csn::MAX),
+            commit: Apart::new(Mutex::new(Certifier::new(
+                options.serializable,
+                options.certifier_bytes as usize,
+            ))),
+            graph: Apart::new(Graph {
+                quiet_below: AtomicU64::new(Csn::MAX),
+                prune_due: AtomicBool::new(false),
+            }),
             certifier_bytes: AtomicU64::new(options.certifier_bytes),
-            transactions: Numbers::starting_at(numbers.transaction),
+            transactions: Apart::new(Numbers::starting_at(numbers.transaction)),
             trees: Numbers::starting_at(numbers.next_tree),
             _folder: folder,
             options,
@@ -211,6 +225,12 @@ impl Manager {
     /// Ends a watch.
     pub(crate) fn is_safe(&self, watch: Watch) -> bool {
         spin::lock(&self.commit).end_watch(watch)
+    }
+
+    /// The graph has no transaction that a snapshot below this shows.
+    #[inline]
+    pub(crate) fn quiet_below(&self) -> Csn {
+        self.graph.quiet_below.load(Ordering::Acquire)
     }
 
     pub(crate) fn certifier_statistics(&self) -> CertifierStatistics {
@@ -325,26 +345,6 @@ impl Manager {
             || self.base.first_attached().is_some_and(|csn| csn <= self.oldest_snapshot())
     }
 
-    /// What the governor looks at.
-    pub(crate) fn readings(&self) -> Readings {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let log = self.log.statistics();
-        let open = self.active.count().max(1);
-        Readings {
-            committed: count(&self.counters.commits) + count(&self.counters.empty_commits),
-            flushes: log.batches,
-            flush_us: log.flush_us,
-            blocked_pct: (100 * self.locks.waiting_count() / open).min(100) as u32,
-        }
-    }
-
-    /// Gives the base store's cache what the versions leave of the budget.
-    pub(crate) fn share_memory(&self) {
-        let budget = self.options.memory_bytes;
-        let cache = (budget / 8 * 7).saturating_sub(self.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
-        self.base.resize_cache(cache);
-    }
-
     /// Commits a write set and releases the locks. See the module's prose for the steps.
     pub(crate) fn commit(&self, mut request: Request, writes: &mut WriteSet) -> Result<Commit, Error> {
         let id = request.id;
@@ -364,19 +364,18 @@ impl Manager {
             }
         };
         let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
-        let notes = std::mem::take(&mut request.notes);
-        let candidate = self.candidate(&mut request, &changes, notes, writes.dropped());
+        let mut candidate = self.candidate(&mut request, &changes, writes.dropped());
+        let prune = self.prune_to();
         let mut held = Some(std::mem::take(&mut request.held));
         let mut removed = Removed::default();
         let appended = {
             let mut order = spin::lock(&self.commit);
-            let appended = self.certify(&mut order, &candidate).and_then(|()| {
-                let overtaken = order.overtaken();
-                self.mark_overtaken(&overtaken)?;
+            let appended = self.certify(&mut order, candidate.as_ref()).and_then(|()| {
+                self.mark_overtaken(&order.overtaken())?;
                 self.log.queue(&[&payload])
             });
             if let Ok(csn) = appended {
-                removed = self.admit(&mut order, candidate, csn);
+                removed = self.admit(&mut order, candidate.take(), csn, prune);
                 self.install(csn, &loads, changes, writes.dropped());
                 self.show(csn, id, &mut held);
             }
@@ -398,22 +397,19 @@ impl Manager {
         Ok(Commit { csn, durable: self.wait_durable_with_room(csn) })
     }
 
-    /// A transaction as the certifier sees it.
+    /// A transaction as the certifier sees it, if there is one.
     pub(crate) fn candidate(
         &self,
         request: &mut Request,
         changes: &[(TreeId, Changes)],
-        notes: Vec<(TreeId, SmallKey)>,
         dropped: &[TreeId],
-    ) -> Candidate {
-        Candidate {
-            id: request.id,
-            family: request.family,
-            start: request.snapshot,
-            reads: request.reads.take(),
-            writes: if self.certifies() { key_writes(changes, notes) } else { KeyWrites::new() },
-            dropped: dropped.to_vec(),
-        }
+    ) -> Option<Candidate> {
+        self.certifies().then(|| {
+            let (reads, notes) = (request.reads.take(), std::mem::take(&mut request.notes));
+            let writes = key_writes(changes, notes);
+            Candidate::new(request.id, request.snapshot, reads, writes, dropped.to_vec())
+                .of_family(request.family)
+        })
     }
 
     /// Step 5 but for the mark: what commit `csn` wrote, under the mutex.
@@ -476,23 +472,17 @@ impl Manager {
     /// Step 3 for a transaction that wrote nothing.
     fn certify_reader(&self, request: &mut Request) -> Result<(), Error> {
         let Some(reads) = request.reads.take() else { return Ok(()) };
-        let quiet = !reads.has_latest() && request.snapshot < self.quiet_below.load(Ordering::Acquire);
+        let quiet = !reads.has_latest() && request.snapshot < self.quiet_below();
         let spliced = reads.is_one_key() && self.options.serializable == Method::Pssi;
         if reads.is_empty() || quiet || spliced {
             return Ok(());
         }
         let (id, start) = (request.id, request.snapshot);
-        let candidate = Candidate {
-            id,
-            family: None,
-            start,
-            reads: Some(reads),
-            writes: KeyWrites::new(),
-            dropped: Vec::new(),
-        };
+        let candidate = Some(Candidate::new(id, start, Some(reads), KeyWrites::new(), Vec::new()));
+        let prune = self.prune_to();
         let mut order = spin::lock(&self.commit);
-        self.certify(&mut order, &candidate)?;
-        let removed = self.admit(&mut order, candidate, self.log.last());
+        self.certify(&mut order, candidate.as_ref())?;
+        let removed = self.admit(&mut order, candidate, self.log.last(), prune);
         drop(order);
         drop(removed);
         Ok(())
@@ -511,38 +501,46 @@ impl Manager {
         Ok(())
     }
 
-    pub(crate) fn certify(&self, order: &mut Certifier, candidate: &Candidate) -> Result<(), Error> {
-        if !self.certifies() {
-            return Ok(());
-        }
+    pub(crate) fn certify(&self, order: &mut Certifier, candidate: Option<&Candidate>) -> Result<(), Error> {
+        let Some(candidate) = candidate else { return Ok(()) };
         order.certify(candidate).map_err(|cycle| {
             self.counters.cycles.fetch_add(1, Ordering::Relaxed);
             Error::DependencyCycle { cycle: cycle.into() }
         })
     }
 
-    /// Enters a certified candidate, and prunes now and then.
-    fn admit(&self, order: &mut Certifier, candidate: Candidate, csn: Csn) -> Removed {
-        if !self.certifies() {
-            return Removed::default();
-        }
+    /// Up to where the graph is to be pruned now, if it is due. Asked before the mutex is taken, since it takes locks of its own; what is true of the
+    /// oldest snapshot stays true.
+    pub(crate) fn prune_to(&self) -> Option<Csn> {
+        let due = self.graph.prune_due.load(Ordering::Relaxed);
+        due.then(|| self.snapshots.oldest_certified(|| self.floor()))
+    }
+
+    /// Enters a certified candidate, and prunes if it is due.
+    fn admit(
+        &self,
+        order: &mut Certifier,
+        candidate: Option<Candidate>,
+        csn: Csn,
+        prune: Option<Csn>,
+    ) -> Removed {
+        let Some(candidate) = candidate else { return Removed::default() };
         order.admit(candidate, csn);
-        self.prune(order)
+        self.prune(order, prune)
     }
 
-    /// Prunes the graph now and then.
-    pub(crate) fn prune(&self, order: &mut Certifier) -> Removed {
-        let mut removed = Removed::default();
-        if order.admitted().is_multiple_of(PRUNE_EVERY) {
-            removed = order.advance(self.snapshots.oldest_certified(|| self.floor()));
+    /// Prunes the graph, if it is due, and tells others what they know of it without the mutex.
+    pub(crate) fn prune(&self, order: &mut Certifier, prune: Option<Csn>) -> Removed {
+        let removed = prune.map(|oldest| order.advance(oldest)).unwrap_or_default();
+        // Written only where they change: everybody looks at them.
+        let (quiet, due) = (order.quiet_below(), order.unpruned() >= PRUNE_EVERY);
+        if self.graph.quiet_below.load(Ordering::Relaxed) != quiet {
+            self.graph.quiet_below.store(quiet, Ordering::Release);
         }
-        self.note_quiet(order);
+        if self.graph.prune_due.load(Ordering::Relaxed) != due {
+            self.graph.prune_due.store(due, Ordering::Relaxed);
+        }
         removed
-    }
-
-    /// Tells readers below which snapshot they need not ask.
-    pub(crate) fn note_quiet(&self, order: &Certifier) {
-        self.quiet_below.store(order.quiet_below(), Ordering::Release);
     }
 
     fn encode(

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::key::SmallKey;
 use crate::lent::Lent;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{ArcSwap, Mutex, RwLock, spin};
+use crate::sync::{Apart, ArcSwap, Mutex, RwLock, spin};
 use crate::txn::version::{Chain, Needs, Version};
 use crate::{Csn, Key, TreeId, Value};
 
@@ -35,7 +35,7 @@ pub(crate) struct Memory {
     trees: ArcSwap<HashMap<TreeId, Arc<Tree>>>,
     /// Held while `trees` is replaced.
     changing: Mutex<()>,
-    bytes: AtomicU64,
+    bytes: Apart<AtomicU64>,
     entries: AtomicU64,
 }
 
@@ -226,7 +226,7 @@ impl Memory {
         Memory {
             trees: ArcSwap::from_pointee(HashMap::new()),
             changing: Mutex::new(()),
-            bytes: AtomicU64::new(0),
+            bytes: Apart::new(AtomicU64::new(0)),
             entries: AtomicU64::new(0),
         }
     }
@@ -283,7 +283,12 @@ impl Memory {
         writes: impl Iterator<Item = (SmallKey, Option<Value>)>,
         needs: &impl Fn() -> Arc<Needs>,
     ) {
-        let tree = self.tree_or_new(id);
+        let (trees, made) = (self.trees.load(), &mut None);
+        // Mostly without a look at its reference count, which all commits would write.
+        let tree: &Tree = match trees.get(&id) {
+            Some(tree) => tree,
+            None => made.insert(self.tree_or_new(id)),
+        };
         let mut map = spin::write(&tree.map);
         let (mut grown, mut shrunk, mut added) = (0, 0, 0);
         for (key, value) in writes {
@@ -310,7 +315,9 @@ impl Memory {
             }
         }
         drop(map);
-        self.entries.fetch_add(added, Ordering::Relaxed);
+        if added > 0 {
+            self.entries.fetch_add(added, Ordering::Relaxed);
+        }
         self.account(grown, shrunk);
     }
 

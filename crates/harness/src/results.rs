@@ -72,7 +72,7 @@ pub fn markdown(sections: &[Section], machine: &str) -> String {
 
 /// What a record is called in its table: the one parameter that tells the rows apart.
 fn row_name(record: &Record) -> String {
-    let names = ["point reads", "interaction", "script", "step", "case"];
+    let names = ["point reads", "case", "interaction", "script", "step"];
     names.iter().map(|name| record.param(name)).find(|value| !value.is_empty()).unwrap_or("").to_owned()
 }
 
@@ -371,6 +371,8 @@ mod tests {
         };
         assert_eq!(row_name(&record(&[("interaction", "point read"), ("point reads", "alone")])), "alone");
         assert_eq!(row_name(&record(&[("interaction", "Home")])), "Home");
+        let device = [("case", "SSD (2.5 ms), late release"), ("interaction", "s3u1")];
+        assert_eq!(row_name(&record(&device)), "SSD (2.5 ms), late release");
         assert_eq!(row_name(&record(&[])), "");
     }
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::node::RangeWrite;
+use super::node::{Node, RangeWrite};
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::txn::readset::{KeyHash, ReadSet};
@@ -19,47 +19,53 @@ pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
 /// What a candidate writes; mostly little.
 pub(crate) type KeyWrites = SmallVec<[KeyWrite; 2]>;
 
-/// A transaction that asks to commit. It is made before the mutex is taken.
+/// A transaction that asks to commit. It is made before the mutex is taken: what will be its node, so that the mutex covers the move of a pointer only.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    pub(crate) id: TransactionId,
-    pub(crate) family: Option<FamilySlot>,
-    pub(crate) start: Csn,
-    /// `None` at the weaker levels: its reads need not be explained.
-    pub(crate) reads: Option<ReadSet>,
-    /// Ascending by tree and key.
-    pub(crate) writes: KeyWrites,
+    pub(super) node: Box<Node>,
     /// Trees that go as a whole.
-    pub(crate) dropped: Vec<TreeId>,
+    pub(super) dropped: Vec<TreeId>,
 }
 
 impl Candidate {
+    /// `reads` is `None` at the weaker levels: they need not be explained. `writes` ascend by tree and key.
+    pub(crate) fn new(
+        id: TransactionId,
+        start: Csn,
+        reads: Option<ReadSet>,
+        writes: KeyWrites,
+        dropped: Vec<TreeId>,
+    ) -> Candidate {
+        Candidate { node: Box::new(Node::new(id, start, reads, writes)), dropped }
+    }
+
+    /// The same as an instance of a family.
+    pub(crate) fn of_family(mut self, family: Option<FamilySlot>) -> Candidate {
+        self.node.family = family;
+        self
+    }
+
     /// Whether it wrote nothing.
     pub(super) fn is_read_only(&self) -> bool {
-        self.writes.is_empty() && self.dropped.is_empty()
+        self.node.writes.is_empty() && self.dropped.is_empty()
     }
 }
 
-/// Very many writes of a tree as ranges, and dropped trees as a whole.
-pub(super) fn ranges_of_many(
-    writes: KeyWrites,
-    dropped: &[TreeId],
-    commit: Csn,
-) -> (KeyWrites, Vec<RangeWrite>) {
+/// Makes ranges of very many writes of a tree, and of dropped trees as a whole.
+pub(super) fn ranges_of_many(node: &mut Node, dropped: &[TreeId], commit: Csn) {
     use std::ops::Bound::{Included, Unbounded};
     let whole =
         |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
-    let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();
-    if writes.len() <= MANY_WRITES {
-        return (writes, ranges);
+    node.range_writes.extend(dropped.iter().map(whole));
+    if node.writes.len() <= MANY_WRITES {
+        return;
     }
     // Ascending by tree and key as they come.
-    for tree in writes.chunk_by(|a, b| a.0 == b.0) {
-        ranges.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
+    for tree in std::mem::take(&mut node.writes).chunk_by(|a, b| a.0 == b.0) {
+        node.range_writes.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
             let ((tree, lower, _), (_, upper, _)) = (chunk.first()?, chunk.last()?);
             let (lower, upper) = (Included(lower.clone()), Included(upper.clone()));
             Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
         }));
     }
-    (KeyWrites::new(), ranges)
 }

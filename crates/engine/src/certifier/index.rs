@@ -1,6 +1,6 @@
 //! Who wrote and who read a key, among the transactions that the certifier keeps.
 //!
-//! Two levels: the newest transactions are in [`Young`]; when that is long, because somebody keeps many transactions in the graph, all of it goes into a
+//! Two levels: the newest transactions are in two [`Young`]; when they are long, because somebody keeps many transactions in the graph, all goes into a
 //! hash table by key.
 //!
 //! - A key's *writers* are kept in the order of their commits.
@@ -15,7 +15,8 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::node::{Node, NodeId};
+use super::candidate::KeyWrite;
+use super::node::{Node, NodeId, Nodes};
 use super::prepared::Promised;
 use super::young::{Touch, Young};
 use crate::key::SmallKey;
@@ -105,6 +106,10 @@ impl Ranges {
         self.items.push(item);
     }
 
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -143,14 +148,14 @@ impl Ranges {
     }
 
     /// Gives the ranges of writes of a node its number.
-    pub(super) fn number(&mut self, node: NodeId, commit: Csn) {
+    fn number(&mut self, node: NodeId, commit: Csn) {
         for item in self.items.iter_mut().filter(|item| item.node == node) {
             (item.first, item.last) = (commit, commit);
         }
     }
 
     /// Keeps the ranges whose owners `keep` names.
-    pub(super) fn retain(&mut self, keep: &dyn Fn(NodeId) -> bool) {
+    fn retain(&mut self, keep: &dyn Fn(NodeId) -> bool) {
         let mut index = 0;
         while index < self.items.len() {
             if keep(self.items[index].node) {
@@ -169,21 +174,12 @@ impl Ranges {
 pub(super) struct TreeIndex {
     /// Written keys in order, for those who read ranges. Some may have no writers any more.
     written: BTreeMap<SmallKey, KeyHash>,
-    /// Those that are not there yet, perhaps more than once: nothing is sorted before a range is asked for.
-    fresh: Vec<(SmallKey, KeyHash)>,
-    /// How many writes of kept transactions there are.
-    writes_kept: usize,
     pub(super) reads: Ranges,
     pub(super) writes: Ranges,
 }
 
 impl TreeIndex {
-    /// Puts what is fresh in order.
-    pub(super) fn sort(&mut self) {
-        self.written.extend(self.fresh.drain(..));
-    }
-
-    /// The written keys of a range, and perhaps some that nobody has written. To be asked after `sort`.
+    /// The written keys of a range, and perhaps some that nobody has written. To be asked after [`KeyIndex::sort`].
     pub(super) fn written_in<'a>(
         &'a self,
         lower: &'a Bound<SmallKey>,
@@ -195,22 +191,25 @@ impl TreeIndex {
         range.into_iter().flatten().map(|(_, &hash)| hash)
     }
 
-    /// Leaves out keys without writers, once they are most of them.
-    fn clean(&mut self, has_writers: impl Fn(KeyHash) -> bool) {
-        if self.fresh.len() + self.written.len() > 2 * self.writes_kept + STALE_KEYS {
-            self.written.extend(self.fresh.drain(..).filter(|&(_, hash)| has_writers(hash)));
-            self.written.retain(|_, hash| has_writers(*hash));
-        }
+    fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.reads.is_empty() && self.writes.is_empty()
     }
 }
 
 /// All keys and trees.
 #[derive(Debug, Default)]
 pub(super) struct KeyIndex {
-    young: Young,
+    young_writes: Young,
+    young_reads: Young,
     /// What is older than all that is young.
     keys: HashMap<KeyHash, KeyEntry, BuildHasherDefault<Identity>>,
-    pub(super) trees: HashMap<TreeId, TreeIndex>,
+    pub(super) trees: HashMap<TreeId, TreeIndex, BuildHasherDefault<Identity>>,
+    /// Nodes whose written keys are not in `trees` yet: nothing is sorted before a range is asked for.
+    unsorted: Vec<NodeId>,
+    /// Writes whose nodes have left since `trees` were last cleaned.
+    left: usize,
+    /// Ranges of all trees.
+    ranges: usize,
     /// What prepared transactions touched.
     pub(super) promised: Promised,
 }
@@ -222,9 +221,7 @@ impl KeyIndex {
             let at = if point.moment == Moment::Latest { node.commit } else { node.start };
             self.read(point.hash, at, id);
         }
-        for (tree, key, hash) in &node.writes {
-            self.write(*tree, key, *hash, node.commit, id);
-        }
+        self.write(&node.writes, node.commit, id);
     }
 
     /// Enters the keys of a prepared transaction.
@@ -232,9 +229,11 @@ impl KeyIndex {
         for point in node.reads.points() {
             self.promised.reads(point.hash, id);
         }
-        for (tree, key, hash) in &node.writes {
+        for (_, _, hash) in &node.writes {
             self.promised.writes(*hash, id);
-            self.note_written(*tree, key, *hash);
+        }
+        if !node.writes.is_empty() {
+            self.unsorted.push(id);
         }
     }
 
@@ -243,29 +242,41 @@ impl KeyIndex {
         for point in node.reads.points() {
             self.promised.unreads(point.hash, id);
         }
-        for (tree, _, hash) in &node.writes {
+        for (_, _, hash) in &node.writes {
             self.promised.unwrites(*hash, id);
-            if let Some(tree) = self.trees.get_mut(tree) {
-                tree.writes_kept -= 1;
-            }
         }
+        self.left += node.writes.len();
+    }
+
+    /// A prepared transaction that wrote in ranges has its number.
+    pub(super) fn number_ranges(&mut self, id: NodeId, commit: Csn) {
+        self.trees.values_mut().for_each(|tree| tree.writes.number(id, commit));
+    }
+
+    /// Forgets the ranges of a node.
+    pub(super) fn leave_ranges(&mut self, id: NodeId) {
+        for tree in self.trees.values_mut() {
+            tree.reads.retain(&|owner| owner != id);
+            tree.writes.retain(&|owner| owner != id);
+        }
+        self.count_ranges();
+    }
+
+    fn count_ranges(&mut self) {
+        self.ranges = self.trees.values().map(|tree| tree.reads.len() + tree.writes.len()).sum();
     }
 
     /// The writer of the version of a key that a snapshot shows, and the first one after it.
     #[inline]
     pub(super) fn writers_around(&self, hash: KeyHash, start: Csn) -> (Option<NodeId>, Option<NodeId>) {
         let (mut upto, mut after): (Option<Commit>, Option<Commit>) = (None, None);
-        self.young.each(hash, |touch| match touch {
-            Touch { is_write: false, .. } => {}
-            Touch { at, node, .. } if *at <= start => {
-                if upto.is_none_or(|(found, _)| *at >= found) {
-                    upto = Some((*at, *node));
+        self.young_writes.each(hash, |&Touch { at, node, .. }| {
+            if at <= start {
+                if upto.is_none_or(|(found, _)| at >= found) {
+                    upto = Some((at, node));
                 }
-            }
-            Touch { at, node, .. } => {
-                if after.is_none_or(|(found, _)| *at < found) {
-                    after = Some((*at, *node));
-                }
+            } else if after.is_none_or(|(found, _)| at < found) {
+                after = Some((at, node));
             }
         });
         let (mut upto, mut after) = (upto.map(|(_, node)| node), after.map(|(_, node)| node));
@@ -280,8 +291,8 @@ impl KeyIndex {
     #[inline]
     pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId)) {
         let mut last: Option<Commit> = None;
-        self.young.each(hash, |touch| {
-            if touch.is_write && last.is_none_or(|(found, _)| touch.at >= found) {
+        self.young_writes.each(hash, |touch| {
+            if last.is_none_or(|(found, _)| touch.at >= found) {
                 last = Some((touch.at, touch.node));
             }
         });
@@ -293,8 +304,8 @@ impl KeyIndex {
         }
         last.into_iter().for_each(|(_, node)| visit(node));
         let since = last.map_or(0, |(commit, _)| commit);
-        self.young.each(hash, |touch| {
-            if !touch.is_write && touch.at >= since {
+        self.young_reads.each(hash, |touch| {
+            if touch.at >= since {
                 visit(touch.node);
             }
         });
@@ -305,62 +316,83 @@ impl KeyIndex {
         if self.keys.is_empty() { None } else { self.keys.get(&hash) }
     }
 
-    /// A transaction that was admitted wrote the key.
-    pub(super) fn write(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash, commit: Csn, node: NodeId) {
-        self.young.push(Touch { hash, at: commit, node, is_write: true });
-        self.note_written(tree, key, hash);
+    /// What is known of a tree, if there are ranges at all.
+    #[inline]
+    pub(super) fn with_ranges(&self, tree: TreeId) -> Option<&TreeIndex> {
+        if self.ranges == 0 { None } else { self.trees.get(&tree) }
     }
 
-    fn note_written(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash) {
-        let tree = self.trees.entry(tree).or_default();
-        tree.writes_kept += 1;
-        tree.fresh.push((key.clone(), hash));
+    /// A transaction that was admitted read the range.
+    pub(super) fn read_range(&mut self, tree: TreeId, range: Ranged) {
+        self.ranges += 1;
+        self.trees.entry(tree).or_default().reads.push(range);
+    }
+
+    /// A transaction that was admitted wrote in the range.
+    pub(super) fn write_range(&mut self, tree: TreeId, range: Ranged) {
+        self.ranges += 1;
+        self.trees.entry(tree).or_default().writes.push(range);
+    }
+
+    /// A transaction that was admitted wrote the keys.
+    pub(super) fn write(&mut self, writes: &[KeyWrite], commit: Csn, node: NodeId) {
+        for &(_, _, hash) in writes {
+            self.young_writes.push(Touch { hash, at: commit, node });
+        }
+        if !writes.is_empty() {
+            self.unsorted.push(node);
+        }
+    }
+
+    /// Puts all written keys in order.
+    pub(super) fn sort(&mut self, nodes: &Nodes) {
+        for node in self.unsorted.drain(..).filter_map(|id| nodes.get(id)) {
+            for (tree, key, hash) in &node.writes {
+                self.trees.entry(*tree).or_default().written.insert(key.clone(), *hash);
+            }
+        }
     }
 
     /// A transaction that was admitted read the key, and saw what was committed up to `at`.
     pub(super) fn read(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
-        self.young.push(Touch { hash, at, node, is_write: false });
+        self.young_reads.push(Touch { hash, at, node });
     }
 
-    /// Moves what is young into the table, if it is much.
+    /// Moves what is young into the table, if it is much. Reads come last: those of a version that was replaced meanwhile are left out.
     pub(super) fn settle(&mut self) {
-        if self.young.len() <= YOUNG_MAX {
+        if self.young_writes.len() + self.young_reads.len() <= YOUNG_MAX {
             return;
         }
-        let KeyIndex { young, keys, .. } = self;
-        for Touch { hash, at, node, is_write } in young.drain() {
-            if is_write {
-                let entry = keys.entry(hash).or_default();
-                entry.readers.clear();
-                entry.writers.push((at, node));
-            } else if keys.get(&hash).is_none_or(|entry| entry.writer_after(at).is_none()) {
+        let KeyIndex { young_writes, young_reads, keys, .. } = self;
+        for Touch { hash, at, node } in young_writes.drain() {
+            let entry = keys.entry(hash).or_default();
+            entry.readers.clear();
+            entry.writers.push((at, node));
+        }
+        for Touch { hash, at, node } in young_reads.drain() {
+            if keys.get(&hash).is_none_or(|entry| entry.writer_after(at).is_none()) {
                 keys.entry(hash).or_default().readers.push(node);
             }
         }
     }
 
-    /// Forgets that a node wrote the key. What is young stays until `forget`.
-    pub(super) fn unwrite(&mut self, tree: TreeId, hash: KeyHash, node: NodeId) {
-        if let Some(tree) = self.trees.get_mut(&tree) {
-            tree.writes_kept -= 1;
-        }
+    /// Forgets which keys a node read and wrote. Ranges, and what is young, stay until `forget`.
+    pub(super) fn leave(&mut self, node: &Node, id: NodeId) {
+        self.left += node.writes.len();
         if self.keys.is_empty() {
             return;
         }
-        if let Some(entry) = self.keys.get_mut(&hash) {
-            entry.writers.retain(|(_, writer)| *writer != node);
-            self.drop_if_empty(hash);
+        for point in node.reads.points() {
+            if let Some(entry) = self.keys.get_mut(&point.hash) {
+                entry.readers.retain(|reader| *reader != id);
+                self.drop_if_empty(point.hash);
+            }
         }
-    }
-
-    /// Forgets that a node read the key. What is young stays until `forget`.
-    pub(super) fn unread(&mut self, hash: KeyHash, node: NodeId) {
-        if self.keys.is_empty() {
-            return;
-        }
-        if let Some(entry) = self.keys.get_mut(&hash) {
-            entry.readers.retain(|reader| *reader != node);
-            self.drop_if_empty(hash);
+        for (_, _, hash) in &node.writes {
+            if let Some(entry) = self.keys.get_mut(hash) {
+                entry.writers.retain(|(_, writer)| *writer != id);
+                self.drop_if_empty(*hash);
+            }
         }
     }
 
@@ -372,27 +404,45 @@ impl KeyIndex {
 
     /// Forgets what belongs to nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
     pub(super) fn forget(&mut self, with_ranges: bool, keep: &dyn Fn(NodeId) -> bool) {
-        self.young.retain(keep);
-        let KeyIndex { young, keys, trees, promised } = self;
+        self.young_writes.retain(keep);
+        self.young_reads.retain(keep);
+        self.unsorted.retain(|&id| keep(id));
+        self.clean();
+        if with_ranges {
+            self.trees.retain(|_, tree| {
+                tree.reads.retain(keep);
+                tree.writes.retain(keep);
+                !tree.is_empty()
+            });
+            self.count_ranges();
+        }
+    }
+
+    /// Leaves written keys without writers out of the trees, once they may be most of them, or nothing else is kept.
+    fn clean(&mut self) {
+        let KeyIndex { young_writes, keys, trees, left, promised, .. } = self;
+        let written: usize = trees.values().map(|tree| tree.written.len()).sum();
+        let others = young_writes.len() > 0 || !keys.is_empty() || !promised.is_empty();
+        if 2 * *left <= written + STALE_KEYS && others {
+            return;
+        }
+        *left = 0;
         let has_writers = |hash: KeyHash| {
             let mut found =
                 promised.has_writers(hash) || keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
-            young.each(hash, |touch| found |= touch.is_write);
+            young_writes.each(hash, |_| found = true);
             found
         };
-        trees.values_mut().for_each(|tree| tree.clean(has_writers));
-        if with_ranges {
-            trees.retain(|_, tree| {
-                tree.reads.retain(keep);
-                tree.writes.retain(keep);
-                tree.writes_kept > 0 || !tree.reads.is_empty() || !tree.writes.is_empty()
-            });
-        }
+        trees.values_mut().for_each(|tree| tree.written.retain(|_, hash| has_writers(*hash)));
     }
 
     /// Whether nothing is kept.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.young.len() == 0 && self.keys.is_empty() && self.trees.is_empty() && self.promised.is_empty()
+        self.young_writes.len() + self.young_reads.len() == 0
+            && self.unsorted.is_empty()
+            && self.keys.is_empty()
+            && self.trees.is_empty()
+            && self.promised.is_empty()
     }
 }

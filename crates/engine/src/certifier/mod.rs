@@ -66,12 +66,13 @@ pub(crate) use candidate::{Candidate, KeyWrites};
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
 use index::{KeyIndex, Ranged};
-use node::{NONE, Node, NodeId, Nodes, Stamps};
+use node::{NONE, Node, NodeId, Nodes};
 pub(crate) use prepared::Promise;
+use smallvec::SmallVec;
 
 use crate::Csn;
 use crate::statistics::CertifierStatistics;
-use crate::txn::readset::{Moment, ReadSet};
+use crate::txn::readset::Moment;
 
 /// Bytes that a node costs besides its reads.
 const NODE_BYTES: usize = size_of::<Node>() + 64;
@@ -97,7 +98,7 @@ pub enum Method {
 /// Nodes that were taken out of the graph.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
-    _nodes: Vec<Node>,
+    _nodes: SmallVec<[Box<Node>; 16]>,
 }
 
 /// The dependency graph, and the candidate's edges between `certify` and `admit`.
@@ -123,7 +124,8 @@ pub(crate) struct Certifier {
     summary: Option<NodeId>,
     standing: usize,
     summaries: u64,
-    admitted: u64,
+    /// Transactions admitted since it was last pruned.
+    unpruned: u64,
     /// Snapshots that are watched, and whether each is still safe.
     watched: Vec<(Watch, Csn, bool)>,
     watches: u64,
@@ -152,7 +154,7 @@ impl Certifier {
             summary: None,
             standing: 0,
             summaries: 0,
-            admitted: 0,
+            unpruned: 0,
             watched: Vec::new(),
             watches: 0,
         }
@@ -168,9 +170,9 @@ impl Certifier {
         }
     }
 
-    /// Transactions admitted so far.
-    pub(crate) fn admitted(&self) -> u64 {
-        self.admitted
+    /// Transactions admitted since it was last pruned.
+    pub(crate) fn unpruned(&self) -> u64 {
+        self.unpruned
     }
 
     /// Who reads at a snapshot below this has no edge into it.
@@ -253,24 +255,24 @@ impl Certifier {
 
     /// Edges by what the candidate read.
     fn connect_reads(&mut self, candidate: &Candidate) {
-        let Some(reads) = &candidate.reads else { return };
+        let (reads, start) = (&candidate.node.reads, candidate.node.start);
         let Certifier { nodes, index, before, after, epoch, .. } = self;
-        let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { candidate.start };
+        let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { start };
         for point in reads.points() {
             let start = shown(point.moment);
             let around = index.writers_around(point.hash, start);
             Certifier::connect_key(nodes, before, after, *epoch, around);
-            if let Some(tree) = index.trees.get(&point.tree).filter(|tree| !tree.writes.is_empty()) {
+            if let Some(tree) = index.with_ranges(point.tree).filter(|tree| !tree.writes.is_empty()) {
                 for item in tree.writes.covering(reads.key(point)) {
                     Certifier::connect_range(nodes, before, after, *epoch, item, start);
                 }
             }
         }
+        if !reads.ranges().is_empty() {
+            index.sort(nodes);
+        }
         for range in reads.ranges() {
             let start = shown(range.moment);
-            if let Some(tree) = index.trees.get_mut(&range.tree) {
-                tree.sort();
-            }
             let Some(tree) = index.trees.get(&range.tree) else { continue };
             for hash in tree.written_in(&range.lower, &range.upper) {
                 let around = index.writers_around(hash, start);
@@ -318,9 +320,9 @@ impl Certifier {
     /// Edges by what the candidate writes.
     fn connect_writes(&mut self, candidate: &Candidate) {
         let Certifier { nodes, index, before, epoch, .. } = self;
-        for (tree, key, hash) in &candidate.writes {
+        for (tree, key, hash) in &candidate.node.writes {
             index.replaced(*hash, |id| Certifier::precede(nodes, before, *epoch, id));
-            if let Some(tree) = index.trees.get(tree) {
+            if let Some(tree) = index.with_ranges(*tree) {
                 for item in tree.reads.covering(key).chain(tree.writes.covering(key)) {
                     Certifier::precede(nodes, before, *epoch, item.node);
                 }
@@ -342,7 +344,7 @@ impl Certifier {
 
     /// Looks for a way from a successor to a predecessor, shortest first.
     fn search(&mut self, candidate: &Candidate) -> Option<Box<Cycle>> {
-        let (epoch, family) = (self.epoch, candidate.family);
+        let (epoch, family) = (self.epoch, candidate.node.family);
         self.queue.clear();
         for &id in &self.after {
             if let Some(node) = self.nodes.get_mut(id) {
@@ -393,32 +395,25 @@ impl Certifier {
 
     /// The cycle from the candidate through these nodes and back.
     fn cycle_of(&self, candidate: &Candidate, path: &[NodeId]) -> Cycle {
-        let own = Deeds {
-            id: candidate.id,
-            start: candidate.start,
-            commit: Csn::MAX,
-            reads: candidate.reads.as_ref(),
-            writes: &candidate.writes,
-            range_writes: &[],
-        };
+        let own = Deeds::from(&*candidate.node);
         let nodes: Vec<&Node> = path.iter().filter_map(|&id| self.nodes.get(id)).collect();
         let mut stations = vec![own];
         stations.extend(nodes.iter().map(|node| Deeds::from(*node)));
         stations.push(own);
         Cycle {
-            victim: candidate.id,
+            victim: candidate.node.id,
             edges: stations.windows(2).map(|pair| edge(pair[0], pair[1])).collect(),
             in_doubt: nodes.iter().find(|node| node.is_prepared()).map(|node| node.id),
             is_summarized: nodes
                 .iter()
                 .any(|node| node.is_summary() || node.forgot_successors || node.reads.is_coarse())
-                || candidate.reads.as_ref().is_some_and(ReadSet::is_coarse),
+                || candidate.node.reads.is_coarse(),
         }
     }
 
     /// Enters the candidate that was certified last, under its number; for one that wrote nothing, `commit` is the last number given out.
     pub(crate) fn admit(&mut self, candidate: Candidate, commit: Csn) {
-        self.admitted += 1;
+        self.unpruned += 1;
         // Nothing can get an edge to it any more, and nothing has one.
         if candidate.is_read_only() && self.method != Method::Ssi && self.before.is_empty() {
             return;
@@ -431,47 +426,31 @@ impl Certifier {
         }
     }
 
-    /// The node of the candidate that was certified last.
-    fn node_of(&mut self, candidate: Candidate, commit: Csn) -> Node {
+    /// The node of the candidate that was certified last, with its number.
+    fn node_of(&mut self, candidate: Candidate, commit: Csn) -> Box<Node> {
         let read_only = candidate.is_read_only();
         let first_out = self.first_commit(&self.after);
         for (_, snapshot, safe) in &mut self.watched {
             *safe &= commit <= *snapshot || first_out > *snapshot;
         }
-        let reads = candidate.reads.unwrap_or_else(|| ReadSet::new(0));
-        let (writes, range_writes) = ranges_of_many(candidate.writes, &candidate.dropped, commit);
-        let bytes = NODE_BYTES
-            + reads.bytes()
-            + reads.points().len() * ENTRY_BYTES
-            + (writes.len() + range_writes.len()) * WRITE_BYTES
+        let Candidate { mut node, dropped } = candidate;
+        ranges_of_many(&mut node, &dropped, commit);
+        (node.commit, node.first_out) = (commit, first_out);
+        node.bytes = NODE_BYTES
+            + node.reads.bytes()
+            + node.reads.points().len() * ENTRY_BYTES
+            + (node.writes.len() + node.range_writes.len()) * WRITE_BYTES
             + (self.before.len() + self.after.len()) * size_of::<NodeId>();
-        let mut node = Node {
-            id: candidate.id,
-            start: candidate.start,
-            commit,
-            family: candidate.family,
-            overtaken: false,
-            forgot_successors: false,
-            reads,
-            writes,
-            range_writes,
-            out: self.after.iter().copied().collect(),
-            in_degree: 0,
-            closed: read_only && self.method != Method::Ssi,
-            bytes,
-            first_out,
-            stamps: Stamps::default(),
-        };
-        if self.method == Method::Ssi {
-            node.out.clear();
-        } else {
+        if self.method != Method::Ssi {
+            node.closed = read_only;
+            node.out.extend_from_slice(&self.after);
             node.in_degree = self.before.len() as u32;
         }
         node
     }
 
     /// Puts the node of the candidate that was certified last into the graph, with its edges.
-    fn join(&mut self, node: Node) -> NodeId {
+    fn join(&mut self, node: Box<Node>) -> NodeId {
         let commit = node.commit;
         let id = self.enter(node);
         if self.method != Method::Ssi {
@@ -493,7 +472,7 @@ impl Certifier {
     }
 
     /// Puts a node into graph and index.
-    fn enter(&mut self, node: Node) -> NodeId {
+    fn enter(&mut self, node: Box<Node>) -> NodeId {
         self.bytes += node.bytes;
         let id = self.nodes.insert(node);
         let Certifier { nodes, index, .. } = self;
@@ -503,22 +482,28 @@ impl Certifier {
             false => index.keep(node, id),
         }
         for range in node.reads.ranges() {
-            index.trees.entry(range.tree).or_default().reads.push(Ranged {
-                lower: range.lower.clone(),
-                upper: range.upper.clone(),
-                node: id,
-                first: node.start,
-                last: node.start,
-            });
+            index.read_range(
+                range.tree,
+                Ranged {
+                    lower: range.lower.clone(),
+                    upper: range.upper.clone(),
+                    node: id,
+                    first: node.start,
+                    last: node.start,
+                },
+            );
         }
         for write in &node.range_writes {
-            index.trees.entry(write.tree).or_default().writes.push(Ranged {
-                lower: write.lower.clone(),
-                upper: write.upper.clone(),
-                node: id,
-                first: write.first,
-                last: write.last,
-            });
+            index.write_range(
+                write.tree,
+                Ranged {
+                    lower: write.lower.clone(),
+                    upper: write.upper.clone(),
+                    node: id,
+                    first: write.first,
+                    last: write.last,
+                },
+            );
         }
         index.settle();
         id
@@ -532,6 +517,7 @@ impl Certifier {
     /// Nobody certifies any more with a snapshot below `oldest`: closes, removes what can be in no cycle, and keeps to the bound of memory.
     /// What was removed is the caller's, to be freed without the mutex.
     pub(crate) fn advance(&mut self, oldest: Csn) -> Removed {
+        self.unpruned = 0;
         let mut removable = Vec::new();
         while let Some(&id) = self.open.front() {
             match self.nodes.get_mut(id) {
@@ -558,7 +544,7 @@ impl Certifier {
 
     /// Removes nodes without predecessors, then those that have none any more.
     fn remove(&mut self, mut removable: Vec<NodeId>) -> Removed {
-        let (mut places, mut removed) = (Vec::new(), Vec::new());
+        let (mut places, mut removed) = (Vec::new(), SmallVec::new());
         let mut ranges = false;
         while let Some(id) = removable.pop() {
             let Some(node) = self.nodes.take(id) else { continue };
@@ -571,12 +557,7 @@ impl Certifier {
                     }
                 }
             }
-            for point in node.reads.points() {
-                self.index.unread(point.hash, id);
-            }
-            for (tree, _, hash) in &node.writes {
-                self.index.unwrite(*tree, *hash, id);
-            }
+            self.index.leave(&node, id);
             ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
             self.summary = self.summary.filter(|&newest| newest != id);
             self.standing -= usize::from(node.is_summary());
@@ -587,7 +568,7 @@ impl Certifier {
         if !removed.is_empty() {
             // Trees go with their last key; what all removed nodes touched in one walk.
             let nodes = &self.nodes;
-            self.index.forget(ranges || nodes.len() == 0, &|id| nodes.get(id).is_some());
+            self.index.forget(ranges || nodes.len() == 0, &|id| nodes.has(id));
         }
         self.nodes.reuse(places);
         Removed { _nodes: removed }

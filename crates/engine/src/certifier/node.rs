@@ -59,6 +59,27 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// That of a transaction which asks to commit. Its number and its place in the graph follow.
+    pub(super) fn new(id: TransactionId, start: Csn, reads: Option<ReadSet>, writes: KeyWrites) -> Node {
+        Node {
+            id,
+            start,
+            commit: PREPARED,
+            family: None,
+            overtaken: false,
+            forgot_successors: false,
+            reads: reads.unwrap_or_else(|| ReadSet::new(0)),
+            writes,
+            range_writes: Vec::new(),
+            out: SmallVec::new(),
+            in_degree: 0,
+            closed: false,
+            bytes: 0,
+            first_out: Csn::MAX,
+            stamps: Stamps::default(),
+        }
+    }
+
     /// Whether it stands for several.
     pub(super) fn is_summary(&self) -> bool {
         self.id == 0
@@ -84,10 +105,10 @@ pub(super) struct Stamps {
     pub(super) from: NodeId,
 }
 
-/// The nodes, in reused places.
+/// The nodes, in reused places. Each stays where it was made, before the mutex was taken: the places are a dense array that stays in the caches.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    places: Vec<Option<Node>>,
+    places: Vec<Option<Box<Node>>>,
     free: Vec<NodeId>,
     count: usize,
 }
@@ -97,7 +118,7 @@ impl Nodes {
         self.count
     }
 
-    pub(super) fn insert(&mut self, node: Node) -> NodeId {
+    pub(super) fn insert(&mut self, node: Box<Node>) -> NodeId {
         self.count += 1;
         match self.free.pop() {
             Some(place) => {
@@ -112,17 +133,22 @@ impl Nodes {
     }
 
     #[inline]
+    pub(super) fn has(&self, id: NodeId) -> bool {
+        self.places.get(id as usize).is_some_and(Option::is_some)
+    }
+
+    #[inline]
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
-        self.places.get(id as usize)?.as_ref()
+        self.places.get(id as usize)?.as_deref()
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
-        self.places.get_mut(id as usize)?.as_mut()
+        self.places.get_mut(id as usize)?.as_deref_mut()
     }
 
     /// Takes a node out. Its place is not used again before `reuse`.
-    pub(super) fn take(&mut self, id: NodeId) -> Option<Node> {
+    pub(super) fn take(&mut self, id: NodeId) -> Option<Box<Node>> {
         let node = self.places.get_mut(id as usize)?.take();
         self.count -= usize::from(node.is_some());
         node
@@ -135,6 +161,6 @@ impl Nodes {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let places = self.places.iter().enumerate();
-        places.filter_map(|(id, node)| node.as_ref().map(|node| (id as NodeId, node)))
+        places.filter_map(|(id, node)| node.as_deref().map(|node| (id as NodeId, node)))
     }
 }

@@ -87,7 +87,6 @@ impl Promised {
         !self.writers.is_empty() && self.writers.contains_key(&hash)
     }
 
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.readers.is_empty() && self.writers.is_empty()
     }
@@ -113,23 +112,22 @@ impl Certifier {
     pub(super) fn connect_prepared(&mut self, candidate: &Candidate) {
         let Certifier { nodes, index, before, after, epoch, .. } = self;
         let (epoch, promised) = (*epoch, &index.promised);
-        if let Some(reads) = &candidate.reads {
-            for point in reads.points() {
-                for &id in promised.writers_of(point.hash) {
+        let reads = &candidate.node.reads;
+        for point in reads.points() {
+            for &id in promised.writers_of(point.hash) {
+                Certifier::succeed(nodes, after, epoch, id);
+            }
+        }
+        for range in reads.ranges() {
+            // Its keys were put in order when the edges to the committed were drawn.
+            let Some(tree) = index.trees.get(&range.tree) else { continue };
+            for hash in tree.written_in(&range.lower, &range.upper) {
+                for &id in promised.writers_of(hash) {
                     Certifier::succeed(nodes, after, epoch, id);
                 }
             }
-            for range in reads.ranges() {
-                // Its keys were put in order when the edges to the committed were drawn.
-                let Some(tree) = index.trees.get(&range.tree) else { continue };
-                for hash in tree.written_in(&range.lower, &range.upper) {
-                    for &id in promised.writers_of(hash) {
-                        Certifier::succeed(nodes, after, epoch, id);
-                    }
-                }
-            }
         }
-        for (_, _, hash) in &candidate.writes {
+        for (_, _, hash) in &candidate.node.writes {
             for &id in promised.readers_of(*hash) {
                 Certifier::precede(nodes, before, epoch, id);
             }
@@ -138,8 +136,9 @@ impl Certifier {
                 Certifier::succeed(nodes, after, epoch, id);
             }
         }
-        if candidate.family.is_some() {
-            let stranger = |id: &NodeId| nodes.get(*id).is_none_or(|n| !siblings(n.family, candidate.family));
+        let family = candidate.node.family;
+        if family.is_some() {
+            let stranger = |id: &NodeId| nodes.get(*id).is_none_or(|n| !siblings(n.family, family));
             before.retain(stranger);
             after.retain(stranger);
         }
@@ -147,13 +146,9 @@ impl Certifier {
 
     /// Enters the candidate that was certified last as prepared. With `forgot_successors` anybody may have come after it.
     pub(crate) fn admit_prepared(&mut self, candidate: Candidate, forgot_successors: bool) -> Promise {
-        self.admitted += 1;
-        let node = Node {
-            forgot_successors,
-            closed: false,
-            overtaken: forgot_successors,
-            ..self.node_of(candidate, PREPARED)
-        };
+        self.unpruned += 1;
+        let mut node = self.node_of(candidate, PREPARED);
+        (node.forgot_successors, node.overtaken, node.closed) = (forgot_successors, forgot_successors, false);
         self.prepared += 1;
         self.forgetful += usize::from(forgot_successors);
         Promise(Some(self.join(node)))
@@ -187,9 +182,9 @@ impl Certifier {
         node.family = None;
         for write in &mut node.range_writes {
             (write.first, write.last) = (commit, commit);
-            if let Some(tree) = index.trees.get_mut(&write.tree) {
-                tree.writes.number(id, commit);
-            }
+        }
+        if !node.range_writes.is_empty() {
+            index.number_ranges(id, commit);
         }
         index.keep(node, id);
         index.settle();
@@ -225,9 +220,8 @@ impl Certifier {
         let Some(id) = promise.0 else { return Removed::default() };
         let Some(node) = nodes.get_mut(id) else { return Removed::default() };
         index.unpromise(node, id);
-        for tree in index.trees.values_mut() {
-            tree.reads.retain(&|owner| owner != id);
-            tree.writes.retain(&|owner| owner != id);
+        if !node.reads.ranges().is_empty() || !node.range_writes.is_empty() {
+            index.leave_ranges(id);
         }
         node.closed = true;
         node.commit = 0;

@@ -28,7 +28,7 @@ impl Certifier {
             *self.after.iter().min_by_key(|&&id| self.nodes.get(id).map_or(Csn::MAX, |node| node.commit))?;
         let third_commit = self.nodes.get(third)?.commit;
         let dangerous = |first: &Node| {
-            let concurrent = first.commit > candidate.start;
+            let concurrent = first.commit > candidate.node.start;
             let wrote = !first.writes.is_empty() || !first.range_writes.is_empty();
             let read = !first.reads.is_empty();
             concurrent
@@ -44,7 +44,7 @@ impl Certifier {
         let writes = !candidate.is_read_only();
         let pivot = self.after.iter().find(|&&id| {
             self.nodes.get(id).is_some_and(|pivot| {
-                pivot.first_out < pivot.commit && (writes || pivot.first_out <= candidate.start)
+                pivot.first_out < pivot.commit && (writes || pivot.first_out <= candidate.node.start)
             })
         })?;
         Some(vec![*pivot])

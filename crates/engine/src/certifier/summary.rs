@@ -40,16 +40,11 @@ impl Certifier {
             self.bytes -= node.bytes.min(self.bytes);
             self.standing -= usize::from(node.is_summary());
             self.forgetful -= usize::from(node.forgot_successors);
-            for point in node.reads.points() {
-                self.index.unread(point.hash, id);
-            }
-            for (tree, _, hash) in &node.writes {
-                self.index.unwrite(*tree, *hash, id);
-            }
+            self.index.leave(&node, id);
             parts.push(node);
         }
         let nodes = &self.nodes;
-        self.index.forget(true, &|id| nodes.get(id).is_some());
+        self.index.forget(true, &|id| nodes.has(id));
         self.nodes.reuse(order);
         self.open.retain(|id| !members.contains_key(id));
         let mut out: SmallVec<[NodeId; 4]> = parts
@@ -69,11 +64,11 @@ impl Certifier {
                 node.in_degree += 1;
             }
         }
-        let node = merge(parts, out, self.limit / 4);
+        let node = merge(&parts, out, self.limit / 4);
         let open = !node.closed;
         let commit = node.commit;
         self.forgetful += usize::from(node.forgot_successors);
-        let id = self.enter(node);
+        let id = self.enter(Box::new(node));
         self.summary = Some(id);
         self.standing += 1;
         if open {
@@ -120,7 +115,7 @@ impl Certifier {
 }
 
 /// One node of many.
-fn merge(parts: Vec<Node>, out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
+fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
     let commit = parts.iter().map(|node| node.commit).max().unwrap_or(0);
     let start = parts.iter().map(|node| node.start).min().unwrap_or(0);
     let closed = parts.iter().all(|node| node.closed);
@@ -128,7 +123,7 @@ fn merge(parts: Vec<Node>, out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
     let forgot_successors = parts.iter().any(|node| node.forgot_successors);
     let mut reads: Vec<RangeRead> = Vec::new();
     let mut writes: Vec<RangeWrite> = Vec::new();
-    for node in &parts {
+    for node in parts {
         reads.extend(node.reads.ranges().iter().cloned());
         reads.extend(node.reads.points().iter().map(|point| {
             let bound = Bound::Included(SmallKey::new(node.reads.key(point)));

@@ -8,7 +8,7 @@ use cognate_env::SplitMix;
 use super::*;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
-use crate::txn::readset::{RangeRead, hash_of};
+use crate::txn::readset::{RangeRead, ReadSet, hash_of};
 use crate::{TransactionId, TreeId};
 
 const TREE: TreeId = 1;
@@ -22,7 +22,7 @@ fn candidate(
     let mut writes: KeyWrites =
         writes.into_iter().map(|(tree, key)| (tree, key.clone(), hash_of(tree, &key))).collect();
     writes.sort();
-    Candidate { id, family: None, start, reads, writes, dropped: Vec::new() }
+    Candidate::new(id, start, reads, writes, Vec::new())
 }
 
 fn key(number: u8) -> SmallKey {
@@ -64,7 +64,7 @@ impl Deed {
     fn candidate(&self) -> Candidate {
         let reads = self.certified.then(|| self.read_set());
         let writes = self.writes.iter().map(|&number| (TREE, key(number)));
-        Candidate { family: self.slot(), ..candidate(self.id, self.start, reads, writes) }
+        candidate(self.id, self.start, reads, writes).of_family(self.slot())
     }
 
     fn slot(&self) -> Option<FamilySlot> {
@@ -246,10 +246,7 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 }
                 deed.commit = if deed.writes.is_empty() { last } else { last + 1 };
                 let candidate = deed.candidate();
-                if deed.writes.is_empty()
-                    && deed.family == 0
-                    && candidate.reads.as_ref().is_some_and(ReadSet::is_one_key)
-                {
+                if deed.writes.is_empty() && deed.family == 0 && candidate.node.reads.is_one_key() {
                     // As the manager does: it commits unseen by the graph, and must be in no cycle, now or later.
                     committed.push(Deed { commit: 0, ..deed });
                     assert!(!closes_cycle(&committed), "seed {seed}: a reader of one key closes a cycle");

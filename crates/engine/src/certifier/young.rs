@@ -1,25 +1,24 @@
-//! What the newest transactions in the graph read and wrote, as two flat arrays.
+//! What the newest transactions in the graph read, or what they wrote, as two flat arrays.
 //!
 //! Most transactions leave the graph a few commits after they came. Entering them into a hash table and taking them out again costs more than
 //! looking through what all of them touched: four bytes of each key's hash lie side by side, and the processor compares sixteen of them at a time.
 //!
 //! ```text
-//! marks  [ 4f.. | 09.. | 4f.. | c1.. ]     who touched 4f…?  items 0 and 2
-//! items  [ T1 read at 7 | T1 wrote at 9 | T2 wrote at 10 | T3 read at 10 ]
+//! marks  [ 4f.. | 09.. | 4f.. | c1.. ]     who wrote 4f…?  items 0 and 2
+//! items  [ T1 at 9 | T2 at 10 | T3 at 11 | T3 at 11 ]
 //! ```
 
 use super::node::NodeId;
 use crate::Csn;
 use crate::txn::readset::KeyHash;
 
-/// One key that one transaction read or wrote.
+/// One key that one transaction read, or wrote.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Touch {
     pub(super) hash: KeyHash,
     /// For a write the commit's number; for a read the last number that it could see.
     pub(super) at: Csn,
     pub(super) node: NodeId,
-    pub(super) is_write: bool,
 }
 
 /// See the module's prose. In the order in which transactions were admitted.

@@ -113,17 +113,17 @@ impl Manager {
         rows.push((PREPARED_TREE, prepared_key(id), Some(record.encode(writes.bytes()))));
         let payload = self.encode_own(id, false, &mut rows);
         let Record { locks, notes, reads, changes, dropped, .. } = record;
-        request.reads = reads;
-        let candidate = self.candidate(request, &changes, notes, &dropped);
+        (request.reads, request.notes) = (reads, notes);
+        let mut candidate = self.candidate(request, &changes, &dropped);
+        let prune = self.prune_to();
         let logged = {
             let mut order = spin::lock(&self.commit);
-            let logged = self.certify(&mut order, &candidate).and_then(|()| self.log.queue(&[&payload]));
+            let logged =
+                self.certify(&mut order, candidate.as_ref()).and_then(|()| self.log.queue(&[&payload]));
             logged.map(|csn| {
-                let promise = match self.certifies() {
-                    true => order.admit_prepared(candidate, false),
-                    false => Promise::default(),
-                };
-                let removed = self.prune(&mut order);
+                let admitted = candidate.take().map(|candidate| order.admit_prepared(candidate, false));
+                let promise = admitted.unwrap_or_default();
+                let removed = self.prune(&mut order, prune);
                 self.install_own(csn, rows);
                 self.show(csn, id, &mut None);
                 (csn, promise, removed)
@@ -192,6 +192,7 @@ impl Manager {
         commits: bool,
         taken: &mut [(Owner, Prepared)],
     ) -> Result<(Csn, Vec<Removed>), Error> {
+        let prune = self.prune_to();
         let mut order = spin::lock(&self.commit);
         if let Some((_, winner)) = taken.first().filter(|_| commits) {
             let overtaken = order.overtaken_by(&winner.promise);
@@ -211,7 +212,7 @@ impl Manager {
                 removed.push(order.withdraw(promise));
             }
         }
-        self.note_quiet(&order);
+        removed.push(self.prune(&mut order, prune));
         self.install_own(csn, rows);
         self.show(csn, id, &mut held);
         if let (Some(held), Some((_, first))) = (held, taken.first_mut()) {
@@ -289,12 +290,12 @@ impl Manager {
             false => Promise::default(),
             true => {
                 let (writes, dropped) = (key_writes(&changes, notes), dropped.clone());
-                let candidate = Candidate { id, family, start: snapshot, reads, writes, dropped };
+                let candidate = Candidate::new(id, snapshot, reads, writes, dropped).of_family(family);
                 let mut order = spin::lock(&self.commit);
                 // It was certified when it was prepared; this draws its edges to the others.
                 let _certified = order.certify(&candidate);
                 let promise = order.admit_prepared(candidate, overtaken);
-                self.note_quiet(&order);
+                drop(self.prune(&mut order, None));
                 promise
             }
         };

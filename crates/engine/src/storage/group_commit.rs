@@ -37,7 +37,7 @@ use super::log_writer::LogWriter;
 use super::record::{BATCH_HEADER, BatchKind, RECORD_HEADER, encode_record};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::Thread;
-use crate::sync::{Condvar, Mutex, thread, thread_local};
+use crate::sync::{Apart, Condvar, Mutex, thread, thread_local};
 use crate::{Csn, Error};
 
 /// A pending batch larger than this makes appends wait for the log thread. Far below the 4 GB a batch header can express.
@@ -49,17 +49,17 @@ const KEPT_BUFFER_BYTES: usize = 8 << 20;
 /// State shared by committers, waiters and the log thread.
 #[derive(Debug)]
 pub struct GroupCommit {
-    pending: Mutex<Pending>,
+    pending: Apart<Mutex<Pending>>,
     /// Signals the log thread: records are pending, or the log closes.
     work: Condvar,
     /// Signals appends that found the pending batch full.
     room: Condvar,
-    waiters: Mutex<Waiters>,
+    waiters: Apart<Mutex<Waiters>>,
     sweeping: Mutex<Sweeping>,
     /// Signals the second thread: a sweep is wanted, or the log thread has ended.
     sweep: Condvar,
-    durable: AtomicU64,
-    last: AtomicU64,
+    durable: Apart<AtomicU64>,
+    last: Apart<AtomicU64>,
     poisoned: OnceLock<Error>,
     counters: Counters,
 }
@@ -124,14 +124,14 @@ impl GroupCommit {
     pub fn new(last: Csn) -> GroupCommit {
         let buffer = vec![0; BATCH_HEADER];
         GroupCommit {
-            pending: Mutex::new(Pending { buffer, first: last + 1, count: 0, closing: false }),
+            pending: Apart::new(Mutex::new(Pending { buffer, first: last + 1, count: 0, closing: false })),
             work: Condvar::new(),
             room: Condvar::new(),
-            waiters: Mutex::default(),
+            waiters: Apart::default(),
             sweeping: Mutex::default(),
             sweep: Condvar::new(),
-            durable: AtomicU64::new(last),
-            last: AtomicU64::new(last),
+            durable: Apart::new(AtomicU64::new(last)),
+            last: Apart::new(AtomicU64::new(last)),
             poisoned: OnceLock::new(),
             counters: Counters::default(),
         }

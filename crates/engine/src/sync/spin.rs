@@ -1,13 +1,14 @@
 //! Locks that are held for about a microsecond: waiting for one by looking again is shorter than by sleeping.
 //!
 //! parking_lot looks a few times and then gives the processor away, which costs more than most of these sections take, and a sleeper wakes
-//! with the others already in line behind it. Here a thread looks [`LOOKS`] times, a few microseconds, before it does that: enough unless the
-//! holder itself lost its processor.
+//! with the others already in line behind it. Here a thread looks [`LOOKS`] times before it does that, some twenty microseconds. A free holder
+//! needs much less; but often the holder is not free: the log thread, whose flush has ended, has taken its processor for just so long. Who sleeps then
+//! costs two switches and a wake-up under the next holder's feet, and each of these makes the next such meeting more likely.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// How often to look before sleeping.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 400;
 
 fn look<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..LOOKS {

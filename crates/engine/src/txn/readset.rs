@@ -52,7 +52,7 @@ pub(crate) fn hash_of(tree: TreeId, key: &[u8]) -> KeyHash {
     hash ^ (hash >> 31)
 }
 
-/// Key hashes are hashes already.
+/// Key hashes are hashes already, and trees have small numbers.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Identity(u64);
 
@@ -65,6 +65,10 @@ impl Hasher for Identity {
         for byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
         }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 
     fn write_u64(&mut self, number: u64) {
