@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -37,13 +38,21 @@ pub(super) struct Driver<S: Site> {
     tasks: JoinSet<Done<S>>,
     /// When the COMMITs have taken long enough.
     deadline: Option<Instant>,
+    /// Given back when nothing is left of the run.
+    room: OwnedSemaphorePermit,
 }
 
 impl<S: Site> Driver<S> {
-    pub(super) fn new(pools: Arc<[Arc<Pool<S>>]>, options: Options, job: Arc<Job>, run: Run) -> Driver<S> {
+    pub(super) fn new(
+        pools: Arc<[Arc<Pool<S>>]>,
+        options: Options,
+        job: Arc<Job>,
+        run: Run,
+        room: OwnedSemaphorePermit,
+    ) -> Driver<S> {
         let slot = |_| Slot { held: None, is_busy: false, commit: None, commits: 0 };
         let slots = pools.iter().map(slot).collect();
-        Driver { pools, options, job, run, slots, tasks: JoinSet::new(), deadline: None }
+        Driver { pools, options, job, run, slots, tasks: JoinSet::new(), deadline: None, room }
     }
 
     /// To the reply.
@@ -180,7 +189,7 @@ impl<S: Site> Driver<S> {
 
     /// Lets go of everything: what is idle goes back to its pool, what is open is rolled back first, also what is under way now once it has ended.
     fn release(self) {
-        let Driver { slots, mut tasks, options, .. } = self;
+        let Driver { slots, mut tasks, options, room, .. } = self;
         let patience = options.patience;
         let mut open = Vec::new();
         for (lease, standing) in slots.into_iter().filter_map(|slot| slot.held) {
@@ -210,6 +219,7 @@ impl<S: Site> Driver<S> {
                 }
             }
             while endings.join_next().await.is_some() {}
+            drop(room);
         });
     }
 }

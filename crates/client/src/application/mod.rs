@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - *Every wait is bounded* by [`Patience`]; what is not known to be over is never used again (see [`crate::pool`]).
-//! - *One connection for each site and run*, from BEGIN to PREPARE.
+//! - *One connection for each site and run*, from BEGIN to PREPARE. There are as many runs at a time as connections to each site, so that no two runs wait for each other's.
 //! - *The logic cannot outlive its transactions*: a run whose logic has kept a branch somewhere fails, and its connections are closed.
 //! - *The sites of all servers are the same, in the same order.* Changing the list while requests are under way breaks "prepared everywhere".
 //!
@@ -32,6 +32,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
 use crate::backoff::Backoff;
 use crate::etransaction::{Reply, Run, Text, instance_above};
 use crate::pool::Pool;
@@ -41,7 +44,7 @@ use crate::xid::{BadKey, check_xid};
 /// How long each wait may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// For a connection, from the pool or new.
+    /// For room for one more run; and for a connection, from the pool or new.
     pub connect: Duration,
     /// BEGIN at a site.
     pub begin: Duration,
@@ -71,7 +74,7 @@ impl Default for Patience {
 /// How an application server works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Most connections to each site.
+    /// Most connections to each site, and most runs at a time; further ones wait.
     pub connections_max: usize,
     /// How long each wait may take.
     pub patience: Patience,
@@ -161,12 +164,15 @@ where
 /// An application server over a list of sites. Cheap to clone; clones share their connections.
 pub struct ApplicationServer<S: Site> {
     pools: Arc<[Arc<Pool<S>>]>,
+    /// One for each run, and for what it leaves to be rolled back.
+    rooms: Arc<Semaphore>,
     options: Options,
 }
 
 impl<S: Site> Clone for ApplicationServer<S> {
     fn clone(&self) -> Self {
-        ApplicationServer { pools: Arc::clone(&self.pools), options: self.options }
+        let (pools, rooms) = (Arc::clone(&self.pools), Arc::clone(&self.rooms));
+        ApplicationServer { pools, rooms, options: self.options }
     }
 }
 
@@ -185,7 +191,8 @@ impl<S: Site> ApplicationServer<S> {
         let pools: Arc<[_]> =
             sites.into_iter().map(|site| Pool::new(site, options.connections_max)).collect();
         assert!(!pools.is_empty(), "an application server needs a site");
-        ApplicationServer { pools, options }
+        let rooms = Arc::new(Semaphore::new(options.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        ApplicationServer { pools, rooms, options }
     }
 
     /// The pools of the sites, in their order.
@@ -246,9 +253,14 @@ impl<S: Site> ApplicationServer<S> {
     }
 
     async fn drive<L: Logic<S::Connection>>(&self, job: &Arc<Job>, logic: &L) -> Reply {
+        let entering = Arc::clone(&self.rooms).acquire_owned();
+        let Ok(Ok(room)) = timeout(self.options.patience.connect, entering).await else {
+            let reason = "the application server has too much to do".into();
+            return Reply::Retry { highest: job.instance, reason };
+        };
         let token = rand::random();
         let (run, effects) = Run::begin(job.instance, token, job.request.clone(), self.pools.len());
-        driver::Driver::new(Arc::clone(&self.pools), self.options, Arc::clone(job), run)
+        driver::Driver::new(Arc::clone(&self.pools), self.options, Arc::clone(job), run, room)
             .drive(effects, logic)
             .await
     }

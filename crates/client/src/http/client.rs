@@ -24,8 +24,6 @@ use crate::xid::{BadKey, Numbering, check_xid};
 
 /// Most bytes of a response.
 const RESPONSE_BYTES_MAX: usize = 8 << 20;
-/// How long an acknowledgement may take at a server.
-const ACKNOWLEDGE: Duration = Duration::from_secs(10);
 
 /// How a client works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,7 +294,7 @@ impl EtxClient {
                 .header(IDEMPOTENCY_KEY, key.clone())
                 .body(Full::default())
                 .map_err(|error| Text::from(error.to_string()))?;
-            last = match timeout(ACKNOWLEDGE, self.exchange(server, request)).await {
+            last = match timeout(options.backoff.patience(attempt), self.exchange(server, request)).await {
                 Ok(Ok((StatusCode::OK, ..))) => return Ok(()),
                 Ok(Ok((status, _, body))) => format!("{server}: {status}: {}", body.trim_end()).into(),
                 Ok(Err(why)) => why,

@@ -48,11 +48,23 @@ pub async fn serve(
     axum::serve(listener, router).with_graceful_shutdown(stop).await
 }
 
+/// A request that is none: status and words.
+struct Bad(StatusCode, String);
+
+impl Bad {
+    fn parts(self) -> Parts {
+        match self {
+            Bad(StatusCode::PAYLOAD_TOO_LARGE, words) => encode(&Reply::RequestTooLarge(words.into())),
+            Bad(status, words) => said(status, None, words),
+        }
+    }
+}
+
 type Shared<S, L> = State<Arc<App<S, L>>>;
 
 /// The text of a header, which may be there once.
-fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Parts> {
-    let bad = |what: &str| said(StatusCode::BAD_REQUEST, None, format!("the header {name} {what}"));
+fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Bad> {
+    let bad = |what: &str| Bad(StatusCode::BAD_REQUEST, format!("the header {name} {what}"));
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -62,27 +74,26 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Parts>
     Ok(Some(text.trim().to_owned()))
 }
 
-fn key(headers: &HeaderMap) -> Result<String, Parts> {
-    let missing = || said(StatusCode::BAD_REQUEST, None, "the header idempotency-key is missing");
+fn key(headers: &HeaderMap) -> Result<String, Bad> {
+    let missing = || Bad(StatusCode::BAD_REQUEST, "the header idempotency-key is missing".to_owned());
     text(headers, &IDEMPOTENCY_KEY)?.ok_or_else(missing)
 }
 
-fn instance(headers: &HeaderMap) -> Result<Option<i64>, Parts> {
+fn instance(headers: &HeaderMap) -> Result<Option<i64>, Bad> {
     let Some(text) = text(headers, &INSTANCE)? else { return Ok(None) };
-    let bad = |_| said(StatusCode::BAD_REQUEST, None, format!("{INSTANCE} is not a number: {text}"));
+    let bad = |_| Bad(StatusCode::BAD_REQUEST, format!("{INSTANCE} is not a number: {text}"));
     text.parse().map(Some).map_err(bad)
 }
 
-fn request(body: Result<Bytes, BytesRejection>) -> Result<String, Parts> {
+fn request(body: Result<Bytes, BytesRejection>) -> Result<String, Bad> {
     let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let words = format!("the request has more than {BODY_BYTES_MAX} bytes");
-            encode(&Reply::RequestTooLarge(words.into()))
+        status @ StatusCode::PAYLOAD_TOO_LARGE => {
+            Bad(status, format!("the request has more than {BODY_BYTES_MAX} bytes"))
         }
-        status => said(status, None, rejection.body_text()),
+        status => Bad(status, rejection.body_text()),
     })?;
     String::from_utf8(body.into())
-        .map_err(|_| said(StatusCode::BAD_REQUEST, None, "the request is not UTF-8"))
+        .map_err(|_| Bad(StatusCode::BAD_REQUEST, "the request is not UTF-8".to_owned()))
 }
 
 fn bad_key(error: &BadKey) -> Parts {
@@ -94,10 +105,10 @@ async fn execute<S: Site, L: Logic<S::Connection>>(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Parts {
-    let read = || Ok((key(&headers)?, instance(&headers)?, request(body)?));
+    let read = || Ok::<_, Bad>((key(&headers)?, instance(&headers)?, request(body)?));
     let (xid, instance, request) = match read() {
         Ok(read) => read,
-        Err(parts) => return parts,
+        Err(bad) => return bad.parts(),
     };
     // A task of its own: a client that goes away does not stop it halfway.
     let running = tokio::spawn(async move {
@@ -122,7 +133,7 @@ async fn acknowledge_key<S: Site, L: Logic<S::Connection>>(
 ) -> Parts {
     match key(&headers) {
         Ok(xid) => acknowledge(&app.server, &xid).await,
-        Err(parts) => parts,
+        Err(bad) => bad.parts(),
     }
 }
 
