@@ -56,6 +56,18 @@ pub trait Connection: Send + Sync + 'static {
     /// Whether it is known to be lost.
     fn is_closed(&self) -> bool;
 
+    /// Whether several instances of a request can be at the site at once.
+    fn has_siblings(&self) -> bool {
+        true
+    }
+
+    /// At a site without siblings: rolls back what was prepared here with this stored result. Only for an execution that another site has refused to prepare, so that
+    /// nobody can ever see it prepared everywhere. False if the connection's state is not known afterwards.
+    fn withdraw(&self, job: &Job, stored: &str) -> impl Future<Output = bool> + Send {
+        let _ = (job, stored);
+        std::future::ready(true)
+    }
+
     /// What kind of site this is, for people.
     fn describe(&self) -> String;
 

@@ -240,6 +240,17 @@ impl Connection for PostgresConnection {
         self.client.is_closed()
     }
 
+    fn has_siblings(&self) -> bool {
+        matches!(self.kind, Kind::Mip)
+    }
+
+    async fn withdraw(&self, job: &Job, stored: &str) -> bool {
+        match self.kind {
+            Kind::Mip => true,
+            Kind::Plain { .. } => plain::withdraw(self, job, stored).await,
+        }
+    }
+
     fn describe(&self) -> String {
         match &self.kind {
             Kind::Mip => "Cognate: sibling transactions".to_owned(),

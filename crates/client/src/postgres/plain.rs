@@ -14,12 +14,13 @@
 //! ```
 //!
 //! In doubt is not for ever. If one execution has prepared at every site and stopped before its COMMITs, whoever comes next commits it: `pg_prepared_xacts` shows instance and token
-//! at all sites (`application::look`). So exactly-once holds here as with Cognate: one execution commits, at all sites, and everyone gets its result.
+//! at all sites (`application::look`). And an execution that some site has refused to prepare (a serialization failure) can never be prepared everywhere: its server rolls back at once
+//! what it has prepared at the others. So exactly-once holds here as with Cognate: one execution commits, at all sites, and everyone gets its result.
 //!
 //! # What is lost
 //!
 //! - *A retry is not a sibling.* While an instance is active or prepared at a plain site, nothing else of that request can run there. If its server
-//!   stopped after it had prepared at some sites and before it had at all, the request stays in doubt, and its locks stay, until an operator rolls
+//!   stopped, or lost a site, after it had prepared at some sites and before it had at all, the request stays in doubt, and its locks stay, until an operator rolls
 //!   back the prepared transactions of that instance (`ROLLBACK PREPARED`): safe if it is not prepared at every site and its server is known to be dead. Active ones
 //!   end by themselves with their connection, or when they have been idle for [`IDLE`].
 //! - *No stub.* Nothing but a client's retry heals what is in doubt.
@@ -187,9 +188,23 @@ async fn enter(connection: &PostgresConnection, job: &Job) -> Result<(), Error> 
     connection.batch("SET LOCAL lock_timeout TO DEFAULT").await
 }
 
-pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: &str) -> SiteReply {
+/// The identifier of the execution that stores this result.
+fn gid(job: &Job, stored: &str) -> Gid {
     let token = stored.split_once(' ').map_or(stored, |(token, _)| token).to_owned();
-    let gid = Gid { instance: job.instance, token, xid: job.xid.as_ref().to_owned() };
+    Gid { instance: job.instance, token, xid: job.xid.as_ref().to_owned() }
+}
+
+/// An error of PREPARE TRANSACTION. Only those of the transaction itself (and of its statements) mean for sure that it is not prepared.
+fn not_prepared(error: &Error) -> SiteReply {
+    match state(error).get(..2) {
+        Some("22" | "23" | "25" | "40" | "42" | "54" | "55") => failed(error),
+        _ if state(error) == "57014" => failed(error),
+        _ => SiteReply::Unreachable,
+    }
+}
+
+pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: &str) -> SiteReply {
+    let gid = gid(job, stored);
     match connection.execute(RESULT, &[&&*job.xid, &job.instance, &stored]).await {
         Ok(1) => {}
         Ok(_) => {
@@ -203,7 +218,14 @@ pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: 
             let prepared = [(job.instance, stored.into())].into_iter().collect();
             SiteReply::Table(Table { prepared, highest: job.instance })
         }
-        Err(error) => failed(&error),
+        Err(error) => not_prepared(&error),
+    }
+}
+
+pub(super) async fn withdraw(connection: &PostgresConnection, job: &Job, stored: &str) -> bool {
+    match connection.batch(&format!("ROLLBACK PREPARED {}", gid(job, stored).quoted())).await {
+        Ok(()) => true,
+        Err(error) => state(&error) == "42704",
     }
 }
 

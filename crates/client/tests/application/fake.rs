@@ -207,7 +207,12 @@ impl FakeConnection {
             Some(Fault::LoseRequest) => self.lose(),
             Some(Fault::Crash) => self.site.lock().crash(),
             Some(Fault::Slow(pause)) => tokio::time::sleep(pause).await,
-            Some(Fault::Refuse(refused)) => return Err(Some(refused)),
+            Some(Fault::Refuse(refused)) => {
+                if point == Point::Prepare {
+                    self.abandon();
+                }
+                return Err(Some(refused));
+            }
             _ => {}
         }
         if self.is_dead() {
@@ -350,6 +355,21 @@ impl Connection for FakeConnection {
     fn is_closed(&self) -> bool {
         // As in life, a loss is noticed when the connection is used.
         self.is_lost.load(Ordering::Relaxed)
+    }
+
+    fn has_siblings(&self) -> bool {
+        !self.site.is_plain
+    }
+
+    async fn withdraw(&self, job: &Job, stored: &str) -> bool {
+        let mut database = self.site.lock();
+        let number = instance(job.instance);
+        let family = database.family(&job.xid);
+        let is_it = family.prepared().any(|(i, result)| i == number && &**result == stored);
+        if is_it && let Ok(effects) = family.rollback(number) {
+            database.apply(&job.xid, &effects);
+        }
+        true
     }
 
     fn describe(&self) -> String {

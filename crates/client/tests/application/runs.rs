@@ -348,3 +348,18 @@ async fn without_siblings_a_retry_finishes_what_was_prepared_everywhere() {
     settled(&sites, &[&server, &other]).await;
     assert!(sites.iter().all(|site| lines(site) == [done(&reply)]));
 }
+
+/// A serialization failure at one site: what is prepared at the other can never be committed, and goes.
+#[tokio::test(start_paused = true)]
+async fn without_siblings_what_a_site_refused_to_prepare_is_withdrawn_from_the_others() {
+    for pause in [Duration::ZERO, SECOND / 2] {
+        let (sites, server) = two_plain_sites();
+        sites[1].lock().order(Point::Prepare, Fault::Refuse(Refused::Failed("could not serialize".into())));
+        sites[0].lock().order(Point::Prepare, Fault::LateReply(pause));
+        assert_eq!(retry(&run(&server, 1024).await), (1024, "could not serialize"));
+        assert_eq!(sites[0].lock().undecided(), 0);
+        let reply = run(&server, 2048).await;
+        settled(&sites, &[&server]).await;
+        assert!(sites.iter().all(|site| lines(site) == [done(&reply)]));
+    }
+}
