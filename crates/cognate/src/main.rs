@@ -78,6 +78,15 @@ struct Serve {
     /// Most transactions that execute at a time: `auto`, `off` or a number [default: auto].
     #[arg(long, value_name = "N", env = "COGNATE_ACTIVE_LIMIT")]
     active_limit: Option<String>,
+    /// Application servers that take requests which were left prepared: URLs such as http://10.0.0.1:9000, with commas between them [default: none].
+    #[arg(long, value_name = "URLS", env = "COGNATE_APPLICATION_SERVERS")]
+    application_servers: Option<String>,
+    /// After how long such a request is handed to one of them; 0 is never [default: 10s].
+    #[arg(long, value_name = "TIME", env = "COGNATE_IN_DOUBT_PUSH_AFTER")]
+    in_doubt_push_after: Option<String>,
+    /// Number of this site among those that take part in the same requests, 1 to 1023: no two have the same [default: 1].
+    #[arg(long, value_name = "N", env = "COGNATE_SITE")]
+    site: Option<u16>,
     /// When a commit releases its locks: `early` (once it is ordered) or `late` (once it is durable) [default: early].
     #[arg(long, value_name = "WHEN", env = "COGNATE_LOCK_RELEASE")]
     lock_release: Option<String>,
@@ -123,6 +132,9 @@ impl Serve {
             log_device_latency: self.log_device_latency,
             lock_release: self.lock_release,
             active_limit: self.active_limit,
+            application_servers: self.application_servers,
+            in_doubt_push_after: self.in_doubt_push_after,
+            site: self.site,
             tls: TlsSettings { cert: self.tls_cert, key: self.tls_key },
             auth: AuthSettings { password, password_file: self.password_file, ..AuthSettings::default() },
         };

@@ -28,6 +28,7 @@
 use crate::key::SmallKey;
 use crate::manager::Manager;
 use crate::memory::{Entry, Rows};
+use crate::own::ENGINE_TREE;
 use crate::sync::atomic::Ordering;
 use crate::sync::thread;
 use crate::txn::snapshot::Pin;
@@ -36,9 +37,7 @@ use crate::{Csn, Error, Key, TreeId, Value};
 /// Keys looked at under one lock.
 const SLICE: usize = 256;
 
-/// The engine's own tree, after all others.
-pub(crate) const ENGINE_TREE: TreeId = TreeId::MAX;
-/// Its one key: the allocators' marks.
+/// The one key of the engine's tree.
 pub(crate) const NUMBERS_KEY: &[u8] = b"numbers";
 
 /// The allocators' marks as the base store keeps them.

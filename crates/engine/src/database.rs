@@ -10,11 +10,13 @@ use crate::governor::Governor;
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
+use crate::prepared::{Owner, PreparedInfo};
+use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
-use crate::transaction::{Access, Isolation, Transaction};
-use crate::{Csn, Error, TransactionId, TreeId};
+use crate::transaction::{Access, Commit, Isolation, Transaction};
+use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// An open database; clones are handles to the same one.
 #[derive(Clone)]
@@ -30,6 +32,7 @@ impl Database {
     /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
     pub fn open(options: Options) -> Result<Database, Error> {
         let manager = Arc::new(Manager::open(options)?);
+        manager.restore_prepared()?;
         let background = Arc::new(Mutex::new(Background::start(&manager)?));
         Ok(Database { manager, background })
     }
@@ -55,13 +58,95 @@ impl Database {
         loop {
             let (transaction, watch) = Transaction::begin_watched(&self.manager);
             let watch = Watched { manager: &self.manager, watch };
-            let snapshot = transaction.snapshot();
+            let (snapshot, decisions) = (transaction.snapshot(), self.manager.prepared.decisions());
             self.manager.wait_durable(snapshot).await?;
             self.manager.snapshots.certified_since(snapshot).await;
             if watch.is_safe() {
                 return Ok(transaction);
             }
+            drop(transaction);
+            if self.manager.is_in_doubt(snapshot) {
+                self.manager.prepared.decided_since(decisions).await;
+            }
         }
+    }
+
+    /// Commits a prepared transaction.
+    ///
+    /// # Errors
+    /// `NotPrepared`, `LogPoisoned`, `ShuttingDown`; it stays prepared then.
+    pub fn commit_prepared(&self, identifier: &str) -> Result<Commit, Error> {
+        let csn = self.manager.decide(Some(&Owner::Global(identifier.into())), &[], Vec::new())?;
+        Ok(Commit { csn, durable: self.manager.wait_durable_with_room(csn) })
+    }
+
+    /// Rolls a prepared transaction back.
+    ///
+    /// # Errors
+    /// As `commit_prepared`.
+    pub fn rollback_prepared(&self, identifier: &str) -> Result<Commit, Error> {
+        let csn = self.manager.decide(None, &[Owner::Global(identifier.into())], Vec::new())?;
+        Ok(Commit { csn, durable: self.manager.wait_durable(csn) })
+    }
+
+    /// The note that a transaction was prepared with, if it is prepared.
+    pub fn prepared_note(&self, identifier: &str) -> Option<Value> {
+        self.manager.prepared.note(&Owner::Global(identifier.into())).map(|(note, _)| note)
+    }
+
+    /// What a prepared transaction writes in one tree; nothing if there is no such transaction.
+    pub fn prepared_rows(&self, identifier: &str, tree: TreeId) -> Vec<(Key, Option<Value>)> {
+        self.manager.prepared.rows(&Owner::Global(identifier.into()), tree)
+    }
+
+    /// Prepared transactions, by id.
+    pub fn prepared(&self) -> Vec<PreparedInfo> {
+        self.manager.prepared.list(self.manager.options.clock.wall_us())
+    }
+
+    /// Begins an instance of a family of siblings (`sibling`), or tells that the family is decided.
+    ///
+    /// # Errors
+    /// `Refused`; `Corrupt` or `Io` from the base store.
+    pub fn begin_instance(&self, xid: Xid, instance: Instance, isolation: Isolation) -> Result<Begun, Error> {
+        self.manager.begin_sibling(xid, instance, isolation)
+    }
+
+    /// Commits a prepared instance, and aborts its siblings; may be asked any number of times.
+    ///
+    /// # Errors
+    /// As `begin_instance`; `LogPoisoned`, `ShuttingDown`.
+    pub fn commit_instance(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.commit_sibling(xid, instance)
+    }
+
+    /// Ends an active or a prepared instance.
+    ///
+    /// # Errors
+    /// As `commit_instance`.
+    pub fn rollback_instance(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.rollback_sibling(xid, instance)
+    }
+
+    /// The table of a family.
+    ///
+    /// # Errors
+    /// As `begin_instance`.
+    pub fn family(&self, xid: &Xid) -> Result<Told, Error> {
+        self.manager.show_family(xid)
+    }
+
+    /// Forgets a decided family, since its client has the answer. The wait is for the record of that.
+    ///
+    /// # Errors
+    /// As `commit_instance`.
+    pub fn forget_family(&self, xid: &Xid) -> Result<DurableWait, Error> {
+        self.manager.forget_family(xid)
+    }
+
+    /// Families that wait for their decision, the oldest first.
+    pub fn in_doubt(&self) -> Vec<InDoubt> {
+        self.manager.in_doubt()
     }
 
     /// The last commit that new transactions see.

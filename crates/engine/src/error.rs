@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::TransactionId;
 use crate::certifier::Cycle;
+use crate::sibling::Refusal;
 
 /// Any failure of the engine.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -84,6 +85,21 @@ pub enum Error {
         /// The data folder.
         path: PathBuf,
     },
+    /// The identifier is that of a prepared transaction. Choose another one, or finish that transaction.
+    #[error("the identifier of the prepared transaction is already in use")]
+    AlreadyPrepared,
+    /// No prepared transaction has this identifier.
+    #[error("there is no such prepared transaction")]
+    NotPrepared,
+    /// The transaction did something that cannot be prepared.
+    #[error("cannot prepare the transaction: {reason}")]
+    CannotPrepare {
+        /// Why.
+        reason: &'static str,
+    },
+    /// An operation on a family of siblings was refused, and changed nothing.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// A write was attempted in a read-only transaction.
     #[error("cannot write in a read-only transaction")]
     ReadOnly,

@@ -27,7 +27,7 @@
 //! comes after the writer of that version and before the next writer of the key, and these two have an edge of their own, so every cycle through
 //! it is one without it.
 //!
-//! Mutex order: commit, then the base store's `state` and the list of views (only for a commit with staged runs), then a tree's lock, then the
+//! Mutex order: a shard of families, then commit, then the base store's `state` and the list of views (only for a commit with staged runs), then a tree's lock, then the
 //! snapshot registry's. Lock-table mutexes are never taken with any of
 //! these held.
 
@@ -45,12 +45,15 @@ use crate::governor::{Governor, Readings};
 use crate::key::SmallKey;
 use crate::late::Late;
 use crate::lent::Lent;
+use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, LockTable};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::payload::Encoder;
+use crate::prepared::PreparedTable;
 use crate::pressure::{Pressure, RoundWait};
 use crate::recovery::recover;
+use crate::sibling::Families;
 use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +74,8 @@ pub(crate) struct Manager {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) active: Active,
     pub(crate) locks: Arc<LockTable>,
+    pub(crate) prepared: PreparedTable,
+    pub(crate) families: Families,
     pub(crate) counters: Counters,
     pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
@@ -84,12 +89,12 @@ pub(crate) struct Manager {
     pub(crate) late: Option<Arc<Late>>,
     /// Held by the checkpoint that runs.
     pub(crate) checkpointing: Mutex<()>,
-    commit: Mutex<Certifier>,
+    pub(crate) commit: Mutex<Certifier>,
     /// The graph has no transaction that a snapshot below this shows.
     pub(crate) quiet_below: AtomicU64,
     certifier_bytes: AtomicU64,
     transactions: Numbers,
-    trees: Numbers,
+    pub(crate) trees: Numbers,
     _folder: Box<dyn Lock>,
 }
 
@@ -107,6 +112,7 @@ pub(crate) struct Counters {
 /// A transaction that asks to commit, besides its write set.
 pub(crate) struct Request {
     pub(crate) id: TransactionId,
+    pub(crate) family: Option<FamilySlot>,
     pub(crate) snapshot: Csn,
     /// What it read, if it is to be certified.
     pub(crate) reads: Option<ReadSet>,
@@ -116,7 +122,7 @@ pub(crate) struct Request {
 }
 
 /// The bulk loads and the changes of a write set.
-type Settled = (Vec<StagedRun>, Vec<(TreeId, Changes)>);
+pub(crate) type Settled = (Vec<StagedRun>, Vec<(TreeId, Changes)>);
 
 /// The graph is pruned after so many commits: often where schedules are explored, since a test has few.
 const PRUNE_EVERY: u64 = if cfg!(feature = "shuttle") { 2 } else { 16 };
@@ -142,6 +148,8 @@ impl Manager {
             snapshots: Arc::new(Snapshots::new()),
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
+            prepared: PreparedTable::default(),
+            families: Families::default(),
             counters: Counters::default(),
             governor: Arc::new(Governor::new(options.active_limit, cores())),
             budget: Arc::new(Budget::new(
@@ -198,6 +206,11 @@ impl Manager {
         let pin = self.snapshots.pin_as(false, || self.mark(Access::ReadWrite));
         let watch = order.watch(pin.csn());
         (pin, watch)
+    }
+
+    /// Whether only the decision about a prepared transaction can make a snapshot from here on safe.
+    pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
+        spin::lock(&self.commit).is_in_doubt(snapshot)
     }
 
     /// Ends a watch.
@@ -356,34 +369,21 @@ impl Manager {
             }
         };
         let payload = self.encode(id, &loads, writes.dropped(), &changes, size);
-        let candidate = Candidate {
-            id,
-            start: request.snapshot,
-            reads: request.reads.take(),
-            writes: if self.certifies() { key_writes(&changes, request.notes) } else { KeyWrites::new() },
-            dropped: writes.dropped().to_vec(),
-        };
+        let notes = std::mem::take(&mut request.notes);
+        let candidate = self.candidate(&mut request, &changes, notes, writes.dropped());
         let mut held = Some(std::mem::take(&mut request.held));
         let mut removed = Removed::default();
         let appended = {
             let mut order = spin::lock(&self.commit);
-            let appended = self.certify(&mut order, &candidate).and_then(|()| self.log.queue(&[&payload]));
+            let appended = self.certify(&mut order, &candidate).and_then(|()| {
+                let overtaken = order.overtaken();
+                self.mark_overtaken(&overtaken)?;
+                self.log.queue(&[&payload])
+            });
             if let Ok(csn) = appended {
                 removed = self.admit(&mut order, candidate, csn);
-                if !loads.is_empty() {
-                    self.base.attach_staged(&loads, csn);
-                    self.views.publish(&self.base);
-                }
-                for (tree, changes) in changes {
-                    self.memory.install(tree, csn, changes.into_iter(), &|| self.needs());
-                }
-                for tree in writes.dropped() {
-                    self.memory.drop_tree(*tree, csn);
-                }
-                match &self.late {
-                    None => self.visible.store(csn, Ordering::Release),
-                    Some(late) => late.queue(csn, id, held.take().unwrap_or_default()),
-                }
+                self.install(csn, &loads, changes, writes.dropped());
+                self.show(csn, id, &mut held);
             }
             appended
         };
@@ -400,13 +400,64 @@ impl Manager {
             }
         };
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(Commit { csn, durable: self.wait_durable_with_room(csn) })
+    }
+
+    /// A transaction as the certifier sees it.
+    pub(crate) fn candidate(
+        &self,
+        request: &mut Request,
+        changes: &[(TreeId, Changes)],
+        notes: Vec<(TreeId, SmallKey)>,
+        dropped: &[TreeId],
+    ) -> Candidate {
+        Candidate {
+            id: request.id,
+            family: request.family,
+            start: request.snapshot,
+            reads: request.reads.take(),
+            writes: if self.certifies() { key_writes(changes, notes) } else { KeyWrites::new() },
+            dropped: dropped.to_vec(),
+        }
+    }
+
+    /// Step 5 but for the mark: what commit `csn` wrote, under the mutex.
+    pub(crate) fn install(
+        &self,
+        csn: Csn,
+        loads: &[StagedRun],
+        changes: Vec<(TreeId, Changes)>,
+        dropped: &[TreeId],
+    ) {
+        if !loads.is_empty() {
+            self.base.attach_staged(loads, csn);
+            self.views.publish(&self.base);
+        }
+        for (tree, changes) in changes {
+            self.memory.install(tree, csn, changes.into_iter(), &|| self.needs());
+        }
+        for tree in dropped {
+            self.memory.drop_tree(*tree, csn);
+        }
+    }
+
+    /// The end of step 5: shows commit `csn`, now or when it is durable. Locks that are released then are taken.
+    pub(crate) fn show(&self, csn: Csn, id: TransactionId, held: &mut Option<Held>) {
+        match &self.late {
+            None => self.visible.store(csn, Ordering::Release),
+            Some(late) => late.queue(csn, id, held.take().unwrap_or_default()),
+        }
+    }
+
+    /// The wait for a commit; while memory is full, also for a checkpoint.
+    pub(crate) fn wait_durable_with_room(&self, csn: Csn) -> DurableWait {
         self.pressure.hold_back(self.memory.bytes());
         let room = self.pressure.note(self.memory.bytes());
-        Ok(Commit { csn, durable: self.wait(csn, room) })
+        self.wait(csn, room)
     }
 
     /// What a write set comes to: its bulk loads and its changes. Waits for nothing, and refuses where memory is short.
-    fn settle(&self, writes: &mut WriteSet) -> Result<Settled, Error> {
+    pub(crate) fn settle(&self, writes: &mut WriteSet) -> Result<Settled, Error> {
         self.pressure.admit(self.memory.bytes())?;
         let private = writes.private().cloned();
         let loads = writes.take_loads(&self.base)?;
@@ -421,7 +472,7 @@ impl Manager {
     }
 
     /// Removes the loads of a transaction that did not commit.
-    fn discard(&self, loads: &[StagedRun]) {
+    pub(crate) fn discard(&self, loads: &[StagedRun]) {
         if let Err(error) = self.base.discard(loads) {
             tracing::warn!(%error, "could not discard the load of a transaction that did not commit");
         }
@@ -436,8 +487,14 @@ impl Manager {
             return Ok(());
         }
         let (id, start) = (request.id, request.snapshot);
-        let candidate =
-            Candidate { id, start, reads: Some(reads), writes: KeyWrites::new(), dropped: Vec::new() };
+        let candidate = Candidate {
+            id,
+            family: None,
+            start,
+            reads: Some(reads),
+            writes: KeyWrites::new(),
+            dropped: Vec::new(),
+        };
         let mut order = spin::lock(&self.commit);
         self.certify(&mut order, &candidate)?;
         let removed = self.admit(&mut order, candidate, self.log.last());
@@ -459,7 +516,7 @@ impl Manager {
         Ok(())
     }
 
-    fn certify(&self, order: &mut Certifier, candidate: &Candidate) -> Result<(), Error> {
+    pub(crate) fn certify(&self, order: &mut Certifier, candidate: &Candidate) -> Result<(), Error> {
         if !self.certifies() {
             return Ok(());
         }
@@ -476,11 +533,23 @@ impl Manager {
             return removed;
         }
         order.admit(candidate, csn);
+        removed = self.prune(order);
+        removed
+    }
+
+    /// Prunes the graph now and then.
+    pub(crate) fn prune(&self, order: &mut Certifier) -> Removed {
+        let mut removed = Removed::default();
         if order.admitted().is_multiple_of(PRUNE_EVERY) {
             removed = order.advance(self.snapshots.oldest_certified(|| self.floor()));
         }
-        self.quiet_below.store(order.quiet_below(), Ordering::Release);
+        self.note_quiet(order);
         removed
+    }
+
+    /// Tells readers below which snapshot they need not ask.
+    pub(crate) fn note_quiet(&self, order: &Certifier) {
+        self.quiet_below.store(order.quiet_below(), Ordering::Release);
     }
 
     fn encode(
@@ -502,7 +571,7 @@ impl Manager {
         encoder.finish()
     }
 
-    fn release(&self, id: TransactionId, held: Held) {
+    pub(crate) fn release(&self, id: TransactionId, held: Held) {
         if !held.is_empty() {
             self.locks.release_all(id, held);
         }

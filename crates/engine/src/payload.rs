@@ -3,8 +3,8 @@
 //! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow).
 //!
 //! ```text
-//! kind: 1 byte      1 = commit, 2 = commit that attaches bulk loads. Later kinds: a prepared transaction, the decision about one.
-//! transaction id
+//! kind: 1 byte      1 = commit, 2 = commit that attaches bulk loads, 3 = commit of a prepared transaction
+//! transaction id    (kind 3: of the prepared one, whose row has further writes, loads and dropped trees)
 //! next tree id      all ids below may be in use: a committed catalog entry may name a tree that has no row yet
 //! loads             (kind 2 only) count, then the numbers of staged runs, oldest first
 //! dropped trees     count, then ids
@@ -17,10 +17,12 @@
 //! defect, and is reported as such.
 
 use crate::key::SmallKey;
+use crate::own::OwnRow;
 use crate::{TransactionId, TreeId, Value};
 
 const COMMIT: u8 = 1;
 const COMMIT_WITH_LOADS: u8 = 2;
+const COMMIT_PREPARED: u8 = 3;
 
 /// Builds a payload.
 pub(crate) struct Encoder {
@@ -52,6 +54,52 @@ impl Encoder {
         encoder
     }
 
+    /// A record that changes the engine's own rows, which are ascending by tree and key; with `of_prepared` it commits the prepared
+    /// transaction `id`.
+    pub(crate) fn own(id: TransactionId, of_prepared: bool, next_tree: u64, rows: &[OwnRow]) -> Vec<u8> {
+        let size: usize =
+            rows.iter().map(|(_, key, value)| 16 + key.len() + value.as_ref().map_or(0, |v| v.len())).sum();
+        let mut encoder = Encoder::with_capacity(32 + size as u64);
+        encoder.byte(if of_prepared { COMMIT_PREPARED } else { COMMIT });
+        encoder.varint(id);
+        encoder.varint(next_tree);
+        encoder.varint(0);
+        encoder.varint(rows.chunk_by(|a, b| a.0 == b.0).count() as u64);
+        for rows in rows.chunk_by(|a, b| a.0 == b.0) {
+            encoder.tree(rows[0].0, rows.len());
+            for (_, key, value) in rows {
+                encoder.entry(key, value.as_ref());
+            }
+        }
+        encoder.finish()
+    }
+
+    pub(crate) fn with_capacity(bytes: u64) -> Encoder {
+        Encoder { bytes: Vec::with_capacity(bytes.min(1 << 16) as usize) }
+    }
+
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    /// Length and bytes.
+    pub(crate) fn string(&mut self, bytes: &[u8]) {
+        self.varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Length + 1 and bytes, or 0.
+    pub(crate) fn optional(&mut self, bytes: Option<&[u8]>) {
+        self.varint(bytes.map_or(0, |bytes| bytes.len() as u64 + 1));
+        self.bytes.extend_from_slice(bytes.unwrap_or_default());
+    }
+
+    /// Count and items.
+    pub(crate) fn list<T>(&mut self, items: &[T], mut encode: impl FnMut(&mut Encoder, &T)) {
+        self.varint(items.len() as u64);
+        items.iter().for_each(|item| encode(self, item));
+    }
+
     pub(crate) fn tree(&mut self, tree: TreeId, count: usize) {
         self.varint(u64::from(tree));
         self.varint(count as u64);
@@ -64,7 +112,7 @@ impl Encoder {
         self.bytes.extend_from_slice(value.map_or(&[], |v| v));
     }
 
-    fn varint(&mut self, mut number: u64) {
+    pub(crate) fn varint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number as u8 | 0x80);
             number >>= 7;
@@ -82,6 +130,8 @@ impl Encoder {
 pub(crate) enum Piece<'a> {
     /// First: who committed, and the allocator's mark.
     Commit { id: TransactionId, next_tree: u64 },
+    /// The record commits this prepared transaction.
+    Prepared(TransactionId),
     /// A staged run is attached.
     Load(u64),
     /// A tree is dropped.
@@ -97,14 +147,17 @@ pub(crate) enum Piece<'a> {
 /// # Errors
 /// What is wrong with the payload, in words.
 pub(crate) fn decode<'a>(payload: &'a [u8], mut take: impl FnMut(Piece<'a>)) -> Result<(), String> {
-    let mut input = Input { rest: payload };
-    let has_loads = match input.bytes(1)? {
-        [COMMIT] => false,
-        [COMMIT_WITH_LOADS] => true,
-        kind => return Err(format!("a record of unknown kind {kind:?}")),
-    };
-    take(Piece::Commit { id: input.varint()?, next_tree: input.varint()? });
-    if has_loads {
+    let mut input = Input::of(payload);
+    let kind = input.byte()?;
+    if !matches!(kind, COMMIT | COMMIT_WITH_LOADS | COMMIT_PREPARED) {
+        return Err(format!("a record of unknown kind {kind}"));
+    }
+    let (id, next_tree) = (input.varint()?, input.varint()?);
+    take(Piece::Commit { id, next_tree });
+    if kind == COMMIT_PREPARED {
+        take(Piece::Prepared(id));
+    }
+    if kind == COMMIT_WITH_LOADS {
         for _ in 0..input.varint()? {
             take(Piece::Load(input.varint()?));
         }
@@ -115,33 +168,73 @@ pub(crate) fn decode<'a>(payload: &'a [u8], mut take: impl FnMut(Piece<'a>)) -> 
     for _ in 0..input.varint()? {
         take(Piece::Tree(input.tree()?));
         for _ in 0..input.varint()? {
-            let (key, value) = (input.length()?, input.varint()?);
-            let key = input.bytes(key)?;
-            let value = match value.checked_sub(1) {
-                Some(length) => Some(input.bytes(length as usize)?),
-                None => None,
-            };
+            let (key, value) = input.entry()?;
             take(Piece::Entry(key, value));
         }
     }
-    match input.rest {
-        [] => Ok(()),
-        rest => Err(format!("{} bytes after the end of a commit", rest.len())),
-    }
+    input.end()
 }
 
-struct Input<'a> {
+/// Reads what an [`Encoder`] wrote. All errors are what is wrong, in words.
+pub(crate) struct Input<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Input<'a> {
+        Input { rest: bytes }
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, String> {
+        Ok(self.bytes(1)?[0])
+    }
+
+    pub(crate) fn string(&mut self) -> Result<&'a [u8], String> {
+        let length = self.length()?;
+        self.bytes(length)
+    }
+
+    pub(crate) fn optional(&mut self) -> Result<Option<&'a [u8]>, String> {
+        match self.varint()?.checked_sub(1) {
+            Some(length) => self.bytes(length as usize).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A key and its value.
+    pub(crate) fn entry(&mut self) -> Result<(&'a [u8], Option<&'a [u8]>), String> {
+        let (key, value) = (self.length()?, self.varint()?);
+        let key = self.bytes(key)?;
+        let value = match value.checked_sub(1) {
+            Some(length) => Some(self.bytes(length as usize)?),
+            None => None,
+        };
+        Ok((key, value))
+    }
+
+    pub(crate) fn list<T>(
+        &mut self,
+        mut decode: impl FnMut(&mut Input<'a>) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        // Not allocated by what the count says: it may be damaged.
+        let count = self.varint()?;
+        (0..count).map(|_| decode(self)).collect()
+    }
+
+    pub(crate) fn end(&self) -> Result<(), String> {
+        match self.rest {
+            [] => Ok(()),
+            rest => Err(format!("{} bytes after the end", rest.len())),
+        }
+    }
+
     fn bytes(&mut self, length: usize) -> Result<&'a [u8], String> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or("a commit ends too early")?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn varint(&mut self) -> Result<u64, String> {
+    pub(crate) fn varint(&mut self) -> Result<u64, String> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = match self.rest {
@@ -163,7 +256,7 @@ impl<'a> Input<'a> {
         Ok(self.varint()? as usize)
     }
 
-    fn tree(&mut self) -> Result<TreeId, String> {
+    pub(crate) fn tree(&mut self) -> Result<TreeId, String> {
         TreeId::try_from(self.varint()?).map_err(|_| "a tree id is too large".into())
     }
 }

@@ -3,15 +3,19 @@
 //! No snapshot exists yet, so each key keeps its last version only. If the log holds more than memory may, what was
 //! replayed so far moves into the base before the replay goes on, up to a record that is certainly on the medium.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::checkpoint::{ENGINE_TREE, NUMBERS_KEY, SavedNumbers};
+use crate::checkpoint::{NUMBERS_KEY, SavedNumbers};
 use crate::key::SmallKey;
 use crate::memory::{Entry, Memory, Rows};
 use crate::options::Options;
+use crate::own::{ENGINE_TREE, PREPARED_TREE, prepared_key};
 use crate::payload::{self, Piece};
+use crate::prepared::record::Record;
 use crate::storage::{Base, Log, LogOptions};
-use crate::{Csn, Error, Key, TreeId, Value};
+use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// The first tree id that is handed out.
 const FIRST_USER_TREE: u64 = 1000;
@@ -32,7 +36,7 @@ pub(crate) fn recover(
 ) -> Result<(Log, SavedNumbers), Error> {
     let saved = base.get(ENGINE_TREE, NUMBERS_KEY)?.as_deref().and_then(SavedNumbers::decode);
     let saved = saved.unwrap_or(SavedNumbers { transaction: 1, next_tree: FIRST_USER_TREE });
-    let mut replay = Replay::new(memory, saved.transaction - 1, saved.next_tree);
+    let mut replay = Replay::new(memory, base, saved.transaction - 1, saved.next_tree);
     let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
     let (folder, began) = (options.path.join("log"), options.clock.monotonic());
     let mut reported = 0;
@@ -60,14 +64,56 @@ pub(crate) fn recover(
             Ok(())
         },
     )?;
-    // What no commit in the log attached never will be.
-    base.discard_unattached()?;
+    // What no commit in the log attached never will be, unless it is a prepared transaction's.
+    base.discard_unattached(&prepared_loads(memory, base)?)?;
     let seconds = options.clock.monotonic().saturating_sub(began).as_secs_f64();
     if replay.records > 0 {
         tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
     }
     let numbers = replay.numbers();
     Ok((log, numbers))
+}
+
+/// Numbers of the staged runs that prepared transactions would attach.
+fn prepared_loads(memory: &Memory, base: &Base) -> Result<Vec<u64>, Error> {
+    let mut loads = Vec::new();
+    each_prepared(memory, base, &mut |record| {
+        loads.extend(record.loads);
+        Ok(())
+    })?;
+    Ok(loads)
+}
+
+/// Hands over what the rows of prepared transactions say, as they are at the end of the log, by transaction id.
+///
+/// # Errors
+/// From the base store, `InvalidArgument` if a row is not of this version, and those of `take`.
+pub(crate) fn each_prepared(
+    memory: &Memory,
+    base: &Base,
+    take: &mut dyn FnMut(Record) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut rows: BTreeMap<SmallKey, Option<Value>> = BTreeMap::new();
+    let mut stored = base.scan(PREPARED_TREE, Bound::Unbounded, Bound::Unbounded, false)?;
+    while let Some((key, value)) = stored.next()? {
+        rows.insert(SmallKey::new(&key), Some(value));
+    }
+    rows.extend(
+        Slices { memory, tree: PREPARED_TREE, after: None, done: false }
+            .flatten()
+            .map(|(key, value)| (SmallKey::new(&key), value)),
+    );
+    for (key, value) in rows {
+        // The longer keys are marks.
+        if let Some(value) = value.filter(|_| key.len() == size_of::<TransactionId>()) {
+            take(decode(&value)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn decode(row: &[u8]) -> Result<Record, Error> {
+    Record::decode(row).map_err(|what| Error::InvalidArgument(format!("a prepared transaction: {what}")))
 }
 
 /// Moves everything from memory into the base.
@@ -108,9 +154,20 @@ impl Iterator for Slices<'_> {
     }
 }
 
+fn prepared_row(memory: &Memory, base: &Base, id: TransactionId) -> Result<Record, Error> {
+    let key = prepared_key(id);
+    let row = match memory.with_tree(PREPARED_TREE, |tree| tree.newest(&key)) {
+        Some(version) => version.value,
+        None => base.get(PREPARED_TREE, &key)?,
+    };
+    let missing = || Error::InvalidArgument(format!("transaction {id} commits, and was not prepared"));
+    decode(&row.ok_or_else(missing)?)
+}
+
 /// Receives the records of the log in order.
 struct Replay<'a> {
     memory: &'a Memory,
+    base: &'a Base,
     /// Changes of one tree, collected to be installed under one lock.
     changes: Vec<(SmallKey, Option<Value>)>,
     /// Loads that the last record attaches.
@@ -124,9 +181,9 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(memory: &'a Memory, transaction: u64, next_tree: u64) -> Replay<'a> {
+    fn new(memory: &'a Memory, base: &'a Base, transaction: u64, next_tree: u64) -> Replay<'a> {
         let (changes, loads) = Default::default();
-        Replay { memory, changes, loads, transaction, next_tree, records: 0, bytes: 0 }
+        Replay { memory, base, changes, loads, transaction, next_tree, records: 0, bytes: 0 }
     }
 
     fn numbers(&self) -> SavedNumbers {
@@ -139,14 +196,17 @@ impl<'a> Replay<'a> {
     /// `InvalidArgument` if the payload is not a commit of this version.
     fn record(&mut self, csn: Csn, payload: &[u8]) -> Result<(), Error> {
         let mut tree: Option<TreeId> = None;
-        let (memory, changes, loads) = (self.memory, &mut self.changes, &mut self.loads);
+        let (memory, base, changes, loads) = (self.memory, self.base, &mut self.changes, &mut self.loads);
         loads.clear();
+        let mut prepared = Ok(None);
         let (mut transaction, mut next_tree) = (self.transaction, self.next_tree);
         payload::decode(payload, |piece| match piece {
             Piece::Commit { id, next_tree: next } => {
                 transaction = transaction.max(id);
                 next_tree = next_tree.max(next);
             }
+            // Now, before the record deletes the row.
+            Piece::Prepared(id) => prepared = prepared_row(memory, base, id).map(Some),
             Piece::Load(number) => loads.push(number),
             Piece::Dropped(tree) => memory.drop_tree(tree, csn),
             Piece::Tree(next) => {
@@ -159,6 +219,13 @@ impl<'a> Replay<'a> {
         .map_err(|what| Error::InvalidArgument(format!("commit {csn} in the log: {what}")))?;
         if let Some(tree) = tree {
             memory.replay(tree, csn, changes.drain(..));
+        }
+        if let Some(record) = prepared? {
+            loads.extend(record.loads);
+            for (tree, changes) in record.changes {
+                memory.replay(tree, csn, changes.into_iter());
+            }
+            record.dropped.into_iter().for_each(|tree| memory.drop_tree(tree, csn));
         }
         (self.transaction, self.next_tree) = (transaction, next_tree);
         self.records += 1;

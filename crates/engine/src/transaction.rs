@@ -13,7 +13,9 @@
 //! Locks stay until the end of the transaction, also those taken after a savepoint that is rolled back: giving them
 //! back early would let others see that a row had been touched, and buys little.
 
+use std::future::Future;
 use std::ops::Bound;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -25,13 +27,16 @@ use crate::key::SmallKey;
 use crate::lock::mode::{LockMode, LockOutcome, Mode, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
+use crate::lock::wait::LockWait;
 use crate::manager::{Manager, Request};
+use crate::prepared::Owner;
 use crate::read_view::ReadView;
 use crate::reads::Reads;
 use crate::scan::Scan;
+use crate::sibling::{Doomed, Instance, Limits, Member, Text, Told, Xid};
 use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
-use crate::txn::snapshot::Pin;
+use crate::txn::snapshot::Pin as SnapshotPin;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -76,7 +81,7 @@ pub struct Commit {
 /// A running transaction. Dropping it rolls it back.
 pub struct Transaction {
     manager: Arc<Manager>,
-    snapshot: Arc<Pin>,
+    snapshot: Arc<SnapshotPin>,
     id: TransactionId,
     isolation: Isolation,
     access: Access,
@@ -89,6 +94,8 @@ pub struct Transaction {
     reads: Option<Arc<Reads>>,
     /// Keys that stand for more than rows, and were changed.
     notes: Vec<(TreeId, SmallKey)>,
+    /// Its part in a family of siblings.
+    member: Option<Box<Member>>,
     /// Whether the end was counted and its locks are released.
     ended: bool,
 }
@@ -116,8 +123,55 @@ impl Transaction {
             trees,
             reads,
             notes: Vec::new(),
+            member: None,
             ended: false,
         }
+    }
+
+    /// Makes it an instance of a family.
+    pub(crate) fn join(&mut self, member: Member) {
+        self.member = Some(Box::new(member));
+    }
+
+    /// The family and the instance, of a sibling transaction.
+    pub fn instance(&self) -> Option<(&Xid, Instance)> {
+        self.member.as_ref().map(|member| (&member.xid, member.instance))
+    }
+
+    /// Resolves when the transaction cannot be prepared any more, because of a sibling. `None` if it has none.
+    pub fn doomed(&self) -> Option<Doomed> {
+        self.member.as_ref().map(|member| member.doomed())
+    }
+
+    /// Asks, between two operations, whether the transaction may go on.
+    ///
+    /// # Errors
+    /// `Refused` if a sibling was prepared above it or committed.
+    #[inline]
+    pub fn check_member(&self) -> Result<(), Error> {
+        self.member.as_ref().map_or(Ok(()), |member| member.check())
+    }
+
+    fn row_mode(&self, mode: LockMode) -> Mode {
+        match &self.member {
+            None => Mode::Row(mode),
+            Some(member) => Mode::Sibling(mode, member.slot),
+        }
+    }
+
+    /// Waits for a lock, unless the wait has become pointless.
+    async fn await_lock(&self, mut waiting: LockWait) -> Result<(), Error> {
+        let Some(member) = &self.member else {
+            waiting.await;
+            return Ok(());
+        };
+        let mut doomed = member.doomed();
+        std::future::poll_fn(|context| match Pin::new(&mut waiting).poll(context) {
+            std::task::Poll::Ready(()) => std::task::Poll::Ready(()),
+            std::task::Poll::Pending => Pin::new(&mut doomed).poll(context),
+        })
+        .await;
+        member.check()
     }
 
     /// A read-only transaction that is not certified, and whether its snapshot stays safe is watched.
@@ -351,8 +405,9 @@ impl Transaction {
         mode: LockMode,
         wait: WaitPolicy,
     ) -> Result<LockOutcome, Error> {
+        self.check_member()?;
         let locks = &self.manager.locks;
-        let mode = Mode::Row(mode);
+        let mode = self.row_mode(mode);
         let granted = match locks.try_row(self.id, &mut self.held, tree, key, mode) {
             Answer::Held => return Ok(LockOutcome::Granted { waited: false }),
             Answer::Granted => LockOutcome::Granted { waited: false },
@@ -362,7 +417,7 @@ impl Transaction {
                 WaitPolicy::Block => {
                     let waiting = locks.wait_row(self.id, &mut self.held, tree, key, mode)?;
                     if let Some(waiting) = waiting {
-                        waiting.await;
+                        self.await_lock(waiting).await?;
                     }
                     LockOutcome::Granted { waited: true }
                 }
@@ -386,6 +441,9 @@ impl Transaction {
         if self.trees.contains(&(tree, mode)) {
             return Ok(LockOutcome::Granted { waited: false });
         }
+        if self.member.is_some() && !mode.is_weak() {
+            return Err(Error::CannotPrepare { reason: "siblings share rows, not whole tables" });
+        }
         let locks = &self.manager.locks;
         let mut waited = false;
         if locks.try_tree(self.id, &mut self.held, tree, mode) == Answer::Busy {
@@ -395,7 +453,7 @@ impl Transaction {
                 WaitPolicy::Block => {
                     let waiting = locks.wait_tree(self.id, &mut self.held, tree, mode)?;
                     if let Some(waiting) = waiting {
-                        waiting.await;
+                        self.await_lock(waiting).await?;
                     }
                     waited = true;
                 }
@@ -438,6 +496,7 @@ impl Transaction {
     }
 
     fn writable(&self) -> Result<(), Error> {
+        self.check_member()?;
         match self.access {
             Access::ReadWrite => Ok(()),
             Access::ReadOnly => Err(Error::ReadOnly),
@@ -504,20 +563,74 @@ impl Transaction {
     /// # Errors
     /// `DependencyCycle` at `Isolation::Serializable`, `LogPoisoned` or `ShuttingDown`, `DiskFull` or `Io`; the transaction is rolled back then.
     pub fn commit(mut self) -> Result<Commit, Error> {
+        if self.member.is_some() {
+            return Err(Error::CannotPrepare {
+                reason: "an instance of a family is prepared before it commits",
+            });
+        }
         let manager = Arc::clone(&self.manager);
+        let request = self.request();
+        let result = manager.commit(request, &mut self.writes);
+        self.end();
+        result
+    }
+
+    fn request(&mut self) -> Request {
         let mut notes = std::mem::take(&mut self.notes);
         notes.sort_unstable();
         notes.dedup();
-        let request = Request {
+        Request {
             id: self.id,
+            family: self.member.as_ref().map(|member| member.slot),
             snapshot: self.snapshot.csn(),
             reads: self.reads.as_ref().map(|reads| reads.take()),
             notes,
             held: std::mem::take(&mut self.held),
-        };
-        let result = manager.commit(request, &mut self.writes);
+        }
+    }
+
+    /// Prepares: from here on the transaction is decided by `Database::commit_prepared` and `rollback_prepared` with this identifier, also after a
+    /// crash. `note` is kept with it.
+    ///
+    /// # Errors
+    /// `AlreadyPrepared`, `CannotPrepare`, and as `commit`; the transaction is rolled back then.
+    pub fn prepare(mut self, identifier: &str, note: Value) -> Result<Commit, Error> {
+        if self.member.is_some() {
+            return Err(Error::CannotPrepare {
+                reason: "an instance of a family is prepared by PREPARE MIP",
+            });
+        }
+        let manager = Arc::clone(&self.manager);
+        let request = self.request();
+        let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
+        let result = manager.prepare(request, writes, Owner::Global(identifier.into()), note, Vec::new());
         self.end();
-        result
+        let csn = result?;
+        Ok(Commit { csn, durable: manager.wait_durable_with_room(csn) })
+    }
+
+    /// Prepares an instance of a family, with the request that the family is for and the result to be kept; `note` is kept with it. The answer is the family's table: the instance is prepared
+    /// in it, or aborted because a sibling was prepared above it, or the family is decided. In the last two cases the transaction was rolled back.
+    ///
+    /// # Errors
+    /// `Refused`, and as `commit`; the transaction is rolled back then.
+    pub fn prepare_instance(
+        mut self,
+        request: &Text,
+        result: &Text,
+        note: Value,
+        limits: Limits,
+    ) -> Result<Told, Error> {
+        let manager = Arc::clone(&self.manager);
+        let Some(member) = self.member.as_ref().map(|member| Member::clone(member)) else {
+            return Err(Error::CannotPrepare { reason: "the transaction is no instance of a family" });
+        };
+        let own = self.request();
+        self.member = None;
+        let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
+        let told = manager.prepare_sibling(&member, own, writes, note, (request, result), limits);
+        self.end();
+        told
     }
 
     /// Rolls back.
@@ -540,6 +653,9 @@ impl Drop for Transaction {
         }
         self.writes.discard_spilled(&self.manager.base);
         self.end();
+        if let Some(member) = self.member.take() {
+            self.manager.part_sibling(&member, self.id);
+        }
     }
 }
 

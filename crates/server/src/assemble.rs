@@ -25,6 +25,7 @@ use crate::pg::registry::{Registry, Stop};
 use crate::pg::tls;
 use crate::pg::transport::Budget;
 use crate::server::Server;
+use crate::stub;
 
 /// Time that cancelled statements get to notice it.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
@@ -85,7 +86,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         message_bytes_max: config.message_bytes_max,
         authentication_timeout: config.authentication_timeout,
     });
-    tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped)));
+    server.database.healing().configure(config.in_doubt_push_after, config.application_servers);
+    tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
+    tasks.push(tokio::spawn(stub::run(server.clone(), config.site, stopped)));
     let _ = ready.set(server.clone());
     Ok(Running { listen, http: http_address, server, stop, tasks, grace: config.shutdown_grace })
 }

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cognate_engine::{ActiveLimit, Method};
+use cognate_sql::session::application_servers;
 use serde::Deserialize;
 
 use crate::pg::auth::Users;
@@ -73,6 +74,12 @@ pub struct Settings {
     pub lock_release: Option<String>,
     /// Most transactions that execute at a time: `auto`, `off` or a number.
     pub active_limit: Option<String>,
+    /// Application servers that take requests which were left prepared: URLs with commas between them.
+    pub application_servers: Option<String>,
+    /// After how long that happens, e.g. `10s`; `0` is never.
+    pub in_doubt_push_after: Option<String>,
+    /// Number of this site among those of a request, from 1 to 1023: no two have the same.
+    pub site: Option<u16>,
     /// Certificate and key.
     #[serde(default)]
     pub tls: TlsSettings,
@@ -149,6 +156,12 @@ pub struct Config {
     pub early_lock_release: bool,
     /// Most transactions that execute at a time.
     pub active_limit: ActiveLimit,
+    /// Application servers that take requests which were left prepared.
+    pub application_servers: Vec<String>,
+    /// After how long that happens; zero is never.
+    pub in_doubt_push_after: Option<Duration>,
+    /// Number of this site.
+    pub site: u16,
     /// Certificate and key files.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whom to let in.
@@ -201,6 +214,9 @@ impl Settings {
             log_device_latency: self.log_device_latency.or(below.log_device_latency),
             lock_release: self.lock_release.or(below.lock_release),
             active_limit: self.active_limit.or(below.active_limit),
+            application_servers: self.application_servers.or(below.application_servers),
+            in_doubt_push_after: self.in_doubt_push_after.or(below.in_doubt_push_after),
+            site: self.site.or(below.site),
             tls: TlsSettings { cert: self.tls.cert.or(below.tls.cert), key: self.tls.key.or(below.tls.key) },
             auth: AuthSettings {
                 password: self.auth.password.or(below_auth.password),
@@ -255,10 +271,31 @@ impl Config {
             log_device_latency: settings.log_device_latency.as_deref().map(latency).transpose()?,
             early_lock_release: lock_release(settings.lock_release.as_deref())?,
             active_limit: active_limit(settings.active_limit.as_deref())?,
+            application_servers: application_servers(
+                settings.application_servers.as_deref().unwrap_or_default(),
+            )
+            .map_err(|what| ConfigError(format!("application_servers: {what}")))?,
+            in_doubt_push_after: settings.in_doubt_push_after.as_deref().map(push_after).transpose()?,
+            site: site(settings.site)?,
             tls,
             users,
         })
     }
+}
+
+fn site(number: Option<u16>) -> Result<u16, ConfigError> {
+    let number = number.unwrap_or(1);
+    let lanes = 1..1 << cognate_engine::sibling::LANE_BITS;
+    match lanes.contains(&number) {
+        true => Ok(number),
+        false => Err(ConfigError(format!("site: must be between 1 and {}", lanes.end - 1))),
+    }
+}
+
+fn push_after(text: &str) -> Result<Duration, ConfigError> {
+    duration(text).ok_or_else(|| {
+        ConfigError(format!("in_doubt_push_after: \"{text}\" is not a time such as 500ms or 10s, or 0"))
+    })
 }
 
 fn positive<N: PartialOrd + From<u8>>(name: &str, value: Option<N>, default: N) -> Result<N, ConfigError> {
@@ -342,19 +379,23 @@ fn latency(text: &str) -> Result<Duration, ConfigError> {
             "log_device_latency: \"{text}\" is not between 0 and 10s; write for example 78ms, 2.5ms or 0"
         ))
     };
+    duration(text).filter(|time| *time <= LATENCY_MAX).ok_or_else(wrong)
+}
+
+/// A number with a unit: `us`, `ms` or `s`; 0 needs none.
+fn duration(text: &str) -> Option<Duration> {
     let trimmed = text.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let number: f64 = number.parse().ok()?;
     let factor = match unit.trim() {
         "us" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
         "" if number == 0.0 => 0.0,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    let seconds = number * factor;
-    if seconds <= LATENCY_MAX.as_secs_f64() { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+    Duration::try_from_secs_f64(number * factor).ok()
 }
 
 fn lock_release(text: Option<&str>) -> Result<bool, ConfigError> {
@@ -421,6 +462,7 @@ mod tests {
         let config = resolve(
             "data = 'd'\nlisten = 'localhost:1'\nhttp = 'off'\nmemory = '256MB'\nmax_connections = 5000\n\
              max_message = '1MB'\nauthentication_timeout_s = 3\nshutdown_grace_s = 0\nworker_threads = 2\n\
+             application_servers = 'http://a:1,http://b:2'\nin_doubt_push_after = '500ms'\nsite = 3\n\
              log = 'warn'\nlog_device_latency = '2.5ms'\nlock_release = 'late'\nactive_limit = '80'\n[tls]\ncert = 'c'\nkey = 'k'\n[auth.users]\nann = 'x'\n",
         )
         .expect("valid");
@@ -429,6 +471,8 @@ mod tests {
         assert_eq!(config.log_device_latency, Some(Duration::from_micros(2500)));
         assert!(!config.early_lock_release);
         assert_eq!(config.active_limit, ActiveLimit::Fixed(80));
+        assert_eq!(config.application_servers, ["http://a:1", "http://b:2"]);
+        assert_eq!((config.in_doubt_push_after, config.site), (Some(Duration::from_millis(500)), 3));
         assert_eq!(config.tls, Some(("c".into(), "k".into())));
         assert!(config.users.password_required());
     }
@@ -452,6 +496,13 @@ mod tests {
             ("log_device_latency = '-1ms'", "log_device_latency: \"-1ms\" is not between 0 and 10s"),
             ("log_device_latency = '5'", "write for example 78ms, 2.5ms or 0"),
             ("lock_release = 'soon'", "lock_release: \"soon\" is neither early nor late"),
+            ("application_servers = 'a'", "application_servers: \"a\" does not begin with http://"),
+            (
+                "in_doubt_push_after = 'soon'",
+                "in_doubt_push_after: \"soon\" is not a time such as 500ms or 10s, or 0",
+            ),
+            ("site = 0", "site: must be between 1 and 1023"),
+            ("site = 1024", "site: must be between 1 and 1023"),
             ("active_limit = '0'", "active_limit: 0 is outside the valid range (1 .. 100000)"),
             ("active_limit = 'many'", "active_limit: \"many\" is neither auto, off nor a number"),
             ("max_message = '2GB'", "max_message: must be between"),

@@ -7,3 +7,4 @@ mod http;
 mod listener;
 pub mod pg;
 mod server;
+mod stub;

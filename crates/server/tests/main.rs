@@ -9,4 +9,5 @@ mod limits;
 mod protocol;
 mod rerun;
 mod secured;
+mod siblings;
 mod support;

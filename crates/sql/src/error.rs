@@ -70,6 +70,23 @@ pub mod sqlstate {
         TRANSACTION_INTEGRITY_CONSTRAINT_VIOLATION = "40002";
         STATEMENT_COMPLETION_UNKNOWN = "40003";
         DEADLOCK_DETECTED = "40P01";
+        MIP_XID_EMPTY = "MI001";
+        MIP_XID_TOO_LONG = "MI002";
+        MIP_XID_HAS_NUL = "MI003";
+        MIP_INSTANCE_NOT_POSITIVE = "MI004";
+        MIP_INSTANCE_IN_USE = "MI010";
+        MIP_INSTANCE_ABORTED = "MI011";
+        MIP_INSTANCE_UNKNOWN = "MI012";
+        MIP_INSTANCE_NOT_PREPARED = "MI013";
+        MIP_DECIDED_OTHERWISE = "MI014";
+        MIP_REQUEST_DIFFERS = "MI020";
+        MIP_REQUEST_TOO_LARGE = "MI021";
+        MIP_RESULT_TOO_LARGE = "MI022";
+        MIP_NOT_DECIDED = "MI030";
+        MIP_FAMILY_UNKNOWN = "MI031";
+        MIP_FORGOTTEN = "MI032";
+        MIP_IN_ORDINARY_TRANSACTION = "MI040";
+        MIP_OTHER_TRANSACTION = "MI041";
         SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION = "42000";
         SYNTAX_ERROR = "42601";
         INSUFFICIENT_PRIVILEGE = "42501";
@@ -394,9 +411,50 @@ impl From<cognate_engine::Error> for SqlError {
             Error::DiskFull { .. } => SqlError::new(sqlstate::DISK_FULL, message).with_hint("Free space."),
             Error::Io { .. } => SqlError::new(sqlstate::IO_ERROR, message),
             Error::InUse { .. } => SqlError::new(sqlstate::OBJECT_IN_USE, message),
+            Error::AlreadyPrepared => SqlError::new(sqlstate::DUPLICATE_OBJECT, message),
+            Error::NotPrepared => SqlError::new(sqlstate::UNDEFINED_OBJECT, message),
+            Error::CannotPrepare { reason } => {
+                SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "cannot prepare the transaction").with_detail(reason)
+            }
+            Error::Refused(refusal) => refused(&refusal),
             Error::ReadOnly => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message),
             Error::ShuttingDown => SqlError::new(sqlstate::ADMIN_SHUTDOWN, message),
             Error::InvalidArgument(_) => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message),
         }
+    }
+}
+
+/// The SQLSTATE of each refusal of an operation on a family of siblings.
+#[cold]
+fn refused(refusal: &cognate_engine::sibling::Refusal) -> SqlError {
+    use cognate_engine::sibling::Refusal as R;
+    let state = match refusal {
+        R::XidEmpty => sqlstate::MIP_XID_EMPTY,
+        R::XidTooLong { .. } => sqlstate::MIP_XID_TOO_LONG,
+        R::XidHasNul => sqlstate::MIP_XID_HAS_NUL,
+        R::InstanceNotPositive { .. } => sqlstate::MIP_INSTANCE_NOT_POSITIVE,
+        R::InstanceInUse { .. } => sqlstate::MIP_INSTANCE_IN_USE,
+        R::InstanceAborted { .. } => sqlstate::MIP_INSTANCE_ABORTED,
+        R::InstanceUnknown { .. } => sqlstate::MIP_INSTANCE_UNKNOWN,
+        R::InstanceNotPrepared { .. } => sqlstate::MIP_INSTANCE_NOT_PREPARED,
+        R::DecidedOtherwise { .. } => sqlstate::MIP_DECIDED_OTHERWISE,
+        R::RequestDiffers => sqlstate::MIP_REQUEST_DIFFERS,
+        R::RequestTooLarge { .. } => sqlstate::MIP_REQUEST_TOO_LARGE,
+        R::ResultTooLarge { .. } => sqlstate::MIP_RESULT_TOO_LARGE,
+        R::NotDecided => sqlstate::MIP_NOT_DECIDED,
+        R::FamilyUnknown => sqlstate::MIP_FAMILY_UNKNOWN,
+        R::Forgotten => sqlstate::MIP_FORGOTTEN,
+    };
+    let error = SqlError::new(state, refusal.to_string());
+    match refusal {
+        R::InstanceAborted { highest, .. } => error
+            .with_detail(format!("The highest instance number heard of is {highest}."))
+            .with_hint("Begin an instance with a higher number."),
+        R::InstanceInUse { .. } => error.with_hint("Begin an instance with a higher number."),
+        R::InstanceNotPrepared { .. } => error.with_hint("PREPARE MIP comes before COMMIT MIP."),
+        R::DecidedOtherwise { .. } => error.with_hint("SHOW MIPT has its result."),
+        R::RequestDiffers => error.with_hint("An XID stands for one request. Take a fresh one."),
+        R::NotDecided => error.with_hint("A family is forgotten after COMMIT MIP."),
+        _ => error,
     }
 }

@@ -422,7 +422,11 @@ scripts!(
     isolation,
     locks,
     prepared,
+    prepared_transactions,
     sequences,
     settings,
+    sibling_errors,
+    sibling_locks,
+    siblings,
     transactions
 );

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::node::RangeWrite;
 use crate::key::SmallKey;
+use crate::lock::mode::FamilySlot;
 use crate::txn::readset::{KeyHash, ReadSet};
 use crate::{Csn, TransactionId, TreeId};
 
@@ -22,6 +23,7 @@ pub(crate) type KeyWrites = SmallVec<[KeyWrite; 2]>;
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) id: TransactionId,
+    pub(crate) family: Option<FamilySlot>,
     pub(crate) start: Csn,
     /// `None` at the weaker levels: its reads need not be explained.
     pub(crate) reads: Option<ReadSet>,

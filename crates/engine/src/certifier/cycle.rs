@@ -69,6 +69,8 @@ pub struct Cycle {
     pub edges: Vec<Edge>,
     /// Some step goes through transactions that were summarized, or over reads that were joined: the abort may have been needless.
     pub is_summarized: bool,
+    /// Some transaction in it is prepared and undecided: until it is decided, the same would happen again.
+    pub in_doubt: Option<TransactionId>,
 }
 
 /// What a transaction did, for naming its edges.

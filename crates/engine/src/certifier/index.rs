@@ -15,10 +15,11 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::node::NodeId;
+use super::node::{Node, NodeId};
+use super::prepared::Promised;
 use super::young::{Touch, Young};
 use crate::key::SmallKey;
-use crate::txn::readset::{Identity, KeyHash, compare_lower_upper};
+use crate::txn::readset::{Identity, KeyHash, Moment, compare_lower_upper};
 use crate::{Csn, TreeId};
 
 /// So many keys without writers are kept at least.
@@ -141,8 +142,15 @@ impl Ranges {
         })
     }
 
+    /// Gives the ranges of writes of a node its number.
+    pub(super) fn number(&mut self, node: NodeId, commit: Csn) {
+        for item in self.items.iter_mut().filter(|item| item.node == node) {
+            (item.first, item.last) = (commit, commit);
+        }
+    }
+
     /// Keeps the ranges whose owners `keep` names.
-    fn retain(&mut self, keep: &dyn Fn(NodeId) -> bool) {
+    pub(super) fn retain(&mut self, keep: &dyn Fn(NodeId) -> bool) {
         let mut index = 0;
         while index < self.items.len() {
             if keep(self.items[index].node) {
@@ -203,9 +211,46 @@ pub(super) struct KeyIndex {
     /// What is older than all that is young.
     keys: HashMap<KeyHash, KeyEntry, BuildHasherDefault<Identity>>,
     pub(super) trees: HashMap<TreeId, TreeIndex>,
+    /// What prepared transactions touched.
+    pub(super) promised: Promised,
 }
 
 impl KeyIndex {
+    /// Enters the keys of a committed transaction.
+    pub(super) fn keep(&mut self, node: &Node, id: NodeId) {
+        for point in node.reads.points() {
+            let at = if point.moment == Moment::Latest { node.commit } else { node.start };
+            self.read(point.hash, at, id);
+        }
+        for (tree, key, hash) in &node.writes {
+            self.write(*tree, key, *hash, node.commit, id);
+        }
+    }
+
+    /// Enters the keys of a prepared transaction.
+    pub(super) fn promise(&mut self, node: &Node, id: NodeId) {
+        for point in node.reads.points() {
+            self.promised.reads(point.hash, id);
+        }
+        for (tree, key, hash) in &node.writes {
+            self.promised.writes(*hash, id);
+            self.note_written(*tree, key, *hash);
+        }
+    }
+
+    /// Takes out the keys of a transaction that is not prepared any more.
+    pub(super) fn unpromise(&mut self, node: &Node, id: NodeId) {
+        for point in node.reads.points() {
+            self.promised.unreads(point.hash, id);
+        }
+        for (tree, _, hash) in &node.writes {
+            self.promised.unwrites(*hash, id);
+            if let Some(tree) = self.trees.get_mut(tree) {
+                tree.writes_kept -= 1;
+            }
+        }
+    }
+
     /// The writer of the version of a key that a snapshot shows, and the first one after it.
     #[inline]
     pub(super) fn writers_around(&self, hash: KeyHash, start: Csn) -> (Option<NodeId>, Option<NodeId>) {
@@ -263,6 +308,10 @@ impl KeyIndex {
     /// A transaction that was admitted wrote the key.
     pub(super) fn write(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash, commit: Csn, node: NodeId) {
         self.young.push(Touch { hash, at: commit, node, is_write: true });
+        self.note_written(tree, key, hash);
+    }
+
+    fn note_written(&mut self, tree: TreeId, key: &SmallKey, hash: KeyHash) {
         let tree = self.trees.entry(tree).or_default();
         tree.writes_kept += 1;
         tree.fresh.push((key.clone(), hash));
@@ -324,9 +373,10 @@ impl KeyIndex {
     /// Forgets what belongs to nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
     pub(super) fn forget(&mut self, with_ranges: bool, keep: &dyn Fn(NodeId) -> bool) {
         self.young.retain(keep);
-        let KeyIndex { young, keys, trees } = self;
+        let KeyIndex { young, keys, trees, promised } = self;
         let has_writers = |hash: KeyHash| {
-            let mut found = keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
+            let mut found =
+                promised.has_writers(hash) || keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
             young.each(hash, |touch| found |= touch.is_write);
             found
         };
@@ -343,6 +393,6 @@ impl KeyIndex {
     /// Whether nothing is kept.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.young.len() == 0 && self.keys.is_empty() && self.trees.is_empty()
+        self.young.len() == 0 && self.keys.is_empty() && self.trees.is_empty() && self.promised.is_empty()
     }
 }

@@ -33,6 +33,10 @@
 //! one without edges into it can never be in a cycle and is removed, and with it its edges, so that its successors may follow.
 //! What wrote nothing is closed from the start.
 //!
+//! # Prepared transactions
+//!
+//! Who is prepared counts as committed with a number that is higher than all others, until it gets its number or is rolled back: [`prepared`].
+//!
 //! # Bounded memory
 //!
 //! One long reader keeps everything after its snapshot open. At the bound, the first half of the graph in topological order becomes one node (`summary`):
@@ -48,6 +52,7 @@ mod candidate;
 mod cycle;
 mod index;
 mod node;
+mod prepared;
 mod structure;
 mod summary;
 #[cfg(test)]
@@ -62,6 +67,7 @@ pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
 use index::{KeyIndex, Ranged};
 use node::{NONE, Node, NodeId, Nodes, Stamps};
+pub(crate) use prepared::Promise;
 
 use crate::Csn;
 use crate::statistics::CertifierStatistics;
@@ -101,8 +107,11 @@ pub(crate) struct Certifier {
     limit: usize,
     nodes: Nodes,
     index: KeyIndex,
-    /// Nodes that are not closed, in the order of their commits.
+    /// Nodes that are not closed, in the order of their commits; prepared ones are not among them.
     open: VecDeque<NodeId>,
+    /// How many are prepared, and how many have forgotten their successors.
+    prepared: usize,
+    forgetful: usize,
     bytes: usize,
     /// Number of the certification, for the stamps.
     epoch: u64,
@@ -133,6 +142,8 @@ impl Certifier {
             nodes: Nodes::default(),
             index: KeyIndex::default(),
             open: VecDeque::new(),
+            prepared: 0,
+            forgetful: 0,
             bytes: 0,
             epoch: 0,
             before: Vec::new(),
@@ -167,9 +178,11 @@ impl Certifier {
         match self.open.front().and_then(|&id| self.nodes.get(id)) {
             _ if self.nodes.len() == 0 => Csn::MAX,
             // A summary's number is its last. Dangerous structures outlive their third, whom nothing keeps here.
-            _ if self.standing > 0 || self.method == Method::Ssi => 0,
+            _ if self.standing + self.forgetful > 0 || self.method == Method::Ssi => 0,
+            // No snapshot shows what is prepared.
+            None if self.nodes.len() == self.prepared => Csn::MAX,
             // What is closed and lingers was committed at any time before.
-            Some(first) if self.nodes.len() == self.open.len() => first.commit,
+            Some(first) if self.nodes.len() == self.open.len() + self.prepared => first.commit,
             _ => 0,
         }
     }
@@ -210,9 +223,12 @@ impl Certifier {
         }
         self.connect_reads(candidate);
         self.connect_writes(candidate);
+        if self.prepared > 0 {
+            self.connect_prepared(candidate);
+        }
         match self.method {
             Method::Ssi => self.dangerous_structure(candidate).map_or(Ok(()), Err),
-            _ if self.before.is_empty() || self.after.is_empty() => Ok(()),
+            _ if self.after.is_empty() || self.before.is_empty() && self.forgetful == 0 => Ok(()),
             _ => self.search(candidate).map_or(Ok(()), Err),
         }
     }
@@ -326,7 +342,7 @@ impl Certifier {
 
     /// Looks for a way from a successor to a predecessor, shortest first.
     fn search(&mut self, candidate: &Candidate) -> Option<Box<Cycle>> {
-        let epoch = self.epoch;
+        let (epoch, family) = (self.epoch, candidate.family);
         self.queue.clear();
         for &id in &self.after {
             if let Some(node) = self.nodes.get_mut(id) {
@@ -339,7 +355,7 @@ impl Certifier {
         while let Some(&id) = self.queue.get(next) {
             next += 1;
             let Some(node) = self.nodes.get(id) else { continue };
-            if node.stamps.precedes == epoch {
+            if node.stamps.precedes == epoch || node.forgot_successors {
                 return Some(Box::new(self.describe(candidate, id)));
             }
             // Taken out and put back: the successors are marked meanwhile.
@@ -349,6 +365,7 @@ impl Certifier {
             for &successor in &out {
                 if let Some(node) = self.nodes.get_mut(successor)
                     && node.stamps.visited != epoch
+                    && !prepared::siblings(node.family, family)
                 {
                     node.stamps.visited = epoch;
                     node.stamps.from = id;
@@ -391,7 +408,10 @@ impl Certifier {
         Cycle {
             victim: candidate.id,
             edges: stations.windows(2).map(|pair| edge(pair[0], pair[1])).collect(),
-            is_summarized: nodes.iter().any(|node| node.is_summary() || node.reads.is_coarse())
+            in_doubt: nodes.iter().find(|node| node.is_prepared()).map(|node| node.id),
+            is_summarized: nodes
+                .iter()
+                .any(|node| node.is_summary() || node.forgot_successors || node.reads.is_coarse())
                 || candidate.reads.as_ref().is_some_and(ReadSet::is_coarse),
         }
     }
@@ -399,11 +419,21 @@ impl Certifier {
     /// Enters the candidate that was certified last, under its number; for one that wrote nothing, `commit` is the last number given out.
     pub(crate) fn admit(&mut self, candidate: Candidate, commit: Csn) {
         self.admitted += 1;
-        let read_only = candidate.is_read_only();
         // Nothing can get an edge to it any more, and nothing has one.
-        if read_only && self.method != Method::Ssi && self.before.is_empty() {
+        if candidate.is_read_only() && self.method != Method::Ssi && self.before.is_empty() {
             return;
         }
+        let node = self.node_of(candidate, commit);
+        let open = !node.closed;
+        let id = self.join(node);
+        if open {
+            self.open.push_back(id);
+        }
+    }
+
+    /// The node of the candidate that was certified last.
+    fn node_of(&mut self, candidate: Candidate, commit: Csn) -> Node {
+        let read_only = candidate.is_read_only();
         let first_out = self.first_commit(&self.after);
         for (_, snapshot, safe) in &mut self.watched {
             *safe &= commit <= *snapshot || first_out > *snapshot;
@@ -419,6 +449,9 @@ impl Certifier {
             id: candidate.id,
             start: candidate.start,
             commit,
+            family: candidate.family,
+            overtaken: false,
+            forgot_successors: false,
             reads,
             writes,
             range_writes,
@@ -434,12 +467,20 @@ impl Certifier {
         } else {
             node.in_degree = self.before.len() as u32;
         }
-        let open = !node.closed;
+        node
+    }
+
+    /// Puts the node of the candidate that was certified last into the graph, with its edges.
+    fn join(&mut self, node: Node) -> NodeId {
+        let commit = node.commit;
         let id = self.enter(node);
         if self.method != Method::Ssi {
             for &before in &self.before {
                 if let Some(node) = self.nodes.get_mut(before) {
                     node.out.push(id);
+                    if node.is_prepared() {
+                        node.first_out = node.first_out.min(commit);
+                    }
                 }
             }
             for &after in &self.after {
@@ -448,9 +489,7 @@ impl Certifier {
                 }
             }
         }
-        if open {
-            self.open.push_back(id);
-        }
+        id
     }
 
     /// Puts a node into graph and index.
@@ -459,9 +498,9 @@ impl Certifier {
         let id = self.nodes.insert(node);
         let Certifier { nodes, index, .. } = self;
         let Some(node) = nodes.get(id) else { return id };
-        for point in node.reads.points() {
-            let at = if point.moment == Moment::Latest { node.commit } else { node.start };
-            index.read(point.hash, at, id);
+        match node.is_prepared() {
+            true => index.promise(node, id),
+            false => index.keep(node, id),
         }
         for range in node.reads.ranges() {
             index.trees.entry(range.tree).or_default().reads.push(Ranged {
@@ -471,9 +510,6 @@ impl Certifier {
                 first: node.start,
                 last: node.start,
             });
-        }
-        for (tree, key, hash) in &node.writes {
-            index.write(*tree, key, *hash, node.commit, id);
         }
         for write in &node.range_writes {
             index.trees.entry(write.tree).or_default().writes.push(Ranged {
@@ -513,6 +549,9 @@ impl Certifier {
         let removed = self.remove(removable);
         if self.bytes > self.limit {
             self.summarize();
+            if self.bytes > self.limit {
+                self.forget_successors_of_prepared();
+            }
         }
         removed
     }
@@ -541,6 +580,7 @@ impl Certifier {
             ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
             self.summary = self.summary.filter(|&newest| newest != id);
             self.standing -= usize::from(node.is_summary());
+            self.forgetful -= usize::from(node.forgot_successors);
             places.push(id);
             removed.push(node);
         }

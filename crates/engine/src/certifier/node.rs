@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::KeyWrites;
 use crate::key::SmallKey;
+use crate::lock::mode::FamilySlot;
 use crate::txn::readset::ReadSet;
 use crate::{Csn, TransactionId, TreeId};
 
@@ -14,6 +15,9 @@ pub(super) type NodeId = u32;
 
 /// No node.
 pub(super) const NONE: NodeId = NodeId::MAX;
+
+/// Stands for the number of a prepared transaction: it will be higher than any that there is.
+pub(super) const PREPARED: Csn = Csn::MAX;
 
 /// Keys that were written, as a range: by a transaction with very many writes, by a DROP, or by what was summarized.
 #[derive(Debug, Clone)]
@@ -31,8 +35,14 @@ pub(super) struct Node {
     /// 0 for the summary.
     pub(super) id: TransactionId,
     pub(super) start: Csn,
-    /// Its number; if it wrote nothing, the last number at the time of its commit.
+    /// Its number; if it wrote nothing, the last number at the time of its commit; [`PREPARED`] until it is decided.
     pub(super) commit: Csn,
+    /// Only one member of a family ever commits.
+    pub(super) family: Option<FamilySlot>,
+    /// It is logged that somebody committed who comes after it, while it was prepared.
+    pub(super) overtaken: bool,
+    /// Who came after it is not known any more: it may be anybody.
+    pub(super) forgot_successors: bool,
     pub(super) reads: ReadSet,
     pub(super) writes: KeyWrites,
     pub(super) range_writes: Vec<RangeWrite>,
@@ -52,6 +62,12 @@ impl Node {
     /// Whether it stands for several.
     pub(super) fn is_summary(&self) -> bool {
         self.id == 0
+    }
+
+    /// Whether it is not decided yet.
+    #[inline]
+    pub(super) fn is_prepared(&self) -> bool {
+        self.commit == PREPARED
     }
 }
 

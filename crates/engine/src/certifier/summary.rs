@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A later transaction with an old snapshot may get an edge to the summary because of A and one from it because of E. It is aborted then, although A does not
-//! lead to E: the price of the bound. Who takes a snapshot after the summarized ones committed gets no edge to it.
+//! lead to E: the price of the bound. Prepared transactions are never summarized (`prepared` says what becomes of them). Who takes a snapshot after the summarized ones committed gets no edge to it.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -39,6 +39,7 @@ impl Certifier {
             let Some(node) = self.nodes.take(id) else { continue };
             self.bytes -= node.bytes.min(self.bytes);
             self.standing -= usize::from(node.is_summary());
+            self.forgetful -= usize::from(node.forgot_successors);
             for point in node.reads.points() {
                 self.index.unread(point.hash, id);
             }
@@ -71,6 +72,7 @@ impl Certifier {
         let node = merge(parts, out, self.limit / 4);
         let open = !node.closed;
         let commit = node.commit;
+        self.forgetful += usize::from(node.forgot_successors);
         let id = self.enter(node);
         self.summary = Some(id);
         self.standing += 1;
@@ -90,7 +92,7 @@ impl Certifier {
         let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<(bool, Csn, NodeId)>> = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.in_degree == 0)
+            .filter(|(_, node)| node.in_degree == 0 && !node.is_prepared())
             .map(|(id, node)| std::cmp::Reverse((Some(id) != self.summary, node.commit, id)))
             .collect();
         let (mut order, mut bytes) = (Vec::new(), 0);
@@ -104,8 +106,10 @@ impl Certifier {
             for &successor in &node.out {
                 if let Some(degree) = degrees.get_mut(&successor) {
                     *degree -= 1;
-                    if *degree == 0 {
-                        let commit = self.nodes.get(successor).map_or(0, |node| node.commit);
+                    let next = self.nodes.get(successor).filter(|node| !node.is_prepared());
+                    if *degree == 0
+                        && let Some(commit) = next.map(|node| node.commit)
+                    {
                         ready.push(std::cmp::Reverse((true, commit, successor)));
                     }
                 }
@@ -121,6 +125,7 @@ fn merge(parts: Vec<Node>, out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
     let start = parts.iter().map(|node| node.start).min().unwrap_or(0);
     let closed = parts.iter().all(|node| node.closed);
     let first_out = parts.iter().map(|node| node.first_out).min().unwrap_or(Csn::MAX);
+    let forgot_successors = parts.iter().any(|node| node.forgot_successors);
     let mut reads: Vec<RangeRead> = Vec::new();
     let mut writes: Vec<RangeWrite> = Vec::new();
     for node in &parts {
@@ -147,6 +152,9 @@ fn merge(parts: Vec<Node>, out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
         id: 0,
         start,
         commit,
+        family: None,
+        overtaken: false,
+        forgot_successors,
         reads: ReadSet::of_ranges(reads),
         writes: KeyWrites::new(),
         range_writes: writes,

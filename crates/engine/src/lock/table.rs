@@ -34,6 +34,7 @@ use super::deadlock::find_cycle;
 use super::mode::{FamilySlot, LockMode, Mode, Modes, TreeMode};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
+use crate::key::SmallKey;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, Key, TransactionId, TreeId};
@@ -141,6 +142,15 @@ impl Held {
     pub(crate) fn is_empty(&self) -> bool {
         self.hashes.is_empty() && !self.weak
     }
+}
+
+/// A lock that somebody holds, for keeping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeldLock {
+    pub(crate) tree: TreeId,
+    /// `None`: the tree as a whole.
+    pub(crate) key: Option<SmallKey>,
+    pub(crate) modes: Modes,
 }
 
 /// A lock or a wait for one, as seen by a view.
@@ -422,6 +432,69 @@ impl LockTable {
             self.retract(tree);
         }
         punch(granted);
+    }
+
+    /// What `owner` holds.
+    pub(crate) fn held_by(&self, owner: TransactionId, held: &Held) -> Vec<HeldLock> {
+        let (mut locks, mut hashes) = (Vec::with_capacity(held.hashes.len()), held.hashes.clone());
+        if held.weak {
+            for weak in self.weak[owner as usize % SHARDS].0.lock().get(&owner).into_iter().flatten() {
+                if weak.modes != 0 {
+                    locks.push(HeldLock { tree: weak.tree, key: None, modes: weak.modes });
+                }
+                if weak.moved {
+                    hashes.push(hash(weak.tree, None));
+                }
+            }
+        }
+        hashes.sort_unstable();
+        hashes.dedup();
+        for hash in hashes {
+            let rows = self.shard(hash).lock();
+            for entry in rows.get(&hash).into_iter().flatten() {
+                let modes = entry.queue.held_by(owner);
+                if modes != 0 {
+                    locks.push(HeldLock {
+                        tree: entry.tree,
+                        key: entry.key.as_deref().map(SmallKey::new),
+                        modes,
+                    });
+                }
+            }
+        }
+        locks
+    }
+
+    /// Gives `owner` locks that it held before a crash; nobody else has any yet that would conflict.
+    pub(crate) fn restore(
+        &self,
+        owner: TransactionId,
+        family: Option<FamilySlot>,
+        locks: &[HeldLock],
+    ) -> Held {
+        const STRONG: Modes = 4 | 8;
+        let mut held = Held::default();
+        for lock in locks {
+            let key = lock.key.as_deref();
+            if key.is_none() && lock.modes & STRONG != 0 {
+                self.announce(lock.tree);
+                held.strong.push(lock.tree);
+            }
+            let weak: Option<&[TreeMode]> =
+                (key.is_none() && lock.modes & STRONG == 0).then_some(&[TreeMode::Read, TreeMode::Write]);
+            if let Some(modes) = weak {
+                for mode in modes.iter().filter(|mode| Mode::Tree(**mode).bit() & lock.modes != 0) {
+                    self.try_tree(owner, &mut held, lock.tree, *mode);
+                }
+                continue;
+            }
+            let hash = hash(lock.tree, key);
+            let mut rows = self.shard(hash).lock();
+            let queue = &mut entry(&mut rows, hash, lock.tree, key).queue;
+            queue.hold(owner, lock.modes, family.filter(|_| key.is_some()));
+            held.hashes.push(hash);
+        }
+        held
     }
 
     fn release(&self, owner: TransactionId, hash: u64, granted: &mut Granted) {

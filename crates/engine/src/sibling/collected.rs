@@ -32,6 +32,11 @@ pub struct Collected {
 }
 
 impl Collected {
+    /// What was kept somewhere else.
+    pub(super) fn of(upto: u64, ranges: Vec<(u64, u64)>) -> Collected {
+        Collected { upto, ranges: ranges.into_iter().collect() }
+    }
+
     /// All numbers up to this one are forgotten: the high-water mark.
     pub fn upto(&self) -> u64 {
         self.upto

@@ -159,10 +159,10 @@ pub struct Mipt {
 /// The state machine of one family. Starts empty; a family that is [`Family::is_blank`] need not be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Family {
-    request: Option<Text>,
+    pub(super) request: Option<Text>,
     /// With the transactions that began them.
     active: BTreeMap<Instance, TransactionId>,
-    prepared: BTreeMap<Instance, Text>,
+    pub(super) prepared: BTreeMap<Instance, Text>,
     /// At or above the floor, were prepared.
     pub(super) rolled_back: BTreeSet<Instance>,
     /// At or above the floor, were active: in memory only.
@@ -170,7 +170,7 @@ pub struct Family {
     /// What is below and not prepared is aborted for ever.
     pub(super) floor: i64,
     /// The winner with its result.
-    decided: Option<(Instance, Text)>,
+    pub(super) decided: Option<(Instance, Text)>,
     /// Set by tests that show what the tombstone rule is for.
     omits_tombstones: bool,
 }
@@ -187,7 +187,7 @@ impl Family {
         self.active.is_empty() && self.is_blank_on_disk()
     }
 
-    fn is_blank_on_disk(&self) -> bool {
+    pub(super) fn is_blank_on_disk(&self) -> bool {
         self.request.is_none() && self.floor == 0 && self.decided.is_none()
     }
 

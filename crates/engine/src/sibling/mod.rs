@@ -2,8 +2,9 @@
 //!
 //! A request has an identifier, its XID. It may be executed several times at once, under instance numbers; all instances of one XID are
 //! *siblings* and form a *family*. At most one of them ever commits, the *winner*. `family` is the state machine of one family, its
-//! MIP-Table (MIPT) included; `change` is what of it goes into the log; `collected` remembers which families have been forgotten.
-//! All three are pure: operations in, effects or a [`Refusal`] out.
+//! MIP-Table (MIPT) included; `change` is what of it is durable; `collected` remembers which families have been forgotten.
+//! All three are pure: operations in, effects or a [`Refusal`] out. `operations` carries them through in the engine: `registry` has the families that are in
+//! memory, `stored` is what they are on disk, `doom` tells an active instance that it has no future.
 //!
 //! # Who is who
 //!
@@ -27,13 +28,21 @@
 
 mod change;
 mod collected;
+mod doom;
 mod family;
+mod operations;
 mod refusal;
+mod registry;
+mod stored;
 
 pub use change::Change;
 pub use collected::Collected;
+pub use doom::Doomed;
 pub use family::{Answer, Effects, Entry, Family, Limits, Mipt, Outcome, State};
+pub(crate) use operations::Member;
+pub use operations::{Begun, InDoubt, Told};
 pub use refusal::Refusal;
+pub(crate) use registry::Families;
 
 use std::fmt;
 use std::sync::Arc;

@@ -245,39 +245,6 @@ proptest! {
     }
 
     #[test]
-    fn changes_survive_encoding(xid in "[^\0]{1,50}", number in 1..=i64::MAX, request in ".*", result in ".*", kind in 0..4) {
-        let xid = Xid::new(&xid).expect("valid");
-        let instance = at(number);
-        let change = match kind {
-            0 => Change::Prepare { instance, request: text(&request), result: text(&result) },
-            1 => Change::Rollback { instance },
-            2 => Change::Commit { winner: instance },
-            _ => Change::Forget,
-        };
-        let mut bytes = Vec::new();
-        change.encode(&xid, &mut bytes);
-        prop_assert_eq!(Change::decode(&bytes), Ok((xid, change)));
-        for length in 0..bytes.len() {
-            prop_assert!(Change::decode(&bytes[..length]).is_err());
-        }
-        bytes.push(0);
-        prop_assert!(Change::decode(&bytes).is_err());
-    }
-
-    #[test]
-    fn arbitrary_bytes_are_refused_or_read_and_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..60), kind in 0u8..6) {
-        if bytes.len() >= 2 {
-            bytes[0] = 1;
-            bytes[1] = kind;
-        }
-        if let Ok((xid, change)) = Change::decode(&bytes) {
-            let mut again = Vec::new();
-            change.encode(&xid, &mut again);
-            prop_assert_eq!(Change::decode(&again), Ok((xid, change)));
-        }
-    }
-
-    #[test]
     fn collected_numbers_are_those_that_were_inserted(numbers in prop::collection::vec(1u64..30, 0..60)) {
         let (mut collected, mut model) = (Collected::default(), BTreeSet::new());
         for number in numbers {

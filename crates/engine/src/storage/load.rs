@@ -150,9 +150,16 @@ impl Base {
         self.discard_where(|number| numbers.contains(&number))
     }
 
-    /// Forgets all portions that no commit has attached, and removes their files: the end of recovery.
-    pub fn discard_unattached(&self) -> Result<(), Error> {
-        self.discard_where(|_| true)
+    /// Forgets all portions that no commit has attached, but those of these numbers, and removes their files: the end of recovery.
+    pub fn discard_unattached(&self, kept: &[u64]) -> Result<(), Error> {
+        self.discard_where(|number| !kept.contains(&number))
+    }
+
+    /// The staged portions of these numbers.
+    pub fn staged(&self, numbers: &[u64]) -> Vec<StagedRun> {
+        let state = self.state.lock();
+        let named = |number: &u64| state.staged.iter().find(|run| run.name().number == *number);
+        numbers.iter().filter_map(named).map(|run| StagedRun { run: Arc::clone(run) }).collect()
     }
 
     fn discard_where(&self, gone: impl Fn(u64) -> bool) -> Result<(), Error> {

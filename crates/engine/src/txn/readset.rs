@@ -153,7 +153,12 @@ impl ReadSet {
         self.joins > 0
     }
 
-    /// Whether anything but the snapshot was read.
+    /// Notes that ranges stand for more than was read.
+    pub(crate) fn set_coarse(&mut self) {
+        self.joins = self.joins.max(1);
+    }
+
+    /// Whether something was read of the newest commits.
     pub(crate) fn has_latest(&self) -> bool {
         self.latest
     }

@@ -425,9 +425,16 @@ pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, Smal
 }
 
 /// The last writes of a transaction in one tree, ascending by key.
+#[derive(Debug)]
 pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 
 impl Changes {
+    /// Changes that were kept somewhere else.
+    pub(crate) fn of(rows: Vec<(SmallKey, Option<Value>)>) -> Changes {
+        let write = |value| smallvec::smallvec![Write { sequence: 0, value, of_own: false }];
+        Changes(rows.into_iter().map(|(key, value)| (key, write(value))).collect())
+    }
+
     /// Leaves out deletions of keys that the transaction itself had made, where `exists` knows of nothing to delete.
     pub(crate) fn drop_nothing<E>(
         &mut self,

@@ -162,7 +162,7 @@ fn load(
     }
     if random.one_in(3) {
         if reopened {
-            base.discard_unattached().unwrap();
+            base.discard_unattached(&[]).unwrap();
         } else {
             base.discard(&portions).unwrap();
         }
@@ -171,7 +171,7 @@ fn load(
     }
     base.attach(&numbers, csn).unwrap();
     base.attach(&numbers, csn).unwrap();
-    base.discard_unattached().unwrap();
+    base.discard_unattached(&[]).unwrap();
     model.append(&mut loaded);
     check_scan(base, model, tree, Bound::Unbounded, Bound::Unbounded);
     true

@@ -408,7 +408,7 @@ fn a_bulk_load_is_all_there_or_not_at_all_when_the_power_goes_at_every_operation
         if let (Some(numbers), true) = (log.first(), base.watermark() < 2) {
             base.attach(numbers, 2).unwrap();
         }
-        base.discard_unattached().unwrap();
+        base.discard_unattached(&[]).unwrap();
         let loaded = read_all(&base).range((2, Vec::new())..).count();
         let expected = match (log.len(), base.watermark()) {
             (0, _) => 0,

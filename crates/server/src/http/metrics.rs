@@ -19,6 +19,8 @@ const SHARDS: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     shards: [Shard; SHARDS],
+    /// Requests that the stub handed over.
+    pushes: AtomicU64,
 }
 
 /// Two cache lines of its own and more.
@@ -43,6 +45,11 @@ impl Metrics {
     /// Counts an error sent to a client.
     pub(crate) fn error(&self, process_id: i32) {
         self.shard(process_id).errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that is handed to an application server.
+    pub(crate) fn push(&self) {
+        self.pushes.fetch_add(1, Ordering::Relaxed);
     }
 
     fn shard(&self, process_id: i32) -> &Shard {
@@ -90,6 +97,7 @@ pub(crate) fn text(server: &Server) -> String {
     put("counter", "errors_total", "Errors sent to clients.", metrics.errors());
     put("gauge", "message_bytes", "Memory held for large messages.", server.budget.used());
     engine(server, &mut put);
+    in_doubt(server, &mut put);
     let name = "cognate_statement_seconds";
     let _ = write!(out, "# HELP {name} Time of a statement on the server.\n# TYPE {name} histogram\n");
     metrics.write_histogram(name, &mut out);
@@ -144,6 +152,30 @@ fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
     put("gauge", "base_index_bytes", "Memory of the base store beside it.", s.base.index_bytes);
     let age_ms = s.oldest_transaction_age.as_millis() as u64;
     put("gauge", "oldest_transaction_age_ms", "Age of the oldest running transaction.", age_ms);
+}
+
+/// Prepared transactions, and how old the oldest is.
+fn in_doubt(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
+    let prepared = server.database.engine().prepared();
+    let families = server.database.engine().in_doubt();
+    let oldest = prepared.iter().map(|info| info.age).max().unwrap_or_default().as_millis() as u64;
+    let locks: usize = prepared.iter().map(|info| info.locks).sum();
+    put(
+        "gauge",
+        "prepared_transactions",
+        "Prepared and undecided, instances among them.",
+        prepared.len() as u64,
+    );
+    put(
+        "gauge",
+        "in_doubt_families",
+        "Families of siblings that wait for their decision.",
+        families.len() as u64,
+    );
+    put("gauge", "in_doubt_age_ms_max", "Age of the oldest prepared transaction.", oldest);
+    put("gauge", "in_doubt_locks", "Locks that they hold.", locks as u64);
+    let pushes = server.metrics.pushes.load(Ordering::Relaxed);
+    put("counter", "in_doubt_pushes_total", "Requests handed back to application servers.", pushes);
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 //! committed and durable, and a failing commit is reported in its place.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -166,13 +166,19 @@ impl Connection {
         let Connection { transport, open, rows, session, .. } = self;
         transport.shrink();
         rows.shrink();
+        let (mut doomed, idle_ms) = (session.doomed(), session.idle_timeout_ms());
         let received = poll_fn(|cx| {
             if open.entry().stop() != Stop::No {
                 return Poll::Ready(Err(Broken::Stopped));
             }
+            // A sibling was chosen: what this one holds is given back now, not when its client comes.
+            if doomed.as_mut().is_some_and(|doomed| Pin::new(doomed).poll(cx).is_ready()) {
+                doomed = None;
+                session.fail();
+            }
             transport.poll_receive(cx)
         });
-        let received = match session.idle_timeout_ms() {
+        let received = match idle_ms {
             None => received.await,
             Some(idle_ms) => match timeout(Duration::from_millis(idle_ms), received).await {
                 Ok(received) => received,

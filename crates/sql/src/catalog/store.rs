@@ -27,6 +27,12 @@ pub fn key(oid: Oid) -> [u8; 4] {
     oid.to_be_bytes()
 }
 
+/// The oid of a key.
+pub fn oid_of(key: &[u8]) -> Result<Oid> {
+    let bytes = key.try_into().map_err(|_| SqlError::internal("a key of the catalog is no oid"))?;
+    Ok(Oid::from_be_bytes(bytes))
+}
+
 /// An object as a document.
 pub fn encode(object: &Object) -> Result<Bytes> {
     fn document<T: Serialize>(kind: u8, object: &T) -> Result<Bytes> {

@@ -5,6 +5,8 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
 
+use super::mip::{MipArgument, MipOperation};
+
 type Parsed<T> = Result<T, ParserError>;
 
 /// A statement.
@@ -29,6 +31,8 @@ pub enum Command {
     CommitPrepared(String),
     /// ROLLBACK PREPARED.
     RollbackPrepared(String),
+    /// A statement about a family of siblings.
+    Mip(MipOperation, Vec<MipArgument>),
     /// SET CONSTRAINTS.
     SetConstraints {
         /// The constraints; none is ALL.

@@ -64,6 +64,11 @@ impl<'a> Source<'a> {
         self.near_byte(self.byte(location))
     }
 
+    /// The same at a byte offset.
+    pub(super) fn near_at(&self, byte: usize) -> SqlError {
+        self.near_byte(byte)
+    }
+
     fn near_byte(&self, byte: usize) -> SqlError {
         let token = token_at(&self.text[byte..]);
         if token.is_empty() {

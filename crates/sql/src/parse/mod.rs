@@ -17,11 +17,13 @@ mod command;
 mod complexity;
 mod dialect;
 mod error;
+mod mip;
 mod rewrite;
 
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub use error::character_position;
+pub use mip::{MipArgument, MipOperation};
 
 use std::sync::Arc;
 
@@ -191,6 +193,18 @@ fn parse_one(
     let text: Arc<str> = source.get(start..end).unwrap_or(source).into();
     tokens.truncate(last + 1);
     tokens.drain(..first);
+    if let Some((operation, arguments)) = mip::parse(&tokens, source, places)? {
+        let (overriding, deferrable, complexity) = (None, None, 0);
+        let command = Command::Mip(operation, arguments);
+        return Ok(Some(Statement {
+            text,
+            source: source.clone(),
+            command,
+            overriding,
+            deferrable,
+            complexity,
+        }));
+    }
     let mut notes = Notes::default();
     let tokens = rewrite::rewrite(tokens, &mut notes)?;
     let complexity = complexity::check(&tokens)?;
@@ -210,6 +224,14 @@ fn parse_one(
     });
     let command =
         dialect.verdict(parsed).map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
+    let command = match command {
+        // A search in the text is next to nothing; one in the tree is not.
+        Command::Sql(sql) if text.contains("mip_") || text.contains("MIP_") => match mip::from_query(&sql)? {
+            Some((operation, arguments)) => Command::Mip(operation, arguments),
+            None => Command::Sql(sql),
+        },
+        command => command,
+    };
     let Notes { overriding, deferrable } = notes;
     Ok(Some(Statement { text, source: source.clone(), command, overriding, deferrable, complexity }))
 }

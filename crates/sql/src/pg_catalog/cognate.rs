@@ -1,13 +1,19 @@
-//! Views of Cognate's own: `cognate_transactions`, `cognate_locks`, `cognate_serialization_failures`.
+//! Views of Cognate's own: `cognate_transactions`, `cognate_locks`, `cognate_serialization_failures`,
+//! `cognate_in_doubt`; and what is prepared as PostgreSQL shows it.
 //!
 //! PostgreSQL has nothing quite like them. They lie in `pg_catalog`, so that no search path hides them.
 
 use super::SystemTable;
-use super::value::NULL;
-use crate::types::{Datum, Interval};
+use super::value::{NULL, array};
+use crate::types::{Datum, Interval, TypeId};
 
-pub(super) const TABLES: &[&SystemTable] =
-    &[&COGNATE_TRANSACTIONS, &COGNATE_LOCKS, &COGNATE_SERIALIZATION_FAILURES];
+pub(super) const TABLES: &[&SystemTable] = &[
+    &COGNATE_TRANSACTIONS,
+    &COGNATE_LOCKS,
+    &COGNATE_SERIALIZATION_FAILURES,
+    &PG_PREPARED_XACTS,
+    &COGNATE_IN_DOUBT,
+];
 
 fn interval(microseconds: i64) -> Datum {
     Datum::Interval(Interval { months: 0, days: 0, micros: microseconds })
@@ -53,4 +59,25 @@ system_table! {
     relation_failures: Int8 = number(failure.relation_failures),
     message: Text = failure.message,
     cycle: Text = failure.detail,
+}
+
+system_table! {
+    static PG_PREPARED_XACTS = 12090 view "pg_catalog"."pg_prepared_xacts",
+    |source| source.server.prepared() => |prepared|,
+    transaction: Oid = prepared.transaction as u32,
+    gid: Text = prepared.identifier,
+    prepared: Timestamptz = Datum::Timestamptz(prepared.prepared),
+    owner: Name = prepared.owner,
+    database: Name = prepared.database,
+}
+
+system_table! {
+    static COGNATE_IN_DOUBT = 15904 view "pg_catalog"."cognate_in_doubt",
+    |source| source.server.in_doubt() => |family|,
+    family: Text = family.xid,
+    instances: Int8Array = array(TypeId::Int8, family.instances),
+    age: Interval = interval(family.age_us),
+    prepared: Timestamptz = Datum::Timestamptz(family.prepared),
+    locks: Int8 = number(family.locks),
+    request: Text = family.request,
 }

@@ -35,7 +35,6 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_POLICIES,
     &PG_POLICY,
     &PG_PREPARED_STATEMENTS,
-    &PG_PREPARED_XACTS,
     &PG_PUBLICATION,
     &PG_PUBLICATION_NAMESPACE,
     &PG_PUBLICATION_REL,
@@ -298,11 +297,6 @@ empty_table! {
     PG_PREPARED_STATEMENTS = 12095 view "pg_catalog"."pg_prepared_statements",
     name: Text, statement: Text, prepare_time: Timestamptz, parameter_types: RegtypeArray, from_sql: Bool,
     generic_plans: Int8, custom_plans: Int8,
-}
-
-empty_table! {
-    PG_PREPARED_XACTS = 12090 view "pg_catalog"."pg_prepared_xacts",
-    transaction: Oid, gid: Text, prepared: Timestamptz, owner: Name, database: Name,
 }
 
 empty_table! {

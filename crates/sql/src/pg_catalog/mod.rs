@@ -50,7 +50,7 @@ pub use binding::SystemTables;
 pub use define::{Rows, SystemTable};
 pub use function::{EXPANDED_ARRAY, functions, set_rows};
 pub use names::{CatalogNames, quote_identifier};
-pub use source::{LockRow, NoServer, ServerView, SessionRow, Source, TransactionRow};
+pub use source::{FamilyRow, LockRow, NoServer, PreparedRow, ServerView, SessionRow, Source, TransactionRow};
 
 /// All relations of the two schemas.
 pub fn all() -> impl Iterator<Item = &'static SystemTable> {

@@ -35,6 +35,14 @@ pub trait ServerView: Send + Sync {
     fn transactions(&self) -> Vec<TransactionRow> {
         Vec::new()
     }
+    /// The prepared transactions, instances of families among them.
+    fn prepared(&self) -> Vec<PreparedRow> {
+        Vec::new()
+    }
+    /// The families that wait for their decision.
+    fn in_doubt(&self) -> Vec<FamilyRow> {
+        Vec::new()
+    }
     /// The last serialization failures, latest first.
     fn failures(&self) -> Vec<Failure> {
         Vec::new()
@@ -122,6 +130,38 @@ pub struct LockRow {
     pub mode: &'static str,
     /// Held, not waited for.
     pub granted: bool,
+}
+
+/// A prepared transaction.
+#[derive(Clone, Debug, Default)]
+pub struct PreparedRow {
+    /// Its id.
+    pub transaction: u64,
+    /// What it is decided by.
+    pub identifier: String,
+    /// When, microseconds since 2000-01-01 UTC.
+    pub prepared: i64,
+    /// Who prepared it.
+    pub owner: String,
+    /// In which database.
+    pub database: String,
+}
+
+/// A family that waits for its decision.
+#[derive(Clone, Debug, Default)]
+pub struct FamilyRow {
+    /// Its XID.
+    pub xid: String,
+    /// Its prepared instances.
+    pub instances: Vec<i64>,
+    /// Since when, microseconds since 2000-01-01 UTC.
+    pub prepared: i64,
+    /// For how many microseconds.
+    pub age_us: i64,
+    /// Locks that they hold.
+    pub locks: u64,
+    /// The request.
+    pub request: String,
 }
 
 /// A running transaction.

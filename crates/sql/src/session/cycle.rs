@@ -54,6 +54,11 @@ pub(super) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) 
         );
     }
     let mut error = dependency_failure(detail);
+    if let Some(prepared) = cycle.in_doubt {
+        error = error.with_hint(format!(
+            "A retry can succeed once it is decided about the prepared transaction {prepared}: see pg_prepared_xacts and cognate_in_doubt."
+        ));
+    }
     let tree = cycle.edges.iter().find_map(|edge: &Edge| edge.object.as_ref()).map(Object::tree);
     if let Some((table, _)) = tree.and_then(|tree| find(catalog, tree)) {
         error = error.with_table(&table.schema_name, &table.name);

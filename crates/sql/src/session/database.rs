@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::sequence::Counters;
 
 /// Microseconds from 1970-01-01 to 2000-01-01.
-const EPOCH_US: i64 = 946_684_800_000_000;
+pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
 
 /// A SQL database over an engine. Clones share it.
 #[derive(Clone)]
@@ -45,6 +45,7 @@ struct Shared {
     presence: Presence,
     counters: Counters,
     plans: PlanCache,
+    healing: super::Healing,
     /// Started with the first query that needs it.
     #[cfg(feature = "analytic")]
     analytic: std::sync::OnceLock<crate::analytic::AnalyticRuntime>,
@@ -82,6 +83,7 @@ impl SqlDatabase {
             failures: Failures::default(),
             presence: Presence::default(),
             plans: PlanCache::default(),
+            healing: super::Healing::default(),
             #[cfg(feature = "analytic")]
             analytic: std::sync::OnceLock::new(),
         };
@@ -91,6 +93,11 @@ impl SqlDatabase {
     /// The engine below.
     pub fn engine(&self) -> &Database {
         &self.shared.engine
+    }
+
+    /// How families that were left prepared heal.
+    pub fn healing(&self) -> &super::Healing {
+        &self.shared.healing
     }
 
     /// The newest committed catalog.
@@ -124,11 +131,34 @@ impl SqlDatabase {
         transaction: Transaction,
         changes: &Changes,
     ) -> Result<Commit, cognate_engine::Error> {
+        self.publish(changes, || transaction.commit())
+    }
+
+    /// Commits a prepared transaction; what it changed in the catalog is published.
+    pub(crate) fn commit_prepared(
+        &self,
+        identifier: &str,
+    ) -> Result<std::result::Result<Commit, cognate_engine::Error>> {
+        let engine = self.engine();
+        let mut changes = Changes::new();
+        for (key, document) in engine.prepared_rows(identifier, store::CATALOG_TREE) {
+            let object = document.map(|document| store::decode(&document)).transpose()?;
+            changes.insert(store::oid_of(&key)?, object);
+        }
+        let commit = || engine.commit_prepared(identifier);
+        Ok(if changes.is_empty() { commit() } else { self.publish(&changes, commit) })
+    }
+
+    fn publish(
+        &self,
+        changes: &Changes,
+        commit: impl FnOnce() -> std::result::Result<Commit, cognate_engine::Error>,
+    ) -> std::result::Result<Commit, cognate_engine::Error> {
         let shared = &*self.shared;
         let _publishing = shared.publishing.lock();
         let before = shared.catalog.load_full();
         shared.catalog_state.fetch_or(1, Ordering::AcqRel);
-        let committed = transaction.commit();
+        let committed = commit();
         let mut version = before.version();
         if let Ok(commit) = &committed {
             version += 1;

@@ -198,6 +198,7 @@ impl Session {
                 planned = self.replan(prepared)?;
             }
             let reading = planned.is_reading();
+            self.check_sibling()?;
             self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;

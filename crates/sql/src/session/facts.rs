@@ -17,7 +17,9 @@ use super::{SqlDatabase, presence};
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
-use crate::pg_catalog::{CatalogNames, LockRow, ServerView, SessionRow, TransactionRow};
+use crate::pg_catalog::{
+    CatalogNames, FamilyRow, LockRow, PreparedRow, ServerView, SessionRow, TransactionRow,
+};
 use crate::types::ObjectNames;
 
 /// What stays of the session while statements come and go.
@@ -310,6 +312,14 @@ impl ServerView for Facts {
 
     fn transactions(&self) -> Vec<TransactionRow> {
         presence::transactions(&self.database)
+    }
+
+    fn prepared(&self) -> Vec<PreparedRow> {
+        presence::prepared(&self.database)
+    }
+
+    fn in_doubt(&self) -> Vec<FamilyRow> {
+        presence::in_doubt(&self.database)
     }
 
     fn failures(&self) -> Vec<Failure> {

@@ -30,7 +30,9 @@ mod external;
 mod facts;
 pub(crate) mod failures;
 mod governed;
+mod in_doubt;
 mod interrupt;
+mod mip;
 mod plan_cache;
 mod planning;
 mod portal;
@@ -50,6 +52,7 @@ pub(crate) mod work;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cognate_engine::sibling::{Instance, Xid};
 use cognate_engine::{Seat, Transaction};
 
 use crate::error::{Result, SqlError};
@@ -64,6 +67,7 @@ use work::Work;
 
 pub(crate) use cycle::dependency_failure;
 pub use database::SqlDatabase;
+pub use in_doubt::{Healing, application_servers};
 pub use interrupt::CancelHandle;
 pub use portal::{CommandTag, CopyFormat, CopyInFormat, Fetch, Portal};
 pub(crate) use prepared::{Action, Planned};
@@ -126,6 +130,8 @@ pub struct Session {
     block: Block,
     modes: Modes,
     open: Option<Open>,
+    /// The instance that the block is, also after it has failed.
+    sibling: Option<(Xid, Instance)>,
     /// Settings before the transaction.
     settings_mark: Option<Mark>,
     effective: Arc<Effective>,
@@ -185,6 +191,7 @@ impl Session {
                 deferrable: false,
             },
             open: None,
+            sibling: None,
             settings_mark: None,
             effective,
             format: FormatContext {

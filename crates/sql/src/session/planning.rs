@@ -165,7 +165,7 @@ impl Session {
     pub(super) fn plan(&mut self, statement: &Statement, declared: &[Option<Type>]) -> Result<Planned> {
         let (catalog, state) = self.catalog_with_state();
         self.facts.set_catalog(&catalog);
-        let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement) };
+        let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement, declared) };
         let search_path = self.facts.named_path(&catalog);
         let sizes = Sizes(self.database.engine());
         let context = BindContext {
@@ -207,7 +207,7 @@ impl Session {
                     return self.plan_query(query, binder, &request, &sizes);
                 }
             },
-            _ => return self.plan_utility(statement),
+            _ => return self.plan_utility(statement, declared),
         };
         self.planned(action, columns, &binder, state)
     }
@@ -257,9 +257,13 @@ impl Session {
     }
 
     /// Statements without a plan: only their columns are known beforehand.
-    fn plan_utility(&mut self, statement: &Statement) -> Result<Planned> {
+    fn plan_utility(&mut self, statement: &Statement, declared: &[Option<Type>]) -> Result<Planned> {
         let columns = self.utility_columns(&statement.command)?;
-        Ok(Planned::new(Action::Utility, Vec::new(), columns, Vec::new(), 0))
+        let types = match &statement.command {
+            Command::Mip(_, arguments) => super::mip::parameter_types(arguments, declared)?,
+            _ => Vec::new(),
+        };
+        Ok(Planned::new(Action::Utility, types, columns, Vec::new(), 0))
     }
 
     fn utility_columns(&mut self, command: &Command) -> Result<Option<Vec<OutputColumn>>> {
@@ -274,6 +278,7 @@ impl Session {
                 let name = crate::ddl::names::fold(cursor);
                 Ok(Some(self.fetch_columns(&name)?))
             }
+            Command::Mip(..) => Ok(Some(super::mip::columns())),
             Command::Sql(statement) => match statement.as_ref() {
                 ast::Statement::ShowVariable { variable } => self.show_columns(variable).map(Some),
                 ast::Statement::Explain { .. } => Ok(Some(vec![text("QUERY PLAN")])),
@@ -401,6 +406,16 @@ fn read_parameter(bytes: &[u8], ty: Type, format: Format, context: &FormatContex
             Datum::from_text(ty, text, context)
         }
     }
+}
+
+/// The type of a parameter. 42P18 if nothing says what it is.
+pub(super) fn parameter_type(place: usize, ty: Option<Type>) -> Result<Type> {
+    ty.ok_or_else(|| {
+        SqlError::new(
+            sqlstate::INDETERMINATE_DATATYPE,
+            format!("could not determine data type of parameter ${}", place + 1),
+        )
+    })
 }
 
 /// Parameter types by oid; 0 is open.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::SqlDatabase;
 use super::cycle::locate;
 use super::facts::Facts;
-use crate::pg_catalog::{LockRow, SessionRow, TransactionRow};
+use crate::pg_catalog::{FamilyRow, LockRow, PreparedRow, SessionRow, TransactionRow};
 
 /// The sessions of a database.
 #[derive(Default)]
@@ -116,6 +116,38 @@ pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
         }
     };
     database.engine().locks().into_iter().map(row).collect()
+}
+
+/// Rows of `pg_prepared_xacts`.
+pub(crate) fn prepared(database: &SqlDatabase) -> Vec<PreparedRow> {
+    let row = |info: cognate_engine::PreparedInfo| {
+        let note = String::from_utf8_lossy(&info.note).into_owned();
+        let (owner, of_database) = note.split_once('\0').unwrap_or((&note, ""));
+        PreparedRow {
+            transaction: info.transaction,
+            identifier: match &info.owner {
+                cognate_engine::Owner::Global(identifier) => identifier.to_string(),
+                cognate_engine::Owner::Instance(xid, instance) => format!("<{xid},{instance}>"),
+            },
+            prepared: info.prepared_us - super::database::EPOCH_US,
+            owner: owner.to_owned(),
+            database: of_database.to_owned(),
+        }
+    };
+    database.engine().prepared().into_iter().map(row).collect()
+}
+
+/// Rows of `cognate_in_doubt`.
+pub(crate) fn in_doubt(database: &SqlDatabase) -> Vec<FamilyRow> {
+    let row = |family: cognate_engine::sibling::InDoubt| FamilyRow {
+        xid: family.xid.to_string(),
+        instances: family.instances.iter().map(|instance| instance.get()).collect(),
+        prepared: family.prepared_us - super::database::EPOCH_US,
+        age_us: family.age_us,
+        locks: family.locks as u64,
+        request: family.request.to_string(),
+    };
+    database.engine().in_doubt().into_iter().map(row).collect()
 }
 
 /// Rows of `cognate_transactions`.

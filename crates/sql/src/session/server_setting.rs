@@ -1,4 +1,4 @@
-//! Settings that are the whole server's: `cognate.active_limit`, `cognate.certifier_memory`.
+//! Settings that are the whole server's: `cognate.active_limit`, `cognate.certifier_memory`, and what heals families that were left prepared.
 //!
 //! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the server was started with.
 
@@ -10,6 +10,8 @@ use crate::error::{Result, SqlError, sqlstate};
 
 const ACTIVE_LIMIT: &str = "cognate.active_limit";
 const CERTIFIER_MEMORY: &str = "cognate.certifier_memory";
+const PUSH_AFTER: &str = "cognate.in_doubt_push_after";
+const APPLICATION_SERVERS: &str = "cognate.application_servers";
 
 impl Facts {
     /// The value of a setting of the server, if this is one.
@@ -19,6 +21,15 @@ impl Facts {
             Some(engine.governor().mode().to_string())
         } else if name.eq_ignore_ascii_case(CERTIFIER_MEMORY) {
             Some(shown(engine.statistics().certifier.limit))
+        } else if name.eq_ignore_ascii_case(PUSH_AFTER) {
+            Some(
+                self.database
+                    .healing()
+                    .push_after()
+                    .map_or("0".to_owned(), |after| shown_time(after.as_millis())),
+            )
+        } else if name.eq_ignore_ascii_case(APPLICATION_SERVERS) {
+            Some(self.database.healing().servers().join(","))
         } else {
             None
         }
@@ -43,9 +54,20 @@ impl Facts {
             let bytes = match value {
                 None => engine.configured_certifier_bytes(),
                 // Checked like any setting of this kind; what comes back is in its unit.
-                Some(text) => settings::kilobytes(CERTIFIER_MEMORY, text)? << 10,
+                Some(text) => settings::whole_number(CERTIFIER_MEMORY, text)? << 10,
             };
             engine.set_certifier_bytes(bytes);
+        } else if name.eq_ignore_ascii_case(PUSH_AFTER) {
+            let ms = value.map(|text| settings::whole_number(PUSH_AFTER, text)).transpose()?;
+            self.database.healing().set_push_after(ms);
+        } else if name.eq_ignore_ascii_case(APPLICATION_SERVERS) {
+            let servers = value.map(super::application_servers).transpose().map_err(|what| {
+                SqlError::new(
+                    sqlstate::INVALID_PARAMETER_VALUE,
+                    format!("invalid value for parameter \"{APPLICATION_SERVERS}\": {what}"),
+                )
+            })?;
+            self.database.healing().set_servers(servers);
         } else {
             return Ok(false);
         }
@@ -59,5 +81,15 @@ fn shown(bytes: u64) -> String {
         _ if bytes.is_multiple_of(1 << 30) => format!("{}GB", bytes >> 30),
         _ if bytes.is_multiple_of(1 << 20) => format!("{}MB", bytes >> 20),
         _ => format!("{}kB", bytes >> 10),
+    }
+}
+
+/// As PostgreSQL prints times: in the largest unit that divides them.
+fn shown_time(ms: u128) -> String {
+    match ms {
+        _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
+        _ if ms.is_multiple_of(60_000) => format!("{}min", ms / 60_000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
     }
 }

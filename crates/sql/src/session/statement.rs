@@ -3,7 +3,7 @@
 use sqlparser::ast;
 
 pub use crate::parse::Statement;
-use crate::parse::{AlterSequence, Command};
+use crate::parse::{AlterSequence, Command, MipOperation};
 
 /// What CommandComplete says of a statement that returns no count, and what messages call it.
 pub(crate) fn tag(command: &Command) -> &'static str {
@@ -15,6 +15,7 @@ pub(crate) fn tag(command: &Command) -> &'static str {
         Command::PrepareTransaction(_) => "PREPARE TRANSACTION",
         Command::CommitPrepared(_) => "COMMIT PREPARED",
         Command::RollbackPrepared(_) => "ROLLBACK PREPARED",
+        Command::Mip(operation, _) => operation.words(),
         Command::SetConstraints { .. } => "SET CONSTRAINTS",
         Command::Maintenance { command, .. } => command,
         Command::CreateSequence { .. } => "CREATE SEQUENCE",
@@ -114,6 +115,13 @@ fn drop_tag(kind: &ast::ObjectType) -> &'static str {
 
 /// Statements that a failed block still takes, and those that control transactions.
 pub(crate) fn ends_failed_block(command: &Command) -> bool {
-    matches!(command, Command::Sql(statement)
-        if matches!(statement.as_ref(), ast::Statement::Commit { .. } | ast::Statement::Rollback { .. }))
+    match command {
+        Command::Sql(statement) => {
+            matches!(statement.as_ref(), ast::Statement::Commit { .. } | ast::Statement::Rollback { .. })
+        }
+        Command::PrepareTransaction(_) | Command::Mip(MipOperation::Prepare | MipOperation::Rollback, _) => {
+            true
+        }
+        _ => false,
+    }
 }

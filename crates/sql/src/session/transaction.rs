@@ -4,6 +4,7 @@
 //! the first statement. A statement outside a block opens an implicit transaction. A SELECT there, under READ COMMITTED and SERIALIZABLE, reads
 //! at the durable mark: it takes no locks, and its answer never waits for the log.
 
+use bytes::Bytes;
 use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
 
@@ -11,6 +12,9 @@ use super::settings::Mark;
 use super::state::{SavepointFrame, TransactionState};
 use super::{Block, Open, Session, TransactionStatus};
 use crate::error::{Result, SqlError, sqlstate};
+
+/// Most bytes of the identifier of a prepared transaction.
+const IDENTIFIER_BYTES_MAX: usize = 199;
 
 /// What BEGIN and SET TRANSACTION say.
 #[derive(Clone, Copy, Debug)]
@@ -246,12 +250,125 @@ impl Session {
                 self.rollback_block(chain)?;
                 Ok("ROLLBACK")
             }
+            Block::Explicit if self.sibling.is_some() => Err(SqlError::new(
+                sqlstate::MIP_OTHER_TRANSACTION,
+                "COMMIT does not fit an instance of a family",
+            )
+            .with_hint("End it with PREPARE MIP, and decide with COMMIT MIP; or roll it back.")),
             Block::Explicit => {
                 let modes = self.modes;
                 self.commit().await?;
                 self.chain(chain, modes);
                 Ok("COMMIT")
             }
+        }
+    }
+
+    /// PREPARE TRANSACTION.
+    pub(super) async fn prepare_block(&mut self, identifier: &str) -> Result<&'static str> {
+        match self.block {
+            Block::None | Block::Implicit => {
+                self.notices.push(no_transaction());
+                return Ok("ROLLBACK");
+            }
+            Block::Failed => {
+                self.rollback();
+                return Ok("ROLLBACK");
+            }
+            Block::Explicit if self.sibling.is_some() => {
+                return Err(SqlError::new(
+                    sqlstate::MIP_OTHER_TRANSACTION,
+                    "PREPARE TRANSACTION does not fit an instance of a family",
+                )
+                .with_hint("End it with PREPARE MIP."));
+            }
+            Block::Explicit => {}
+        }
+        if identifier.is_empty() || identifier.len() > IDENTIFIER_BYTES_MAX {
+            let what = if identifier.is_empty() { "empty" } else { "too long" };
+            self.rollback();
+            let message = format!("transaction identifier \"{identifier}\" is {what}");
+            return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+        }
+        let transaction = self.facts.transaction();
+        if let Err(error) = self.before_commit().await {
+            self.rollback();
+            return Err(error);
+        }
+        // Also what has done nothing is prepared: whoever decides must find it.
+        self.open_transaction(false);
+        let depends_on = self.facts.depends_on();
+        let Some(Open { engine, .. }) = self.open.take() else {
+            return Err(SqlError::internal("no transaction is open"));
+        };
+        match engine.prepare(identifier, self.prepared_note()) {
+            Ok(commit) => {
+                self.end_prepared(depends_on, commit.durable).await?;
+                Ok("PREPARE TRANSACTION")
+            }
+            Err(cognate_engine::Error::AlreadyPrepared) => {
+                let error = self.end_unprepared(cognate_engine::Error::AlreadyPrepared, transaction);
+                let message = format!("transaction identifier \"{identifier}\" is already in use");
+                Err(SqlError::new(error.sqlstate, message))
+            }
+            Err(error) => Err(self.end_unprepared(error, transaction)),
+        }
+    }
+
+    /// Whose a prepared transaction is: kept with it, for the view.
+    pub(super) fn prepared_note(&self) -> Bytes {
+        format!("{}\0{}", self.facts.user, self.facts.database_name).into()
+    }
+
+    /// A transaction was prepared, or its instance was told that it will not be.
+    pub(super) async fn end_prepared(
+        &mut self,
+        depends_on: u64,
+        durable: cognate_engine::DurableWait,
+    ) -> Result<()> {
+        self.end(false);
+        self.commits += 1;
+        durable.await?;
+        if depends_on > self.database.engine().durable() {
+            self.database.engine().wait_durable(depends_on).await?;
+        }
+        Ok(())
+    }
+
+    /// A transaction could not be prepared, and is rolled back.
+    pub(super) fn end_unprepared(&mut self, error: cognate_engine::Error, transaction: u64) -> SqlError {
+        let error = self.name_failure(error);
+        self.note_failure(&error, transaction);
+        self.failure_noted = error.is_retryable();
+        self.note_conflict(&error);
+        self.rollback();
+        error
+    }
+
+    /// COMMIT PREPARED and ROLLBACK PREPARED.
+    pub(super) async fn decide_prepared(&mut self, identifier: &str, commits: bool) -> Result<&'static str> {
+        let words = if commits { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
+        if matches!(self.block, Block::Explicit | Block::Failed) || self.open.is_some() {
+            return Err(SqlError::new(
+                sqlstate::ACTIVE_SQL_TRANSACTION,
+                format!("{words} cannot run inside a transaction block"),
+            ));
+        }
+        let decided = match commits {
+            true => self.database.commit_prepared(identifier),
+            false => Ok(self.database.engine().rollback_prepared(identifier)),
+        };
+        match decided? {
+            Ok(commit) => {
+                self.commits += u64::from(commits);
+                commit.durable.await?;
+                Ok(words)
+            }
+            Err(cognate_engine::Error::NotPrepared) => Err(SqlError::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("prepared transaction with identifier \"{identifier}\" does not exist"),
+            )),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -334,7 +451,7 @@ impl Session {
     }
 
     /// What must happen inside the transaction before it ends: deferred checks, rows of cursors that outlive it.
-    async fn before_commit(&mut self) -> Result<()> {
+    pub(super) async fn before_commit(&mut self) -> Result<()> {
         if self.open.as_ref().is_some_and(|open| !open.state.deferred.is_empty()) {
             let interrupts = self.interrupts();
             let mut work = self.work(&interrupts)?;
@@ -358,6 +475,7 @@ impl Session {
         // Before the commit waits for its flush.
         self.seat.leave();
         self.block = Block::None;
+        self.sibling = None;
         self.settings_mark = None;
         self.facts.with_settings(super::settings::Settings::end_transaction);
         self.facts.set_transaction_id(0);

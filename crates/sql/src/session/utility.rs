@@ -32,6 +32,11 @@ impl Session {
     pub(super) async fn start_utility(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
         let prepared = portal.prepared.clone();
         let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty query was run"))?;
+        if let Command::Mip(operation, arguments) = &statement.command {
+            let values = self.mip_values(arguments, portal)?;
+            portal.state = self.mip(*operation, values).await?;
+            return Ok(None);
+        }
         if let Some(done) = self.control(statement).await? {
             portal.state = PortalState::Done(CommandTag::Plain(done));
             return Ok(None);
@@ -61,7 +66,17 @@ impl Session {
 
     /// BEGIN, COMMIT and their kin. `None` if it is something else.
     async fn control(&mut self, statement: &Statement) -> Result<Option<&'static str>> {
-        let Command::Sql(sql) = &statement.command else { return Ok(None) };
+        let sql = match &statement.command {
+            Command::Sql(sql) => sql,
+            Command::PrepareTransaction(identifier) => return self.prepare_block(identifier).await.map(Some),
+            Command::CommitPrepared(identifier) => {
+                return self.decide_prepared(identifier, true).await.map(Some);
+            }
+            Command::RollbackPrepared(identifier) => {
+                return self.decide_prepared(identifier, false).await.map(Some);
+            }
+            _ => return Ok(None),
+        };
         Ok(Some(match sql.as_ref() {
             ast::Statement::StartTransaction { modes, begin, .. } => {
                 self.begin_block(modes, statement.deferrable)?;

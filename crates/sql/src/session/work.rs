@@ -175,8 +175,11 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// 25006 in a read-only transaction. `command` is the tag: `CREATE TABLE`.
+    /// 25006 in a read-only transaction, 0A000 in one that has siblings: they share rows, not definitions. `command` is the tag: `CREATE TABLE`.
     pub(crate) fn require_writable(&self, command: &str) -> Result<()> {
+        if self.engine.instance().is_some() {
+            return Err(SqlError::unsupported(format!("{command} in an instance of a family")));
+        }
         if !self.state.read_only {
             return Ok(());
         }

@@ -71,7 +71,7 @@ fn unrecognized(name: &str) -> SqlError {
 }
 
 /// A setting of an amount of memory, checked, in kB. 22023.
-pub(super) fn kilobytes(name: &str, text: &str) -> Result<u64> {
+pub(super) fn whole_number(name: &str, text: &str) -> Result<u64> {
     let Some(index) = definition::find(name) else { return Err(unrecognized(name)) };
     let value = value::normalize(&definition::all()[index], text)?;
     value.parse().map_err(|_| unrecognized(name))

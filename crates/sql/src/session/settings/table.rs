@@ -39,6 +39,15 @@ pub(super) const TABLE: &[Row] = {
         ),
         // The governor's: its value is the server's, see `governed`.
         ("cognate.active_limit", Text, "auto", Server, false),
+        // Where requests go that were left prepared: see `in_doubt`.
+        ("cognate.application_servers", Text, "", Server, false),
+        (
+            "cognate.in_doubt_push_after",
+            Integer { minimum: 0, maximum: 2147483647, unit: Unit::Milliseconds },
+            "10s",
+            Server,
+            false,
+        ),
         // Which executor runs SELECT: see `Executor`.
         (
             "cognate.certifier_memory",

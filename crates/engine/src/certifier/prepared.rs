@@ -1,0 +1,287 @@
+//! Prepared transactions in the graph: who has promised to commit, and may yet be rolled back.
+//!
+//! Nobody may commit who would close a cycle through a prepared transaction, for that can no longer give way. So it is certified when it is prepared, and is a node from
+//! then on, with a number above all others ([`PREPARED`]): who reads a key that it wrote reads the version before and gets an edge to it, however late it
+//! reads; who replaces what it read gets an edge from it. When it is decided the node gets the commit's number, or loses all its edges.
+//!
+//! ```text
+//! P reads x, writes y, is prepared      P
+//! T1: reads y, commits                  T1 → P (rw)        y is what it was before P
+//! T2: writes x, commits                 T1 → P → T2
+//! T3: reads y and the new x             T3 → P → T2 → T3   a cycle: T3 is aborted, whatever becomes of P
+//! ```
+//!
+//! # In the index
+//!
+//! The other keys are kept in the order of commits, of which a prepared transaction has no part yet. So its keys are in two maps of their own, and only move to the others with
+//! the decision. What happened between the two has its edges already. Range reads need no order and are where all are.
+//!
+//! # Siblings
+//!
+//! Of a family of siblings one commits at most. So no edge is drawn between two of them, and no search goes through a sibling of the candidate. A way through two members of *another* family
+//! is no way either, but is taken for one: that costs an abort where two siblings are prepared and a third party lies between them.
+//!
+//! # Forgotten successors
+//!
+//! A prepared transaction stays for as long as it is in doubt, and everything that comes after it stays with it. At the bound of memory its successors are let go, and a mark says that
+//! anybody may have come after it: who leads to it is refused from then on. The same mark is on what a crash left prepared and that had read something which was replaced before the crash, for the graph
+//! of that time is gone. The mark stays when it commits. Nothing that was committed before the crash can be reached from what runs after it, so this is all that was lost.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use smallvec::SmallVec;
+
+use super::node::{Node, NodeId, Nodes, PREPARED};
+use super::{Candidate, Certifier, Method, Removed};
+use crate::lock::mode::FamilySlot;
+use crate::txn::readset::{Identity, KeyHash};
+use crate::{Csn, TransactionId};
+
+/// The node of a prepared transaction; to be given back by `fulfil` or `withdraw`. `None`: there is no certifier.
+#[derive(Debug, Default)]
+pub(crate) struct Promise(Option<NodeId>);
+
+/// Whether both are members of one family.
+#[inline]
+pub(super) fn siblings(one: Option<FamilySlot>, other: Option<FamilySlot>) -> bool {
+    one.is_some() && one == other
+}
+
+type ByKey = HashMap<KeyHash, SmallVec<[NodeId; 2]>, BuildHasherDefault<Identity>>;
+
+/// Keys that prepared transactions read and wrote.
+#[derive(Debug, Default)]
+pub(super) struct Promised {
+    readers: ByKey,
+    writers: ByKey,
+}
+
+fn leave(map: &mut ByKey, hash: KeyHash, id: NodeId) {
+    if let Some(nodes) = map.get_mut(&hash) {
+        nodes.retain(|node| *node != id);
+        if nodes.is_empty() {
+            map.remove(&hash);
+        }
+    }
+}
+
+impl Promised {
+    pub(super) fn reads(&mut self, hash: KeyHash, id: NodeId) {
+        self.readers.entry(hash).or_default().push(id);
+    }
+
+    pub(super) fn writes(&mut self, hash: KeyHash, id: NodeId) {
+        self.writers.entry(hash).or_default().push(id);
+    }
+
+    pub(super) fn unreads(&mut self, hash: KeyHash, id: NodeId) {
+        leave(&mut self.readers, hash, id);
+    }
+
+    pub(super) fn unwrites(&mut self, hash: KeyHash, id: NodeId) {
+        leave(&mut self.writers, hash, id);
+    }
+
+    pub(super) fn has_writers(&self, hash: KeyHash) -> bool {
+        !self.writers.is_empty() && self.writers.contains_key(&hash)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.writers.is_empty()
+    }
+
+    fn readers_of(&self, hash: KeyHash) -> &[NodeId] {
+        self.readers.get(&hash).map_or(&[], |nodes| nodes.as_slice())
+    }
+
+    fn writers_of(&self, hash: KeyHash) -> &[NodeId] {
+        self.writers.get(&hash).map_or(&[], |nodes| nodes.as_slice())
+    }
+}
+
+/// Marks a node; its transaction, if it is prepared and was not marked.
+fn overtake(nodes: &mut Nodes, id: NodeId) -> Option<TransactionId> {
+    let node = nodes.get_mut(id).filter(|node| node.is_prepared() && !node.overtaken)?;
+    node.overtaken = true;
+    Some(node.id)
+}
+
+impl Certifier {
+    /// Edges between the candidate and prepared transactions, over single keys; those over ranges of theirs are drawn with all others.
+    pub(super) fn connect_prepared(&mut self, candidate: &Candidate) {
+        let Certifier { nodes, index, before, after, epoch, .. } = self;
+        let (epoch, promised) = (*epoch, &index.promised);
+        if let Some(reads) = &candidate.reads {
+            for point in reads.points() {
+                for &id in promised.writers_of(point.hash) {
+                    Certifier::succeed(nodes, after, epoch, id);
+                }
+            }
+            for range in reads.ranges() {
+                // Its keys were put in order when the edges to the committed were drawn.
+                let Some(tree) = index.trees.get(&range.tree) else { continue };
+                for hash in tree.written_in(&range.lower, &range.upper) {
+                    for &id in promised.writers_of(hash) {
+                        Certifier::succeed(nodes, after, epoch, id);
+                    }
+                }
+            }
+        }
+        for (_, _, hash) in &candidate.writes {
+            for &id in promised.readers_of(*hash) {
+                Certifier::precede(nodes, before, epoch, id);
+            }
+            // Its lock keeps writers of rows away until it is decided; whoever needs no lock for a key is before it.
+            for &id in promised.writers_of(*hash) {
+                Certifier::succeed(nodes, after, epoch, id);
+            }
+        }
+        if candidate.family.is_some() {
+            let stranger = |id: &NodeId| nodes.get(*id).is_none_or(|n| !siblings(n.family, candidate.family));
+            before.retain(stranger);
+            after.retain(stranger);
+        }
+    }
+
+    /// Enters the candidate that was certified last as prepared. With `forgot_successors` anybody may have come after it.
+    pub(crate) fn admit_prepared(&mut self, candidate: Candidate, forgot_successors: bool) -> Promise {
+        self.admitted += 1;
+        let node = Node {
+            forgot_successors,
+            closed: false,
+            overtaken: forgot_successors,
+            ..self.node_of(candidate, PREPARED)
+        };
+        self.prepared += 1;
+        self.forgetful += usize::from(forgot_successors);
+        Promise(Some(self.join(node)))
+    }
+
+    /// Prepared transactions that the candidate that was certified last comes after, where it is the first such one.
+    pub(crate) fn overtaken(&mut self) -> SmallVec<[TransactionId; 2]> {
+        if self.prepared == 0 {
+            return SmallVec::new();
+        }
+        let Certifier { nodes, before, .. } = self;
+        let overtaken = |id: &NodeId| overtake(nodes, *id);
+        before.iter().filter_map(overtaken).collect()
+    }
+
+    /// The same of a prepared transaction that is about to commit.
+    pub(crate) fn overtaken_by(&mut self, promise: &Promise) -> SmallVec<[TransactionId; 2]> {
+        let Some(id) = promise.0.filter(|_| self.prepared > 1) else { return SmallVec::new() };
+        let leads = |(_, node): &(NodeId, &Node)| node.is_prepared() && node.out.contains(&id);
+        let leading: SmallVec<[NodeId; 4]> = self.nodes.iter().filter(leads).map(|(id, _)| id).collect();
+        leading.into_iter().filter_map(|id| overtake(&mut self.nodes, id)).collect()
+    }
+
+    /// A prepared transaction commits, and is a node like others. Its siblings are withdrawn before the mutex is free.
+    pub(crate) fn fulfil(&mut self, promise: Promise, commit: Csn) -> Removed {
+        let Certifier { nodes, index, open, .. } = self;
+        let Some(id) = promise.0 else { return Removed::default() };
+        let Some(node) = nodes.get_mut(id) else { return Removed::default() };
+        index.unpromise(node, id);
+        node.commit = commit;
+        node.family = None;
+        for write in &mut node.range_writes {
+            (write.first, write.last) = (commit, commit);
+            if let Some(tree) = index.trees.get_mut(&write.tree) {
+                tree.writes.number(id, commit);
+            }
+        }
+        index.keep(node, id);
+        index.settle();
+        self.prepared -= 1;
+        let is_writer = !node.writes.is_empty() || !node.range_writes.is_empty();
+        if is_writer || self.method == Method::Ssi {
+            open.push_back(id);
+            self.lead_to(id, commit);
+            return Removed::default();
+        }
+        // As any reader: nobody can get an edge to it any more.
+        node.closed = true;
+        if node.in_degree == 0 { self.remove(vec![id]) } else { Removed::default() }
+    }
+
+    /// Others that are prepared may lead to one that has its number now.
+    fn lead_to(&mut self, id: NodeId, commit: Csn) {
+        if self.prepared == 0 {
+            return;
+        }
+        let leads = |(_, node): &(NodeId, &Node)| node.is_prepared() && node.out.contains(&id);
+        let leading: SmallVec<[NodeId; 4]> = self.nodes.iter().filter(leads).map(|(id, _)| id).collect();
+        for id in leading {
+            if let Some(node) = self.nodes.get_mut(id) {
+                node.first_out = node.first_out.min(commit);
+            }
+        }
+    }
+
+    /// A prepared transaction is rolled back. Its node loses all that could bring it into a way, and goes when its predecessors have gone.
+    pub(crate) fn withdraw(&mut self, promise: Promise) -> Removed {
+        let Certifier { nodes, index, .. } = self;
+        let Some(id) = promise.0 else { return Removed::default() };
+        let Some(node) = nodes.get_mut(id) else { return Removed::default() };
+        index.unpromise(node, id);
+        for tree in index.trees.values_mut() {
+            tree.reads.retain(&|owner| owner != id);
+            tree.writes.retain(&|owner| owner != id);
+        }
+        node.closed = true;
+        node.commit = 0;
+        node.first_out = Csn::MAX;
+        node.family = None;
+        node.reads = crate::txn::readset::ReadSet::new(0);
+        node.writes.clear();
+        node.range_writes.clear();
+        self.prepared -= 1;
+        self.forgetful -= usize::from(std::mem::take(&mut node.forgot_successors));
+        let is_last = node.in_degree == 0;
+        let mut removable = self.let_go(id);
+        if is_last {
+            removable.push(id);
+        }
+        self.remove(removable)
+    }
+
+    /// Takes away a node's edges to its successors. Answers those that have to stay for nobody now.
+    fn let_go(&mut self, id: NodeId) -> Vec<NodeId> {
+        let out = self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.out)).unwrap_or_default();
+        let mut removable = Vec::new();
+        for successor in out {
+            if let Some(next) = self.nodes.get_mut(successor) {
+                next.in_degree -= 1;
+                if next.in_degree == 0 && next.closed {
+                    removable.push(successor);
+                }
+            }
+        }
+        removable
+    }
+
+    /// Makes room: whoever waits for a prepared transaction only need not stay.
+    pub(super) fn forget_successors_of_prepared(&mut self) {
+        if self.prepared == 0 || self.method == Method::Ssi {
+            return;
+        }
+        let leading = |(_, node): &(NodeId, &Node)| node.is_prepared() && !node.out.is_empty();
+        let prepared: Vec<NodeId> = self.nodes.iter().filter(leading).map(|(id, _)| id).collect();
+        let mut removable = Vec::new();
+        for id in prepared {
+            if let Some(node) = self.nodes.get_mut(id) {
+                self.forgetful += usize::from(!std::mem::replace(&mut node.forgot_successors, true));
+            }
+            removable.extend(self.let_go(id));
+        }
+        drop(self.remove(removable));
+    }
+
+    /// Whether a prepared transaction keeps readers at this snapshot from being safe: not before it is decided will any snapshot from here on be.
+    pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
+        let unsafe_ =
+            |node: &Node| node.is_prepared() && (node.first_out <= snapshot || node.forgot_successors);
+        self.prepared > 0 && self.nodes.iter().any(|(_, node)| unsafe_(node))
+    }
+}

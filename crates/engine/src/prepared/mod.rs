@@ -1,0 +1,202 @@
+//! Prepared transactions: everything of them is decided but whether they commit.
+//!
+//! PREPARE TRANSACTION and PREPARE MIP end a transaction as an activity and leave it as a *promise*: its writes are durable and invisible, its locks are held, the certifier
+//! counts it as committed, and whoever decides, whenever that is, cannot be refused. A crash changes nothing of that.
+//!
+//! # One record each
+//!
+//! *Prepare* is an ordinary commit record that writes one row into the engine's own tree of prepared transactions (`own`, `record`): owner, note, locks, reads, writes; with the rows of
+//! the family, if it is an instance. *Commit prepared* is a record that names the prepared one, and deletes the row; replay finds the writes in the
+//! row. *Rollback prepared* only deletes the row. So checkpoints need not know of prepared transactions: the row is a row.
+//!
+//! ```text
+//! record 7   row 31 = {'order 5', locks, reads, a := 1, b := 2}      PREPARE TRANSACTION 'order 5'
+//! record 8   x := 9                                                  somebody else
+//! record 9   of 31: a := 1, b := 2; row 31 deleted                   COMMIT PREPARED 'order 5': versions 9 of a and b
+//! ```
+//!
+//! # Who came after it
+//!
+//! If somebody commits who replaced what a prepared transaction P read, P must come before him, and before all who read what he wrote. The graph knows; a crash forgets the graph. So the
+//! first time that this happens a *mark* is logged just before that commit. What a crash leaves prepared and marked has, for the certifier, everybody behind
+//! it: who would have to come before it is refused until it is decided. Without a mark nothing is lost.
+//!
+//! # Order
+//!
+//! An owner is reserved in the table before anything is logged, so it is never given twice. Who decides takes the transaction out of the table first: nobody else can decide
+//! it meanwhile; if the log refuses, it is put back.
+//!
+//! Mutex order: the table's mutex is taken alone, or before nothing but a waker list.
+
+mod decision;
+pub(crate) mod record;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::certifier::Promise;
+use crate::key::SmallKey;
+use crate::lock::table::Held;
+use crate::sibling::{Instance, Xid};
+use crate::storage::StagedRun;
+use crate::sync::Mutex;
+use crate::txn::writeset::{Changes, WriteSet};
+use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
+
+/// By what a prepared transaction is found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// The identifier of PREPARE TRANSACTION.
+    Global(Box<str>),
+    /// The instance of PREPARE MIP.
+    Instance(Xid, Instance),
+}
+
+/// What the world sees of a prepared transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedInfo {
+    /// Its id, under which its locks are listed.
+    pub transaction: TransactionId,
+    /// By what it is found.
+    pub owner: Owner,
+    /// What the caller gave for keeping.
+    pub note: Value,
+    /// When it was prepared: wall clock, microseconds since 1970.
+    pub prepared_us: i64,
+    /// Time since then; 0 if the wall clock went back.
+    pub age: Duration,
+    /// How many locks it holds.
+    pub locks: usize,
+}
+
+/// A prepared transaction.
+pub(crate) struct Prepared {
+    id: TransactionId,
+    note: Value,
+    prepared_us: i64,
+    /// The number of the record that prepared it.
+    csn: Csn,
+    locks: usize,
+    held: Held,
+    promise: Promise,
+    loads: Vec<StagedRun>,
+    dropped: Vec<TreeId>,
+    changes: Vec<(TreeId, Changes)>,
+    /// What it has of the budget.
+    _writes: Option<WriteSet>,
+}
+
+/// All prepared transactions; `None` stands for one that is on its way.
+#[derive(Default)]
+pub(crate) struct PreparedTable {
+    known: Mutex<HashMap<Owner, Option<Prepared>>>,
+    decisions: Mutex<Decisions>,
+}
+
+#[derive(Debug, Default)]
+struct Decisions {
+    count: u64,
+    waiters: Vec<Waker>,
+}
+
+impl PreparedTable {
+    /// Keeps an owner for a transaction that is about to be prepared.
+    fn reserve(&self, owner: &Owner) -> Result<(), Error> {
+        match self.known.lock().entry(owner.clone()) {
+            std::collections::hash_map::Entry::Occupied(_) => Err(Error::AlreadyPrepared),
+            std::collections::hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(None);
+                Ok(())
+            }
+        }
+    }
+
+    fn unreserve(&self, owner: &Owner) {
+        self.known.lock().remove(owner);
+    }
+
+    fn enter(&self, owner: Owner, prepared: Prepared) {
+        self.known.lock().insert(owner, Some(prepared));
+    }
+
+    /// Takes a transaction out, and leaves its owner reserved.
+    fn take(&self, owner: &Owner) -> Option<Prepared> {
+        self.known.lock().get_mut(owner)?.take()
+    }
+
+    /// The note and the number of a prepared transaction.
+    pub(crate) fn note(&self, owner: &Owner) -> Option<(Value, Csn)> {
+        let known = self.known.lock();
+        let prepared = known.get(owner)?.as_ref()?;
+        Some((prepared.note.clone(), prepared.csn))
+    }
+
+    /// What a prepared transaction writes in one tree.
+    pub(crate) fn rows(&self, owner: &Owner, tree: TreeId) -> Vec<(Key, Option<Value>)> {
+        let known = self.known.lock();
+        let Some(Some(prepared)) = known.get(owner) else { return Vec::new() };
+        let of_tree = prepared.changes.iter().filter(|(of, _)| *of == tree);
+        let row = |(key, value): (&SmallKey, Option<&Value>)| (Key::copy_from_slice(key), value.cloned());
+        of_tree.flat_map(|(_, changes)| changes.iter().map(row)).collect()
+    }
+
+    /// Those that are prepared, by id.
+    pub(crate) fn list(&self, now_us: i64) -> Vec<PreparedInfo> {
+        let known = self.known.lock();
+        let info = |(owner, prepared): (&Owner, &Option<Prepared>)| {
+            let prepared = prepared.as_ref()?;
+            Some(PreparedInfo {
+                transaction: prepared.id,
+                owner: owner.clone(),
+                note: prepared.note.clone(),
+                prepared_us: prepared.prepared_us,
+                age: Duration::from_micros(u64::try_from(now_us - prepared.prepared_us).unwrap_or(0)),
+                locks: prepared.locks,
+            })
+        };
+        let mut all: Vec<PreparedInfo> = known.iter().filter_map(info).collect();
+        all.sort_unstable_by_key(|info| info.transaction);
+        all
+    }
+
+    /// Decisions so far.
+    pub(crate) fn decisions(&self) -> u64 {
+        self.decisions.lock().count
+    }
+
+    /// Resolves once there were more than `known` decisions.
+    pub(crate) fn decided_since(&self, known: u64) -> DecidedSince<'_> {
+        DecidedSince { table: self, known }
+    }
+
+    fn note_decision(&self) {
+        let waiters = {
+            let mut decisions = self.decisions.lock();
+            decisions.count += 1;
+            std::mem::take(&mut decisions.waiters)
+        };
+        waiters.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// See [`PreparedTable::decided_since`].
+pub(crate) struct DecidedSince<'a> {
+    table: &'a PreparedTable,
+    known: u64,
+}
+
+impl Future for DecidedSince<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut decisions = self.table.decisions.lock();
+        if decisions.count > self.known {
+            return Poll::Ready(());
+        }
+        decisions.waiters.push(context.waker().clone());
+        Poll::Pending
+    }
+}

@@ -1,0 +1,262 @@
+//! The row of a prepared transaction: all that a restart needs to have it as it was.
+//!
+//! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow); a string is its length and its bytes.
+//!
+//! ```text
+//! version: 1 byte          1
+//! transaction id, snapshot, wall clock of PREPARE in microseconds
+//! owner                    1, identifier  |  2, XID, instance
+//! note                     string
+//! loads                    count, numbers of staged runs, oldest first
+//! dropped trees            count, ids
+//! locks                    count, for each: tree id, key length + 1 (0 = the whole tree), key, modes: 1 byte
+//! other keys               count, for each: tree id, key: what it wrote for the certifier only
+//! certified: 1 byte        0 = no reads follow, 1 = exact reads, 2 = joined reads
+//!   keys                   count, for each: tree id, moment: 1 byte (0 = snapshot, 1 = latest), key
+//!   ranges                 count, for each: tree id, moment, two bounds: 1 byte (0 = none, 1 = included, 2 = excluded), key unless 0
+//! trees                    count, for each: tree id, count, and keys and values as in a commit record
+//! ```
+
+use std::ops::Bound;
+
+use super::Owner;
+use crate::key::SmallKey;
+use crate::lock::table::HeldLock;
+use crate::payload::{Encoder, Input};
+use crate::sibling::{Instance, Xid};
+use crate::txn::readset::{Moment, ReadSet};
+use crate::txn::writeset::Changes;
+use crate::{Csn, TransactionId, TreeId, Value};
+
+const VERSION: u8 = 1;
+const GLOBAL: u8 = 1;
+const INSTANCE: u8 = 2;
+
+/// A row's content. `S` is what holds the loads' numbers.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) id: TransactionId,
+    pub(crate) snapshot: Csn,
+    pub(crate) prepared_us: i64,
+    pub(crate) owner: Owner,
+    pub(crate) note: Value,
+    pub(crate) loads: Vec<u64>,
+    pub(crate) dropped: Vec<TreeId>,
+    pub(crate) locks: Vec<HeldLock>,
+    pub(crate) notes: Vec<(TreeId, SmallKey)>,
+    pub(crate) reads: Option<ReadSet>,
+    pub(crate) changes: Vec<(TreeId, Changes)>,
+}
+
+impl Record {
+    pub(crate) fn encode(&self, size: u64) -> Value {
+        let mut out = Encoder::with_capacity(256 + size);
+        out.byte(VERSION);
+        out.varint(self.id);
+        out.varint(self.snapshot);
+        out.varint(self.prepared_us.max(0).unsigned_abs());
+        match &self.owner {
+            Owner::Global(identifier) => {
+                out.byte(GLOBAL);
+                out.string(identifier.as_bytes());
+            }
+            Owner::Instance(xid, instance) => {
+                out.byte(INSTANCE);
+                out.string(xid.as_str().as_bytes());
+                out.varint(instance.get().unsigned_abs());
+            }
+        }
+        out.string(&self.note);
+        out.list(&self.loads, |out, number| out.varint(*number));
+        out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
+        out.list(&self.locks, |out, lock| {
+            out.varint(u64::from(lock.tree));
+            out.optional(lock.key.as_deref());
+            out.byte(lock.modes);
+        });
+        out.list(&self.notes, |out, (tree, key)| {
+            out.varint(u64::from(*tree));
+            out.string(key);
+        });
+        match &self.reads {
+            None => out.byte(0),
+            Some(reads) => encode_reads(&mut out, reads),
+        }
+        out.varint(self.changes.len() as u64);
+        for (tree, changes) in &self.changes {
+            out.tree(*tree, changes.len());
+            for (key, value) in changes.iter() {
+                out.entry(key, value);
+            }
+        }
+        out.finish().into()
+    }
+
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Record, String> {
+        let mut input = Input::of(bytes);
+        let version = input.byte()?;
+        if version != VERSION {
+            return Err(format!("a prepared transaction in the unknown version {version}"));
+        }
+        let (id, snapshot, prepared_us) = (input.varint()?, input.varint()?, input.varint()?);
+        let owner = decode_owner(&mut input)?;
+        let note = Value::copy_from_slice(input.string()?);
+        let loads = input.list(|input| input.varint())?;
+        let dropped = input.list(|input| input.tree())?;
+        let locks = input.list(|input| {
+            let (tree, key) = (input.tree()?, input.optional()?.map(SmallKey::new));
+            Ok(HeldLock { tree, key, modes: input.byte()? })
+        })?;
+        let notes = input.list(|input| Ok((input.tree()?, SmallKey::new(input.string()?))))?;
+        let reads = decode_reads(&mut input)?;
+        let changes = input.list(|input| {
+            let tree = input.tree()?;
+            let rows = input.list(|input| {
+                let (key, value) = input.entry()?;
+                Ok((SmallKey::new(key), value.map(Value::copy_from_slice)))
+            })?;
+            Ok((tree, Changes::of(rows)))
+        })?;
+        input.end()?;
+        let prepared_us = i64::try_from(prepared_us).map_err(|_| "a time out of range")?;
+        Ok(Record { id, snapshot, prepared_us, owner, note, loads, dropped, locks, notes, reads, changes })
+    }
+}
+
+fn decode_owner(input: &mut Input<'_>) -> Result<Owner, String> {
+    let kind = input.byte()?;
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "an owner that is not UTF-8".to_owned());
+    match kind {
+        GLOBAL => Ok(Owner::Global(text(input.string()?)?.into())),
+        INSTANCE => {
+            let xid = Xid::new(text(input.string()?)?).map_err(|refusal| refusal.to_string())?;
+            let number = i64::try_from(input.varint()?).map_err(|_| "an instance out of range")?;
+            let instance = Instance::new(number).map_err(|refusal| refusal.to_string())?;
+            Ok(Owner::Instance(xid, instance))
+        }
+        _ => Err(format!("an owner of the unknown kind {kind}")),
+    }
+}
+
+fn encode_reads(out: &mut Encoder, reads: &ReadSet) {
+    let moment = |moment: Moment| u8::from(moment == Moment::Latest);
+    out.byte(1 + u8::from(reads.is_coarse()));
+    out.list(reads.points(), |out, point| {
+        out.varint(u64::from(point.tree));
+        out.byte(moment(point.moment));
+        out.string(reads.key(point));
+    });
+    out.list(reads.ranges(), |out, range| {
+        out.varint(u64::from(range.tree));
+        out.byte(moment(range.moment));
+        for bound in [&range.lower, &range.upper] {
+            match bound {
+                Bound::Unbounded => out.byte(0),
+                Bound::Included(key) => {
+                    out.byte(1);
+                    out.string(key);
+                }
+                Bound::Excluded(key) => {
+                    out.byte(2);
+                    out.string(key);
+                }
+            }
+        }
+    });
+}
+
+fn decode_reads(input: &mut Input<'_>) -> Result<Option<ReadSet>, String> {
+    let kind = input.byte()?;
+    if kind == 0 {
+        return Ok(None);
+    }
+    let moment = |byte| if byte == 0 { Moment::Snapshot } else { Moment::Latest };
+    let mut reads = ReadSet::new(usize::MAX);
+    for _ in 0..input.varint()? {
+        let (tree, at) = (input.tree()?, moment(input.byte()?));
+        reads.add_point(tree, input.string()?, at);
+    }
+    for _ in 0..input.varint()? {
+        let (tree, at) = (input.tree()?, moment(input.byte()?));
+        let mut bound = || match input.byte()? {
+            0 => Ok(Bound::Unbounded),
+            1 => Ok(Bound::Included(input.string()?)),
+            2 => Ok(Bound::Excluded(input.string()?)),
+            other => Err(format!("a bound of the unknown kind {other}")),
+        };
+        let (lower, upper) = (bound()?, bound()?);
+        reads.add_range(tree, lower, upper, at);
+    }
+    if kind > 1 {
+        reads.set_coarse();
+    }
+    Ok(Some(reads))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample(owner: Owner) -> Record {
+        let mut reads = ReadSet::new(1 << 20);
+        reads.add_point(7, b"k", Moment::Snapshot);
+        reads.add_point(7, b"l", Moment::Latest);
+        reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest);
+        let key = |text: &str| SmallKey::new(text.as_bytes());
+        Record {
+            id: 300,
+            snapshot: 12,
+            prepared_us: 1_700_000_000_000_000,
+            owner,
+            note: Value::from_static(b"note"),
+            loads: vec![4, 5],
+            dropped: vec![1009],
+            locks: vec![
+                HeldLock { tree: 7, key: Some(key("k")), modes: 2 },
+                HeldLock { tree: 7, key: None, modes: 3 },
+            ],
+            notes: vec![(99, key("n"))],
+            reads: Some(reads),
+            changes: vec![(
+                7,
+                Changes::of(vec![(key("k"), Some(Value::from_static(b"1"))), (key("m"), None)]),
+            )],
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        let instance = Owner::Instance(Xid::new("c/1").expect("an XID"), Instance::new(3).expect("a number"));
+        for owner in [Owner::Global("order 5".into()), instance] {
+            let record = sample(owner);
+            let again = Record::decode(&record.encode(0)).expect("it was encoded");
+            assert_eq!(format!("{record:?}").replace("18446744073709551615", "1048576"), {
+                format!("{again:?}").replace("18446744073709551615", "1048576")
+            });
+            assert_eq!(record.encode(0), again.encode(0));
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_addition_is_noticed() {
+        let whole = sample(Owner::Global("x".into())).encode(0);
+        for end in 0..whole.len() {
+            assert!(Record::decode(&whole[..end]).is_err(), "cut at {end}");
+        }
+        assert!(Record::decode(&[&whole[..], &[0]].concat()).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn random_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Record::decode(&bytes);
+        }
+    }
+}

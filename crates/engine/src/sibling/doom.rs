@@ -1,0 +1,53 @@
+//! Tells a running transaction that it has no future: a sibling was prepared above it, or committed.
+//!
+//! The one who decides does not wait for it, and cannot end it: the transaction belongs to its session. So it is struck, and whoever works on it notices: at its next
+//! operation, while it waits for a lock, and, if its client is idle, because the session waits for the stroke, too.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a transaction may go on.
+#[derive(Debug, Default)]
+pub(crate) struct Doom {
+    struck: AtomicBool,
+    waiters: Mutex<Vec<Waker>>,
+}
+
+impl Doom {
+    /// It may not.
+    pub(super) fn strike(&self) {
+        self.struck.store(true, Ordering::Release);
+        let waiters = std::mem::take(&mut *self.waiters.lock());
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    #[inline]
+    pub(crate) fn is_struck(&self) -> bool {
+        self.struck.load(Ordering::Acquire)
+    }
+}
+
+/// Resolves when a transaction must not go on.
+#[derive(Debug)]
+pub struct Doomed(pub(crate) Arc<Doom>);
+
+impl Future for Doomed {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.0.is_struck() {
+            return Poll::Ready(());
+        }
+        let mut waiters = self.0.waiters.lock();
+        if !waiters.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiters.push(context.waker().clone());
+        }
+        // Struck before the mutex was ours: nobody will wake us.
+        if self.0.is_struck() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

@@ -1,0 +1,313 @@
+//! BEGIN, PREPARE, COMMIT, ROLLBACK, SHOW and FORGET, as the manager carries them through: the family decides (`family`), one record says it (`prepared`), and nothing is
+//! told before that is durable.
+//!
+//! Each operation works on a copy of the family and puts it in place once the record has its number: what is refused, or fails, has changed nothing.
+
+use std::sync::Arc;
+
+use super::doom::{Doom, Doomed};
+use super::registry::{Live, Shard};
+use super::stored::{self, collect, difference};
+use super::{Answer, Family, Instance, Limits, Mipt, Refusal, Text, Xid};
+use crate::durable::DurableWait;
+use crate::lock::mode::FamilySlot;
+use crate::manager::{Manager, Request};
+use crate::prepared::Owner;
+use crate::transaction::{Access, Isolation, Transaction};
+use crate::txn::writeset::WriteSet;
+use crate::{Csn, Error, TransactionId, TreeId, Value};
+
+/// What BEGIN comes to.
+#[derive(Debug)]
+pub enum Begun {
+    /// The instance is active.
+    Active(Box<Transaction>),
+    /// The family is decided: nothing was begun.
+    Decided(Told),
+}
+
+/// The family's table, and the wait before anybody may be told.
+#[derive(Debug)]
+pub struct Told {
+    /// The table.
+    pub table: Mipt,
+    /// Resolves when all of it is durable.
+    pub durable: DurableWait,
+}
+
+/// A prepared family that waits for its decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InDoubt {
+    /// The family.
+    pub xid: Xid,
+    /// Its prepared instances, ascending.
+    pub instances: Vec<Instance>,
+    /// The highest instance number heard of.
+    pub highest: i64,
+    /// The request.
+    pub request: Text,
+    /// When the first of them was prepared: wall clock, microseconds since 1970.
+    pub prepared_us: i64,
+    /// Time since then, in microseconds.
+    pub age_us: i64,
+    /// Locks that they hold.
+    pub locks: usize,
+}
+
+/// A transaction's part in its family.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) xid: Xid,
+    pub(crate) instance: Instance,
+    pub(crate) slot: FamilySlot,
+    pub(crate) doom: Arc<Doom>,
+}
+
+impl Member {
+    /// An error if it must not go on.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !self.doom.is_struck() {
+            return Ok(());
+        }
+        let (instance, highest) = (self.instance, self.instance);
+        Err(Refusal::InstanceAborted { instance, highest }.into())
+    }
+
+    pub(crate) fn doomed(&self) -> Doomed {
+        Doomed(Arc::clone(&self.doom))
+    }
+}
+
+impl Manager {
+    fn own_row(&self, tree: TreeId, key: &[u8]) -> Result<(Csn, Option<Value>), Error> {
+        let latest = self.get_latest(tree, key)?;
+        Ok((latest.csn, latest.value))
+    }
+
+    /// The family, from memory or from its rows; a blank one if nothing is known of it.
+    fn family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
+        if shard.get(xid).is_none() {
+            let get = |tree: TreeId, key: &[u8]| self.own_row(tree, key);
+            let live = match stored::load(xid, &get)? {
+                Some((family, csn)) => Live::new(family, csn),
+                None if stored::is_collected(xid, &get)? => return Err(Refusal::Forgotten.into()),
+                None => Live::new(Family::default(), 0),
+            };
+            shard.enter(xid, live);
+        }
+        shard.get(xid).ok_or(Error::NotPrepared)
+    }
+
+    /// What is known of the family now, to be told.
+    fn told(&self, live: &Live) -> Told {
+        Told { table: live.family.mipt(), durable: self.wait_durable(live.last) }
+    }
+
+    /// BEGIN MIP.
+    pub(crate) fn begin_sibling(
+        self: &Arc<Manager>,
+        xid: Xid,
+        instance: Instance,
+        isolation: Isolation,
+    ) -> Result<Begun, Error> {
+        // Ended, if it is not needed, after the shard is free.
+        let mut transaction = Transaction::begin(Arc::clone(self), isolation, Access::ReadWrite);
+        let owner = transaction.id();
+        let mut shard = self.families.shard(&xid);
+        let live = self.family(&mut shard, &xid)?;
+        let answer = live.family.begin(instance, owner).map(|effects| effects.answer);
+        let begun: Result<Result<Member, Told>, Error> = match answer {
+            Ok(Answer::Decided(_)) => Ok(Err(self.told(live))),
+            Ok(_) => {
+                let (slot, doom) = (self.families.join(live), live.doom(owner));
+                Ok(Ok(Member { xid: xid.clone(), instance, slot, doom }))
+            }
+            Err(refusal) => Err(refusal.into()),
+        };
+        shard.rest(&xid);
+        drop(shard);
+        match begun? {
+            Ok(member) => {
+                transaction.join(member);
+                Ok(Begun::Active(Box::new(transaction)))
+            }
+            Err(told) => Ok(Begun::Decided(told)),
+        }
+    }
+
+    /// The transaction of an active instance has ended, unprepared.
+    pub(crate) fn part_sibling(&self, member: &Member, owner: TransactionId) {
+        let mut shard = self.families.shard(&member.xid);
+        if let Some(live) = shard.get(&member.xid) {
+            live.family.abandon(member.instance, owner);
+            live.release(owner);
+        }
+        self.families.part(&mut shard, &member.xid, 1);
+    }
+
+    /// PREPARE MIP. The transaction ends, whatever comes of it.
+    pub(crate) fn prepare_sibling(
+        &self,
+        member: &Member,
+        request: Request,
+        writes: WriteSet,
+        note: Value,
+        (asked, result): (&Text, &Text),
+        limits: Limits,
+    ) -> Result<Told, Error> {
+        let Member { xid, instance, .. } = member;
+        let (owner, instance) = (request.id, *instance);
+        let mut shard = self.families.shard(xid);
+        let Some(live) = shard.get(xid) else { return Err(Error::NotPrepared) };
+        let mut next = live.family.clone();
+        let prepared = match next.prepare(instance, owner, asked, result, limits) {
+            Ok(effects) if effects.answer == Answer::Prepared => {
+                let rows = difference(xid, &live.family, &next);
+                let owner = Owner::Instance(xid.clone(), instance);
+                self.prepare(request, writes, owner, note, rows).map(|csn| Some((csn, effects)))
+            }
+            other => {
+                self.release(owner, request.held);
+                self.rolled_back();
+                other.map(|_| None).map_err(Error::from)
+            }
+        };
+        match prepared {
+            Ok(Some((csn, effects))) => {
+                (live.family, live.last) = (next, csn);
+                live.release(owner);
+                live.strike(&effects.abort_active);
+                Ok(Told { table: live.family.mipt(), durable: self.wait_durable_with_room(csn) })
+            }
+            ended => {
+                live.family.abandon(instance, owner);
+                live.release(owner);
+                let told = ended.map(|_| self.told(live));
+                self.families.part(&mut shard, xid, 1);
+                told
+            }
+        }
+    }
+
+    /// COMMIT MIP: once or again.
+    pub(crate) fn commit_sibling(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        let mut shard = self.families.shard(xid);
+        let live = self.family(&mut shard, xid)?;
+        let committed = self.commit_family(xid, live, instance);
+        let told = committed.as_ref().ok().map(|_| self.told(live));
+        let ended = *committed.as_ref().unwrap_or(&0);
+        self.families.part(&mut shard, xid, ended);
+        shard.rest(xid);
+        match (committed, told) {
+            (Ok(_), Some(told)) => Ok(told),
+            (Err(error), _) => Err(error),
+            (Ok(_), None) => Err(Error::NotPrepared),
+        }
+    }
+
+    /// Commits; the answer is how many prepared instances have ended.
+    fn commit_family(&self, xid: &Xid, live: &mut Live, instance: Instance) -> Result<usize, Error> {
+        let mut next = live.family.clone();
+        let effects = next.commit(instance)?;
+        if effects.commit.is_none() {
+            return Ok(0);
+        }
+        let owner = |instance| Owner::Instance(xid.clone(), instance);
+        let losers: Vec<Owner> = effects.abort_prepared.iter().map(|loser| owner(*loser)).collect();
+        let rows = difference(xid, &live.family, &next);
+        live.last = self.decide(Some(&owner(instance)), &losers, rows)?;
+        live.family = next;
+        live.strike(&effects.abort_active);
+        Ok(1 + losers.len())
+    }
+
+    /// ROLLBACK MIP.
+    pub(crate) fn rollback_sibling(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        let mut shard = self.families.shard(xid);
+        let live = self.family(&mut shard, xid)?;
+        let mut next = live.family.clone();
+        let rolled_back = next.rollback(instance).map_err(Error::from).and_then(|effects| {
+            if let Some(loser) = effects.abort_prepared.first() {
+                let rows = difference(xid, &live.family, &next);
+                live.last = self.decide(None, &[Owner::Instance(xid.clone(), *loser)], rows)?;
+            }
+            live.family = next;
+            live.strike(&effects.abort_active);
+            Ok((effects.abort_prepared.len(), self.told(live)))
+        });
+        let ended = rolled_back.as_ref().map_or(0, |(ended, _)| *ended);
+        self.families.part(&mut shard, xid, ended);
+        shard.rest(xid);
+        rolled_back.map(|(_, told)| told)
+    }
+
+    /// SHOW MIPT.
+    pub(crate) fn show_family(&self, xid: &Xid) -> Result<Told, Error> {
+        let mut shard = self.families.shard(xid);
+        let live = self.family(&mut shard, xid)?;
+        let table = live.family.mipt();
+        let told = match table.entries.is_empty() && live.family.is_blank() {
+            true => Err(Refusal::FamilyUnknown.into()),
+            false => Ok(self.told(live)),
+        };
+        shard.rest(xid);
+        told
+    }
+
+    /// FORGET MIP.
+    pub(crate) fn forget_family(&self, xid: &Xid) -> Result<DurableWait, Error> {
+        let mut shard = self.families.shard(xid);
+        let live = self.family(&mut shard, xid)?;
+        let forgotten = live.family.forget().map_err(Error::from).and_then(|_| {
+            let mut rows = difference(xid, &live.family, &Family::default());
+            rows.push(collect(xid, &|tree: TreeId, key: &[u8]| self.own_row(tree, key))?);
+            self.log_own(rows)
+        });
+        match forgotten {
+            Ok(csn) => {
+                shard.remove(xid);
+                Ok(self.wait_durable(csn))
+            }
+            Err(error) => {
+                shard.rest(xid);
+                Err(error)
+            }
+        }
+    }
+
+    /// A prepared instance was found at the start: the answer is its family's slot.
+    pub(crate) fn adopt_sibling(&self, xid: &Xid) -> Result<FamilySlot, Error> {
+        let mut shard = self.families.shard(xid);
+        let live = self.family(&mut shard, xid)?;
+        Ok(self.families.join(live))
+    }
+
+    /// Families that wait for their decision, the oldest first.
+    pub(crate) fn in_doubt(&self) -> Vec<InDoubt> {
+        let now = self.options.clock.wall_us();
+        let mut all: Vec<InDoubt> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        for info in self.prepared.list(now) {
+            let Owner::Instance(xid, instance) = info.owner else { continue };
+            let place = *places.entry(xid.clone()).or_insert_with(|| {
+                let mut shard = self.families.shard(&xid);
+                let live = shard.get(&xid);
+                let highest = live.as_ref().map_or(0, |live| live.family.highest());
+                let request = live.and_then(|live| live.family.request().cloned()).unwrap_or_default();
+                let (instances, locks) = (Vec::new(), 0);
+                let prepared_us = info.prepared_us;
+                all.push(InDoubt { xid, instances, highest, request, prepared_us, age_us: 0, locks });
+                all.len() - 1
+            });
+            let entry = &mut all[place];
+            entry.instances.push(instance);
+            entry.prepared_us = entry.prepared_us.min(info.prepared_us);
+            entry.age_us = (now - entry.prepared_us).max(0);
+            entry.locks += info.locks;
+        }
+        all.iter_mut().for_each(|entry| entry.instances.sort_unstable());
+        all.sort_by_key(|entry| entry.prepared_us);
+        all
+    }
+}

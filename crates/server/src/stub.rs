@@ -1,0 +1,203 @@
+//! The stub: hands requests that were left prepared back to an application server (MIP paper, §2: "a request push mechanism ... which can simulate the
+//! client retransmission").
+//!
+//! A family that is prepared here and not decided holds its locks, whatever became of the server that prepared it. After `cognate.in_doubt_push_after` the stub posts the request
+//! to one of `cognate.application_servers`, as an instance of its own, as a client would that tries again:
+//!
+//! ```text
+//! POST /etx
+//! Idempotency-Key: c/7          the XID
+//! Etx-Instance: 5122            above all numbers heard of, in this site's lane
+//!
+//! the request string
+//! ```
+//!
+//! What comes back is not looked at: the family is decided then, or it is not, and its turn comes again, later each time and at the next server. The numbers of several sites' stubs and of clients
+//! never collide (`cognate_engine::sibling`, *Numbers of instances*). [`Stub`] decides what is pushed when, and knows no clock; [`run`] does it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderValue;
+use bytes::Bytes;
+use cognate_engine::sibling::{InDoubt, Instance, Xid};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::{Semaphore, watch};
+
+use crate::server::Server;
+
+/// A family's turns are at most so far apart.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// How often the prepared families are looked at, at most and at least.
+const LOOK_MIN: Duration = Duration::from_millis(20);
+const LOOK_MAX: Duration = Duration::from_secs(1);
+/// Pushes under way at a time.
+const PUSHES_MAX: usize = 16;
+/// An application server may take so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One request to hand over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Push {
+    pub(crate) xid: Xid,
+    pub(crate) instance: Instance,
+    pub(crate) request: Arc<str>,
+    /// Which server of the list.
+    pub(crate) server: usize,
+}
+
+#[derive(Debug)]
+struct Turn {
+    attempts: u32,
+    /// The age of the family at which its next turn comes.
+    next_age: Duration,
+    seen: u64,
+}
+
+/// What was pushed, and when it is pushed again.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    lane: u16,
+    turns: HashMap<Xid, Turn>,
+    looks: u64,
+}
+
+impl Stub {
+    /// The stub of the site with this lane, from 1.
+    pub(crate) fn new(lane: u16) -> Stub {
+        Stub { lane, turns: HashMap::new(), looks: 0 }
+    }
+
+    /// What is to be pushed now. `families` are all that are prepared and undecided.
+    pub(crate) fn due(&mut self, families: &[InDoubt], push_after: Duration, servers: usize) -> Vec<Push> {
+        self.looks += 1;
+        let mut pushes = Vec::new();
+        for family in families {
+            let age = Duration::from_micros(u64::try_from(family.age_us).unwrap_or(0));
+            let turn = self.turns.entry(family.xid.clone()).or_insert(Turn {
+                attempts: 0,
+                next_age: push_after,
+                seen: 0,
+            });
+            turn.seen = self.looks;
+            if age < turn.next_age.max(push_after) || servers == 0 {
+                continue;
+            }
+            let Some(instance) = Instance::above(family.highest, self.lane) else { continue };
+            let pause = push_after.saturating_mul(1 << turn.attempts.min(20)).clamp(LOOK_MAX, PAUSE_MAX);
+            pushes.push(Push {
+                xid: family.xid.clone(),
+                instance,
+                request: family.request.clone(),
+                server: turn.attempts as usize % servers,
+            });
+            turn.attempts += 1;
+            turn.next_age = age + pause;
+        }
+        let looks = self.looks;
+        self.turns.retain(|_, turn| turn.seen == looks);
+        pushes
+    }
+}
+
+/// Looks and pushes until the server stops.
+pub(crate) async fn run(server: Arc<Server>, lane: u16, mut stopped: watch::Receiver<bool>) {
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let (mut stub, room) = (Stub::new(lane), Arc::new(Semaphore::new(PUSHES_MAX)));
+    loop {
+        let healing = server.database.healing();
+        let push_after = healing.push_after();
+        let pause = push_after.map_or(LOOK_MAX, |after| (after / 4).clamp(LOOK_MIN, LOOK_MAX));
+        tokio::select! {
+            _ = stopped.changed() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        let (Some(push_after), servers) = (push_after, healing.servers()) else { continue };
+        if servers.is_empty() {
+            continue;
+        }
+        for push in stub.due(&server.database.engine().in_doubt(), push_after, servers.len()) {
+            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+            let (client, url) = (client.clone(), format!("{}/etx", servers[push.server]));
+            server.metrics.push();
+            tokio::spawn(async move {
+                let outcome = post(&client, &url, &push).await;
+                tracing::info!(xid = %push.xid, instance = %push.instance, url, outcome, "pushed a request that was left prepared");
+                drop(place);
+            });
+        }
+    }
+}
+
+/// Posts a request; the answer is a word for the log.
+async fn post(
+    client: &Client<hyper_util::client::legacy::connect::HttpConnector, Full<Bytes>>,
+    url: &str,
+    push: &Push,
+) -> String {
+    let Ok(key) = HeaderValue::from_bytes(push.xid.as_str().as_bytes()) else {
+        return "HTTP cannot carry this XID".to_owned();
+    };
+    let request = axum::http::Request::post(url)
+        .header("idempotency-key", key)
+        .header("etx-instance", push.instance.to_string())
+        .body(Full::new(Bytes::copy_from_slice(push.request.as_bytes())));
+    let request = match request {
+        Ok(request) => request,
+        Err(error) => return error.to_string(),
+    };
+    let answered = async {
+        let response = client.request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        // The connection is used again once the body was read.
+        let _ = response.into_body().collect().await;
+        Ok::<_, String>(status.to_string())
+    };
+    match tokio::time::timeout(PATIENCE, answered).await {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => error,
+        Err(_) => format!("no answer within {PATIENCE:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(name: &str, age_ms: i64) -> InDoubt {
+        InDoubt {
+            xid: Xid::new(name).expect("an XID"),
+            instances: vec![Instance::new(1).expect("positive")],
+            highest: 1024,
+            request: "buy".into(),
+            prepared_us: 0,
+            age_us: age_ms * 1000,
+            locks: 1,
+        }
+    }
+
+    #[test]
+    fn the_first_turn_comes_in_time_and_the_others_ever_later() {
+        let (mut stub, after) = (Stub::new(3), Duration::from_secs(2));
+        let mut turns = Vec::new();
+        for age_ms in (0..60_000).step_by(500) {
+            for push in stub.due(&[family("c/1", age_ms)], after, 2) {
+                assert_eq!(push.instance.get(), (2 << 10) | 3);
+                turns.push((age_ms, push.server));
+            }
+        }
+        assert_eq!(turns, [(2_000, 0), (4_000, 1), (8_000, 0), (16_000, 1), (32_000, 0)]);
+        assert_eq!(stub.due(&[], after, 2), []);
+        assert!(stub.turns.is_empty(), "what is decided is forgotten");
+    }
+
+    #[test]
+    fn without_servers_nothing_is_counted_as_pushed() {
+        let (mut stub, after) = (Stub::new(1), Duration::from_secs(1));
+        assert_eq!(stub.due(&[family("c/1", 9_000)], after, 0), []);
+        assert_eq!(stub.due(&[family("c/1", 9_500)], after, 1).len(), 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! Sibling transactions over the wire: parameters, what an idle doomed client holds, and requests that are handed back.
+
+use cognate_server::config::Settings;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_postgres::Client;
+
+use crate::support::TestServer;
+
+async fn lines(client: &Client, statement: &str) -> Vec<String> {
+    let answers = client.simple_query(statement).await.expect(statement);
+    let row = |answer: tokio_postgres::SimpleQueryMessage| match answer {
+        tokio_postgres::SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|at| row.get(at).unwrap_or("-").to_owned()).collect::<Vec<_>>().join("|"))
+        }
+        _ => None,
+    };
+    answers.into_iter().filter_map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_works_with_parameters() {
+    let server = TestServer::start().await;
+    let client = server.connect().await;
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int)").await.expect("created");
+    let begin = client.prepare("SELECT * FROM cognate_mip_begin($1, $2)").await.expect("prepared");
+    let prepare =
+        client.prepare("SELECT * FROM cognate_mip_prepare($1, $2::bigint, $3, $4)").await.expect("prepared");
+    let commit = client.prepare("SELECT cognate_mip_commit($1, $2)").await.expect("prepared");
+    for number in 1..=3_i64 {
+        let xid = format!("c/{number}, it's '");
+        let begun = client.query(&begin, &[&xid, &number]).await.expect("begun");
+        assert!(begun.is_empty());
+        client.execute("INSERT INTO t VALUES ($1, 0)", &[&(number as i32)]).await.expect("inserted");
+        let table = client.query(&prepare, &[&xid, &number, &"req", &"res\u{e9}"]).await.expect("prepared");
+        let row: (i64, &str, &str, &str) =
+            (table[0].get(0), table[0].get(1), table[0].get(2), table[0].get(3));
+        assert_eq!(row, (number, "prepared", "res\u{e9}", "req"));
+        let table = client.query(&commit, &[&xid, &number]).await.expect("committed");
+        assert_eq!(table[0].get::<_, &str>("state"), "committed");
+        let late = client.query(&begin, &[&xid, &(number + 1)]).await.expect("told");
+        assert_eq!(late[0].get::<_, &str>("result"), "res\u{e9}");
+    }
+    assert_eq!(lines(&client, "SELECT count(*) FROM t").await, ["3"]);
+    let error = client.query(&begin, &[&"x".repeat(201), &1_i64]).await.expect_err("too long");
+    assert_eq!(error.code().map(|code| code.code()), Some("MI002"));
+    server.stop().await;
+}
+
+/// An application server stalls between two statements; its instance is doomed. Its locks go at once, though it says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_client_does_not_keep_the_locks_of_a_doomed_instance() {
+    let server = TestServer::start().await;
+    let (stalled, other) = (server.connect().await, server.connect().await);
+    other
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)")
+        .await
+        .expect("made");
+    stalled.batch_execute("BEGIN MIP <x,1>; UPDATE t SET v = 1").await.expect("begun");
+    other.batch_execute("BEGIN MIP <x,2>; UPDATE t SET v = 2 WHERE id = 1").await.expect("begun");
+    other.batch_execute("PREPARE MIP <x,2> 'req' 'two'").await.expect("prepared");
+    // Row 2 is the stalled one's alone: this ends only if it was let go.
+    other.batch_execute("UPDATE t SET v = 9 WHERE id = 2").await.expect("not blocked for ever");
+    let error = stalled.batch_execute("SELECT 1").await.expect_err("it is over");
+    assert_eq!(error.code().map(|code| code.code()), Some("25P02"));
+    assert_eq!(lines(&stalled, "PREPARE MIP <x,1> 'req' 'one'").await, ["2|prepared|two|req"]);
+    other.batch_execute("COMMIT MIP <x,2>").await.expect("committed");
+    assert_eq!(lines(&other, "SELECT v FROM t ORDER BY id").await, ["2", "9"]);
+    server.stop().await;
+}
+
+/// Takes one HTTP request and answers it; the answer is its head and body.
+async fn take_request(listener: &tokio::net::TcpListener) -> String {
+    let (mut socket, _) = listener.accept().await.expect("a caller");
+    let mut text = Vec::new();
+    loop {
+        let mut buffer = [0; 1024];
+        let read = socket.read(&mut buffer).await.expect("read");
+        text.extend_from_slice(&buffer[..read]);
+        let so_far = String::from_utf8_lossy(&text).into_owned();
+        if let Some((head, body)) = so_far.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if Some(body.len()) == length.and_then(|length| length.parse().ok()) {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                socket.write_all(answer).await.expect("answered");
+                return so_far;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_left_prepared_is_handed_to_an_application_server() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let settings = Settings { site: Some(7), ..Settings::default() };
+    let server = TestServer::with(settings).await;
+    let client = server.connect().await;
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)")
+        .await
+        .expect("made");
+    client.batch_execute("BEGIN MIP <c/9,1024>; UPDATE t SET v = 1").await.expect("begun");
+    client.batch_execute("PREPARE MIP <c/9,1024> 'buy 1' 'order 5'").await.expect("prepared");
+    assert_eq!(server.metric("cognate_in_doubt_families").await, 1);
+    assert_eq!(server.metric("cognate_in_doubt_locks").await, 2);
+    assert_eq!(lines(&client, "SHOW cognate.in_doubt_push_after").await, ["10s"]);
+    client.batch_execute("SET cognate.in_doubt_push_after = '1ms'").await.expect("set");
+    client.batch_execute(&format!("SET cognate.application_servers = '{url}/base'")).await.expect("set");
+    let request = take_request(&listener).await;
+    assert!(request.starts_with("POST /base/etx HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("\r\nidempotency-key: c/9\r\n"), "{request}");
+    // Attempt 2 in lane 7.
+    assert!(request.contains("\r\netx-instance: 2055\r\n"), "{request}");
+    assert!(request.ends_with("\r\n\r\nbuy 1"), "{request}");
+    assert!(server.metric("cognate_in_doubt_pushes_total").await >= 1);
+    client.batch_execute("COMMIT MIP <c/9,1024>").await.expect("committed");
+    assert_eq!(server.metric("cognate_in_doubt_families").await, 0);
+    assert_eq!(server.metric("cognate_in_doubt_age_ms_max").await, 0);
+    let wrong =
+        client.batch_execute("SET cognate.application_servers = 'ftp://x'").await.expect_err("no URL");
+    assert_eq!(wrong.code().map(|code| code.code()), Some("22023"));
+    client.batch_execute("SET cognate.application_servers = DEFAULT").await.expect("set");
+    assert_eq!(lines(&client, "SHOW cognate.application_servers").await, [""]);
+    server.stop().await;
+}
+
+/// A prepared transaction outlives the server; the metric shows it.
+#[tokio::test(flavor = "multi_thread")]
+async fn prepared_transactions_outlive_the_server() {
+    let server = TestServer::start().await;
+    let client = server.connect().await;
+    client
+        .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)")
+        .await
+        .expect("made");
+    client.batch_execute("BEGIN; UPDATE t SET v = 1; PREPARE TRANSACTION 'x'").await.expect("prepared");
+    let folder = server.stop().await;
+    let running = TestServer::open(Settings::default(), folder.path().join("data")).await;
+    let client = crate::support::connect(running.listen()).await;
+    assert_eq!(lines(&client, "SELECT gid, owner, database FROM pg_prepared_xacts").await, ["x|ann|any"]);
+    client.batch_execute("COMMIT PREPARED 'x'").await.expect("committed");
+    assert_eq!(lines(&client, "SELECT v FROM t").await, ["1"]);
+    running.stop().await.expect("an orderly stop");
+}

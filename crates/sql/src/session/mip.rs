@@ -1,0 +1,332 @@
+//! Sibling transactions in a session: BEGIN, PREPARE, COMMIT, ROLLBACK, SHOW and FORGET of families (MIP paper, §3).
+//!
+//! ```text
+//! BEGIN MIP <x, 1>                      a block begins; no rows. Or the family is decided: its table, and no block
+//! UPDATE …                              as in any block
+//! PREPARE MIP <x, 1> 'buy' 'order 7'    the block ends; the family's table
+//! COMMIT MIP <x, 1>                     outside of blocks, from any session; the family's table
+//! ```
+//!
+//! The block knows its instance also after it has failed: PREPARE then shows what became of the family, since an application server wants to know that and nothing
+//! else. A plain ROLLBACK gives the instance up.
+
+use cognate_engine::sibling::{Begun, Doomed, Instance, Limits, Mipt, Refusal, State, Text, Told, Xid};
+
+use super::planning::parameter_type;
+use super::portal::{PortalState, Tag};
+use super::state::TransactionState;
+use super::transaction::isolation_of;
+use super::{Block, CommandTag, Open, OutputColumn, Portal, Session};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::parse::{MipArgument, MipOperation};
+use crate::types::{Datum, Type, TypeId};
+
+/// The columns of a family's table.
+pub(super) fn columns() -> Vec<OutputColumn> {
+    let column = |(name, id): (&str, TypeId)| OutputColumn {
+        name: name.to_owned(),
+        ty: Type::new(id),
+        table_oid: 0,
+        attribute_number: 0,
+    };
+    let all = [
+        ("xinst", TypeId::Int8),
+        ("state", TypeId::Text),
+        ("result", TypeId::Text),
+        ("request", TypeId::Text),
+    ];
+    all.into_iter().map(column).collect()
+}
+
+/// Types of the parameters, where they stand. 42P18 for one that is not used.
+pub(super) fn parameter_types(arguments: &[MipArgument], declared: &[Option<Type>]) -> Result<Vec<Type>> {
+    let mut types: Vec<Option<Type>> = declared.to_vec();
+    for (place, argument) in arguments.iter().enumerate() {
+        let MipArgument::Parameter(number) = argument else { continue };
+        let expected = Type::new(if place == 1 { TypeId::Int8 } else { TypeId::Text });
+        if types.len() < *number {
+            types.resize(*number, None);
+        }
+        types[*number - 1].get_or_insert(expected);
+    }
+    types.into_iter().enumerate().map(|(place, ty)| parameter_type(place, ty)).collect()
+}
+
+fn rows(table: &Mipt) -> Vec<Vec<Datum>> {
+    let text = |text: Option<&Text>| text.map_or(Datum::Null, |text| Datum::from(&**text));
+    let row = |entry: &cognate_engine::sibling::Entry| {
+        let state = match entry.state {
+            State::Unknown => "unknown",
+            State::Active => "active",
+            State::Prepared => "prepared",
+            State::Aborted => "aborted",
+            State::Committed => "committed",
+        };
+        vec![
+            Datum::Int8(entry.instance.get()),
+            Datum::from(state),
+            text(entry.result.as_ref()),
+            text(table.request.as_ref()),
+        ]
+    };
+    table.entries.iter().map(row).collect()
+}
+
+fn answer(operation: MipOperation, rows: Vec<Vec<Datum>>) -> PortalState {
+    let tag = Tag::Fixed(CommandTag::Plain(operation.words()));
+    PortalState::Rows { rows: rows.into_iter(), sent: 0, tag }
+}
+
+fn in_ordinary_transaction(operation: MipOperation) -> SqlError {
+    let words = operation.words();
+    SqlError::new(
+        sqlstate::MIP_IN_ORDINARY_TRANSACTION,
+        format!("{words} cannot run inside an ordinary transaction"),
+    )
+    .with_hint("Send it in autocommit mode, without BEGIN before it.")
+}
+
+impl Session {
+    /// An error if the open instance has no future any more.
+    #[inline]
+    pub(super) fn check_sibling(&self) -> Result<()> {
+        match &self.open {
+            Some(open) if self.sibling.is_some() => Ok(open.engine.check_member()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Resolves when the open instance of a family must not go on: then `fail` lets go of what it holds.
+    pub fn doomed(&self) -> Option<Doomed> {
+        self.open.as_ref().filter(|_| self.sibling.is_some())?.engine.doomed()
+    }
+
+    /// The values of a statement about a family: XID, request and result as far as it has them, and the instance.
+    pub(super) fn mip_values(
+        &mut self,
+        arguments: &[MipArgument],
+        portal: &Portal,
+    ) -> Result<(Vec<String>, i64)> {
+        let mut texts = Vec::with_capacity(3);
+        let mut number = 0;
+        for (place, argument) in arguments.iter().enumerate() {
+            match place {
+                1 => number = self.mip_number(argument, portal)?,
+                _ => texts.push(self.mip_text(argument, place, portal)?),
+            }
+        }
+        Ok((texts, number))
+    }
+
+    /// A statement about a family.
+    pub(super) async fn mip(
+        &mut self,
+        operation: MipOperation,
+        (texts, number): (Vec<String>, i64),
+    ) -> Result<PortalState> {
+        let xid = Xid::new(&texts[0]).map_err(refused)?;
+        if let MipOperation::Show | MipOperation::Forget = operation {
+            return self.mip_of_family(operation, &xid).await;
+        }
+        let instance = Instance::new(number).map_err(refused)?;
+        match operation {
+            MipOperation::Begin => self.begin_mip(xid, instance).await,
+            MipOperation::Prepare => self.prepare_mip(xid, instance, &texts[1], &texts[2]).await,
+            _ => self.decide_mip(operation, xid, instance).await,
+        }
+    }
+
+    fn mip_text(&mut self, argument: &MipArgument, place: usize, portal: &Portal) -> Result<String> {
+        let value = match argument {
+            MipArgument::Text(text) | MipArgument::Number(text) => return Ok(text.clone()),
+            MipArgument::Parameter(number) => portal.parameters.get(*number - 1).cloned(),
+            MipArgument::Expression(expr) => {
+                Some(self.evaluate_argument(expr, Type::new(TypeId::Text), place + 1)?)
+            }
+        };
+        match value.unwrap_or_default() {
+            Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => Ok(text.to_string()),
+            Datum::Null => Err(SqlError::new(
+                sqlstate::NULL_VALUE_NOT_ALLOWED,
+                "XID, instance, request and result must not be null",
+            )),
+            other => Ok(self.parameter_text(&other, argument, portal)),
+        }
+    }
+
+    fn parameter_text(&self, value: &Datum, argument: &MipArgument, portal: &Portal) -> String {
+        let MipArgument::Parameter(number) = argument else { return String::new() };
+        let ty = portal.prepared.parameter_types().get(*number - 1).copied();
+        value.to_text_string(ty.unwrap_or(Type::new(TypeId::Text)), &self.format)
+    }
+
+    fn mip_number(&mut self, argument: &MipArgument, portal: &Portal) -> Result<i64> {
+        let out_of_range = || {
+            SqlError::new(
+                sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
+                "the instance number is out of range for type bigint",
+            )
+        };
+        let value = match argument {
+            MipArgument::Number(digits) => return digits.parse().map_err(|_| out_of_range()),
+            MipArgument::Parameter(number) => portal.parameters.get(*number - 1).cloned().unwrap_or_default(),
+            MipArgument::Expression(expr) => self.evaluate_argument(expr, Type::new(TypeId::Int8), 2)?,
+            MipArgument::Text(_) => Datum::Null,
+        };
+        match value {
+            Datum::Int8(number) => Ok(number),
+            Datum::Int4(number) => Ok(i64::from(number)),
+            Datum::Int2(number) => Ok(i64::from(number)),
+            Datum::Null => {
+                Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "the instance number must not be null"))
+            }
+            other => self.parameter_text(&other, argument, portal).parse().map_err(|_| out_of_range()),
+        }
+    }
+
+    /// Whether a transaction is open that is no instance, or `of_instance` for one that is.
+    fn refuse_in_block(&self, operation: MipOperation) -> Result<()> {
+        match self.block {
+            Block::None => Ok(()),
+            Block::Implicit if self.open.is_none() => Ok(()),
+            _ if self.sibling.is_some() => Err(SqlError::new(
+                sqlstate::MIP_OTHER_TRANSACTION,
+                format!("{} does not fit the open instance", operation.words()),
+            )
+            .with_hint("Prepare it or roll it back first.")),
+            _ => Err(in_ordinary_transaction(operation)),
+        }
+    }
+
+    async fn begin_mip(&mut self, xid: Xid, instance: Instance) -> Result<PortalState> {
+        self.refuse_in_block(MipOperation::Begin)?;
+        let isolation = isolation_of(&self.effective.default_isolation);
+        match self.database.engine().begin_instance(xid.clone(), instance, isolation)? {
+            Begun::Decided(told) => {
+                told.durable.await?;
+                Ok(answer(MipOperation::Begin, rows(&told.table)))
+            }
+            Begun::Active(engine) => {
+                self.enter_implicit();
+                self.block = Block::Explicit;
+                self.modes.isolation = isolation;
+                self.modes.read_only = false;
+                self.facts.set_transaction_id(engine.id());
+                let mut state = TransactionState::new(false, self.memory_limit);
+                state.locks_reads = self.is_two_phase();
+                self.open = Some(Open { engine: *engine, state });
+                self.sibling = Some((xid, instance));
+                Ok(answer(MipOperation::Begin, Vec::new()))
+            }
+        }
+    }
+
+    async fn prepare_mip(
+        &mut self,
+        xid: Xid,
+        instance: Instance,
+        request: &str,
+        result: &str,
+    ) -> Result<PortalState> {
+        let own = self.sibling.as_ref().map(|sibling| sibling.0 == xid && sibling.1 == instance);
+        match (own, self.block) {
+            (Some(true), Block::Explicit) => {}
+            (Some(true), _) => {
+                self.rollback();
+                return self.late_prepare(&xid, None).await;
+            }
+            _ => {
+                self.refuse_in_block(MipOperation::Prepare)?;
+                return self.late_prepare(&xid, Some(instance)).await;
+            }
+        }
+        let transaction = self.facts.transaction();
+        if let Err(error) = self.before_commit().await {
+            self.rollback();
+            return Err(error);
+        }
+        let Some(Open { engine, state }) = self.open.take() else {
+            self.rollback();
+            return self.late_prepare(&xid, None).await;
+        };
+        if !state.catalog.is_empty() {
+            self.rollback();
+            return Err(SqlError::unsupported("changing the catalog in an instance of a family"));
+        }
+        let depends_on = self.facts.depends_on();
+        let (request, result) = (Text::from(request), Text::from(result));
+        match engine.prepare_instance(&request, &result, self.prepared_note(), Limits::default()) {
+            Ok(told) => {
+                self.end_prepared(depends_on, told.durable).await?;
+                Ok(answer(MipOperation::Prepare, rows(&told.table)))
+            }
+            Err(error) => Err(self.end_unprepared(error, transaction)),
+        }
+    }
+
+    /// PREPARE without an open instance: what became of the family. `instance`: of a session that never had it.
+    async fn late_prepare(&mut self, xid: &Xid, instance: Option<Instance>) -> Result<PortalState> {
+        let told = match (self.database.engine().family(xid), instance) {
+            (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), Some(instance)) => {
+                return Err(refused(Refusal::InstanceUnknown { instance }));
+            }
+            (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), None) => {
+                return Ok(answer(MipOperation::Prepare, Vec::new()));
+            }
+            (told, _) => told?,
+        };
+        let Told { table, durable } = told;
+        durable.await?;
+        let decided = table.entries.iter().any(|entry| entry.state == State::Committed);
+        if let Some(instance) = instance.filter(|_| !decided) {
+            let state =
+                table.entries.iter().find(|entry| entry.instance == instance).map(|entry| entry.state);
+            match state {
+                Some(State::Aborted) => {}
+                None if instance.get() < table.floor => {}
+                None => return Err(refused(Refusal::InstanceUnknown { instance })),
+                Some(_) => return Err(refused(Refusal::InstanceInUse { instance })),
+            }
+        }
+        Ok(answer(MipOperation::Prepare, rows(&table)))
+    }
+
+    async fn decide_mip(
+        &mut self,
+        operation: MipOperation,
+        xid: Xid,
+        instance: Instance,
+    ) -> Result<PortalState> {
+        let own = self.sibling.as_ref().is_some_and(|sibling| sibling.0 == xid && sibling.1 == instance);
+        if operation == MipOperation::Rollback && own {
+            self.rollback();
+            return Ok(answer(operation, Vec::new()));
+        }
+        self.refuse_in_block(operation)?;
+        let engine = self.database.engine();
+        let told = match operation {
+            MipOperation::Commit => engine.commit_instance(&xid, instance)?,
+            _ => engine.rollback_instance(&xid, instance)?,
+        };
+        if operation == MipOperation::Commit {
+            self.commits += 1;
+        }
+        told.durable.await?;
+        Ok(answer(operation, rows(&told.table)))
+    }
+
+    async fn mip_of_family(&mut self, operation: MipOperation, xid: &Xid) -> Result<PortalState> {
+        if operation == MipOperation::Show {
+            let told = self.database.engine().family(xid)?;
+            told.durable.await?;
+            return Ok(answer(operation, rows(&told.table)));
+        }
+        self.refuse_in_block(operation)?;
+        self.database.engine().forget_family(xid)?.await?;
+        Ok(answer(operation, Vec::new()))
+    }
+}
+
+fn refused(refusal: Refusal) -> SqlError {
+    cognate_engine::Error::from(refusal).into()
+}
