@@ -56,7 +56,7 @@ pub(crate) async fn judge(sites: [&str; 2], purchases: &[Bought]) -> Result<(), 
             }
             Ok(answer) => {
                 bought += 1;
-                at_store == &[answer.clone()] && at_payment == &[answer.clone()]
+                [at_store, at_payment].iter().all(|at| at.as_slice() == std::slice::from_ref(answer))
             }
             Err(why) => {
                 unanswered += 1;
@@ -77,6 +77,16 @@ pub(crate) async fn judge(sites: [&str; 2], purchases: &[Bought]) -> Result<(), 
     let balances = number(&payment, "SELECT sum(c_balance)::bigint FROM account").await?;
     if paid + balances != i64::from(CUSTOMERS) * BALANCE {
         wrong.push(format!("{paid} paid and {balances} left"));
+    }
+    for (site, client) in [("store", &store), ("payment", &payment)] {
+        // Plain PostgreSQL has its own view of it.
+        let in_doubt = match number(client, "SELECT count(*) FROM cognate_in_doubt").await {
+            Ok(in_doubt) => in_doubt,
+            Err(_) => number(client, "SELECT count(*) FROM pg_prepared_xacts").await?,
+        };
+        if in_doubt > 0 && unanswered == 0 {
+            wrong.push(format!("{in_doubt} in doubt at {site}"));
+        }
     }
     println!("{bought} bought, {refused} refused, {unanswered} without an answer");
     if !wrong.is_empty() {

@@ -95,13 +95,14 @@ async fn application_server(address: &str, sites: &[String]) -> Result<(), Error
 async fn tier(arguments: Arguments) -> Result<(), Error> {
     let seed = arguments.seed.unwrap_or_else(rand::random);
     println!("seed {seed}");
+    let ports = processes::free_ports(arguments.servers.max(1))?;
     let mut sites = match arguments.site.as_slice() {
-        [] => Sites::start(arguments.cognate.as_deref(), &arguments.site_argument).await?,
+        [] => Sites::start(arguments.cognate.as_deref(), &arguments.site_argument, &ports).await?,
         [store, payment] => Sites::given([store.clone(), payment.clone()]),
         _ => return Err("two sites are needed: --site STORE --site PAYMENT".into()),
     };
     shop::create(sites.addresses()).await?;
-    let mut servers = Servers::start(arguments.servers.max(1), sites.addresses()).await?;
+    let mut servers = Servers::start(ports, sites.addresses()).await?;
     if arguments.serve {
         return serve(&sites, &servers).await;
     }

@@ -13,6 +13,18 @@ use crate::Error;
 /// How long a process may take until it answers.
 const READY: Duration = Duration::from_secs(60);
 
+fn urls(ports: &[u16]) -> Vec<String> {
+    ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect()
+}
+
+/// Ports that are free now.
+pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
+    // All are held until the last is found, so that none comes twice.
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
+    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
 fn free_port() -> Result<u16, Error> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
@@ -101,14 +113,22 @@ impl Sites {
         Sites { addresses, ours: Vec::new() }
     }
 
-    /// Two new ones.
-    pub(crate) async fn start(binary: Option<&Path>, arguments: &[String]) -> Result<Sites, Error> {
+    /// Two new ones, which know the application servers: what is left prepared is pushed back to these.
+    pub(crate) async fn start(
+        binary: Option<&Path>,
+        arguments: &[String],
+        servers: &[u16],
+    ) -> Result<Sites, Error> {
         let binary = find_binary(binary)?;
         let mut sites = Sites { addresses: Default::default(), ours: Vec::new() };
         for place in 0..2 {
             let (folder, ports) = (TempDir::new()?, [free_port()?, free_port()?]);
-            let process = Site::spawn(&binary, folder.path(), ports, arguments)?;
-            let (binary, arguments) = (binary.clone(), arguments.to_vec());
+            let stub = ["--application-servers", &urls(servers).join(","), "--in-doubt-push-after", "2s"];
+            let stub = stub.into_iter().map(str::to_owned);
+            let lane = ["--site".to_owned(), (place + 1).to_string()];
+            let arguments: Vec<String> = stub.chain(lane).chain(arguments.iter().cloned()).collect();
+            let process = Site::spawn(&binary, folder.path(), ports, &arguments)?;
+            let binary = binary.clone();
             let address = format!("host=127.0.0.1 port={} user=cognate dbname=cognate", ports[0]);
             let mut site = Site { process, binary, arguments, folder, ports };
             site.wait(&address).await?;
@@ -143,8 +163,8 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    pub(crate) async fn start(count: usize, sites: [&str; 2]) -> Result<Servers, Error> {
-        let ports = (0..count).map(|_| free_port()).collect::<Result<Vec<u16>, Error>>()?;
+    pub(crate) async fn start(ports: Vec<u16>, sites: [&str; 2]) -> Result<Servers, Error> {
+        let count = ports.len();
         let sites = sites.map(str::to_owned);
         let mut servers = Servers { processes: Vec::new(), ports, sites };
         for server in 0..count {
@@ -176,7 +196,7 @@ impl Servers {
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
-        self.ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect()
+        urls(&self.ports)
     }
 
     pub(crate) fn kill(&mut self, server: usize) -> Result<(), Error> {

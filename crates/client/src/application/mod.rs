@@ -1,7 +1,7 @@
 //! The application server's side: runs the logic of requests over a fixed list of sites, each exactly once.
 //!
 //! An [`ApplicationServer`] keeps connections and nothing else: no log, no state of requests, no list of other servers. Any number of them work over the
-//! same sites at once; each may stop at any moment. `driver` does what a [`Run`](crate::etransaction::Run) wants done, `steps` is one step at one site, `look` is what is done
+//! same sites at once; each may stop at any moment. `driver` does what a [`Run`] wants done, `steps` is one step at one site, `look` is what is done
 //! without a run: acknowledgement, and what a site without siblings needs.
 //!
 //! # Invariants
