@@ -78,7 +78,21 @@ async fn main() -> Result<(), Error> {
     let arguments = Arguments::parse();
     match &arguments.application_server {
         Some(address) => application_server(address, &arguments.site).await,
-        None => tier(arguments).await,
+        None => tokio::select! {
+            done = tier(arguments) => done,
+            // Whatever was started ends with what is dropped here.
+            () = ended() => Ok(()),
+        },
+    }
+}
+
+/// Ctrl-C, or a request to end.
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
     }
 }
 
@@ -153,8 +167,7 @@ async fn serve(sites: &Sites, servers: &Servers) -> Result<(), Error> {
         "\ncurl -i {first}/etx -H 'Idempotency-Key: me/1' -d 'buy 7 12 2'   # customer, item, how many; as often as you like"
     );
     println!("curl -i -X DELETE {first}/etx/me/1\ncurl -i {first}/healthz\n\nCtrl-C ends it");
-    tokio::signal::ctrl_c().await?;
-    Ok(())
+    std::future::pending().await
 }
 
 /// Has all purchases made by `clients` at a time.
