@@ -54,9 +54,20 @@ pub enum ClientError {
         /// How many attempts were made.
         attempts: u32,
     },
+    /// As `Unanswered`, and when last heard of an instance was in doubt at a site without siblings. Nothing goes on there until that is decided.
+    #[error("after {attempts} attempts the request is still in doubt: {reason}")]
+    InDoubt {
+        /// How many attempts were made.
+        attempts: u32,
+        /// Where and what, in words.
+        reason: Text,
+    },
     /// The XID was used for another request.
     #[error("the XID was used for another request")]
     RequestDiffers,
+    /// The request string is over the sites' limit. It was not executed and never will be.
+    #[error("the request is too large: {0}")]
+    RequestTooLarge(Text),
     /// The result was acknowledged before, and is gone.
     #[error("the request was executed, and its result was acknowledged and forgotten")]
     Forgotten,
@@ -74,6 +85,8 @@ pub struct Client {
     attempt: u32,
     /// The highest instance number heard of.
     highest: i64,
+    /// What the last reply to the last attempt said was in the way.
+    in_doubt: Option<Text>,
     finished: Option<Finished>,
 }
 
@@ -86,7 +99,12 @@ impl Client {
     /// The client of a request of which instances up to `highest` were sent before.
     pub fn resume(servers: usize, attempts_max: u32, backoff: Backoff, highest: i64) -> Client {
         let (servers, attempts_max) = (servers.max(1), attempts_max.max(1));
-        Client { servers, attempts_max, backoff, attempt: 0, highest, finished: None }
+        Client { servers, attempts_max, backoff, attempt: 0, highest, in_doubt: None, finished: None }
+    }
+
+    /// The highest instance number sent or heard of: who takes the request up later goes on above it.
+    pub fn highest(&self) -> i64 {
+        self.highest
     }
 
     /// How it ended, if it has.
@@ -119,11 +137,24 @@ impl Client {
             Reply::RequestDiffers => Some(self.finish(Err(ClientError::RequestDiffers))),
             Reply::Forgotten => Some(self.finish(Err(ClientError::Forgotten))),
             Reply::Broken(why) => Some(self.finish(Err(ClientError::Broken(why)))),
-            Reply::Retry { highest, .. } => {
-                self.highest = self.highest.max(highest);
-                (attempt == self.attempt).then(|| self.next(chance))
-            }
+            Reply::RequestTooLarge(why) => Some(self.finish(Err(ClientError::RequestTooLarge(why)))),
+            Reply::Retry { highest, .. } => self.refused(attempt, highest, None, chance),
+            Reply::InDoubt { highest, reason } => self.refused(attempt, highest, Some(reason), chance),
         }
+    }
+
+    fn refused(
+        &mut self,
+        attempt: u32,
+        highest: i64,
+        in_doubt: Option<Text>,
+        chance: u64,
+    ) -> Option<ClientEffect> {
+        self.highest = self.highest.max(highest);
+        (attempt == self.attempt).then(|| {
+            self.in_doubt = in_doubt;
+            self.next(chance)
+        })
     }
 
     fn finish(&mut self, finished: Finished) -> ClientEffect {
@@ -133,7 +164,12 @@ impl Client {
 
     fn next(&mut self, chance: u64) -> ClientEffect {
         let Some(instance) = instance_above(self.highest).filter(|_| self.attempt < self.attempts_max) else {
-            return self.finish(Err(ClientError::Unanswered { attempts: self.attempt }));
+            let attempts = self.attempt;
+            let error = match self.in_doubt.take() {
+                Some(reason) => ClientError::InDoubt { attempts, reason },
+                None => ClientError::Unanswered { attempts },
+            };
+            return self.finish(Err(error));
         };
         let server = self.attempt as usize % self.servers;
         self.attempt += 1;
@@ -185,10 +221,22 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_gives_up_while_something_is_in_doubt_says_so() {
+        let in_doubt = || Reply::InDoubt { highest: 1024, reason: "1024 at site 1".into() };
+        let mut client = Client::new(2, 2, Backoff::default());
+        client.start(0);
+        assert_eq!(sent(client.replied(1, in_doubt(), 0)), (2, 1, 2048));
+        let error = ClientError::InDoubt { attempts: 2, reason: "1024 at site 1".into() };
+        assert_eq!(client.replied(2, in_doubt(), 0), Some(ClientEffect::Finish(Err(error))));
+        assert_eq!(client.highest(), 2048);
+    }
+
+    #[test]
     fn final_refusals_end_the_request() {
         for (reply, error) in [
             (Reply::RequestDiffers, ClientError::RequestDiffers),
             (Reply::Forgotten, ClientError::Forgotten),
+            (Reply::RequestTooLarge("2 MB".into()), ClientError::RequestTooLarge("2 MB".into())),
             (Reply::Broken("by hand".into()), ClientError::Broken("by hand".into())),
         ] {
             let mut client = Client::new(1, 5, Backoff::default());

@@ -77,11 +77,15 @@ pub enum Refused {
     RequestDiffers,
     /// The family was decided, answered and forgotten.
     Forgotten,
+    /// A site without siblings: another instance is prepared or active there, and nothing can be begun beside it. In words.
+    InDoubt(Text),
+    /// The request string is over the site's limit, so that no instance of it can ever be prepared there. In words.
+    RequestTooLarge(Text),
     /// Anything else, in words: a failed validation, a full disk.
     Failed(Text),
 }
 
-/// A site's reply to what it was sent last.
+/// A site's reply to what it was sent last: once COMMIT is to be sent, a reply to BEGIN or PREPARE is not handed over any more.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SiteReply {
     /// To BEGIN: the instance is active.
@@ -107,6 +111,8 @@ pub enum Event {
     Executed(Text),
     /// The logic could not be run to its end here, in words (a serialization failure, a lost connection).
     Failed(Text),
+    /// The driver's patience is at its end, in words: the run stops where it is, as if its server had crashed, but says so.
+    Expired(Text),
 }
 
 /// What the driver does for a run.
@@ -143,8 +149,17 @@ pub enum Reply {
         /// Why, in words.
         reason: Text,
     },
+    /// As `Retry`; another instance is in the way at a site without siblings, and nothing goes on before it is decided there.
+    InDoubt {
+        /// The highest number heard of.
+        highest: i64,
+        /// Where and what, in words.
+        reason: Text,
+    },
     /// The XID was used for another request.
     RequestDiffers,
+    /// No site can hold a request string so long. Nothing was executed, nor ever will be under this XID.
+    RequestTooLarge(Text),
     /// The result was acknowledged before, and is gone.
     Forgotten,
     /// A site refuses what was decided: somebody intervened by hand.
@@ -210,7 +225,8 @@ impl Run {
                 (0..self.sites).map(|site| Effect::Prepare(site, result.clone())).collect()
             }
             Event::Failed(reason) if self.phase == Phase::Executing => self.stop(0, reason),
-            Event::Executed(_) | Event::Failed(_) => Vec::new(),
+            Event::Expired(reason) if !self.is_ended() => self.stop(0, reason),
+            Event::Executed(_) | Event::Failed(_) | Event::Expired(_) => Vec::new(),
         }
     }
 
@@ -249,6 +265,10 @@ impl Run {
             }
             SiteReply::Refused(Refused::RequestDiffers) => self.end(Reply::RequestDiffers),
             SiteReply::Refused(Refused::Forgotten) => self.end(Reply::Forgotten),
+            SiteReply::Refused(Refused::InDoubt(reason)) => {
+                self.end(Reply::InDoubt { highest: self.instance, reason })
+            }
+            SiteReply::Refused(Refused::RequestTooLarge(why)) => self.end(Reply::RequestTooLarge(why)),
             SiteReply::Refused(Refused::Failed(why)) => self.stop(0, why),
             SiteReply::Unreachable => self.stop(0, format!("no reply from site {site}").into()),
             // Replies to something else, which came late.
@@ -297,10 +317,14 @@ impl Run {
                 let reply = Reply::Done { winner: outcome.winner, result };
                 self.end(reply)
             }
-            SiteReply::Unreachable | SiteReply::Refused(Refused::Failed(_)) if waiting[site] => {
+            SiteReply::Unreachable | SiteReply::Refused(Refused::Failed(_) | Refused::InDoubt(_))
+                if waiting[site] =>
+            {
                 vec![Effect::Commit(site, outcome.winner)]
             }
-            SiteReply::Refused(Refused::Taken { .. } | Refused::RequestDiffers) => {
+            SiteReply::Refused(
+                Refused::Taken { .. } | Refused::RequestDiffers | Refused::RequestTooLarge(_),
+            ) => {
                 let why = format!("site {site} does not commit instance {}", outcome.winner);
                 self.end(Reply::Broken(why.into()))
             }
@@ -379,6 +403,30 @@ mod tests {
         let effects = run.on(Event::Site(1, SiteReply::Unreachable));
         assert!(effects.starts_with(&[Effect::Release(0), Effect::Release(1)]), "{effects:?}");
         assert!(run.is_ended());
+    }
+
+    #[test]
+    fn a_run_that_is_out_of_time_stops_in_any_phase_and_leaves_a_decision_to_others() {
+        let late = || Event::Expired("late".into());
+        let (mut run, _) = Run::begin(9, 15, "buy".into(), 2);
+        let retry = Effect::Reply(Reply::Retry { highest: 9, reason: "late".into() });
+        assert_eq!(run.on(late()).last(), Some(&retry));
+        assert_eq!(run.on(late()), []);
+        let mut run = preparing(5);
+        let outcome = Outcome { winner: 4, result: "sold".into(), request: "buy".into() };
+        run.on(Event::Site(1, SiteReply::Decided(outcome)));
+        run.on(Event::Site(0, SiteReply::Committed));
+        assert_eq!(run.committing(), Some(4));
+        let retry = Effect::Reply(Reply::Retry { highest: 5, reason: "late".into() });
+        assert_eq!(run.on(late()).last(), Some(&retry));
+    }
+
+    #[test]
+    fn what_is_in_doubt_at_a_site_without_siblings_is_told_as_such() {
+        let (mut run, _) = Run::begin(9, 15, "buy".into(), 2);
+        let effects = run.on(Event::Site(0, SiteReply::Refused(Refused::InDoubt("4 is prepared".into()))));
+        let reply = Reply::InDoubt { highest: 9, reason: "4 is prepared".into() };
+        assert_eq!(effects, [Effect::Release(0), Effect::Release(1), Effect::Reply(reply)]);
     }
 
     #[test]

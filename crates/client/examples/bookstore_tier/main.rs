@@ -1,0 +1,204 @@
+//! A bookstore in three tiers: clients, application servers, and two database sites, one with the store and one with the payments. A purchase changes both, and happens
+//! exactly once, although application servers are killed and paused while it is under way.
+//!
+//! ```text
+//! cargo run -p cognate-client --example bookstore_tier            # a few hundred purchases under fire, and the judgement
+//! cargo run -p cognate-client --example bookstore_tier -- --serve # only runs, to be called with curl
+//! ```
+//!
+//! Everything runs on loopback, in temporary folders. `processes` starts and ends sites and application servers (which are this program, too), `shop` is the request's logic and its
+//! tables, `fire` kills and pauses, `judge` counts at the end.
+
+mod fire;
+mod judge;
+mod processes;
+mod shop;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use cognate_client::application::{ApplicationServer, Options, Patience};
+use cognate_client::backoff::Backoff;
+use cognate_client::http::{self, ClientOptions, EtxClient};
+use cognate_client::postgres::PostgresSite;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use judge::{Bought, judge};
+use processes::{Servers, Sites};
+
+/// What goes wrong here is told and ends the program.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, Parser)]
+#[command(about = "A bookstore whose purchases happen exactly once at two sites")]
+struct Arguments {
+    /// Only run, to be called with curl.
+    #[arg(long)]
+    serve: bool,
+    /// The `cognate` binary; beside this program if none, and built if it is not there.
+    #[arg(long)]
+    cognate: Option<PathBuf>,
+    /// Two databases that run already, store and payment, as PostgreSQL connection strings. Their bookstore is dropped and made again.
+    #[arg(long, num_args = 1)]
+    site: Vec<String>,
+    /// Application servers.
+    #[arg(long, default_value_t = 3)]
+    servers: usize,
+    /// Purchases.
+    #[arg(long, default_value_t = 300)]
+    buys: u64,
+    /// Clients at a time.
+    #[arg(long, default_value_t = 8)]
+    clients: usize,
+    /// Nothing is killed or paused.
+    #[arg(long)]
+    peace: bool,
+    /// Sites are killed and started again, too.
+    #[arg(long)]
+    kill_sites: bool,
+    /// Determines purchases and victims; chosen and printed if none.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Further arguments of `cognate serve`.
+    #[arg(long, allow_hyphen_values = true)]
+    site_argument: Vec<String>,
+    /// For the program itself: be an application server at this address.
+    #[arg(long, hide = true)]
+    application_server: Option<String>,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let arguments = Arguments::parse();
+    match &arguments.application_server {
+        Some(address) => application_server(address, &arguments.site).await,
+        None => tokio::select! {
+            done = tier(arguments) => done,
+            // Whatever was started ends with what is dropped here.
+            () = ended() => Ok(()),
+        },
+    }
+}
+
+/// Ctrl-C, or a request to end.
+async fn ended() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// The role of an application server: all of it.
+async fn application_server(address: &str, sites: &[String]) -> Result<(), Error> {
+    let sites = sites.iter().map(|site| site.parse()).collect::<Result<Vec<PostgresSite>, _>>()?;
+    let patience = Patience { logic: Duration::from_secs(5), ..Patience::default() };
+    let server = ApplicationServer::new(sites, Options { patience, ..Options::default() });
+    let listener = TcpListener::bind(address).await?;
+    http::serve(listener, http::router(server, shop::buy_confirm), std::future::pending()).await?;
+    Ok(())
+}
+
+async fn tier(arguments: Arguments) -> Result<(), Error> {
+    let seed = arguments.seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    let ports = processes::free_ports(arguments.servers.max(1))?;
+    let mut sites = match arguments.site.as_slice() {
+        [] => Sites::start(arguments.cognate.as_deref(), &arguments.site_argument, &ports).await?,
+        [store, payment] => Sites::given([store.clone(), payment.clone()]),
+        _ => return Err("two sites are needed: --site STORE --site PAYMENT".into()),
+    };
+    shop::create(sites.addresses()).await?;
+    let mut servers = Servers::start(ports, sites.addresses()).await?;
+    if arguments.serve {
+        return serve(&sites, &servers).await;
+    }
+    let options = ClientOptions {
+        attempts_max: 12,
+        backoff: Backoff {
+            patience: Duration::from_secs(1),
+            patience_max: Duration::from_secs(10),
+            pause_max: Duration::from_secs(1),
+            ..Backoff::default()
+        },
+    };
+    let client = EtxClient::new(servers.urls(), options)?;
+    let begun = Instant::now();
+    let mut random = StdRng::seed_from_u64(seed);
+    let buying = buy(&client, &arguments, StdRng::seed_from_u64(random.random()));
+    let purchases = match arguments.peace {
+        true => buying.await,
+        false => {
+            let kill_sites = arguments.kill_sites && sites.are_ours();
+            fire::under(&mut servers, &mut sites, kill_sites, &mut random, buying).await?
+        }
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    let unanswered = purchases.iter().filter(|bought| bought.answer.is_err()).count();
+    println!("{} purchases in {seconds:.1} s; {unanswered} without an answer so far", purchases.len());
+    // In peace, whoever has no answer gets it now, under the same XID.
+    let purchases = ask_again(&client, purchases).await;
+    judge(sites.addresses(), &purchases).await?;
+    // The answers are safe now: the sites may forget them.
+    let answered = purchases.iter().filter(|bought| bought.answer.is_ok());
+    let mut forgotten = 0;
+    for bought in answered {
+        forgotten += usize::from(client.acknowledge(&bought.xid).await.is_ok());
+    }
+    println!("{forgotten} answers acknowledged and forgotten");
+    Ok(())
+}
+
+async fn serve(sites: &Sites, servers: &Servers) -> Result<(), Error> {
+    let [store, payment] = sites.addresses();
+    println!("store    {store}\npayment  {payment}");
+    for url in servers.urls() {
+        println!("server   {url}");
+    }
+    let first = &servers.urls()[0];
+    println!(
+        "\ncurl -i {first}/etx -H 'Idempotency-Key: me/1' -d 'buy 7 12 2'   # customer, item, how many; as often as you like"
+    );
+    println!("curl -i -X DELETE {first}/etx/me/1\ncurl -i {first}/healthz\n\nCtrl-C ends it");
+    std::future::pending().await
+}
+
+/// Has all purchases made by `clients` at a time.
+async fn buy(client: &EtxClient, arguments: &Arguments, mut random: StdRng) -> Vec<Bought> {
+    let requests: Arc<[String]> = (0..arguments.buys).map(|_| shop::random_request(&mut random)).collect();
+    let next = Arc::new(AtomicU64::new(0));
+    let mut clients = JoinSet::new();
+    for _ in 0..arguments.clients.max(1) {
+        let (client, next, requests) = (client.clone(), Arc::clone(&next), Arc::clone(&requests));
+        clients.spawn(async move {
+            let mut done = Vec::new();
+            while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                let xid = client.fresh_xid();
+                let answer = client.execute_as(&xid, request).await;
+                let answer = answer.map(|a| a.result().to_owned()).map_err(|error| error.to_string());
+                done.push(Bought { xid, request: request.clone(), answer });
+            }
+            done
+        });
+    }
+    clients.join_all().await.into_iter().flatten().collect()
+}
+
+async fn ask_again(client: &EtxClient, purchases: Vec<Bought>) -> Vec<Bought> {
+    let mut asked = Vec::with_capacity(purchases.len());
+    for mut bought in purchases {
+        if bought.answer.is_err() {
+            let answer = client.execute_as(&bought.xid, &bought.request).await;
+            bought.answer = answer.map(|a| a.result().to_owned()).map_err(|error| error.to_string());
+        }
+        asked.push(bought);
+    }
+    asked
+}

@@ -1,0 +1,201 @@
+//! Cognate's own statements, in their function form: parameters need no quotes, and a connection prepares them once.
+//!
+//! All return the same columns: the instance, its state, its result if it is prepared or committed, and the family's request. What the rows and SQLSTATEs mean for
+//! the protocol is decided here, and nowhere else.
+
+use tokio_postgres::{Error, Row};
+
+use super::{PostgresConnection, failed, in_words, is_lost, state};
+use crate::etransaction::{Outcome, Refused, SiteReply, Table, Text};
+use crate::site::{Job, Look, Trouble};
+
+const BEGIN: &str = "SELECT * FROM cognate_mip_begin($1::text, $2::int8)";
+const PREPARE: &str = "SELECT * FROM cognate_mip_prepare($1::text, $2::int8, $3::text, $4::text)";
+const COMMIT: &str = "SELECT * FROM cognate_mip_commit($1::text, $2::int8)";
+const SHOW: &str = "SELECT * FROM cognate_mip_show($1::text)";
+const FORGET: &str = "SELECT * FROM cognate_mip_forget($1::text)";
+
+/// A line of the family's table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    instance: i64,
+    state: String,
+    result: Option<String>,
+    request: Option<String>,
+}
+
+fn lines(rows: &[Row]) -> Result<Vec<Line>, Error> {
+    let line = |row: &Row| {
+        Ok(Line {
+            instance: row.try_get(0)?,
+            state: row.try_get(1)?,
+            result: row.try_get(2)?,
+            request: row.try_get(3)?,
+        })
+    };
+    rows.iter().map(line).collect()
+}
+
+fn outcome(lines: &[Line]) -> Option<Outcome> {
+    let winner = lines.iter().find(|line| line.state == "committed")?;
+    let text = |text: &Option<String>| Text::from(text.as_deref().unwrap_or_default());
+    Some(Outcome { winner: winner.instance, result: text(&winner.result), request: text(&winner.request) })
+}
+
+fn begun(lines: &[Line]) -> SiteReply {
+    match outcome(lines) {
+        Some(outcome) => SiteReply::Decided(outcome),
+        None if lines.is_empty() => SiteReply::Begun,
+        None => SiteReply::Refused(Refused::Failed(format!("BEGIN MIP was answered by {lines:?}").into())),
+    }
+}
+
+fn prepared(lines: Vec<Line>) -> SiteReply {
+    if let Some(outcome) = outcome(&lines) {
+        return SiteReply::Decided(outcome);
+    }
+    let highest = lines.iter().map(|line| line.instance).max().unwrap_or(0);
+    let prepared = lines
+        .into_iter()
+        .filter(|line| line.state == "prepared")
+        .map(|line| (line.instance, line.result.unwrap_or_default().into()))
+        .collect();
+    SiteReply::Table(Table { prepared, highest })
+}
+
+fn committed(lines: &[Line], winner: i64) -> SiteReply {
+    match outcome(lines) {
+        Some(outcome) if outcome.winner == winner => SiteReply::Committed,
+        Some(outcome) => SiteReply::Refused(Refused::Taken { highest: outcome.winner }),
+        None => SiteReply::Refused(Refused::Failed(format!("COMMIT MIP was answered by {lines:?}").into())),
+    }
+}
+
+fn looked(lines: Vec<Line>) -> Look {
+    if let Some(outcome) = outcome(&lines) {
+        return Look::Committed(outcome.winner);
+    }
+    let token = |stored: &str| stored.split_once(' ').map_or(stored, |(token, _)| token).to_owned();
+    let prepared = lines.into_iter().filter(|line| line.state == "prepared");
+    Look::Undecided(prepared.map(|line| (line.instance, token(&line.result.unwrap_or_default()))).collect())
+}
+
+/// The number in `… is 3072.` or `highest=3072`: the last one in the text; 0 if there is none.
+fn highest_in(detail: &str) -> i64 {
+    let digits = detail.split(|c: char| !c.is_ascii_digit()).rfind(|digits| !digits.is_empty());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// What a refusal of BEGIN or PREPARE means.
+fn refusal(error: &Error) -> SiteReply {
+    let words = || Text::from(in_words(error));
+    let detail = error.as_db_error().and_then(|db| db.detail()).unwrap_or_default();
+    SiteReply::Refused(match state(error) {
+        "MI010" | "MI011" => Refused::Taken { highest: highest_in(detail) },
+        "MI020" => Refused::RequestDiffers,
+        "MI021" => Refused::RequestTooLarge(words()),
+        "MI032" => Refused::Forgotten,
+        _ => return failed(error),
+    })
+}
+
+/// What a refusal of COMMIT means: of an instance that was seen prepared everywhere.
+fn commit_refusal(error: &Error) -> SiteReply {
+    match state(error) {
+        "MI011" | "MI012" | "MI013" | "MI014" | "MI031" => SiteReply::Refused(Refused::Taken { highest: 0 }),
+        "MI032" => SiteReply::Refused(Refused::Forgotten),
+        _ => failed(error),
+    }
+}
+
+/// Whether the server has these functions. Prepares them.
+pub(super) async fn is_spoken(connection: &PostgresConnection) -> Result<bool, Error> {
+    match connection.statement(BEGIN).await {
+        Ok(_) => {}
+        Err(error) if is_lost(&error) => return Err(error),
+        // Undefined, or (an older Cognate) not supported.
+        Err(error) if matches!(state(&error), "42883" | "0A000" | "42601" | "42P01") => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    tokio::try_join!(connection.statement(PREPARE), connection.statement(COMMIT))?;
+    Ok(true)
+}
+
+pub(super) async fn begin(connection: &PostgresConnection, job: &Job) -> SiteReply {
+    match connection.query(BEGIN, &[&&*job.xid, &job.instance]).await.and_then(|rows| lines(&rows)) {
+        Ok(lines) => begun(&lines),
+        Err(error) => refusal(&error),
+    }
+}
+
+pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: &str) -> SiteReply {
+    let rows = connection.query(PREPARE, &[&&*job.xid, &job.instance, &&*job.request, &stored]).await;
+    match rows.and_then(|rows| lines(&rows)) {
+        Ok(lines) => prepared(lines),
+        Err(error) => refusal(&error),
+    }
+}
+
+pub(super) async fn commit(connection: &PostgresConnection, xid: &str, winner: i64) -> SiteReply {
+    match connection.query(COMMIT, &[&xid, &winner]).await.and_then(|rows| lines(&rows)) {
+        Ok(lines) => committed(&lines, winner),
+        Err(error) => commit_refusal(&error),
+    }
+}
+
+pub(super) async fn look(connection: &PostgresConnection, xid: &str) -> Result<Look, Trouble> {
+    match connection.query(SHOW, &[&xid]).await.and_then(|rows| lines(&rows)) {
+        Ok(lines) => Ok(looked(lines)),
+        Err(error) => match state(&error) {
+            "MI031" => Ok(Look::Unknown),
+            "MI032" => Ok(Look::Forgotten),
+            _ => Err(error.into()),
+        },
+    }
+}
+
+pub(super) async fn forget(connection: &PostgresConnection, xid: &str) -> Result<(), Trouble> {
+    match connection.query(FORGET, &[&xid]).await {
+        Ok(_) => Ok(()),
+        Err(error) if state(&error) == "MI032" => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(instance: i64, state: &str, result: Option<&str>) -> Line {
+        let (state, result) = (state.to_owned(), result.map(str::to_owned));
+        Line { instance, state, result, request: Some("buy".to_owned()) }
+    }
+
+    #[test]
+    fn rows_become_replies() {
+        assert_eq!(begun(&[]), SiteReply::Begun);
+        let sold = || line(2048, "committed", Some("0f sold"));
+        let outcome = Outcome { winner: 2048, result: "0f sold".into(), request: "buy".into() };
+        assert_eq!(begun(&[sold()]), SiteReply::Decided(outcome.clone()));
+        assert_eq!(prepared(vec![line(1024, "aborted", None), sold()]), SiteReply::Decided(outcome));
+        let table = vec![
+            line(1024, "prepared", Some("0a x")),
+            line(2048, "aborted", None),
+            line(3072, "active", None),
+        ];
+        let expected = Table { prepared: [(1024, "0a x".into())].into_iter().collect(), highest: 3072 };
+        assert_eq!(prepared(table.clone()), SiteReply::Table(expected));
+        assert_eq!(committed(&[sold()], 2048), SiteReply::Committed);
+        assert_eq!(committed(&[sold()], 1024), SiteReply::Refused(Refused::Taken { highest: 2048 }));
+        let tokens = [(1024, "0a".to_owned())].into_iter().collect();
+        assert_eq!(looked(table), Look::Undecided(tokens));
+    }
+
+    #[test]
+    fn the_highest_number_is_read_from_the_detail() {
+        assert_eq!(highest_in("The highest instance number heard of is 3072."), 3072);
+        assert_eq!(highest_in("highest=3073"), 3073);
+        assert_eq!(highest_in("instance 7 of family 8, highest=9"), 9);
+        assert_eq!(highest_in(""), 0);
+    }
+}
