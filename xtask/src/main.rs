@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation>
-  ci    fmt, clippy, tidy, tests, explored schedules and docs, all with warnings denied
+  ci    fmt, clippy, tidy, tests, explored schedules, a trial of exactly-once and docs, all with warnings denied
   tidy  crate direction, file and function lengths, prose at the head of modules
   isolation --tester PROGRAM --specs FOLDER [--server PROGRAM] [SPEC ...]
         PostgreSQL's isolation specs against this server, as a table";
@@ -51,7 +51,16 @@ fn ci(root: &Path) -> Result<(), String> {
     )?;
     cargo(root, "tests", &["test", "--workspace", "--locked", "--no-fail-fast"], &[])?;
     schedules(root)?;
+    exactly_once(root)?;
     cargo(root, "docs", &["doc", "--workspace", "--no-deps", "--locked"], &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+/// Requests over three sites and three application servers, all of which are killed: each happens once. The long trial is in the example's head.
+fn exactly_once(root: &Path) -> Result<(), String> {
+    cargo(root, "cognate for the trial", &["build", "--package", "cognate", "--locked"], &[])?;
+    let example = ["run", "--package", "cognate-client", "--example", "bookstore_tier", "--locked", "--"];
+    let trial = ["--buys", "200", "--sites", "3", "--kill-sites", "--havoc"];
+    cargo(root, "exactly once", &[&example[..], &trial[..]].concat(), &[])
 }
 
 /// The engine under a scheduler that explores schedules: its library alone, with the feature that puts the scheduler in.

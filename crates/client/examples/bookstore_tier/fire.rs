@@ -46,7 +46,7 @@ pub(crate) async fn under<T>(
         }
         if kill_sites && random.random_bool(0.03) {
             count.sites += 1;
-            sites.kill_and_restart(random.random_range(0..2)).await?;
+            sites.kill_and_restart(random.random_range(0..sites.addresses().len())).await?;
             continue;
         }
         let victim = random.random_range(0..servers.len());

@@ -1,9 +1,10 @@
-//! A bookstore in three tiers: clients, application servers, and two database sites, one with the store and one with the payments. A purchase changes both, and happens
+//! A bookstore in three tiers: clients, application servers, and database sites: one with the store, one with the payments, and, if wanted, one for delivery. A purchase changes all of them, and happens
 //! exactly once, although application servers are killed and paused while it is under way.
 //!
 //! ```text
 //! cargo run -p cognate-client --example bookstore_tier            # a few hundred purchases under fire, and the judgement
 //! cargo run -p cognate-client --example bookstore_tier -- --serve # only runs, to be called with curl
+//! cargo run --release -p cognate-client --example bookstore_tier -- --buys 10000 --clients 16 --sites 3 --kill-sites --havoc   # the long trial
 //! ```
 //!
 //! Everything runs on loopback, in temporary folders. `processes` starts and ends sites and application servers (which are this program, too), `shop` is the request's logic and its
@@ -44,9 +45,12 @@ struct Arguments {
     /// The `cognate` binary; beside this program if none, and built if it is not there.
     #[arg(long)]
     cognate: Option<PathBuf>,
-    /// Two databases that run already, store and payment, as PostgreSQL connection strings. Their bookstore is dropped and made again.
+    /// Databases that run already, store and payment, and delivery if there is a third, as PostgreSQL connection strings. Their bookstore is dropped and made again.
     #[arg(long, num_args = 1)]
     site: Vec<String>,
+    /// Databases to start: 2, or 3 with one for delivery.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+    sites: u8,
     /// Application servers.
     #[arg(long, default_value_t = 3)]
     servers: usize,
@@ -62,6 +66,9 @@ struct Arguments {
     /// Sites are killed and started again, too.
     #[arg(long)]
     kill_sites: bool,
+    /// Some clients send their request twice at the same time, and some go away before they have an answer.
+    #[arg(long)]
+    havoc: bool,
     /// Determines purchases and victims; chosen and printed if none.
     #[arg(long)]
     seed: Option<u64>,
@@ -111,9 +118,12 @@ async fn tier(arguments: Arguments) -> Result<(), Error> {
     println!("seed {seed}");
     let ports = processes::free_ports(arguments.servers.max(1))?;
     let mut sites = match arguments.site.as_slice() {
-        [] => Sites::start(arguments.cognate.as_deref(), &arguments.site_argument, &ports).await?,
-        [store, payment] => Sites::given([store.clone(), payment.clone()]),
-        _ => return Err("two sites are needed: --site STORE --site PAYMENT".into()),
+        [] => {
+            let (count, binary) = (usize::from(arguments.sites), arguments.cognate.as_deref());
+            Sites::start(count, binary, &arguments.site_argument, &ports).await?
+        }
+        given @ ([_, _] | [_, _, _]) => Sites::given(given.to_vec()),
+        _ => return Err("two or three sites are needed: --site STORE --site PAYMENT".into()),
     };
     shop::create(sites.addresses()).await?;
     let mut servers = Servers::start(ports, sites.addresses()).await?;
@@ -157,8 +167,9 @@ async fn tier(arguments: Arguments) -> Result<(), Error> {
 }
 
 async fn serve(sites: &Sites, servers: &Servers) -> Result<(), Error> {
-    let [store, payment] = sites.addresses();
-    println!("store    {store}\npayment  {payment}");
+    for (name, address) in ["store    ", "payment  ", "delivery "].iter().zip(sites.addresses()) {
+        println!("{name}{address}");
+    }
     for url in servers.urls() {
         println!("server   {url}");
     }
@@ -177,13 +188,14 @@ async fn buy(client: &EtxClient, arguments: &Arguments, mut random: StdRng) -> V
     let mut clients = JoinSet::new();
     for _ in 0..arguments.clients.max(1) {
         let (client, next, requests) = (client.clone(), Arc::clone(&next), Arc::clone(&requests));
+        let (havoc, mut random) = (arguments.havoc, StdRng::seed_from_u64(random.random()));
         clients.spawn(async move {
             let mut done = Vec::new();
             while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                let xid = client.fresh_xid();
-                let answer = client.execute_as(&xid, request).await;
-                let answer = answer.map(|a| a.result().to_owned()).map_err(|error| error.to_string());
-                done.push(Bought { xid, request: request.clone(), answer });
+                done.push(match havoc {
+                    true => havoc_of(&client, request, &mut random).await,
+                    false => once(&client, request).await,
+                });
             }
             done
         });
@@ -191,12 +203,47 @@ async fn buy(client: &EtxClient, arguments: &Arguments, mut random: StdRng) -> V
     clients.join_all().await.into_iter().flatten().collect()
 }
 
+async fn once(client: &EtxClient, request: &str) -> Bought {
+    let xid = client.fresh_xid();
+    let answer = told(client.execute_as(&xid, request).await);
+    Bought { xid, request: request.to_owned(), answer, is_abandoned: false }
+}
+
+fn told(answer: Result<http::Answer, http::EtxError>) -> Result<String, String> {
+    answer.map(|answer| answer.result().to_owned()).map_err(|error| error.to_string())
+}
+
+/// One request in ten is sent twice at the same time, with the same instance numbers; one in ten is given up after a moment.
+async fn havoc_of(client: &EtxClient, request: &str, random: &mut StdRng) -> Bought {
+    match random.random_range(0..10) {
+        0 => {
+            let xid = client.fresh_xid();
+            let (one, other) =
+                tokio::join!(client.execute_as(&xid, request), client.execute_as(&xid, request));
+            let (one, other) = (told(one), told(other));
+            let answer = match (one, other) {
+                (Ok(one), Ok(other)) if one != other => Ok(format!("{one}, and {other}")),
+                (Ok(answer), _) | (_, Ok(answer)) => Ok(answer),
+                (Err(why), Err(_)) => Err(why),
+            };
+            Bought { xid, request: request.to_owned(), answer, is_abandoned: false }
+        }
+        1 => {
+            let (xid, moment) = (client.fresh_xid(), Duration::from_millis(random.random_range(0..40)));
+            let answer = tokio::time::timeout(moment, client.execute_as(&xid, request)).await;
+            let is_abandoned = answer.is_err();
+            let answer = answer.map_or_else(|_| Err("given up".to_owned()), told);
+            Bought { xid, request: request.to_owned(), answer, is_abandoned }
+        }
+        _ => once(client, request).await,
+    }
+}
+
 async fn ask_again(client: &EtxClient, purchases: Vec<Bought>) -> Vec<Bought> {
     let mut asked = Vec::with_capacity(purchases.len());
     for mut bought in purchases {
-        if bought.answer.is_err() {
-            let answer = client.execute_as(&bought.xid, &bought.request).await;
-            bought.answer = answer.map(|a| a.result().to_owned()).map_err(|error| error.to_string());
+        if bought.answer.is_err() && !bought.is_abandoned {
+            bought.answer = told(client.execute_as(&bought.xid, &bought.request).await);
         }
         asked.push(bought);
     }

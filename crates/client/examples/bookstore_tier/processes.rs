@@ -100,28 +100,29 @@ impl Site {
     }
 }
 
-/// The two sites.
+/// The sites.
 pub(crate) struct Sites {
-    addresses: [String; 2],
+    addresses: Vec<String>,
     /// None if they were running before.
     ours: Vec<Site>,
 }
 
 impl Sites {
     /// Databases that run already.
-    pub(crate) fn given(addresses: [String; 2]) -> Sites {
+    pub(crate) fn given(addresses: Vec<String>) -> Sites {
         Sites { addresses, ours: Vec::new() }
     }
 
-    /// Two new ones, which know the application servers: what is left prepared is pushed back to these.
+    /// New ones, which know the application servers: what is left prepared is pushed back to these.
     pub(crate) async fn start(
+        count: usize,
         binary: Option<&Path>,
         arguments: &[String],
         servers: &[u16],
     ) -> Result<Sites, Error> {
         let binary = find_binary(binary)?;
-        let mut sites = Sites { addresses: Default::default(), ours: Vec::new() };
-        for place in 0..2 {
+        let mut sites = Sites { addresses: Vec::new(), ours: Vec::new() };
+        for place in 0..count {
             let (folder, ports) = (TempDir::new()?, [free_port()?, free_port()?]);
             let stub = ["--application-servers", &urls(servers).join(","), "--in-doubt-push-after", "2s"];
             let stub = stub.into_iter().map(str::to_owned);
@@ -132,14 +133,14 @@ impl Sites {
             let address = format!("host=127.0.0.1 port={} user=cognate dbname=cognate", ports[0]);
             let mut site = Site { process, binary, arguments, folder, ports };
             site.wait(&address).await?;
-            sites.addresses[place] = address;
+            sites.addresses.push(address);
             sites.ours.push(site);
         }
         Ok(sites)
     }
 
-    pub(crate) fn addresses(&self) -> [&str; 2] {
-        [&self.addresses[0], &self.addresses[1]]
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 
     pub(crate) fn are_ours(&self) -> bool {
@@ -159,13 +160,13 @@ impl Sites {
 pub(crate) struct Servers {
     processes: Vec<Process>,
     ports: Vec<u16>,
-    sites: [String; 2],
+    sites: Vec<String>,
 }
 
 impl Servers {
-    pub(crate) async fn start(ports: Vec<u16>, sites: [&str; 2]) -> Result<Servers, Error> {
+    pub(crate) async fn start(ports: Vec<u16>, sites: &[String]) -> Result<Servers, Error> {
         let count = ports.len();
-        let sites = sites.map(str::to_owned);
+        let sites = sites.to_vec();
         let mut servers = Servers { processes: Vec::new(), ports, sites };
         for server in 0..count {
             let process = servers.spawn(server)?;
@@ -187,7 +188,7 @@ impl Servers {
         Process::spawn(
             Command::new(std::env::current_exe()?)
                 .args(["--application-server", &format!("127.0.0.1:{}", self.ports[server])])
-                .args(["--site", &self.sites[0], "--site", &self.sites[1]]),
+                .args(self.sites.iter().flat_map(|site| ["--site", site])),
         )
     }
 

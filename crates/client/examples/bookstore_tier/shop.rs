@@ -1,4 +1,4 @@
-//! The store's and the payments' tables, and Buy Confirm over both.
+//! The store's, the payments' and the delivery's tables, and Buy Confirm over them. Without a third site nothing is delivered.
 //!
 //! Nothing in the tables keeps a purchase from being made twice: no unique key, no check. Only so the judgement shows something.
 
@@ -13,18 +13,19 @@ use crate::Error;
 
 const STORE: usize = 0;
 const PAYMENT: usize = 1;
+const DELIVERY: usize = 2;
 
 /// Items, from 1.
 pub(crate) const ITEMS: i32 = 50;
 /// Customers, from 1.
 pub(crate) const CUSTOMERS: i32 = 100;
 /// Of each item, at the beginning.
-pub(crate) const STOCK: i32 = 40;
+pub(crate) const STOCK: i32 = 250;
 /// What each customer has at the beginning, in cents.
 pub(crate) const BALANCE: i64 = 1_000_000;
 
 /// Makes the tables anew.
-pub(crate) async fn create(sites: [&str; 2]) -> Result<(), Error> {
+pub(crate) async fn create(sites: &[String]) -> Result<(), Error> {
     let store = [
         "DROP TABLE IF EXISTS order_line".to_owned(),
         "DROP TABLE IF EXISTS orders".to_owned(),
@@ -50,8 +51,17 @@ pub(crate) async fn create(sites: [&str; 2]) -> Result<(), Error> {
     ];
     let accounts =
         (1..=CUSTOMERS).map(|customer| format!("INSERT INTO account VALUES ({customer}, {BALANCE})"));
-    run(sites[STORE], store.into_iter().chain(items)).await?;
-    run(sites[PAYMENT], payment.into_iter().chain(accounts)).await
+    run(&sites[STORE], store.into_iter().chain(items)).await?;
+    run(&sites[PAYMENT], payment.into_iter().chain(accounts)).await?;
+    let delivery = [
+        "DROP TABLE IF EXISTS parcel",
+        "CREATE TABLE parcel (p_o_id bigint NOT NULL, p_i_id integer NOT NULL, p_total bigint NOT NULL, \
+         p_request text NOT NULL)",
+    ];
+    match sites.get(DELIVERY) {
+        Some(site) => run(site, delivery.into_iter().map(str::to_owned)).await,
+        None => Ok(()),
+    }
 }
 
 async fn run(site: &str, statements: impl Iterator<Item = String>) -> Result<(), Error> {
@@ -106,5 +116,9 @@ pub(crate) async fn buy_confirm(
     store.execute("UPDATE item SET i_stock = i_stock - $2 WHERE i_id = $1", &[&item, &quantity]).await?;
     let sql = "INSERT INTO cc_xacts VALUES ($1, $2, $3, $4)";
     payment.execute(sql, &[&order, &customer, &total, &xid]).await?;
+    if branches.sites() > DELIVERY {
+        let sql = "INSERT INTO parcel VALUES ($1, $2, $3, $4)";
+        branches.site(DELIVERY).execute(sql, &[&order, &item, &total, &xid]).await?;
+    }
     Ok(format!("order {order}: {total} cents"))
 }
