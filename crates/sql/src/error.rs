@@ -447,10 +447,9 @@ fn refused(refusal: &cognate_engine::sibling::Refusal) -> SqlError {
     };
     let error = SqlError::new(state, refusal.to_string());
     match refusal {
-        R::InstanceAborted { highest, .. } => error
+        R::InstanceAborted { highest, .. } | R::InstanceInUse { highest, .. } => error
             .with_detail(format!("The highest instance number heard of is {highest}."))
             .with_hint("Begin an instance with a higher number."),
-        R::InstanceInUse { .. } => error.with_hint("Begin an instance with a higher number."),
         R::InstanceNotPrepared { .. } => error.with_hint("PREPARE MIP comes before COMMIT MIP."),
         R::DecidedOtherwise { .. } => error.with_hint("SHOW MIPT has its result."),
         R::RequestDiffers => error.with_hint("An XID stands for one request. Take a fresh one."),

@@ -256,6 +256,15 @@ impl Family {
         Refusal::InstanceAborted { instance, highest: Instance::new(self.highest()).unwrap_or(instance) }
     }
 
+    fn in_use(&self, instance: Instance) -> Refusal {
+        Refusal::InstanceInUse { instance, highest: Instance::new(self.highest()).unwrap_or(instance) }
+    }
+
+    /// Whether nothing is known of any instance, on disk or in memory.
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.is_blank() && self.ended.is_empty()
+    }
+
     /// BEGIN: `owner` begins an instance, or learns the decision.
     ///
     /// # Errors
@@ -270,7 +279,7 @@ impl Family {
                 Ok(Effects::none(Answer::Begun))
             }
             State::Aborted => Err(self.aborted(instance)),
-            _ => Err(Refusal::InstanceInUse { instance }),
+            _ => Err(self.in_use(instance)),
         }
     }
 
@@ -303,7 +312,7 @@ impl Family {
             State::Active if self.active.get(&instance) == Some(&owner) => {}
             State::Aborted => return Ok(Effects::none(Answer::Aborted)),
             State::Unknown => return Err(Refusal::InstanceUnknown { instance }),
-            _ => return Err(Refusal::InstanceInUse { instance }),
+            _ => return Err(self.in_use(instance)),
         }
         self.active.remove(&instance);
         let ended = self.enter_prepared(instance, request.clone(), result.clone());

@@ -28,6 +28,8 @@ pub enum Refusal {
     InstanceInUse {
         /// The instance.
         instance: Instance,
+        /// The highest number heard of here.
+        highest: Instance,
     },
     /// BEGIN, COMMIT or ROLLBACK of an instance that is aborted for ever: rolled back, or below a prepared one. Take a higher number.
     #[error("instance {instance} is aborted")]

@@ -136,7 +136,7 @@ impl Shard {
     pub(super) fn rest(&mut self, xid: &Xid) {
         let Some(live) = self.live.get(xid).filter(|live| live.members == 0) else { return };
         let small = live.family.request().is_none_or(|request| request.len() <= IDLE_REQUEST_MAX);
-        if live.family.outcome().is_some() || !small {
+        if live.family.outcome().is_some() || live.family.knows_nothing() || !small {
             self.live.remove(xid);
             return;
         }

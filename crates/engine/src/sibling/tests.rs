@@ -113,7 +113,7 @@ fn each_bad_input_is_refused_with_its_own_reason_and_changes_nothing() {
     let before = family.clone();
     let (buy, sell, done) = (text("buy"), text("sell"), text("done"));
     let limits = Limits { request_bytes: 4, result_bytes: 4 };
-    let used = |i| Err(Refusal::InstanceInUse { instance: at(i) });
+    let used = |i| Err(Refusal::InstanceInUse { instance: at(i), highest: at(6) });
     let unknown = Err(Refusal::InstanceUnknown { instance: at(7) });
     let aborted = Err(Refusal::InstanceAborted { instance: at(1), highest: at(6) });
     assert_eq!(family.begin(at(6), 1), used(6));

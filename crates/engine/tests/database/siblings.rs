@@ -130,13 +130,13 @@ async fn a_number_is_used_once() {
     let (database, _folder) = fresh();
     let first = started(&database, "x", 1);
     let again = || refusal(database.begin_instance(xid("x"), at(1), Isolation::Serializable));
-    assert_eq!(again(), Refusal::InstanceInUse { instance: at(1) });
+    assert_eq!(again(), Refusal::InstanceInUse { instance: at(1), highest: at(1) });
     first.rollback();
     assert!(matches!(again(), Refusal::InstanceAborted { .. }));
     let second = started(&database, "x", 2);
     prepared(second, "two").unwrap();
     let again = refusal(database.begin_instance(xid("x"), at(2), Isolation::Serializable));
-    assert_eq!(again, Refusal::InstanceInUse { instance: at(2) });
+    assert_eq!(again, Refusal::InstanceInUse { instance: at(2), highest: at(2) });
 }
 
 #[tokio::test]

@@ -285,7 +285,10 @@ impl Session {
                 Some(State::Aborted) => {}
                 None if instance.get() < table.floor => {}
                 None => return Err(refused(Refusal::InstanceUnknown { instance })),
-                Some(_) => return Err(refused(Refusal::InstanceInUse { instance })),
+                Some(_) => {
+                    let highest = table.entries.last().map_or(instance, |entry| entry.instance);
+                    return Err(refused(Refusal::InstanceInUse { instance, highest }));
+                }
             }
         }
         Ok(answer(MipOperation::Prepare, rows(&table)))
