@@ -51,7 +51,7 @@ const SERIES: &[(&str, bool, &str, &str)] = &[
         "mip",
         true,
         "",
-        "--rounds 1 --milliseconds 200 --clients 1,4 --items 1000 --browsers 1 --retries 20 --rows 1000 --families 10000",
+        "--rounds 1 --milliseconds 200 --clients 1,4 --items 1000 --browsers 1 --ahead 10 --retries 20 --rows 1000 --families 10000",
     ),
     ("snum", false, "", "--seconds 1 --rounds 1 --rows 2000"),
     ("recovery", false, "", "--megabytes 40 --rounds 1"),

@@ -15,9 +15,9 @@ use serde_json::json;
 
 use super::{Bench, Cell, median, median_ratio};
 use crate::chart::{Curve, Panel};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::report::{align, number};
-use crate::workload::mip::profile::Profile;
+use crate::workload::mip::profile::{LINES, Profile};
 use crate::workload::mip::requests::Siblings;
 use crate::workload::mip::site::Way;
 
@@ -31,6 +31,14 @@ const CLIENTS_AHEAD: u32 = 25;
 
 /// Measures both profiles.
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
+    // Two families that want one item would wait for each other's decision.
+    let wanted = u64::from(bench.args.ahead) * u64::from(CLIENTS_AHEAD) * LINES;
+    if wanted > u64::from(bench.args.items.unsigned_abs()) {
+        return Err(Error::Usage(format!(
+            "--ahead {}: needs {wanted} items, and there are {}",
+            bench.args.ahead, bench.args.items
+        )));
+    }
     for (profile, parameter) in [(Profile::BuyConfirm, BC), (Profile::AdminConfirm, AC)] {
         let curve = bench.args.clients.clone();
         let mut cells: Vec<[Cell; 2]> = curve.iter().map(|_| Default::default()).collect();

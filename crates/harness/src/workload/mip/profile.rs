@@ -42,7 +42,7 @@ pub const HOT_ITEMS: i32 = 10;
 /// Rows of the table that [`Profile::Update`] goes to.
 pub const UPDATE_ROWS: i64 = 100_000;
 /// Order lines of a Buy Confirm.
-const LINES: u64 = 3;
+pub const LINES: u64 = 3;
 
 impl Profile {
     /// In tables.
