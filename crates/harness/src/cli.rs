@@ -9,6 +9,7 @@ use crate::command::device::{self, DeviceArgs};
 use crate::command::governor::{self, GovernorArgs};
 use crate::command::log::{self, LogArgs};
 use crate::command::memory::{self, MemoryArgs};
+use crate::command::mip::{self, MipArgs};
 use crate::command::mixed::{self, MixedArgs};
 use crate::command::oracle::{self, OracleArgs};
 use crate::command::pgbench::{self, PgbenchArgs};
@@ -46,6 +47,8 @@ enum Command {
     Log(LogArgs),
     /// Data four times the memory budget, random reads: the server's resident size against the budget.
     Memory(MemoryArgs),
+    /// What sibling transactions cost and save: latency, fail-over, storage, retries, lookups, and pairs against PostgreSQL's.
+    Mip(MipArgs),
     /// Point reads with and without a long analytic query beside them: the 99th percentile.
     Mixed(MixedArgs),
     /// A point read by primary key in the embedded library, one thread: microseconds.
@@ -82,6 +85,7 @@ impl Cli {
             Command::Governor(args) => governor::run(args).await,
             Command::Log(args) => log::run(args).await,
             Command::Memory(args) => memory::run(args).await,
+            Command::Mip(args) => mip::run(args).await,
             Command::Mixed(args) => mixed::run(args).await,
             Command::PointRead(args) => point_read::run(args).await,
             Command::Recovery(args) => recovery::run(args).await,

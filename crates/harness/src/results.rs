@@ -121,6 +121,9 @@ fn further(record: &Record) -> String {
         "over_late",
         "of_best_pct",
         "of_alone_pct",
+        "mip_of_plain",
+        "retries_lost_pct",
+        "postgres_crowd_of_before",
     ];
     let shown = names.iter().filter(|name| **name != "rounds" || record.workload == "crash");
     let found = shown.filter_map(|name| {
@@ -227,6 +230,71 @@ fn pipeline_goals(param: impl Fn(&str, &str) -> Option<f64>, worst_share: Option
     ]
 }
 
+/// The goals of sibling transactions.
+fn sibling_goals(param: impl Fn(&str, &str) -> Option<f64>) -> Vec<Goal> {
+    let mip = |name: &str| param("mip", name);
+    let ratio = |what, must, aim, name| at_most(what, must, aim, mip(name), "×");
+    let lost = |what, must, name| at_most(what, must, "10 %", mip(name), " %");
+    let latency = ("≤ 1.02×", 1.02);
+    vec![
+        ratio(
+            "Buy Confirm, MIP / two-phase: mean latency over the curve",
+            latency,
+            "1×",
+            "bc_mip_of_two_phase",
+        ),
+        ratio(
+            "Admin Confirm, MIP / two-phase: mean latency over the curve",
+            latency,
+            "1×",
+            "ac_mip_of_two_phase",
+        ),
+        lost(
+            "Buy Confirm, a first sibling left prepared by every request: throughput lost",
+            ("≤ 20 %", 20.0),
+            "bc_failover_lost_pct",
+        ),
+        lost(
+            "Admin Confirm, a first sibling left prepared by every request: throughput lost",
+            ("≤ 15 %", 15.0),
+            "ac_failover_lost_pct",
+        ),
+        at_most("storage a row", ("0", 0.0), "0", mip("bytes_a_row"), " bytes"),
+        ratio(
+            "retry, the first instance prepared and its server dead",
+            ("≤ 2×", 2.0),
+            "1.2×",
+            "retry_of_request",
+        ),
+        at_least(
+            "25 clients, ten hot items, one in doubt: third second / before",
+            ("≥ 0.9×", 0.9),
+            "1×",
+            mip("crowd_of_before"),
+            "×",
+        ),
+        at_least(
+            "PREPARE and COMMIT PREPARED, 16 clients: Cognate / PostgreSQL",
+            ("≥ 2×", 2.0),
+            "4×",
+            mip("pairs_of_postgres"),
+            "×",
+        ),
+        ratio(
+            "a family among a million forgotten and 100,000 live ones / among few",
+            ("flat: ≤ 1.5×", 1.5),
+            "flat",
+            "lookup_family_of_few",
+        ),
+        ratio(
+            "BEGIN of a fresh family among as many / among few",
+            ("flat: ≤ 1.5×", 1.5),
+            "flat",
+            "lookup_begin_of_few",
+        ),
+    ]
+}
+
 fn goals(sections: &[Section]) -> Vec<Goal> {
     let all: Vec<&Record> = sections.iter().flat_map(|section| &section.records).collect();
     let ratio = |workload: &str, row: &str| {
@@ -277,6 +345,7 @@ fn goals(sections: &[Section]) -> Vec<Goal> {
     ];
     goals.extend(serializable_goals(param));
     goals.extend(pipeline_goals(param, worst_share));
+    goals.extend(sibling_goals(param));
     goals
 }
 

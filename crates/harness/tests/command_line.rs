@@ -28,6 +28,8 @@ fn the_documented_calls_are_understood() {
         "device --limit 80 --clients 8000 --rounds 1",
         "governor --clients 16,80 --limits 4,off --hot-clients 0 --connected 0 --curves curves.svg",
         "mixed --peer postgres",
+        "mip --peer postgres --curves docs/mip.svg",
+        "mip --goals latency,failover --clients 1,25 --rounds 3 --isolation read-committed",
         "recovery --megabytes 100",
         "snum",
         "snum --reads 5 --updates 1 --hot 100 --clients 40 --systems pssi,ssi,si,2pl,postgres --seconds 10",

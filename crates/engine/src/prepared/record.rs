@@ -89,7 +89,8 @@ impl Record {
                 out.entry(key, value);
             }
         }
-        out.finish().into()
+        // Exactly as long as it is: the row stays in memory until a checkpoint, and `size` is a bound.
+        Value::copy_from_slice(&out.finish())
     }
 
     /// Reads a row.

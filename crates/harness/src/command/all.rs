@@ -47,6 +47,12 @@ const SERIES: &[(&str, bool, &str, &str)] = &[
         "--seconds 1 --settle 1 --turns 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8",
     ),
     ("memory", false, "", "--memory 64MB --seconds 3"),
+    (
+        "mip",
+        true,
+        "",
+        "--rounds 1 --milliseconds 200 --clients 1,4 --items 1000 --browsers 1 --ahead 10 --retries 20 --rows 1000 --families 10000",
+    ),
     ("snum", false, "", "--seconds 1 --rounds 1 --rows 2000"),
     ("recovery", false, "", "--megabytes 40 --rounds 1"),
     ("crash", false, "", "--rounds 3"),
@@ -90,8 +96,8 @@ async fn one(args: &AllArgs, name: &str, peer: bool, settings: &str) -> Result<S
     if peer {
         shown.extend(["--peer".to_owned(), "postgres".to_owned()]);
     }
-    let picture =
-        args.results.as_ref().filter(|_| name == "governor").map(|path| path.with_file_name("governor.svg"));
+    let drawn = args.results.as_ref().filter(|_| matches!(name, "governor" | "mip"));
+    let picture = drawn.map(|path| path.with_file_name(format!("{name}.svg")));
     if let Some(picture) = &picture {
         shown.extend(["--curves".to_owned(), picture.display().to_string()]);
     }

@@ -7,6 +7,7 @@ pub mod device;
 pub mod governor;
 pub mod log;
 pub mod memory;
+pub mod mip;
 pub mod mixed;
 pub mod oracle;
 pub mod pgbench;
@@ -73,7 +74,7 @@ impl ServerArgs {
 
     /// The options for starting PostgreSQL.
     pub fn postgres(&self) -> PostgresOptions {
-        PostgresOptions { directory: self.directory.clone(), shared_buffers: None }
+        PostgresOptions { directory: self.directory.clone(), ..PostgresOptions::default() }
     }
 }
 

@@ -22,6 +22,8 @@ pub struct PostgresOptions {
     pub directory: Option<PathBuf>,
     /// `shared_buffers`; 1GB if none.
     pub shared_buffers: Option<String>,
+    /// `max_prepared_transactions`; PostgreSQL's own default is 0: there are none.
+    pub prepared_transactions: u32,
 }
 
 /// A running PostgreSQL; stopped when dropped.
@@ -163,6 +165,7 @@ fn make_cluster(initdb: &Path, data: &Path, folder: &Path, owner: Option<Owner>)
 
 fn write_settings(data: &Path, port: u16, options: &PostgresOptions) -> Result<()> {
     let shared_buffers = options.shared_buffers.as_deref().unwrap_or("1GB");
+    let prepared_transactions = options.prepared_transactions;
     let settings = format!(
         "listen_addresses = '127.0.0.1'\n\
          port = {port}\n\
@@ -172,7 +175,8 @@ fn write_settings(data: &Path, port: u16, options: &PostgresOptions) -> Result<(
          fsync = on\n\
          synchronous_commit = on\n\
          full_page_writes = on\n\
-         max_wal_size = 4GB\n"
+         max_wal_size = 4GB\n\
+         max_prepared_transactions = {prepared_transactions}\n"
     );
     // Appended: of two values for one setting the later counts.
     let path = data.join("postgresql.conf");

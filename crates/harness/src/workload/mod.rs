@@ -3,6 +3,7 @@
 pub mod bookstore;
 pub mod keyed;
 pub mod log;
+pub mod mip;
 pub mod pgbench;
 pub mod point_read;
 pub mod recorded;

@@ -1,0 +1,218 @@
+//! Finding a family among few and among many, in this process and without SQL, on one thread.
+//!
+//! Two databases: one with a thousand decided families (an empty one has nothing to find), one with a million forgotten ones and a tenth as many decided ones; each after a
+//! checkpoint, so that nothing of a family is in memory but what the block cache holds. Forgotten XIDs have no client's number, so that each leaves a row of its own: numbered ones would
+//! leave one row a client. Timed are the table of a random decided family (`family`), and BEGIN of a fresh XID with its rollback (`begin`), which has to find that
+//! nothing is known of it.
+//!
+//! A search in a tree is logarithmic: 1.1 million keys are twenty halvings, two thousand are eleven. So *flat* cannot be one; it is at most **1.5 times**, where a scan would be 500 times. Each is
+//! timed in two passes over the same keys. The first reads blocks that the cache does not have, which costs a read of the file each: how many is told by the growth of the cache, and what they cost by the
+//! first pass. The goal is about the second, in turns on both databases.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use cognate_engine::sibling::{Begun, Instance, Limits, Text, Xid};
+use cognate_engine::{Database, Isolation, Options, Value};
+use serde_json::json;
+
+use super::{Bench, blank, median, median_ratio};
+use crate::error::{Error, Result};
+use crate::peer::fresh_folder;
+use crate::progress;
+use crate::random::Random;
+use crate::report::{align, number};
+
+/// The table of a family.
+pub(super) const FAMILY: &str = "lookup_family_of_few";
+/// BEGIN of a fresh XID.
+pub(super) const BEGIN: &str = "lookup_begin_of_few";
+
+/// Decided families of the small database.
+const FEW: u32 = 1_000;
+/// Operations of a pass.
+const PASS: u32 = 20_000;
+/// Passes that count.
+const PASSES: usize = 9;
+
+fn failed(error: cognate_engine::Error) -> Error {
+    Error::Server(format!("the engine: {error}"))
+}
+
+/// Measures both.
+pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
+    let folder = fresh_folder(bench.args.server.directory.as_deref())?;
+    let (families, seed) = (bench.args.families, bench.args.seed);
+    let path = folder.path().to_owned();
+    let measured = tokio::task::spawn_blocking(move || both(&path, families, seed)).await;
+    let [few, many] = measured.map_err(|panic| Error::Server(format!("the lookups failed: {panic}")))??;
+    let mut rows = vec![
+        ["families", "family µs", "first pass", "its misses", "begin µs", "first pass", "its misses"]
+            .map(str::to_owned),
+    ];
+    for of in [&few, &many] {
+        let mut row = vec![of.name.clone()];
+        for op in [&of.family, &of.begin] {
+            row.extend([number(median(&op.micros)), number(op.first_micros), op.first_misses.to_string()]);
+        }
+        rows.extend(<[String; 7]>::try_from(row));
+    }
+    println!("{}", align(&rows, 1));
+    for (of, is_many) in [(&few, false), (&many, true)] {
+        let mut params = serde_json::Map::new();
+        params.insert("case".to_owned(), json!(format!("lookup, {}", of.name)));
+        params.insert("seed".to_owned(), json!(seed));
+        for (name, op) in [("family", &of.family), ("begin", &of.begin)] {
+            params.insert(format!("{name}_us"), json!(median(&op.micros)));
+            params.insert(format!("{name}_us_of_passes"), json!(op.micros));
+            params.insert(format!("{name}_us_first_pass"), json!(op.first_micros));
+            params.insert(format!("{name}_misses_first_pass"), json!(op.first_misses));
+        }
+        if is_many {
+            params.insert(FAMILY.to_owned(), json!(median_ratio(&of.family.micros, &few.family.micros)));
+            params.insert(BEGIN.to_owned(), json!(median_ratio(&of.begin.micros, &few.begin.micros)));
+        }
+        bench.push(blank("cognate", params));
+    }
+    Ok(())
+}
+
+/// What was timed of one operation.
+#[derive(Default)]
+struct Timed {
+    /// Microseconds each, in the first pass.
+    first_micros: f64,
+    /// Blocks that came into the cache in it, by its growth.
+    first_misses: u64,
+    /// Microseconds each, by pass.
+    micros: Vec<f64>,
+}
+
+struct Store {
+    name: String,
+    database: Database,
+    seed: u64,
+    live: u32,
+    family: Timed,
+    begin: Timed,
+}
+
+fn both(folder: &Path, families: u32, seed: u64) -> Result<[Store; 2]> {
+    let mut stores = [
+        Store::fill(&folder.join("few"), 0, FEW, seed)?,
+        Store::fill(&folder.join("many"), families, families / 10, seed)?,
+    ];
+    for store in &mut stores {
+        store.first()?;
+    }
+    for pass in 0..PASSES {
+        for turn in 0..2 {
+            let store = &mut stores[(turn + pass) % 2];
+            let micros = store.pass(LIVE, Store::find)?;
+            store.family.micros.push(micros);
+            let micros = store.pass(FRESH, Store::begin_fresh)?;
+            store.begin.micros.push(micros);
+        }
+    }
+    for store in &stores {
+        store.database.close().map_err(failed)?;
+    }
+    Ok(stores)
+}
+
+/// The name of a family: no client's number, and spread over all keys.
+fn xid(seed: u64, kind: u64, n: u32) -> Result<Xid> {
+    let name = Random::stream(seed, kind, u64::from(n)).next_u64();
+    Xid::new(&format!("{name:016x}-{n:08x}")).map_err(|refusal| failed(refusal.into()))
+}
+
+const FORGOTTEN: u64 = 71;
+const LIVE: u64 = 72;
+const FRESH: u64 = 73;
+
+fn first_instance() -> Result<Instance> {
+    Instance::new(1).map_err(|refusal| failed(refusal.into()))
+}
+
+fn begin(database: &Database, xid: Xid) -> Result<cognate_engine::Transaction> {
+    match database.begin_instance(xid, first_instance()?, Isolation::Snapshot).map_err(failed)? {
+        Begun::Active(transaction) => Ok(*transaction),
+        Begun::Decided(_) => Err(Error::Violation("a fresh family is decided".to_owned())),
+    }
+}
+
+impl Store {
+    fn fill(path: &Path, forgotten: u32, live: u32, seed: u64) -> Result<Store> {
+        let database = Database::open(Options::new(path)).map_err(failed)?;
+        let bar = progress::steps("families", u64::from(forgotten) + u64::from(live));
+        let (request, result) = (Text::from("a request"), Text::from("its result"));
+        let decide = |xid: &Xid| -> Result<cognate_engine::DurableWait> {
+            let transaction = begin(&database, xid.clone())?;
+            transaction
+                .prepare_instance(&request, &result, Value::new(), Limits::default())
+                .map_err(failed)?;
+            Ok(database.commit_instance(xid, first_instance()?).map_err(failed)?.durable)
+        };
+        for n in 0..forgotten {
+            let xid = xid(seed, FORGOTTEN, n)?;
+            decide(&xid)?;
+            let durable = database.forget_family(&xid).map_err(failed)?;
+            if n % 1_000 == 999 {
+                durable.wait().map_err(failed)?;
+                bar.inc(1_000);
+            }
+        }
+        for n in 0..live {
+            let durable = decide(&xid(seed, LIVE, n)?)?;
+            if n % 1_000 == 999 {
+                durable.wait().map_err(failed)?;
+                bar.inc(1_000);
+            }
+        }
+        database.checkpoint().map_err(failed)?;
+        bar.finish_and_clear();
+        let name = format!("{live} decided, {forgotten} forgotten");
+        Ok(Store { name, database, seed, live, family: Timed::default(), begin: Timed::default() })
+    }
+
+    /// The first passes: of what they cost, the reads of blocks are the most.
+    fn first(&mut self) -> Result<()> {
+        const BLOCK: u64 = 4096;
+        let cached = |store: &Store| store.database.statistics().base.cache_bytes;
+        let before = cached(self);
+        self.family.first_micros = self.pass(LIVE, Store::find)?;
+        let between = cached(self);
+        self.family.first_misses = (between - before.min(between)) / BLOCK;
+        self.begin.first_micros = self.pass(FRESH, Store::begin_fresh)?;
+        let after = cached(self);
+        self.begin.first_misses = (after - between.min(after)) / BLOCK;
+        Ok(())
+    }
+
+    /// Times an operation on live families, or on fresh ones; microseconds each.
+    fn pass(&self, kind: u64, operation: impl Fn(&Store, Xid) -> Result<()>) -> Result<f64> {
+        // The names first: making them is not what is timed.
+        let mut random = Random::stream(self.seed, 74, 0);
+        let name = |n: u32, random: &mut Random| match kind {
+            LIVE => xid(self.seed, LIVE, random.between(0, i64::from(self.live) - 1) as u32),
+            _ => xid(self.seed, kind, n),
+        };
+        let names = (0..PASS).map(|n| name(n, &mut random)).collect::<Result<Vec<Xid>>>()?;
+        let since = Instant::now();
+        for xid in names {
+            operation(self, xid)?;
+        }
+        Ok(since.elapsed().as_secs_f64() * 1e6 / f64::from(PASS))
+    }
+
+    fn find(&self, xid: Xid) -> Result<()> {
+        black_box(self.database.family(&xid).map_err(failed)?);
+        Ok(())
+    }
+
+    fn begin_fresh(&self, xid: Xid) -> Result<()> {
+        begin(&self.database, xid)?.rollback();
+        Ok(())
+    }
+}

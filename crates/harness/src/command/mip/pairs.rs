@@ -1,0 +1,60 @@
+//! PREPARE TRANSACTION and COMMIT PREPARED of updates of one random row: pairs a second, against PostgreSQL's.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use serde_json::json;
+
+use super::{Bench, Cell, median_ratio};
+use crate::error::Result;
+use crate::peer::System;
+use crate::workload::bookstore::Isolation;
+use crate::workload::mip::profile::{Profile, UPDATE_ROWS};
+use crate::workload::mip::requests::Requests;
+use crate::workload::mip::site::Way;
+use crate::workload::s3u1::Table;
+
+/// Cognate over PostgreSQL.
+pub(super) const RATIO: &str = "pairs_of_postgres";
+
+const CLIENTS: u32 = 16;
+
+/// Measures it on every system, in turns, and on Cognate the same as MIP transactions.
+pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result<()> {
+    let table = Table { rows: UPDATE_ROWS, hot_rows: 1, hot_pct: 0, seed: bench.args.seed };
+    for system in systems {
+        let client = system.client().await?;
+        system.execute_each(&client, &table.statements()).await?;
+        client.batch_execute("CHECKPOINT").await.ok();
+    }
+    let mut runs: Vec<(&System, Way, Cell)> =
+        systems.iter().map(|system| (system, Way::TwoPhase, Cell::default())).collect();
+    runs.push((&systems[0], Way::Mip, Cell::default()));
+    let walk = Arc::new(AtomicU64::new(0));
+    for round in 0..bench.args.rounds as usize {
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            let (system, way, _) = runs[index];
+            bench.run += 1;
+            let level = Isolation::ReadCommitted;
+            let requests =
+                Requests::new(system, way, Profile::Update, bench.scale, level, (bench.run, &walk));
+            let label = format!("{}: pairs, {}", system.name, way.name());
+            let outcome = bench.measure(requests, CLIENTS, &label).await?;
+            runs[index].2.add(outcome);
+        }
+    }
+    let first = runs[0].2.rates.clone();
+    for (system, way, cell) in &runs {
+        let case = format!("update, {}, {CLIENTS} clients", way.name());
+        let record = bench.record(system, case, CLIENTS, cell);
+        record.params.insert("isolation".to_owned(), json!("read-committed"));
+        if system.name == "postgres" {
+            record.params.insert(RATIO.to_owned(), json!(median_ratio(&first, &cell.rates)));
+        }
+    }
+    Ok(())
+}
