@@ -113,6 +113,8 @@ pub(crate) struct Certifier {
     /// How many are prepared, and how many have forgotten their successors.
     prepared: usize,
     forgetful: usize,
+    /// Prepared ones that have successors.
+    leading: Vec<NodeId>,
     bytes: usize,
     /// Number of the certification, for the stamps.
     epoch: u64,
@@ -146,6 +148,7 @@ impl Certifier {
             open: VecDeque::new(),
             prepared: 0,
             forgetful: 0,
+            leading: Vec::new(),
             bytes: 0,
             epoch: 0,
             before: Vec::new(),
@@ -459,6 +462,9 @@ impl Certifier {
                     node.out.push(id);
                     if node.is_prepared() {
                         node.first_out = node.first_out.min(commit);
+                        if node.out.len() == 1 {
+                            self.leading.push(before);
+                        }
                     }
                 }
             }

@@ -151,7 +151,12 @@ impl Certifier {
         (node.forgot_successors, node.overtaken, node.closed) = (forgot_successors, forgot_successors, false);
         self.prepared += 1;
         self.forgetful += usize::from(forgot_successors);
-        Promise(Some(self.join(node)))
+        let leads = !node.out.is_empty();
+        let id = self.join(node);
+        if leads {
+            self.leading.push(id);
+        }
+        Promise(Some(id))
     }
 
     /// Prepared transactions that the candidate that was certified last comes after, where it is the first such one.
@@ -167,8 +172,7 @@ impl Certifier {
     /// The same of a prepared transaction that is about to commit.
     pub(crate) fn overtaken_by(&mut self, promise: &Promise) -> SmallVec<[TransactionId; 2]> {
         let Some(id) = promise.0.filter(|_| self.prepared > 1) else { return SmallVec::new() };
-        let leads = |(_, node): &(NodeId, &Node)| node.is_prepared() && node.out.contains(&id);
-        let leading: SmallVec<[NodeId; 4]> = self.nodes.iter().filter(leads).map(|(id, _)| id).collect();
+        let leading = self.leading_to(id);
         leading.into_iter().filter_map(|id| overtake(&mut self.nodes, id)).collect()
     }
 
@@ -178,6 +182,7 @@ impl Certifier {
         let Some(id) = promise.0 else { return Removed::default() };
         let Some(node) = nodes.get_mut(id) else { return Removed::default() };
         index.unpromise(node, id);
+        self.leading.retain(|other| *other != id);
         node.commit = commit;
         node.family = None;
         for write in &mut node.range_writes {
@@ -200,14 +205,18 @@ impl Certifier {
         if node.in_degree == 0 { self.remove(vec![id]) } else { Removed::default() }
     }
 
+    /// Prepared transactions that lead to a node.
+    fn leading_to(&self, id: NodeId) -> SmallVec<[NodeId; 4]> {
+        let leads = |other: &NodeId| self.nodes.get(*other).is_some_and(|node| node.out.contains(&id));
+        self.leading.iter().copied().filter(leads).collect()
+    }
+
     /// Others that are prepared may lead to one that has its number now.
     fn lead_to(&mut self, id: NodeId, commit: Csn) {
         if self.prepared == 0 {
             return;
         }
-        let leads = |(_, node): &(NodeId, &Node)| node.is_prepared() && node.out.contains(&id);
-        let leading: SmallVec<[NodeId; 4]> = self.nodes.iter().filter(leads).map(|(id, _)| id).collect();
-        for id in leading {
+        for id in self.leading_to(id) {
             if let Some(node) = self.nodes.get_mut(id) {
                 node.first_out = node.first_out.min(commit);
             }
@@ -242,6 +251,7 @@ impl Certifier {
 
     /// Takes away a node's edges to its successors. Answers those that have to stay for nobody now.
     fn let_go(&mut self, id: NodeId) -> Vec<NodeId> {
+        self.leading.retain(|other| *other != id);
         let out = self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.out)).unwrap_or_default();
         let mut removable = Vec::new();
         for successor in out {
@@ -260,8 +270,7 @@ impl Certifier {
         if self.prepared == 0 || self.method == Method::Ssi {
             return;
         }
-        let leading = |(_, node): &(NodeId, &Node)| node.is_prepared() && !node.out.is_empty();
-        let prepared: Vec<NodeId> = self.nodes.iter().filter(leading).map(|(id, _)| id).collect();
+        let prepared = std::mem::take(&mut self.leading);
         let mut removable = Vec::new();
         for id in prepared {
             if let Some(node) = self.nodes.get_mut(id) {

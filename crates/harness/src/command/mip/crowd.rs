@@ -19,7 +19,7 @@ pub(super) const RATIO: &str = "crowd_of_before";
 
 const CLIENTS: usize = 25;
 /// Rounds; each takes six seconds a system.
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 5;
 
 /// Measures it on every system, in turns.
 pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result<()> {

@@ -38,7 +38,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let bar = progress::steps("retries", u64::from(WARMUP + retries));
     for n in 1..=WARMUP + retries {
         for (index, counts) in counts.iter_mut().enumerate() {
-            let request = draw.draw();
+            let request = draw.request();
             let xid = format!("retry{run}.{index}/{n}");
             let mut attempt = Attempt { xid, instance: 1 };
             if index == 1 {

@@ -127,7 +127,7 @@ impl Workload for Arc<Crowd> {
 
 impl Buyer {
     async fn buy(&mut self, mut attempt: Attempt) -> Result<(), tokio_postgres::Error> {
-        let request = self.draw.draw();
+        let request = self.draw.request();
         let mut chosen = self.prepare(&attempt, &request).await?;
         if self.spare.is_some() && self.shared.since_began() >= WARMUP + BEFORE {
             let died = (attempt.clone(), Instant::now());

@@ -118,7 +118,7 @@ impl Draw {
     }
 
     /// The next one.
-    pub fn draw(&mut self) -> Request {
+    pub fn request(&mut self) -> Request {
         let first = LINES * self.walk.fetch_add(1, Ordering::Relaxed);
         let random = &mut self.random;
         let mut items = [0, 1, 2].map(|n| 1 + ((first + n) * STEP % self.scale.items as u64) as i32);

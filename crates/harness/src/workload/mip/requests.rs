@@ -160,7 +160,7 @@ impl RequestClient {
     fn draw(&mut self, run: u64) -> Left {
         self.number += 1;
         let xid = format!("bench{run}.{}/{}", self.index, self.number);
-        (Attempt { xid, instance: 1 }, self.draw.draw())
+        (Attempt { xid, instance: 1 }, self.draw.request())
     }
 
     /// Begins, works and prepares.
