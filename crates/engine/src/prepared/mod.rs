@@ -26,7 +26,7 @@
 //! An owner is reserved in the table before anything is logged, so it is never given twice. Who decides takes the transaction out of the table first: nobody else can decide
 //! it meanwhile; if the log refuses, it is put back.
 //!
-//! Mutex order: the table's mutex is taken alone, or before nothing but a waker list.
+//! Mutex order: the table's two mutexes are taken alone, one after the other; a shard of families may be held.
 
 mod decision;
 pub(crate) mod record;

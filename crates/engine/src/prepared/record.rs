@@ -32,7 +32,7 @@ const VERSION: u8 = 1;
 const GLOBAL: u8 = 1;
 const INSTANCE: u8 = 2;
 
-/// A row's content. `S` is what holds the loads' numbers.
+/// A row's content.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) id: TransactionId,

@@ -9,26 +9,37 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+use super::Instance;
 
 /// Whether a transaction may go on.
 #[derive(Debug, Default)]
 pub(crate) struct Doom {
-    struck: AtomicBool,
+    /// The highest instance number that was heard of then; 0 as long as the transaction may go on.
+    struck: AtomicU64,
     waiters: Mutex<Vec<Waker>>,
 }
 
 impl Doom {
-    /// It may not.
-    pub(super) fn strike(&self) {
-        self.struck.store(true, Ordering::Release);
+    /// It may not. `highest` is the highest number that the family has heard of, at least this transaction's own.
+    pub(super) fn strike(&self, highest: Instance) {
+        self.struck.store(highest.get().unsigned_abs(), Ordering::Release);
         let waiters = std::mem::take(&mut *self.waiters.lock());
         waiters.into_iter().for_each(Waker::wake);
     }
 
+    fn is_struck(&self) -> bool {
+        self.struck.load(Ordering::Acquire) != 0
+    }
+
+    /// Nothing, as long as the transaction may go on; then the highest number.
     #[inline]
-    pub(crate) fn is_struck(&self) -> bool {
-        self.struck.load(Ordering::Acquire)
+    pub(super) fn struck(&self) -> Option<Instance> {
+        match self.struck.load(Ordering::Acquire) {
+            0 => None,
+            highest => i64::try_from(highest).ok().and_then(|highest| Instance::new(highest).ok()),
+        }
     }
 }
 

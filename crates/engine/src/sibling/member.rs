@@ -25,11 +25,11 @@ impl Member {
     /// An error if it must not go on.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if !self.doom.is_struck() {
-            return Ok(());
+        let instance = self.instance;
+        match self.doom.struck() {
+            None => Ok(()),
+            Some(highest) => Err(Refusal::InstanceAborted { instance, highest }.into()),
         }
-        let (instance, highest) = (self.instance, self.instance);
-        Err(Refusal::InstanceAborted { instance, highest }.into())
     }
 
     pub(crate) fn doomed(&self) -> Doomed {

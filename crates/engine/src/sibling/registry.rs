@@ -111,9 +111,10 @@ impl Live {
 
     /// Strikes active members.
     pub(super) fn strike(&mut self, ended: &[(Instance, TransactionId)]) {
-        for (_, owner) in ended {
+        for (instance, owner) in ended {
             if let Some(doom) = self.dooms.remove(owner) {
-                doom.strike();
+                let highest = Instance::new(self.family.highest()).unwrap_or(*instance);
+                doom.strike(highest.max(*instance));
             }
         }
     }

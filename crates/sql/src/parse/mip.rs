@@ -164,12 +164,13 @@ impl Input<'_> {
         })
     }
 
-    /// Skips blanks, and tokens that lie before.
+    /// Goes on at the next token, unless this is the inside of one.
     fn skip(&mut self) {
-        while self.tokens.get(self.next).is_some_and(|(_, start, _)| *start < self.at) {
-            self.next += 1;
+        let next = self.tokens.iter().position(|(_, start, _)| *start >= self.at);
+        self.next = next.unwrap_or(self.tokens.len());
+        if self.next == 0 || self.tokens[self.next - 1].2 <= self.at {
+            self.at = self.tokens.get(self.next).map_or(self.end, |(_, start, _)| *start);
         }
-        self.at = self.tokens.get(self.next).map_or(self.end, |(_, start, _)| *start);
     }
 
     /// The byte that comes next, if it is this one. Angle brackets may be parts of longer tokens.
@@ -178,19 +179,14 @@ impl Input<'_> {
             return false;
         }
         self.at += 1;
-        let inside = self.text[self.at..self.end].chars().next().is_some_and(|c| !c.is_whitespace());
-        let next = self.tokens.iter().position(|(_, start, _)| *start >= self.at);
-        self.next = next.unwrap_or(self.tokens.len());
-        if !inside {
-            self.skip();
-        }
+        self.skip();
         true
     }
 
     fn literal(&mut self) -> Option<String> {
         let (token, start, end) = self.tokens.get(self.next)?;
         let text = literal(token).filter(|_| *start == self.at)?.to_owned();
-        (self.at, self.next) = (*end, self.next + 1);
+        self.at = *end;
         self.skip();
         Some(text)
     }
@@ -237,31 +233,23 @@ impl Input<'_> {
             return self.error();
         }
         self.at += bare.len();
-        self.skip_to();
+        self.skip();
         Ok(bare.to_owned())
     }
 
-    /// Goes on at the first thing that is no blank.
-    fn skip_to(&mut self) {
-        let rest = &self.text[self.at..self.end];
-        self.at += rest.len() - rest.trim_start().len();
-        let next = self.tokens.iter().position(|(_, start, _)| *start >= self.at);
-        self.next = next.unwrap_or(self.tokens.len());
-    }
-
     fn number(&mut self) -> Result<String> {
-        self.skip_to();
         let negative = self.take(b'-');
-        let positive = !negative && self.take(b'+');
+        if !negative {
+            self.take(b'+');
+        }
         let rest = &self.text[self.at..self.end];
         let digits = &rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())];
         if digits.is_empty() {
             return self.error();
         }
-        let _ = positive;
         let number = if negative { format!("-{digits}") } else { digits.to_owned() };
         self.at += digits.len();
-        self.skip_to();
+        self.skip();
         Ok(number)
     }
 

@@ -225,8 +225,7 @@ fn parse_one(
     let command =
         dialect.verdict(parsed).map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
     let command = match command {
-        // A search in the text is next to nothing; one in the tree is not.
-        Command::Sql(sql) if text.contains("mip_") || text.contains("MIP_") => match mip::from_query(&sql)? {
+        Command::Sql(sql) => match mip::from_query(&sql)? {
             Some((operation, arguments)) => Command::Mip(operation, arguments),
             None => Command::Sql(sql),
         },

@@ -184,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Whether a transaction is open that is no instance, or `of_instance` for one that is.
+    /// MI040 in an ordinary transaction, MI041 in an instance.
     fn refuse_in_block(&self, operation: MipOperation) -> Result<()> {
         match self.block {
             Block::None => Ok(()),
