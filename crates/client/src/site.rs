@@ -71,6 +71,9 @@ pub trait Connection: Send + Sync + 'static {
     /// What kind of site this is, for people.
     fn describe(&self) -> String;
 
+    /// SHOW MIPT, outside any transaction: `Table` or `Decided`. A site without siblings shows an empty table.
+    fn show(&self, xid: &str) -> impl Future<Output = SiteReply> + Send;
+
     /// BEGIN MIP. `Begun`: inside the instance's transaction. Any other reply: outside any transaction.
     fn begin(&self, job: &Job) -> impl Future<Output = SiteReply> + Send;
 

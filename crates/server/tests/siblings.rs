@@ -1,5 +1,9 @@
 //! Sibling transactions over the wire: parameters, what an idle doomed client holds, and requests that are handed back.
 
+use cognate_client::application::{ApplicationServer, Branches, Failure, Options};
+use cognate_client::etransaction::Text;
+use cognate_client::http;
+use cognate_client::postgres::{PostgresConnection, PostgresSite};
 use cognate_server::config::Settings;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_postgres::Client;
@@ -122,6 +126,66 @@ async fn a_request_that_was_left_prepared_is_handed_to_an_application_server() {
     client.batch_execute("SET cognate.application_servers = DEFAULT").await.expect("set");
     assert_eq!(lines(&client, "SHOW cognate.application_servers").await, [""]);
     server.stop().await;
+}
+
+/// Adds 1 at both sites.
+async fn add_one(_: Text, branches: Branches<PostgresConnection>) -> Result<String, Failure> {
+    for site in 0..branches.sites() {
+        branches.site(site).execute("UPDATE t SET v = v + 1 WHERE id = 1", &[]).await?;
+    }
+    Ok("added".to_owned())
+}
+
+/// The client is dead, and so is the server that prepared: the stub's pushes, over a real application server, decide the families at both sites.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
+    let with = |site| TestServer::with(Settings { site: Some(site), ..Settings::default() });
+    let sites = [with(1).await, with(2).await];
+    let clients = [sites[0].connect().await, sites[1].connect().await];
+    for client in &clients {
+        client
+            .batch_execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)")
+            .await
+            .expect("made");
+    }
+    // The first family is prepared at one site only, the second at both, by one execution.
+    let stored = "00000000000000aa done";
+    let left = [("c/1", 1), ("c/2", 2)].map(|(xid, prepared)| (xid, &clients[..prepared]));
+    for (xid, prepared) in left {
+        for client in prepared {
+            client
+                .batch_execute(&format!("BEGIN MIP <{xid},1024>; INSERT INTO t VALUES ({}, 10)", xid.len() + prepared.len()))
+                .await
+                .expect("begun");
+            client.batch_execute(&format!("PREPARE MIP <{xid},1024> 'add' '{stored}'")).await.expect("prepared");
+        }
+    }
+    let address = |site: &TestServer| format!("host=127.0.0.1 port={} user=ann dbname=any", site.address().port());
+    let reached = sites.each_ref().map(|site| address(site).parse::<PostgresSite>().expect("an address"));
+    let router = http::router(ApplicationServer::new(reached, Options::default()), add_one);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let serving = tokio::spawn(http::serve(listener, router, std::future::pending()));
+    for client in &clients {
+        client.batch_execute("SET cognate.in_doubt_push_after = '1ms'").await.expect("set");
+        client.batch_execute(&format!("SET cognate.application_servers = '{url}'")).await.expect("set");
+    }
+    for site in &sites {
+        site.metric_becomes("cognate_in_doubt_families", 0).await;
+    }
+    serving.abort();
+    for client in &clients {
+        // Of the first family nothing is left but what the push executed; of the second what was prepared, and nothing was executed again.
+        let rows = lines(client, "SELECT id, v FROM t ORDER BY id").await;
+        assert_eq!(rows, ["1|1", "5|10"]);
+        let state = lines(client, "SELECT instance, state, result FROM cognate_mip_show('c/2')").await;
+        assert_eq!(state, [format!("1024|committed|{stored}")]);
+        let state = lines(client, "SELECT state FROM cognate_mip_show('c/1') WHERE instance > 1024").await;
+        assert_eq!(state, ["committed"]);
+    }
+    for site in sites {
+        site.stop().await;
+    }
 }
 
 /// A prepared transaction outlives the server; the metric shows it.

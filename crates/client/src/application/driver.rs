@@ -90,6 +90,7 @@ impl<S: Site> Driver<S> {
         loop {
             while let Some(effect) = effects.pop_front() {
                 match effect {
+                    Effect::Look(site) => self.look(site),
                     Effect::Begin(site) => self.begin(site),
                     Effect::Execute => {
                         let event = self.execute(logic).await;
@@ -200,9 +201,15 @@ impl<S: Site> Driver<S> {
         });
     }
 
-    fn begin(&mut self, site: usize) {
+    fn look(&mut self, site: usize) {
         let (pool, job) = (Arc::clone(&self.pools[site]), Arc::clone(&self.job));
-        self.spawn(site, steps::begin(pool, job, self.options.patience));
+        self.spawn(site, steps::look(pool, job, self.options.patience));
+    }
+
+    fn begin(&mut self, site: usize) {
+        let looked = self.slots[site].held.take();
+        let (pool, job) = (Arc::clone(&self.pools[site]), Arc::clone(&self.job));
+        self.spawn(site, steps::begin(pool, looked, job, self.options.patience));
     }
 
     /// Runs the logic. After a failure the connections are rolled back, and after an end that is none they are closed.

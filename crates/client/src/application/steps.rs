@@ -32,17 +32,31 @@ pub(super) struct Done<S: Site> {
 /// A step over any connection.
 #[derive(Debug, Clone, Copy)]
 enum Step {
+    Look,
     Begin,
     Commit(i64),
 }
 
-/// BEGIN over a connection of the pool.
-pub(super) async fn begin<S: Site>(
+/// SHOW MIPT over a connection of the pool.
+pub(super) async fn look<S: Site>(
     pool: Arc<Pool<S>>,
     job: Arc<Job>,
     patience: Patience,
 ) -> (Option<Held<S>>, SiteReply) {
-    over_any(&pool, &job, Step::Begin, patience).await
+    over_any(&pool, &job, Step::Look, patience).await
+}
+
+/// BEGIN: over the connection that looked, if there is one, or over one of the pool.
+pub(super) async fn begin<S: Site>(
+    pool: Arc<Pool<S>>,
+    looked: Option<Held<S>>,
+    job: Arc<Job>,
+    patience: Patience,
+) -> (Option<Held<S>>, SiteReply) {
+    match looked {
+        Some((lease, Standing::Idle)) => over(lease, &job, Step::Begin, patience.begin).await,
+        _ => over_any(&pool, &job, Step::Begin, patience).await,
+    }
 }
 
 /// PREPARE over the connection of BEGIN.
@@ -98,7 +112,7 @@ async fn over_any<S: Site>(
 ) -> (Option<Held<S>>, SiteReply) {
     let bound = match step {
         Step::Begin => patience.begin,
-        Step::Commit(_) => patience.commit,
+        Step::Look | Step::Commit(_) => patience.commit,
     };
     let Some(lease) = within(patience.connect, pool.take()).await else {
         return (None, SiteReply::Unreachable);
@@ -123,6 +137,7 @@ async fn over<S: Site>(
     let connection = lease.connection();
     let sent = async {
         match step {
+            Step::Look => connection.show(&job.xid).await,
             Step::Begin => connection.begin(job).await,
             Step::Commit(winner) => connection.commit(&job.xid, winner).await,
         }

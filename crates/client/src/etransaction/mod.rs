@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! client            application server                    each site
-//!   (x, n) ──────────▶  BEGIN MIP <x,y> ───────────────────▶  y is active, or: x is decided
+//!   (x, n) ──────────▶  [a retry: SHOW MIPT x ─────────────▶  the table; what is prepared everywhere is committed at once, as W below]
+//!                       BEGIN MIP <x,y> ───────────────────▶  y is active, or: x is decided
 //!                       all have begun: the request's logic runs at the sites
 //!                       PREPARE MIP <x,y> ─────────────────▶  y is prepared, smaller ones get tombstones
 //!                       all tables are there: W := the smallest instance that all of them show as prepared
@@ -24,7 +25,8 @@
 //! 4. *COMMIT is repeated until it is acknowledged*, over any connection.
 //! 5. *No answer before every site has committed.*
 //! 6. *Whoever finds the request decided finishes the decision*, and answers with the winner's stored result, not with its own.
-//! 7. A run that stops tells the client to take a higher number; it never rolls back what it prepared, for somebody may be committing it.
+//! 7. *A retry looks before it begins*: most often its forerunner's server stopped between PREPARE and COMMIT, and then nothing needs to be executed again.
+//! 8. A run that stops tells the client to take a higher number; it never rolls back what it prepared, for somebody may be committing it.
 //!
 //! # Instance numbers
 //!

@@ -4,6 +4,8 @@
 //! # Phases
 //!
 //! ```text
+//! Looking (retries only) ──nothing is prepared everywhere──▶ Beginning          ──W prepared everywhere, or decided──▶ Committing
+//!
 //! Beginning ──all begun──▶ Executing ──result──▶ Preparing ──W prepared everywhere──▶ Committing ──all committed──▶ Ended
 //!     │ │                      │                   │  │                                   ▲
 //!     │ └───── decided ────────┼───────────────────┼──┴────────── decided ────────────────┤
@@ -13,7 +15,8 @@
 //! # Why all choose the same
 //!
 //! W is the smallest instance that all tables show as prepared; the tables are of different moments, so an instance may be prepared everywhere by now without all tables
-//! showing it. Take servers that chose z1 < z2. Who chose z2 saw z1 not prepared at some site, and z2 prepared there: so z1 was under z2's
+//! showing it. A retry looks at the tables before it begins anything, and chooses by the same rule: if its client's former attempt has prepared everywhere and its server stopped, nothing is
+//! executed again. Take servers that chose z1 < z2. Who chose z2 saw z1 not prepared at some site, and z2 prepared there: so z1 was under z2's
 //! tombstone there when it looked, and cannot have been prepared there later; so nobody can have chosen z1.
 //!
 //! # One execution
@@ -33,7 +36,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Text;
+use super::{Text, instance_above};
 
 /// The result as it is stored, with the token of the execution.
 pub fn stored_result(token: u64, result: &str) -> Text {
@@ -45,11 +48,13 @@ pub fn plain_result(stored: &str) -> &str {
     stored.split_once(' ').map_or(stored, |(_, result)| result)
 }
 
-/// What a site shows of the family after PREPARE.
+/// What a site shows of the family, after PREPARE or when it is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Table {
     /// Prepared instances with their stored results.
     pub prepared: BTreeMap<i64, Text>,
+    /// The request they were prepared with; `None` if nothing has been prepared.
+    pub request: Option<Text>,
     /// The highest instance number that the site has heard of.
     pub highest: i64,
 }
@@ -90,9 +95,9 @@ pub enum Refused {
 pub enum SiteReply {
     /// To BEGIN: the instance is active.
     Begun,
-    /// To PREPARE: the table; our instance is prepared, or was aborted.
+    /// To PREPARE: the table; our instance is prepared, or was aborted. To SHOW MIPT, the same; empty if the site has not heard of the family, or has no such tables.
     Table(Table),
-    /// To BEGIN or PREPARE: the family is decided.
+    /// To SHOW MIPT, BEGIN or PREPARE: the family is decided.
     Decided(Outcome),
     /// To COMMIT.
     Committed,
@@ -118,6 +123,8 @@ pub enum Event {
 /// What the driver does for a run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
+    /// Sends SHOW MIPT to a site.
+    Look(usize),
     /// Sends BEGIN MIP to a site, over the connection that this run will keep to it.
     Begin(usize),
     /// Runs the request's logic.
@@ -168,6 +175,8 @@ pub enum Reply {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
+    /// The tables of the sites that have replied; empty for those that could not.
+    Looking(Vec<Option<Table>>),
     /// Which sites have not replied.
     Beginning(Vec<bool>),
     Executing,
@@ -189,11 +198,18 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run over sites `0..sites`, and what to do first. `token` is random.
+    /// A run over sites `0..sites`, and what to do first: a number above the client's first one is a retry's, and that looks before it begins. `token` is random.
     pub fn begin(instance: i64, token: u64, request: Text, sites: usize) -> (Run, Vec<Effect>) {
         let sites = sites.max(1);
-        let run = Run { instance, token, request, sites, phase: Phase::Beginning(vec![true; sites]) };
-        (run, (0..sites).map(Effect::Begin).collect())
+        let mut run = Run { instance, token, request, sites, phase: Phase::Looking(vec![None; sites]) };
+        let is_retry = instance_above(0).is_some_and(|first| instance > first);
+        let effects = if is_retry { (0..sites).map(Effect::Look).collect() } else { run.begin_everywhere() };
+        (run, effects)
+    }
+
+    fn begin_everywhere(&mut self) -> Vec<Effect> {
+        self.phase = Phase::Beginning(vec![true; self.sites]);
+        (0..self.sites).map(Effect::Begin).collect()
     }
 
     /// The instance's number.
@@ -233,6 +249,17 @@ impl Run {
     fn on_site(&mut self, site: usize, reply: SiteReply) -> Vec<Effect> {
         match &mut self.phase {
             Phase::Executing | Phase::Ended => Vec::new(),
+            Phase::Looking(tables) => {
+                // A site that cannot be asked shows nothing; what is to be done about it, BEGIN will tell.
+                tables[site] = Some(match reply {
+                    SiteReply::Table(table) => table,
+                    SiteReply::Decided(_) | SiteReply::Refused(Refused::Forgotten) => {
+                        return self.on_trouble(site, reply);
+                    }
+                    _ => Table::default(),
+                });
+                self.choose()
+            }
             Phase::Beginning(waiting) => match reply {
                 SiteReply::Begun => {
                     waiting[site] = false;
@@ -278,24 +305,26 @@ impl Run {
 
     /// Chooses, once all tables are there.
     fn choose(&mut self) -> Vec<Effect> {
-        let Phase::Preparing(tables) = &self.phase else { return Vec::new() };
+        let (Phase::Looking(tables) | Phase::Preparing(tables)) = &self.phase else { return Vec::new() };
         let tables: Vec<&Table> = tables.iter().flatten().collect();
         if tables.len() < self.sites {
             return Vec::new();
         }
+        if tables.iter().filter_map(|table| table.request.as_ref()).any(|request| *request != self.request) {
+            return self.end(Reply::RequestDiffers);
+        }
         let everywhere = |(instance, result): &(&i64, &Text)| {
             tables.iter().all(|table| table.prepared.get(instance) == Some(result))
         };
-        match tables[0].prepared.iter().find(everywhere) {
-            Some((&winner, result)) => {
-                let outcome = Outcome { winner, result: result.clone(), request: self.request.clone() };
-                self.commit(outcome)
-            }
-            None => {
-                let highest = tables.iter().map(|table| table.highest).max().unwrap_or(0);
-                self.stop(highest, format!("instance {} was overtaken", self.instance).into())
-            }
+        if let Some((&winner, result)) = tables[0].prepared.iter().find(everywhere) {
+            let outcome = Outcome { winner, result: result.clone(), request: self.request.clone() };
+            return self.commit(outcome);
         }
+        if matches!(self.phase, Phase::Looking(_)) {
+            return self.begin_everywhere();
+        }
+        let highest = tables.iter().map(|table| table.highest).max().unwrap_or(0);
+        self.stop(highest, format!("instance {} was overtaken", self.instance).into())
     }
 
     fn commit(&mut self, outcome: Outcome) -> Vec<Effect> {
@@ -352,7 +381,8 @@ mod tests {
     fn table(prepared: &[i64]) -> SiteReply {
         let prepared: BTreeMap<i64, Text> =
             prepared.iter().map(|i| (*i, stored_result(7, &format!("result {i}")))).collect();
-        SiteReply::Table(Table { highest: *prepared.keys().last().unwrap_or(&0), prepared })
+        let request = (!prepared.is_empty()).then(|| "buy".into());
+        SiteReply::Table(Table { highest: *prepared.keys().last().unwrap_or(&0), request, prepared })
     }
 
     fn preparing(instance: i64) -> Run {
@@ -379,12 +409,34 @@ mod tests {
     }
 
     #[test]
+    fn a_retry_commits_what_it_finds_prepared_everywhere_and_executes_nothing() {
+        let (mut run, effects) = Run::begin(2048, 15, "buy".into(), 2);
+        assert_eq!(effects, [Effect::Look(0), Effect::Look(1)]);
+        assert_eq!(run.on(Event::Site(1, table(&[1024, 1025]))), []);
+        let effects = run.on(Event::Site(0, table(&[1025])));
+        assert_eq!(effects, [Effect::Commit(0, 1025), Effect::Commit(1, 1025)]);
+        let (mut run, _) = Run::begin(2048, 15, "sell".into(), 1);
+        let differs = run.on(Event::Site(0, table(&[1024])));
+        assert_eq!(differs.last(), Some(&Effect::Reply(Reply::RequestDiffers)));
+    }
+
+    #[test]
+    fn a_retry_begins_where_nothing_is_prepared_everywhere_or_a_site_does_not_show_it() {
+        let both = [Effect::Begin(0), Effect::Begin(1)];
+        for shown in [table(&[]), table(&[1025]), SiteReply::Unreachable] {
+            let (mut run, _) = Run::begin(2048, 15, "buy".into(), 2);
+            run.on(Event::Site(0, table(&[1024])));
+            assert_eq!(run.on(Event::Site(1, shown)), both);
+        }
+    }
+
+    #[test]
     fn what_two_executions_prepared_counts_for_nothing() {
         let mut run = preparing(5);
         let shown = |token| {
             let prepared =
                 BTreeMap::from([(3, stored_result(token, "same words")), (5, stored_result(15, "mine"))]);
-            SiteReply::Table(Table { prepared, highest: 5 })
+            SiteReply::Table(Table { prepared, request: None, highest: 5 })
         };
         run.on(Event::Site(0, shown(1)));
         assert_eq!(run.on(Event::Site(1, shown(2))), [Effect::Commit(0, 5), Effect::Commit(1, 5)]);

@@ -50,17 +50,19 @@ fn begun(lines: &[Line]) -> SiteReply {
     }
 }
 
-fn prepared(lines: Vec<Line>) -> SiteReply {
+/// What a table, after PREPARE or when it is shown, means.
+fn table(lines: Vec<Line>) -> SiteReply {
     if let Some(outcome) = outcome(&lines) {
         return SiteReply::Decided(outcome);
     }
     let highest = lines.iter().map(|line| line.instance).max().unwrap_or(0);
+    let request = lines.iter().find_map(|line| line.request.as_deref()).map(Text::from);
     let prepared = lines
         .into_iter()
         .filter(|line| line.state == "prepared")
         .map(|line| (line.instance, line.result.unwrap_or_default().into()))
         .collect();
-    SiteReply::Table(Table { prepared, highest })
+    SiteReply::Table(Table { prepared, request, highest })
 }
 
 fn committed(lines: &[Line], winner: i64) -> SiteReply {
@@ -121,6 +123,16 @@ pub(super) async fn is_spoken(connection: &PostgresConnection) -> Result<bool, E
     Ok(true)
 }
 
+pub(super) async fn show(connection: &PostgresConnection, xid: &str) -> SiteReply {
+    match connection.query(SHOW, &[&xid]).await.and_then(|rows| lines(&rows)) {
+        Ok(lines) => table(lines),
+        Err(error) => match state(&error) {
+            "MI031" => SiteReply::Table(Table::default()),
+            _ => refusal(&error),
+        },
+    }
+}
+
 pub(super) async fn begin(connection: &PostgresConnection, job: &Job) -> SiteReply {
     match connection.query(BEGIN, &[&&*job.xid, &job.instance]).await.and_then(|rows| lines(&rows)) {
         Ok(lines) => begun(&lines),
@@ -131,7 +143,7 @@ pub(super) async fn begin(connection: &PostgresConnection, job: &Job) -> SiteRep
 pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: &str) -> SiteReply {
     let rows = connection.query(PREPARE, &[&&*job.xid, &job.instance, &&*job.request, &stored]).await;
     match rows.and_then(|rows| lines(&rows)) {
-        Ok(lines) => prepared(lines),
+        Ok(lines) => table(lines),
         Err(error) => refusal(&error),
     }
 }
@@ -177,18 +189,19 @@ mod tests {
         let sold = || line(2048, "committed", Some("0f sold"));
         let outcome = Outcome { winner: 2048, result: "0f sold".into(), request: "buy".into() };
         assert_eq!(begun(&[sold()]), SiteReply::Decided(outcome.clone()));
-        assert_eq!(prepared(vec![line(1024, "aborted", None), sold()]), SiteReply::Decided(outcome));
-        let table = vec![
+        assert_eq!(table(vec![line(1024, "aborted", None), sold()]), SiteReply::Decided(outcome));
+        let shown = vec![
             line(1024, "prepared", Some("0a x")),
             line(2048, "aborted", None),
             line(3072, "active", None),
         ];
-        let expected = Table { prepared: [(1024, "0a x".into())].into_iter().collect(), highest: 3072 };
-        assert_eq!(prepared(table.clone()), SiteReply::Table(expected));
+        let prepared = [(1024, "0a x".into())].into_iter().collect();
+        let expected = Table { prepared, request: Some("buy".into()), highest: 3072 };
+        assert_eq!(table(shown.clone()), SiteReply::Table(expected));
         assert_eq!(committed(&[sold()], 2048), SiteReply::Committed);
         assert_eq!(committed(&[sold()], 1024), SiteReply::Refused(Refused::Taken { highest: 2048 }));
         let tokens = [(1024, "0a".to_owned())].into_iter().collect();
-        assert_eq!(looked(table), Look::Undecided(tokens));
+        assert_eq!(looked(shown), Look::Undecided(tokens));
     }
 
     #[test]

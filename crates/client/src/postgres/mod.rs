@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
-use crate::etransaction::{Refused, SiteReply};
+use crate::etransaction::{Refused, SiteReply, Table};
 use crate::site::{Connection, Job, Look, Site, Trouble};
 
 /// Most statements that a connection keeps prepared.
@@ -255,6 +255,13 @@ impl Connection for PostgresConnection {
         match &self.kind {
             Kind::Mip => "Cognate: sibling transactions".to_owned(),
             Kind::Plain { version } => plain::described(version),
+        }
+    }
+
+    async fn show(&self, xid: &str) -> SiteReply {
+        match self.kind {
+            Kind::Mip => mip::show(self, xid).await,
+            Kind::Plain { .. } => SiteReply::Table(Table::default()),
         }
     }
 

@@ -216,7 +216,7 @@ pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: 
     match connection.batch(&format!("PREPARE TRANSACTION {}", gid.quoted())).await {
         Ok(()) => {
             let prepared = [(job.instance, stored.into())].into_iter().collect();
-            SiteReply::Table(Table { prepared, highest: job.instance })
+            SiteReply::Table(Table { prepared, request: None, highest: job.instance })
         }
         Err(error) => not_prepared(&error),
     }

@@ -294,7 +294,8 @@ impl FakeConnection {
             Ok(Effects { answer: Answer::Decided(outcome), .. }) => decided(outcome),
             Ok(effects) => {
                 let prepared = family.prepared().map(|(i, result)| (i.get(), result.clone())).collect();
-                let table = Table { prepared, highest: family.highest() };
+                let request = Some(job.request.clone());
+                let table = Table { prepared, request, highest: family.highest() };
                 if effects.answer == Answer::Prepared {
                     database.prepared.insert((job.xid.to_string(), job.instance), written);
                 }
@@ -320,6 +321,24 @@ impl FakeConnection {
                 SiteReply::Committed
             }
             Err(_) => SiteReply::Refused(Refused::Taken { highest: 0 }),
+        }
+    }
+
+    fn show_now(&self, xid: &str) -> SiteReply {
+        self.watch("SHOW");
+        let mut database = self.site.lock();
+        if database.forgotten.contains(xid) {
+            return SiteReply::Refused(Refused::Forgotten);
+        }
+        let family = database.family(xid);
+        match family.outcome() {
+            Some(outcome) => decided(outcome),
+            None if self.site.is_plain => SiteReply::Table(Table::default()),
+            None => {
+                let prepared = family.prepared().map(|(i, result)| (i.get(), result.clone())).collect();
+                let request = family.mipt().request.clone();
+                SiteReply::Table(Table { prepared, request, highest: family.highest() })
+            }
         }
     }
 
@@ -374,6 +393,10 @@ impl Connection for FakeConnection {
 
     fn describe(&self) -> String {
         "a fake".to_owned()
+    }
+
+    async fn show(&self, xid: &str) -> SiteReply {
+        unwrapped(self.step(Point::Look, || self.show_now(xid)).await)
     }
 
     async fn begin(&self, job: &Job) -> SiteReply {

@@ -60,6 +60,35 @@ async fn a_decided_family_is_answered_without_running_the_logic_again() {
     assert!(sites.iter().all(|site| lines(site).len() == 1));
 }
 
+/// Its server has stopped between PREPARE and COMMIT, or could not know that all sites have prepared. The retry finds that, whatever befalls its look.
+#[tokio::test(start_paused = true)]
+async fn what_was_prepared_everywhere_is_committed_without_running_the_logic_again() {
+    let faults = [None, Some(Fault::LoseRequest), Some(Fault::LoseReply), Some(Fault::Slow(SECOND * 9))];
+    for fault in faults {
+        let (sites, server) = two_sites();
+        let other = ApplicationServer::new(sites.clone(), options());
+        sites[1].lock().order(Point::Prepare, Fault::LoseReply);
+        assert_eq!(retry(&run(&server, 1024).await).0, 1024);
+        let executions = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&executions);
+        let counting = move |_: Text, _: Branches<FakeConnection>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async { Ok("another".to_owned()) }
+        };
+        // Once for the connection that was idle, and once for the new one.
+        for fault in fault.iter().chain(&fault) {
+            sites[0].lock().order(Point::Look, fault.clone());
+        }
+        let reply = other.run("c/1", 2048, "buy", &counting).await.expect("good");
+        assert!(matches!(&reply, Reply::Done { winner: 1024, .. }), "{reply:?}");
+        assert_eq!(executions.load(Ordering::Relaxed), u64::from(fault.is_some()), "{fault:?}");
+        let differs = other.run("c/1", 3072, "sell", &counting).await.expect("good");
+        assert_eq!(differs, Reply::RequestDiffers);
+        settled(&sites, &[&server, &other]).await;
+        assert!(sites.iter().all(|site| lines(site) == [done(&reply)]));
+    }
+}
+
 /// Every point, every site, every loss: the request is executed once, whatever the first server could say, and nothing is left open.
 #[tokio::test(start_paused = true)]
 async fn losses_and_slow_sites_at_every_point() {

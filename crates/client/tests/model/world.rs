@@ -6,7 +6,7 @@ use cognate_client::backoff::Backoff;
 use cognate_client::etransaction::{
     Client, ClientEffect, Effect, Event, Outcome, Refused, Reply, Run, SiteReply, Table, Text, plain_result,
 };
-use cognate_engine::sibling::{Answer, Collected, Effects, Family, Instance, Limits, Refusal, State};
+use cognate_engine::sibling::{self, Answer, Collected, Effects, Family, Instance, Limits, Refusal, State};
 
 /// How much of everything.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,7 @@ pub(crate) struct Bounds {
 /// What a run has sent to a site and the site has not processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Message {
+    Look,
     Begin,
     Prepare,
     Commit(i64),
@@ -148,7 +149,11 @@ impl World {
                 steps.push(Step::Process(owner, site));
                 // A lost COMMIT is sent again: the same as one that is slow.
                 if self.losses > 0 && execution.is_running() && !matches!(sent, Message::Commit(_)) {
-                    steps.extend([Step::LoseReply(owner, site), Step::LoseRequest(owner, site)]);
+                    steps.push(Step::LoseRequest(owner, site));
+                    // A look leaves nothing behind.
+                    if *sent != Message::Look {
+                        steps.push(Step::LoseReply(owner, site));
+                    }
                 }
             }
         }
@@ -250,8 +255,11 @@ impl World {
         let execution = Execution { server, attempt, instance, run, sent, stored: None, reply: None };
         self.runs.insert(owner, execution);
         for effect in effects {
-            if let Effect::Begin(site) = effect {
-                self.run_mut(owner).sent[site] = Some(Message::Begin);
+            let execution = self.run_mut(owner);
+            match effect {
+                Effect::Look(site) => execution.sent[site] = Some(Message::Look),
+                Effect::Begin(site) => execution.sent[site] = Some(Message::Begin),
+                other => unreachable!("a run does not start with {other:?}"),
             }
         }
     }
@@ -271,6 +279,7 @@ impl World {
         let Some(message) = execution.sent[site].take() else { return Ok(()) };
         let (number, stored) = (execution.instance, execution.stored.clone());
         let reply = match message {
+            Message::Look => self.sites[site].show(),
             Message::Begin => self.sites[site].begin(number, owner),
             Message::Prepare => {
                 let stored = stored.expect("a PREPARE carries a result");
@@ -293,6 +302,7 @@ impl World {
             for effect in run.on(event) {
                 let execution = self.run_mut(owner);
                 match effect {
+                    Effect::Look(site) => execution.sent[site] = Some(Message::Look),
                     Effect::Begin(site) => execution.sent[site] = Some(Message::Begin),
                     Effect::Execute => events.push(Event::Executed(computed(owner))),
                     Effect::Prepare(site, stored) => {
@@ -402,7 +412,8 @@ impl World {
                 execution.reply = None;
             }
             if !execution.is_running() {
-                execution.sent.iter_mut().filter(|s| **s == Some(Message::Begin)).for_each(|s| *s = None);
+                let idle = [Some(Message::Look), Some(Message::Begin)];
+                execution.sent.iter_mut().filter(|s| idle.contains(*s)).for_each(|s| *s = None);
                 execution.run = None;
                 execution.server = 0;
             }
@@ -419,6 +430,11 @@ impl World {
     }
 }
 
+fn decided(outcome: sibling::Outcome) -> SiteReply {
+    let (winner, result, request) = (outcome.winner.get(), outcome.result, outcome.request);
+    SiteReply::Decided(Outcome { winner, result, request })
+}
+
 impl Site {
     fn begin(&mut self, number: i64, owner: u64) -> SiteReply {
         if self.collected.contains(NUMBER) {
@@ -433,19 +449,29 @@ impl Site {
             return SiteReply::Refused(Refused::Forgotten);
         }
         let effects = self.family.prepare(instance(number), owner, &request(), stored, Limits::default());
+        self.reply(effects, self.table())
+    }
+
+    fn table(&self) -> SiteReply {
         let prepared = self.family.prepared().map(|(i, result)| (i.get(), result.clone())).collect();
-        let table = Table { prepared, highest: self.family.highest() };
-        self.reply(effects, SiteReply::Table(table))
+        let table = Table { prepared, request: self.family.mipt().request, highest: self.family.highest() };
+        SiteReply::Table(table)
+    }
+
+    fn show(&self) -> SiteReply {
+        if self.collected.contains(NUMBER) {
+            return SiteReply::Refused(Refused::Forgotten);
+        }
+        match self.family.outcome() {
+            Some(outcome) => decided(outcome),
+            None => self.table(),
+        }
     }
 
     /// As it would come over the wire.
     fn reply(&self, effects: Result<Effects, Refusal>, plain: SiteReply) -> SiteReply {
         match effects {
-            Ok(Effects { answer: Answer::Decided(outcome), .. }) => SiteReply::Decided(Outcome {
-                winner: outcome.winner.get(),
-                result: outcome.result,
-                request: outcome.request,
-            }),
+            Ok(Effects { answer: Answer::Decided(outcome), .. }) => decided(outcome),
             Ok(_) => plain,
             Err(Refusal::InstanceAborted { highest, .. }) => {
                 SiteReply::Refused(Refused::Taken { highest: highest.get() })
@@ -480,6 +506,7 @@ impl World {
             }
         };
         let sent = |owner: u64, site: usize| match self.runs.get(&owner).and_then(|e| e.sent[site]) {
+            Some(Message::Look) => "SHOW".to_owned(),
             Some(Message::Begin) => "BEGIN".to_owned(),
             Some(Message::Prepare) => "PREPARE".to_owned(),
             Some(Message::Commit(winner)) => format!("COMMIT {winner}"),

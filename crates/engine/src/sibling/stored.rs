@@ -1,18 +1,18 @@
 //! A family as rows of the engine's own trees: the MIP-Table on disk (paper §3.3).
 //!
 //! ```text
-//! families:   XID 00              version 1, winner or 0, floor, prepared instances, rolled back instances: count and numbers each
-//!             XID 00 01           the request
-//!             XID 00 02 instance  the result of an instance that is prepared or the winner; the number in 8 bytes, big-endian
+//! families:   XID 00              version 2, winner or 0, floor, request, winner's result, prepared instances with their results, rolled back instances
+//!             XID 00 01           the request, if it is not in the first row
+//!             XID 00 02 instance  a result that is not in the first row: of a prepared instance or the winner; the number in 8 bytes, big-endian
 //! collected:  'c' client          version 1, high-water mark, ranges above it: count, then first and last of each
 //!             'x' XID             nothing: an XID without a client's number is forgotten
 //! ```
 //!
-//! Integers are varints. A family is found by its XID alone, with one search for the first row and one for each that this names: never by a scan. Each instance
-//! has a row of its own, so a family of many instances overflows nothing, and no operation writes the results of others again. A decided family is its first row, its request and one
-//! result, until it is forgotten.
+//! Integers are varints; a text in the first row is its length + 1 and its bytes, one that is not there is 0. A family is found by its XID alone, with one search for the first row and one for each text
+//! that this does not hold: never by a scan. Texts are in the first row as long as they fit into [`TOGETHER`], the request first, then results in the order of their instances; so most families are one row, and yet one of many
+//! instances overflows nothing, and what an operation writes again of others is bounded. A decided family is its request and one result, until it is forgotten.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{Collected, Family, Instance, Text, Xid};
 use crate::key::SmallKey;
@@ -20,7 +20,11 @@ use crate::own::{COLLECTED_TREE, FAMILIES_TREE, OwnRow};
 use crate::payload::{Encoder, Input};
 use crate::{Csn, Error, TreeId, Value};
 
-const VERSION: u8 = 1;
+const FAMILY_VERSION: u8 = 2;
+const COLLECTED_VERSION: u8 = 1;
+
+/// Most bytes of texts in a family's first row.
+const TOGETHER: usize = 256;
 
 /// Reads the newest version of a row, with its number.
 pub(super) type Get<'a> = &'a dyn Fn(TreeId, &[u8]) -> Result<(Csn, Option<Value>), Error>;
@@ -44,45 +48,77 @@ fn collected_key(xid: &Xid) -> SmallKey {
     }
 }
 
-fn encode_first(family: &Family) -> Option<Value> {
-    if family.is_blank_on_disk() {
-        return None;
-    }
-    let mut out = Encoder::with_capacity(32);
-    out.byte(VERSION);
-    out.varint(family.decided.as_ref().map_or(0, |(winner, _)| winner.get().unsigned_abs()));
-    out.varint(family.floor.unsigned_abs());
-    let numbers = |numbers: &mut dyn Iterator<Item = &Instance>| numbers.copied().collect::<Vec<_>>();
-    let (prepared, rolled_back) =
-        (numbers(&mut family.prepared.keys()), numbers(&mut family.rolled_back.iter()));
-    out.list(&prepared, |out, instance| out.varint(instance.get().unsigned_abs()));
-    out.list(&rolled_back, |out, instance| out.varint(instance.get().unsigned_abs()));
-    Some(out.finish().into())
+/// The texts of a family, each in the first row or in a row of its own: the request (`None`), and results by instance.
+struct Texts<'a> {
+    together: BTreeMap<Option<Instance>, &'a Text>,
+    apart: BTreeMap<Option<Instance>, &'a Text>,
 }
 
-/// Instances with stored results.
-fn results(family: &Family) -> impl Iterator<Item = (Instance, &Text)> {
-    let decided = family.decided.as_ref().map(|(winner, result)| (*winner, result));
-    family.prepared.iter().map(|(instance, result)| (*instance, result)).chain(decided)
+impl Texts<'_> {
+    fn of(family: &Family) -> Texts<'_> {
+        let request = family.request.as_ref().map(|request| (None, request));
+        let decided = family.decided.as_ref().map(|(winner, result)| (Some(*winner), result));
+        let prepared = family.prepared.iter().map(|(instance, result)| (Some(*instance), result));
+        let mut texts = Texts { together: BTreeMap::new(), apart: BTreeMap::new() };
+        let mut room = TOGETHER;
+        for (of, text) in request.into_iter().chain(prepared).chain(decided) {
+            match room.checked_sub(text.len()) {
+                Some(rest) => {
+                    room = rest;
+                    texts.together.insert(of, text);
+                }
+                None => drop(texts.apart.insert(of, text)),
+            }
+        }
+        texts
+    }
+
+    fn encode_first(&self, family: &Family) -> Option<Value> {
+        if family.is_blank_on_disk() {
+            return None;
+        }
+        let text = |out: &mut Encoder, of| out.optional(self.together.get(&of).map(|text| text.as_bytes()));
+        let size: usize = self.together.values().map(|text| text.len()).sum();
+        let mut out = Encoder::with_capacity(48 + size as u64);
+        out.byte(FAMILY_VERSION);
+        let winner = family.decided.as_ref().map(|(winner, _)| *winner);
+        out.varint(winner.map_or(0, |winner| winner.get().unsigned_abs()));
+        out.varint(family.floor.unsigned_abs());
+        text(&mut out, None);
+        if winner.is_some() {
+            text(&mut out, winner);
+        }
+        out.varint(family.prepared.len() as u64);
+        for instance in family.prepared.keys() {
+            out.varint(instance.get().unsigned_abs());
+            text(&mut out, Some(*instance));
+        }
+        out.varint(family.rolled_back.len() as u64);
+        family.rolled_back.iter().for_each(|instance| out.varint(instance.get().unsigned_abs()));
+        Some(out.finish().into())
+    }
+}
+
+fn text_key(xid: &Xid, of: Option<Instance>) -> SmallKey {
+    match of {
+        None => request_key(xid),
+        Some(instance) => result_key(xid, instance),
+    }
 }
 
 /// The rows that change where a family becomes another one.
 pub(super) fn difference(xid: &Xid, before: &Family, after: &Family) -> Vec<OwnRow> {
     let mut rows = Vec::new();
-    let text = |text: &Text| Value::copy_from_slice(text.as_bytes());
-    let first = encode_first(after);
-    if first != encode_first(before) {
+    let (old, new) = (Texts::of(before), Texts::of(after));
+    let first = new.encode_first(after);
+    if first != old.encode_first(before) {
         rows.push((FAMILIES_TREE, first_key(xid), first));
     }
-    if before.request != after.request {
-        rows.push((FAMILIES_TREE, request_key(xid), after.request.as_ref().map(text)));
+    for of in old.apart.keys().filter(|of| !new.apart.contains_key(of)) {
+        rows.push((FAMILIES_TREE, text_key(xid, *of), None));
     }
-    let (old, new): (BTreeSet<_>, BTreeSet<_>) = (results(before).collect(), results(after).collect());
-    for (instance, _) in old.difference(&new) {
-        rows.push((FAMILIES_TREE, result_key(xid, *instance), None));
-    }
-    for (instance, result) in new.difference(&old) {
-        rows.push((FAMILIES_TREE, result_key(xid, *instance), Some(text(result))));
+    for (of, text) in new.apart.iter().filter(|(of, text)| old.apart.get(of) != Some(text)) {
+        rows.push((FAMILIES_TREE, text_key(xid, *of), Some(Value::copy_from_slice(text.as_bytes()))));
     }
     rows
 }
@@ -94,41 +130,63 @@ fn damaged(xid: &Xid, what: impl std::fmt::Display) -> Error {
 /// The stored family, and the number of its last change; `None` if nothing is stored.
 pub(super) fn load(xid: &Xid, get: Get<'_>) -> Result<Option<(Family, Csn)>, Error> {
     let (csn, Some(first)) = get(FAMILIES_TREE, &first_key(xid))? else { return Ok(None) };
-    let text = |key: SmallKey| -> Result<Text, Error> {
-        let value = get(FAMILIES_TREE, &key)?.1.ok_or_else(|| damaged(xid, "a row is missing"))?;
-        std::str::from_utf8(&value).map(Text::from).map_err(|error| damaged(xid, error))
+    let first = First::decode(&first).map_err(|what| damaged(xid, what))?;
+    let text = |of: Option<Instance>, inside: Option<&[u8]>| -> Result<Text, Error> {
+        let value = match inside {
+            Some(_) => None,
+            None => {
+                let value = get(FAMILIES_TREE, &text_key(xid, of))?.1;
+                Some(value.ok_or_else(|| damaged(xid, "a row is missing"))?)
+            }
+        };
+        let bytes = value.as_deref().or(inside).unwrap_or_default();
+        std::str::from_utf8(bytes).map(Text::from).map_err(|error| damaged(xid, error))
     };
     let mut family = Family::default();
-    let (winner, prepared) = decode_first(&first, &mut family).map_err(|what| damaged(xid, what))?;
-    family.request = Some(text(request_key(xid))?);
-    for instance in prepared {
-        family.prepared.insert(instance, text(result_key(xid, instance))?);
+    family.floor = first.floor;
+    family.request = Some(text(None, first.request)?);
+    for (instance, result) in first.prepared {
+        family.prepared.insert(instance, text(Some(instance), result)?);
     }
-    if let Some(winner) = winner {
-        family.decided = Some((winner, text(result_key(xid, winner))?));
+    if let Some((winner, result)) = first.winner {
+        family.decided = Some((winner, text(Some(winner), result)?));
     }
+    family.rolled_back = first.rolled_back.into_iter().collect();
     Ok(Some((family, csn)))
 }
 
-fn decode_first(bytes: &[u8], family: &mut Family) -> Result<(Option<Instance>, Vec<Instance>), String> {
-    let mut input = Input::of(bytes);
-    let version = input.byte()?;
-    if version != VERSION {
-        return Err(format!("the unknown version {version}"));
+/// The first row; texts that it does not hold are `None`.
+struct First<'a> {
+    floor: i64,
+    request: Option<&'a [u8]>,
+    winner: Option<(Instance, Option<&'a [u8]>)>,
+    prepared: Vec<(Instance, Option<&'a [u8]>)>,
+    rolled_back: Vec<Instance>,
+}
+
+impl First<'_> {
+    fn decode(bytes: &[u8]) -> Result<First<'_>, String> {
+        let mut input = Input::of(bytes);
+        let version = input.byte()?;
+        if version != FAMILY_VERSION {
+            return Err(format!("the unknown version {version}"));
+        }
+        let instance = |number: u64| {
+            let number = i64::try_from(number).map_err(|_| "an instance out of range".to_owned())?;
+            Instance::new(number).map_err(|refusal| refusal.to_string())
+        };
+        let winner = input.varint()?;
+        let floor = i64::try_from(input.varint()?).map_err(|_| "a floor out of range")?;
+        let request = input.optional()?;
+        let winner = match winner {
+            0 => None,
+            number => Some((instance(number)?, input.optional()?)),
+        };
+        let prepared = input.list(|input| Ok((instance(input.varint()?)?, input.optional()?)))?;
+        let rolled_back = input.list(|input| instance(input.varint()?))?;
+        input.end()?;
+        Ok(First { floor, request, winner, prepared, rolled_back })
     }
-    let instance = |number: u64| {
-        let number = i64::try_from(number).map_err(|_| "an instance out of range".to_owned())?;
-        Instance::new(number).map_err(|refusal| refusal.to_string())
-    };
-    let winner = match input.varint()? {
-        0 => None,
-        number => Some(instance(number)?),
-    };
-    family.floor = i64::try_from(input.varint()?).map_err(|_| "a floor out of range")?;
-    let prepared = input.list(|input| instance(input.varint()?))?;
-    family.rolled_back = input.list(|input| instance(input.varint()?))?.into_iter().collect();
-    input.end()?;
-    Ok((winner, prepared))
 }
 
 /// Whether a family is forgotten.
@@ -152,7 +210,7 @@ pub(super) fn collect(xid: &Xid, get: Get<'_>) -> Result<OwnRow, Error> {
     };
     collected.insert(number);
     let mut out = Encoder::with_capacity(32);
-    out.byte(VERSION);
+    out.byte(COLLECTED_VERSION);
     out.varint(collected.upto());
     let ranges: Vec<(u64, u64)> = collected.ranges().collect();
     out.list(&ranges, |out, (first, last)| {
@@ -165,7 +223,7 @@ pub(super) fn collect(xid: &Xid, get: Get<'_>) -> Result<OwnRow, Error> {
 fn decode_collected(bytes: &[u8]) -> Result<Collected, String> {
     let mut input = Input::of(bytes);
     let version = input.byte()?;
-    if version != VERSION {
+    if version != COLLECTED_VERSION {
         return Err(format!("the unknown version {version}"));
     }
     let upto = input.varint()?;
@@ -198,6 +256,8 @@ mod tests {
     /// Random families: what was stored change by change is what a crash leaves.
     #[test]
     fn what_is_stored_is_what_a_crash_leaves() {
+        // Of 30 to 210 bytes: several fit together, or one, or none.
+        let long = |what: &str, n: u64| Text::from(format!("{what} {n} ").repeat(3 + 7 * (n as usize % 4)));
         for seed in 0..300 {
             let (mut random, store) = (SplitMix::new(seed), Store::default());
             let get =
@@ -209,11 +269,11 @@ mod tests {
                 let before = family.clone();
                 let instance = Instance::new(1 + random.below(9) as i64).expect("positive");
                 let owner = instance.get() as u64;
-                let result = Text::from(format!("result {}", random.below(3)));
+                let result = long("result", random.below(4));
                 match random.below(6) {
                     0..=2 => drop(family.begin(instance, owner)),
                     3 => {
-                        let request = Text::from("request");
+                        let request = long("request", seed);
                         drop(family.prepare(instance, owner, &request, &result, Limits::default()));
                     }
                     4 => drop(family.rollback(instance)),
@@ -254,9 +314,10 @@ mod tests {
         let (instance, text) = (Instance::new(3).expect("positive"), Text::from("r"));
         drop(family.begin(instance, 1));
         drop(family.prepare(instance, 1, &text, &text, Limits::default()));
-        let first = encode_first(&family).expect("it is not blank");
+        let first = Texts::of(&family).encode_first(&family).expect("it is not blank");
+        assert!(First::decode(&first).is_ok());
         for end in 0..first.len() {
-            assert!(decode_first(&first[..end], &mut Family::default()).is_err());
+            assert!(First::decode(&first[..end]).is_err());
         }
     }
 }

@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | alone | begin, work, prepare, commit of instance 1 | all of it |
 //! | each | begin, work, prepare of instance 1, which stays; begin, work, prepare, commit of instance 2 | of instance 2, the fail-over |
+//! | found | begin, work, prepare of instance 1, which stays; show, and commit of what that finds prepared | of the fail-over |
 //! | ahead | the same of instance 2 alone: instance 1 was prepared before the window, on connections that are closed | of instance 2 |
 //!
-//! The fail-over commits itself, as in the paper's experiment, and so ends its sibling. What was committed is noted and forgotten after the run.
+//! The fail-over of *each* commits itself, as in the paper's experiment, and so ends its sibling; that of *found* does what the application server of `cognate-client` does. What was committed is noted and forgotten after the run.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,6 +32,8 @@ pub enum Siblings {
     Alone,
     /// Each request executes twice.
     Each,
+    /// Each request executes once, and a retry finds that.
+    Found,
     /// The first siblings were prepared ahead.
     Ahead,
 }
@@ -240,15 +243,23 @@ impl Client for SharedClient {
         let attempt = match shared.siblings {
             Siblings::Alone => attempt,
             Siblings::Ahead => attempt.next(),
-            Siblings::Each => match self.prepared(attempt, &request, recorder).await? {
+            Siblings::Each | Siblings::Found => match self.prepared(attempt, &request, recorder).await? {
                 Some(first) => first.next(),
                 None => return Ok(()),
             },
         };
         let (first, since) = (attempt.clone(), Instant::now());
+        let mut found = match shared.siblings {
+            Siblings::Found => self.client.site.find(&attempt.xid).await.at(&shared.system, "looking")?,
+            _ => None,
+        };
         let mut next = attempt;
         loop {
-            let Some(attempt) = self.prepared(next, &request, recorder).await? else {
+            let prepared = match found.take() {
+                Some(found) => Some(found),
+                None => self.prepared(next, &request, recorder).await?,
+            };
+            let Some(attempt) = prepared else {
                 if shared.siblings != Siblings::Alone {
                     let first = Attempt { instance: first.instance - 1, ..first };
                     self.client.site.roll_back_prepared(&first).await.at(&shared.system, "giving up")?;
@@ -261,7 +272,7 @@ impl Client for SharedClient {
                 return Ok(());
             };
             self.again(&error, recorder).await?;
-            next = attempt.next();
+            next = if attempt.instance < first.instance { first.clone() } else { attempt.next() };
         }
     }
 }

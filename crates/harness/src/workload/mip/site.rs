@@ -55,6 +55,7 @@ pub struct Site {
     pub client: Client,
     way: Way,
     begin: Statement,
+    show: Option<Statement>,
     prepare: Option<Statement>,
     commit: Option<Statement>,
 }
@@ -85,7 +86,20 @@ impl Site {
             Some(sql) => Some(client.prepare(sql).await?),
             None => None,
         };
-        Ok(Site { client, way, begin, prepare, commit })
+        let show = match way {
+            Way::Mip => Some(client.prepare("SELECT * FROM cognate_mip_show($1)").await?),
+            Way::TwoPhase | Way::Plain => None,
+        };
+        Ok(Site { client, way, begin, show, prepare, commit })
+    }
+
+    /// The smallest prepared instance of a request whose server has stopped, as the application server's retry looks for it; always `None` without siblings.
+    pub async fn find(&self, xid: &str) -> Result<Option<Attempt>, Error> {
+        let Some(show) = &self.show else { return Ok(None) };
+        let table = self.client.query(show, &[&xid]).await?;
+        let prepared = table.iter().filter(|row| row.get::<_, &str>(1) == "prepared");
+        let smallest = prepared.map(|row| row.get(0)).min();
+        Ok(smallest.map(|instance| Attempt { xid: xid.to_owned(), instance }))
     }
 
     /// Begins the attempt.
