@@ -154,13 +154,20 @@ async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
     for (xid, prepared) in left {
         for client in prepared {
             client
-                .batch_execute(&format!("BEGIN MIP <{xid},1024>; INSERT INTO t VALUES ({}, 10)", xid.len() + prepared.len()))
+                .batch_execute(&format!(
+                    "BEGIN MIP <{xid},1024>; INSERT INTO t VALUES ({}, 10)",
+                    xid.len() + prepared.len()
+                ))
                 .await
                 .expect("begun");
-            client.batch_execute(&format!("PREPARE MIP <{xid},1024> 'add' '{stored}'")).await.expect("prepared");
+            client
+                .batch_execute(&format!("PREPARE MIP <{xid},1024> 'add' '{stored}'"))
+                .await
+                .expect("prepared");
         }
     }
-    let address = |site: &TestServer| format!("host=127.0.0.1 port={} user=ann dbname=any", site.address().port());
+    let address =
+        |site: &TestServer| format!("host=127.0.0.1 port={} user=ann dbname=any", site.address().port());
     let reached = sites.each_ref().map(|site| address(site).parse::<PostgresSite>().expect("an address"));
     let router = http::router(ApplicationServer::new(reached, Options::default()), add_one);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

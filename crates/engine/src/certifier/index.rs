@@ -6,8 +6,7 @@
 //! - A key's *writers* are kept in the order of their commits.
 //! - Its *readers* are those of the newest version. When the key is overwritten, the writer gets an edge from each of them; who writes after that
 //!   comes behind that writer anyway, so the list begins anew.
-//! - Ranges (of cursors, and of what was summarized) are kept a tree, and searched one after the other by the first sixteen bytes of their bounds.
-//!   That is a fast walk over two arrays; their number is bounded by the certifier's memory.
+//! - Ranges (of cursors, and of what was summarized) are kept a tree, in [`Ranges`]; their number is bounded by the certifier's memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
@@ -18,6 +17,7 @@ use smallvec::SmallVec;
 use super::candidate::KeyWrite;
 use super::node::{Node, NodeId, Nodes};
 use super::prepared::Promised;
+use super::ranges::{Ranged, Ranges};
 use super::young::{Touch, Young};
 use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, Moment, compare_lower_upper};
@@ -60,115 +60,6 @@ impl KeyEntry {
     }
 }
 
-/// A range with its owner. For ranges of writes: the first and the last commit that wrote there.
-#[derive(Debug)]
-pub(super) struct Ranged {
-    pub(super) lower: Bound<SmallKey>,
-    pub(super) upper: Bound<SmallKey>,
-    pub(super) node: NodeId,
-    pub(super) first: Csn,
-    pub(super) last: Csn,
-}
-
-/// Ranges of one tree.
-#[derive(Debug, Default)]
-pub(super) struct Ranges {
-    low: Vec<u128>,
-    high: Vec<u128>,
-    items: Vec<Ranged>,
-}
-
-fn prefix(key: &[u8]) -> u128 {
-    let mut bytes = [0; 16];
-    let length = key.len().min(16);
-    bytes[..length].copy_from_slice(&key[..length]);
-    u128::from_be_bytes(bytes)
-}
-
-fn low_prefix(bound: &Bound<SmallKey>) -> u128 {
-    match bound {
-        Bound::Unbounded => 0,
-        Bound::Included(key) | Bound::Excluded(key) => prefix(key),
-    }
-}
-
-fn high_prefix(bound: &Bound<SmallKey>) -> u128 {
-    match bound {
-        Bound::Unbounded => u128::MAX,
-        Bound::Included(key) | Bound::Excluded(key) => prefix(key),
-    }
-}
-
-impl Ranges {
-    pub(super) fn push(&mut self, item: Ranged) {
-        self.low.push(low_prefix(&item.lower));
-        self.high.push(high_prefix(&item.upper));
-        self.items.push(item);
-    }
-
-    fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
-    /// The ranges that hold the key.
-    #[inline]
-    pub(super) fn covering<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Ranged> {
-        let at = prefix(key);
-        let candidates = self.low.iter().zip(&self.high).zip(&self.items);
-        candidates.filter(move |((low, high), _)| **low <= at && at <= **high).map(|(_, item)| item).filter(
-            move |item| {
-                let above = match &item.lower {
-                    Bound::Unbounded => true,
-                    Bound::Included(low) => low[..] <= *key,
-                    Bound::Excluded(low) => low[..] < *key,
-                };
-                above
-                    && match &item.upper {
-                        Bound::Unbounded => true,
-                        Bound::Included(high) => *key <= high[..],
-                        Bound::Excluded(high) => *key < high[..],
-                    }
-            },
-        )
-    }
-
-    /// The ranges that have something in common with another.
-    pub(super) fn overlapping<'a>(
-        &'a self,
-        lower: &'a Bound<SmallKey>,
-        upper: &'a Bound<SmallKey>,
-    ) -> impl Iterator<Item = &'a Ranged> {
-        self.items.iter().filter(move |item| {
-            compare_lower_upper(&item.lower, upper).is_lt() && compare_lower_upper(lower, &item.upper).is_lt()
-        })
-    }
-
-    /// Gives the ranges of writes of a node its number.
-    fn number(&mut self, node: NodeId, commit: Csn) {
-        for item in self.items.iter_mut().filter(|item| item.node == node) {
-            (item.first, item.last) = (commit, commit);
-        }
-    }
-
-    /// Keeps the ranges whose owners `keep` names.
-    fn retain(&mut self, keep: &dyn Fn(NodeId) -> bool) {
-        let mut index = 0;
-        while index < self.items.len() {
-            if keep(self.items[index].node) {
-                index += 1;
-            } else {
-                self.low.swap_remove(index);
-                self.high.swap_remove(index);
-                self.items.swap_remove(index);
-            }
-        }
-    }
-}
-
 /// What is known of one tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeIndex {
@@ -189,6 +80,11 @@ impl TreeIndex {
         let possible = compare_lower_upper(lower, upper).is_lt();
         let range = possible.then(|| self.written.range::<SmallKey, _>((lower.as_ref(), upper.as_ref())));
         range.into_iter().flatten().map(|(_, &hash)| hash)
+    }
+
+    fn settle(&mut self) {
+        self.reads.settle();
+        self.writes.settle();
     }
 
     fn is_empty(&self) -> bool {
@@ -358,8 +254,11 @@ impl KeyIndex {
         self.young_reads.push(Touch { hash, at, node });
     }
 
-    /// Moves what is young into the table, if it is much. Reads come last: those of a version that was replaced meanwhile are left out.
+    /// Puts in order what came, if it is much: ranges among the others; what is young into the table, reads last: those of a version that was replaced meanwhile are left out.
     pub(super) fn settle(&mut self) {
+        if self.ranges > 0 {
+            self.trees.values_mut().for_each(TreeIndex::settle);
+        }
         if self.young_writes.len() + self.young_reads.len() <= YOUNG_MAX {
             return;
         }

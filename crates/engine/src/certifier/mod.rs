@@ -53,6 +53,7 @@ mod cycle;
 mod index;
 mod node;
 mod prepared;
+mod ranges;
 mod structure;
 mod summary;
 #[cfg(test)]
@@ -65,9 +66,10 @@ use candidate::ranges_of_many;
 pub(crate) use candidate::{Candidate, KeyWrites};
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
-use index::{KeyIndex, Ranged};
+use index::KeyIndex;
 use node::{NONE, Node, NodeId, Nodes};
 pub(crate) use prepared::Promise;
+use ranges::Ranged;
 use smallvec::SmallVec;
 
 use crate::Csn;
@@ -266,9 +268,9 @@ impl Certifier {
             let around = index.writers_around(point.hash, start);
             Certifier::connect_key(nodes, before, after, *epoch, around);
             if let Some(tree) = index.with_ranges(point.tree).filter(|tree| !tree.writes.is_empty()) {
-                for item in tree.writes.covering(reads.key(point)) {
+                tree.writes.covering(reads.key(point), &mut |item| {
                     Certifier::connect_range(nodes, before, after, *epoch, item, start);
-                }
+                });
             }
         }
         if !reads.ranges().is_empty() {
@@ -281,9 +283,9 @@ impl Certifier {
                 let around = index.writers_around(hash, start);
                 Certifier::connect_key(nodes, before, after, *epoch, around);
             }
-            for item in tree.writes.overlapping(&range.lower, &range.upper) {
+            tree.writes.overlapping(&range.lower, &range.upper, &mut |item| {
                 Certifier::connect_range(nodes, before, after, *epoch, item, start);
-            }
+            });
         }
     }
 
@@ -326,9 +328,9 @@ impl Certifier {
         for (tree, key, hash) in &candidate.node.writes {
             index.replaced(*hash, |id| Certifier::precede(nodes, before, *epoch, id));
             if let Some(tree) = index.with_ranges(*tree) {
-                for item in tree.reads.covering(key).chain(tree.writes.covering(key)) {
-                    Certifier::precede(nodes, before, *epoch, item.node);
-                }
+                let mut precede = |item: &Ranged| Certifier::precede(nodes, before, *epoch, item.node);
+                tree.reads.covering(key, &mut precede);
+                tree.writes.covering(key, &mut precede);
             }
         }
         for &tree in &candidate.dropped {
