@@ -176,6 +176,11 @@ impl Certifier {
         leading.into_iter().filter_map(|id| overtake(&mut self.nodes, id)).collect()
     }
 
+    /// Whether it may be logged that somebody came after it.
+    pub(crate) fn is_marked(&self, promise: &Promise) -> bool {
+        promise.0.and_then(|id| self.nodes.get(id)).is_none_or(|node| node.overtaken)
+    }
+
     /// A prepared transaction commits, and is a node like others. Its siblings are withdrawn before the mutex is free.
     pub(crate) fn fulfil(&mut self, promise: Promise, commit: Csn) -> Removed {
         let Certifier { nodes, index, open, .. } = self;

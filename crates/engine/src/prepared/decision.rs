@@ -154,13 +154,10 @@ impl Manager {
                 }
             }
         }
-        for (_, prepared) in &taken {
-            rows.push((PREPARED_TREE, prepared_key(prepared.id), None));
-            rows.push((PREPARED_TREE, overtaken_key(prepared.id), None));
-        }
+        rows.extend(taken.iter().map(|(_, prepared)| (PREPARED_TREE, prepared_key(prepared.id), None)));
         let id = taken.first().map_or(0, |(_, prepared)| prepared.id);
         let payload = self.encode_own(id, winner.is_some(), &mut rows);
-        let decided = self.log_decision(&payload, rows, winner.is_some(), &mut taken);
+        let decided = self.log_decision(payload, rows, winner.is_some(), &mut taken);
         self.log.nudge();
         let (csn, removed) = match decided {
             Ok(decided) => decided,
@@ -187,18 +184,26 @@ impl Manager {
     /// The part of a decision under the mutex; the winner, if there is one, is the first.
     fn log_decision(
         &self,
-        payload: &[u8],
-        rows: Vec<OwnRow>,
+        mut payload: Vec<u8>,
+        mut rows: Vec<OwnRow>,
         commits: bool,
         taken: &mut [(Owner, Prepared)],
     ) -> Result<(Csn, Vec<Removed>), Error> {
         let prune = self.prune_to();
         let mut order = spin::lock(&self.commit);
+        // Rare, and known under the mutex only: the marks go, too.
+        let before = rows.len();
+        let marked = taken.iter().filter(|(_, prepared)| order.is_marked(&prepared.promise));
+        rows.extend(marked.map(|(_, prepared)| (PREPARED_TREE, overtaken_key(prepared.id), None)));
+        if rows.len() > before {
+            let id = taken.first().map_or(0, |(_, prepared)| prepared.id);
+            payload = self.encode_own(id, commits, &mut rows);
+        }
         if let Some((_, winner)) = taken.first().filter(|_| commits) {
             let overtaken = order.overtaken_by(&winner.promise);
             self.mark_overtaken(&overtaken)?;
         }
-        let csn = self.log.queue(&[payload])?;
+        let csn = self.log.queue(&[&payload])?;
         let mut removed = Vec::with_capacity(taken.len());
         let (mut id, mut held) = (0, None);
         for (place, (_, prepared)) in taken.iter_mut().enumerate() {

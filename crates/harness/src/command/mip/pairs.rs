@@ -1,4 +1,7 @@
 //! PREPARE TRANSACTION and COMMIT PREPARED of updates of one random row: pairs a second, against PostgreSQL's.
+//!
+//! A pair is three messages, as pgjdbc's XA data source sends them: BEGIN with the update, then the two statements. A MIP transaction, which is measured beside it on Cognate, is
+//! four, since its BEGIN may be refused.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -42,8 +45,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result
             let (system, way, _) = runs[index];
             bench.run += 1;
             let level = Isolation::ReadCommitted;
-            let requests =
+            let mut requests =
                 Requests::new(system, way, Profile::Update, bench.scale, level, (bench.run, &walk));
+            requests.begins_with_statement = way == Way::TwoPhase;
             let label = format!("{}: pairs, {}", system.name, way.name());
             let outcome = bench.measure(requests, CLIENTS, &label).await?;
             runs[index].2.add(outcome);

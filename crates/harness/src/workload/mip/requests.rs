@@ -62,6 +62,8 @@ pub struct Requests {
     pub run: u64,
     /// How far the walk over the items has come, over all runs.
     pub walk: Arc<AtomicU64>,
+    /// BEGIN is sent together with the first statement, as pgjdbc does; not where a BEGIN may be refused.
+    pub begins_with_statement: bool,
     left: Vec<Mutex<VecDeque<Left>>>,
     done: Mutex<Vec<String>>,
 }
@@ -90,6 +92,7 @@ impl Requests {
             isolation,
             run,
             walk: Arc::clone(walk),
+            begins_with_statement: false,
             left: Vec::new(),
             done: Mutex::default(),
         }
@@ -99,7 +102,8 @@ impl Requests {
         let site = Site::open(&self.config, self.way, self.isolation).await?;
         let worker = Worker::open(&site.client, self.profile).await?;
         let draw = Draw::new(self.scale, self.run, index as u64, &self.walk);
-        Ok(RequestClient { site, worker, draw, index, number: 0 })
+        let begins_with_statement = self.begins_with_statement;
+        Ok(RequestClient { site, worker, draw, begins_with_statement, index, number: 0 })
     }
 
     /// Prepares first instances for `clients` clients, `each` of them for each, and closes the connections.
@@ -155,6 +159,7 @@ pub struct RequestClient {
     site: Site,
     worker: Worker,
     draw: Draw,
+    begins_with_statement: bool,
     index: usize,
     number: u64,
 }
@@ -168,8 +173,14 @@ impl RequestClient {
 
     /// Begins, works and prepares.
     async fn attempt(&self, attempt: &Attempt, request: &Request) -> Result<(), tokio_postgres::Error> {
-        self.site.begin(attempt).await?;
-        let result = self.worker.execute(&self.site.client, request).await?;
+        let (begin, work) = (self.site.begin(attempt), self.worker.execute(&self.site.client, request));
+        let result = match self.begins_with_statement {
+            true => futures_util::future::try_join(begin, work).await?.1,
+            false => {
+                begin.await?;
+                work.await?
+            }
+        };
         self.site.prepare(attempt, self.worker.name(), &result).await.map(drop)
     }
 }

@@ -31,6 +31,8 @@ pub struct Settings {
     effective: Arc<Effective>,
     /// Values last told to the client, by definition.
     reported: Vec<Option<Arc<str>>>,
+    /// A setting may have changed since.
+    is_unreported: bool,
 }
 
 /// All values at one moment.
@@ -92,6 +94,7 @@ impl Settings {
             defaults: Arc::new(defaults),
             effective: Arc::new(Effective::default()),
             reported: vec![None; definition::all().len()],
+            is_unreported: true,
         };
         settings.refresh();
         settings
@@ -230,6 +233,9 @@ impl Settings {
     /// Reported settings whose value the client does not know yet.
     pub fn take_changes(&mut self) -> Vec<(&'static str, String)> {
         let mut changes = Vec::new();
+        if !std::mem::take(&mut self.is_unreported) {
+            return changes;
+        }
         for (index, definition) in definition::all().iter().enumerate().filter(|(_, d)| d.report) {
             let raw = self.state.local.get(&index).unwrap_or(&self.state.session[index]);
             if self.reported[index].as_ref() != Some(raw) {
@@ -247,6 +253,7 @@ impl Settings {
     fn refresh(&mut self) {
         let effective = Effective::read(|name| definition::find(name).map_or("", |index| self.raw(index)));
         self.effective = Arc::new(effective);
+        self.is_unreported = true;
     }
 }
 
