@@ -6,6 +6,8 @@
 //! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`, `TRIM` ...);
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`, `SET CONSTRAINTS` ...).
 //!
+//! `plain` reads the few statements that always come as text and are sent in masses, without any of this.
+//!
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a syntax error in the last
 //! one keeps the first from running. Errors are 42601 with the 1-based character position in the whole text.
 //!
@@ -18,6 +20,7 @@ mod complexity;
 mod dialect;
 mod error;
 mod mip;
+mod plain;
 mod rewrite;
 
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
@@ -108,6 +111,13 @@ pub fn parse(text: &str) -> Result<Vec<Statement>> {
             format!("statement is longer than {} MB", MAX_TEXT >> 20),
         ));
     }
+    if let Some(statement) = plain::parse(text) {
+        return Ok(vec![statement]);
+    }
+    parse_tokens(text)
+}
+
+fn parse_tokens(text: &str) -> Result<Vec<Statement>> {
     complexity::guard_parser_stack();
     let source: Arc<str> = text.into();
     let places = Source::new(text);

@@ -373,3 +373,42 @@ fn work_is_bounded_whatever_is_nested() {
         }
     }
 }
+
+#[test]
+fn what_is_read_without_tokens_is_what_the_grammar_reads() {
+    let plain = [
+        "PREPARE TRANSACTION 'x'",
+        "commit\n prepared 'a b, \u{e9}' ; ",
+        "  ROLLBACK\tPREPARED ''",
+        "COMMIT PREPARED '--/*'",
+    ];
+    for text in plain {
+        let statement = super::plain::parse(text).expect(text);
+        let expected = super::parse_tokens(text).expect(text).pop().expect(text);
+        let shown = |statement: &super::Statement| {
+            (statement.text.clone(), statement.source.clone(), format!("{:?}", statement.command))
+        };
+        assert_eq!(shown(&statement), shown(&expected));
+    }
+    let others = [
+        "",
+        "COMMIT",
+        "COMMIT PREPARED",
+        "COMMIT PREPARED x",
+        "COMMITPREPARED 'x'",
+        "COMMIT PREPARED'x'",
+        "COMMIT PREPARED '",
+        "COMMIT PREPARED 'it''s'",
+        "COMMIT PREPARED 'a' 'b'",
+        "COMMIT PREPARED 'a'; COMMIT PREPARED 'b'",
+        "COMMIT PREPARED E'a\\n'",
+        "COMMIT PREPARED 'a\\n'",
+        "COMMIT PREPARED 'a';;",
+        "COMMIT /* now */ PREPARED 'a'",
+        "PREPARE p AS SELECT 'a'",
+        "\u{e9}",
+    ];
+    for text in others {
+        assert!(super::plain::parse(text).is_none(), "{text}");
+    }
+}
