@@ -281,11 +281,12 @@ fn sibling_goals(param: impl Fn(&str, &str) -> Option<f64>) -> Vec<Goal> {
             "×",
         ),
         ratio(
-            "a family among a million forgotten and 100,000 live ones / among few",
+            "SHOW MIPT among a million forgotten and 100,000 live families / among few",
             ("flat: ≤ 1.5×", 1.5),
             "flat",
-            "lookup_family_of_few",
+            "lookup_show_of_few",
         ),
+        ratio("the same in the engine alone", ("flat: ≤ 1.5×", 1.5), "flat", "lookup_family_of_few"),
         ratio(
             "BEGIN of a fresh family among as many / among few",
             ("flat: ≤ 1.5×", 1.5),

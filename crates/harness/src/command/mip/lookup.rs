@@ -1,12 +1,12 @@
-//! Finding a family among few and among many, in this process and without SQL, on one thread.
+//! Finding a family among few and among many, in this process, on one thread: by SQL as a client's `SHOW MIPT` does, without the network, and in the engine alone.
 //!
 //! Two databases: one with a thousand decided families (an empty one has nothing to find), one with a million forgotten ones and a tenth as many decided ones; each after a
 //! checkpoint, so that nothing of a family is in memory but what the block cache holds. Forgotten XIDs have no client's number, so that each leaves a row of its own: numbered ones would
-//! leave one row a client. Timed are the table of a random decided family (`family`), and BEGIN of a fresh XID with its rollback (`begin`), which has to find that
-//! nothing is known of it.
+//! leave one row a client. Timed are the table of a random decided family (`family`, in the engine; `show`, `SELECT * FROM cognate_mip_show($1)`), and BEGIN of a fresh XID with its rollback
+//! (`begin`, in the engine), which has to find that nothing is known of it.
 //!
-//! A search in a tree is logarithmic: 1.1 million keys are twenty halvings, two thousand are eleven. So *flat* cannot be one; it is at most **1.5 times**, where a scan would be 500 times. Each is
-//! timed in two passes over the same keys. The first reads blocks that the cache does not have, which costs a read of the file each: how many is told by the growth of the cache, and what they cost by the
+//! A search in a tree is logarithmic: 1.1 million keys are twenty halvings, two thousand are eleven, and the few families lie in the processor's caches, the many do not. So *flat* cannot be one; it is at most
+//! **1.5 times**, where a scan would be 500 times. Each is timed in two passes over the same keys. The first reads blocks that the cache does not have, which costs a read of the file each: how many is told by the growth of the cache, and what they cost by the
 //! first pass. The goal is about the second, in turns on both databases.
 
 use std::hint::black_box;
@@ -26,6 +26,8 @@ use crate::report::{align, number};
 
 /// The table of a family.
 pub(super) const FAMILY: &str = "lookup_family_of_few";
+/// The same by SQL.
+pub(super) const SHOW: &str = "lookup_show_of_few";
 /// BEGIN of a fresh XID.
 pub(super) const BEGIN: &str = "lookup_begin_of_few";
 
@@ -48,15 +50,25 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let measured = tokio::task::spawn_blocking(move || both(&path, families, seed)).await;
     let [few, many] = measured.map_err(|panic| Error::Server(format!("the lookups failed: {panic}")))??;
     let mut rows = vec![
-        ["families", "family µs", "first pass", "its misses", "begin µs", "first pass", "its misses"]
-            .map(str::to_owned),
+        [
+            "families",
+            "family µs",
+            "first pass",
+            "its misses",
+            "begin µs",
+            "first pass",
+            "its misses",
+            "show µs",
+        ]
+        .map(str::to_owned),
     ];
     for of in [&few, &many] {
         let mut row = vec![of.name.clone()];
         for op in [&of.family, &of.begin] {
             row.extend([number(median(&op.micros)), number(op.first_micros), op.first_misses.to_string()]);
         }
-        rows.extend(<[String; 7]>::try_from(row));
+        row.push(number(median(&of.show)));
+        rows.extend(<[String; 8]>::try_from(row));
     }
     println!("{}", align(&rows, 1));
     for (of, is_many) in [(&few, false), (&many, true)] {
@@ -69,7 +81,10 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
             params.insert(format!("{name}_us_first_pass"), json!(op.first_micros));
             params.insert(format!("{name}_misses_first_pass"), json!(op.first_misses));
         }
+        params.insert("show_us".to_owned(), json!(median(&of.show)));
+        params.insert("show_us_of_passes".to_owned(), json!(of.show));
         if is_many {
+            params.insert(SHOW.to_owned(), json!(median_ratio(&of.show, &few.show)));
             params.insert(FAMILY.to_owned(), json!(median_ratio(&of.family.micros, &few.family.micros)));
             params.insert(BEGIN.to_owned(), json!(median_ratio(&of.begin.micros, &few.begin.micros)));
         }
@@ -96,6 +111,8 @@ struct Store {
     live: u32,
     family: Timed,
     begin: Timed,
+    /// Microseconds of each by SQL, by pass.
+    show: Vec<f64>,
 }
 
 fn both(folder: &Path, families: u32, seed: u64) -> Result<[Store; 2]> {
@@ -118,7 +135,38 @@ fn both(folder: &Path, families: u32, seed: u64) -> Result<[Store; 2]> {
     for store in &stores {
         store.database.close().map_err(failed)?;
     }
+    by_sql(folder, &mut stores).map_err(|error| Error::Server(error.to_string()))?;
     Ok(stores)
+}
+
+/// Times the tables of random families by SQL, in turns; the first pass fills the caches.
+fn by_sql(folder: &Path, stores: &mut [Store; 2]) -> cognate::Result<()> {
+    let mut sessions = Vec::new();
+    for (store, name) in stores.iter().zip(["few", "many"]) {
+        let database = cognate::Database::open(folder.join(name))?;
+        let mut session = database.session()?;
+        let show = session.prepare("SELECT * FROM cognate_mip_show($1)")?;
+        let names = store.names(LIVE).map_err(|error| cognate::Error::internal(error.to_string()))?;
+        sessions.push((database, session, show, names));
+    }
+    for pass in 0..=PASSES {
+        for turn in 0..2 {
+            let index = (turn + pass) % 2;
+            let (_, session, show, names) = &mut sessions[index];
+            let since = Instant::now();
+            for name in names.iter() {
+                black_box(session.query(&*show, &[&name.as_str()])?);
+            }
+            if pass > 0 {
+                stores[index].show.push(since.elapsed().as_secs_f64() * 1e6 / names.len() as f64);
+            }
+        }
+    }
+    for (database, session, ..) in sessions {
+        drop(session);
+        database.close()?;
+    }
+    Ok(())
 }
 
 /// The name of a family: no client's number, and spread over all keys.
@@ -173,7 +221,15 @@ impl Store {
         database.checkpoint().map_err(failed)?;
         bar.finish_and_clear();
         let name = format!("{live} decided, {forgotten} forgotten");
-        Ok(Store { name, database, seed, live, family: Timed::default(), begin: Timed::default() })
+        Ok(Store {
+            name,
+            database,
+            seed,
+            live,
+            family: Timed::default(),
+            begin: Timed::default(),
+            show: Vec::new(),
+        })
     }
 
     /// The first passes: of what they cost, the reads of blocks are the most.
@@ -190,15 +246,20 @@ impl Store {
         Ok(())
     }
 
-    /// Times an operation on live families, or on fresh ones; microseconds each.
-    fn pass(&self, kind: u64, operation: impl Fn(&Store, Xid) -> Result<()>) -> Result<f64> {
-        // The names first: making them is not what is timed.
+    /// The names of random live families, or of fresh ones: the same in each pass.
+    fn names(&self, kind: u64) -> Result<Vec<Xid>> {
         let mut random = Random::stream(self.seed, 74, 0);
         let name = |n: u32, random: &mut Random| match kind {
             LIVE => xid(self.seed, LIVE, random.between(0, i64::from(self.live) - 1) as u32),
             _ => xid(self.seed, kind, n),
         };
-        let names = (0..PASS).map(|n| name(n, &mut random)).collect::<Result<Vec<Xid>>>()?;
+        (0..PASS).map(|n| name(n, &mut random)).collect()
+    }
+
+    /// Times an operation on live families, or on fresh ones; microseconds each.
+    fn pass(&self, kind: u64, operation: impl Fn(&Store, Xid) -> Result<()>) -> Result<f64> {
+        // Making the names is not what is timed.
+        let names = self.names(kind)?;
         let since = Instant::now();
         for xid in names {
             operation(self, xid)?;

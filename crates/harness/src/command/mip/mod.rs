@@ -147,7 +147,14 @@ const GOALS: &[Goal] = &[
         unit: "×",
         parameter: pairs::RATIO,
     },
-    at_most("lookup", "a family among a million forgotten ones / among a few", 1.5, "×", lookup::FAMILY),
+    at_most("lookup", "SHOW MIPT among a million forgotten ones / among a few", 1.5, "×", lookup::SHOW),
+    at_most(
+        "lookup",
+        "in the engine: a family among a million forgotten ones / among a few",
+        1.5,
+        "×",
+        lookup::FAMILY,
+    ),
     at_most("lookup", "a fresh BEGIN among a million forgotten ones / among a few", 1.5, "×", lookup::BEGIN),
 ];
 
