@@ -1,7 +1,8 @@
 //! The ranges that the transactions of the graph have read in one tree, or written: those of cursors are few, those of a summary are thousands.
 //!
 //! The older part is *sorted* by where ranges begin, and is an interval tree in an array: the root is in the middle, and each node knows the furthest end
-//! (`reach`) of its subtree, so that a search sees a logarithmic number of those that do not fit. What came since is looked through, until it is much.
+//! (`reach`) of its subtree, so that a search sees a logarithmic number of those that do not fit. What came since is looked through, until it is much. What leaves the
+//! sorted part stays in its place without an owner, until that is half of it: so it costs a walk over the owners, and not over everything.
 //! Both go by the first sixteen bytes of the bounds; the bounds themselves are compared at last.
 //!
 //! ```text
@@ -14,7 +15,7 @@
 
 use std::ops::Bound;
 
-use super::node::NodeId;
+use super::node::{NONE, NodeId};
 use crate::Csn;
 use crate::key::SmallKey;
 use crate::txn::readset::compare_lower_upper;
@@ -46,8 +47,11 @@ struct Ends {
 pub(super) struct Ranges {
     ends: Vec<Ends>,
     items: Vec<Ranged>,
-    /// So many are sorted.
+    /// Of each range; [`NONE`] once it has left.
+    owners: Vec<NodeId>,
+    /// So many are sorted, and of these so many have left.
     sorted: usize,
+    left: usize,
 }
 
 fn prefix(key: &[u8]) -> u128 {
@@ -104,15 +108,16 @@ impl Ranges {
     /// Adds a range. To be followed by `settle`, sooner or later.
     pub(super) fn push(&mut self, item: Ranged) {
         self.ends.push(item.ends());
+        self.owners.push(item.node);
         self.items.push(item);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.items.len()
+        self.items.len() - self.left
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.len() == 0
     }
 
     /// Sorts all, if much has come.
@@ -120,11 +125,18 @@ impl Ranges {
         if self.items.len() - self.sorted <= FRESH_MAX + self.sorted / SORTED_PER_FRESH {
             return;
         }
-        let mut both: Vec<(Ends, Ranged)> = self.ends.drain(..).zip(self.items.drain(..)).collect();
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        let owned = self.owners.drain(..).map(|owner| owner != NONE);
+        let all = owned.zip(self.ends.drain(..).zip(self.items.drain(..)));
+        let mut both: Vec<(Ends, Ranged)> = all.filter(|(owned, _)| *owned).map(|(_, both)| both).collect();
         // Mostly it is one sorted run and a little more.
         both.sort_by_key(|(ends, _)| ends.low);
         (self.ends, self.items) = both.into_iter().unzip();
-        self.sorted = self.items.len();
+        self.owners.extend(self.items.iter().map(|item| item.node));
+        (self.sorted, self.left) = (self.items.len(), 0);
         reach(&mut self.ends);
     }
 
@@ -158,9 +170,12 @@ impl Ranges {
     /// Visits those whose first bytes have something in common with this range of first bytes.
     fn touching(&self, from: u128, to: u128, visit: &mut dyn FnMut(&Ranged)) {
         let (sorted, fresh) = self.ends.split_at(self.sorted);
-        let (sorted_items, fresh_items) = self.items.split_at(self.sorted);
-        descend(sorted, sorted_items, from, to, visit);
-        for (ends, item) in fresh.iter().zip(fresh_items) {
+        descend(sorted, 0, from, to, &mut |at| {
+            if self.owners[at] != NONE {
+                visit(&self.items[at]);
+            }
+        });
+        for (ends, item) in fresh.iter().zip(&self.items[self.sorted..]) {
             if ends.low <= to && from <= ends.high {
                 visit(item);
             }
@@ -169,25 +184,31 @@ impl Ranges {
 
     /// Gives the ranges of writes of a node its number.
     pub(super) fn number(&mut self, node: NodeId, commit: Csn) {
-        for item in self.items.iter_mut().filter(|item| item.node == node) {
+        for (item, _) in self.items.iter_mut().zip(&self.owners).filter(|(_, owner)| **owner == node) {
             (item.first, item.last) = (commit, commit);
         }
     }
 
-    /// Keeps the ranges whose owners `keep` names, in their order.
+    /// Keeps the ranges whose owners `keep` names.
     pub(super) fn retain(&mut self, keep: &dyn Fn(NodeId) -> bool) {
-        let kept: Vec<bool> = self.items.iter().map(|item| keep(item.node)).collect();
-        if kept.iter().all(|kept| *kept) {
-            return;
+        for owner in self.owners[..self.sorted].iter_mut().filter(|owner| **owner != NONE) {
+            if !keep(*owner) {
+                *owner = NONE;
+                self.left += 1;
+            }
         }
-        let of_sorted = kept[..self.sorted].iter().filter(|kept| **kept).count();
-        let mut at = kept.iter().copied();
-        self.ends.retain(|_| at.next().unwrap_or(true));
-        let mut at = kept.iter().copied();
-        self.items.retain(|_| at.next().unwrap_or(true));
-        if of_sorted != self.sorted {
-            self.sorted = of_sorted;
-            reach(&mut self.ends[..of_sorted]);
+        let mut at = self.sorted;
+        while at < self.items.len() {
+            if keep(self.owners[at]) {
+                at += 1;
+            } else {
+                self.ends.swap_remove(at);
+                self.items.swap_remove(at);
+                self.owners.swap_remove(at);
+            }
+        }
+        if 2 * self.left > self.sorted {
+            self.sort();
         }
     }
 }
@@ -201,16 +222,16 @@ fn reach(ends: &mut [Ends]) -> u128 {
     root.reach
 }
 
-/// Visits a tree.
-fn descend(ends: &[Ends], items: &[Ranged], from: u128, to: u128, visit: &mut dyn FnMut(&Ranged)) {
+/// Visits the places of a tree, which begins at `first`.
+fn descend(ends: &[Ends], first: usize, from: u128, to: u128, visit: &mut dyn FnMut(usize)) {
     let middle = ends.len() / 2;
     let Some(root) = ends.get(middle).filter(|root| from <= root.reach) else { return };
-    descend(&ends[..middle], &items[..middle], from, to, visit);
+    descend(&ends[..middle], first, from, to, visit);
     if root.low <= to {
         if from <= root.high {
-            visit(&items[middle]);
+            visit(first + middle);
         }
-        descend(&ends[middle + 1..], &items[middle + 1..], from, to, visit);
+        descend(&ends[middle + 1..], first + middle + 1, from, to, visit);
     }
 }
 
@@ -255,7 +276,7 @@ mod tests {
                 if random.below(4) == 0 {
                     let gone = random.below(8) as NodeId;
                     ranges.retain(&|node| node != gone);
-                    assert!(ranges.items.iter().all(|item| item.node != gone), "seed {seed}");
+                    assert!(ranges.owners.iter().all(|owner| *owner != gone), "seed {seed}");
                 }
                 let (lower, upper) = (bound(&mut random), bound(&mut random));
                 let key = match &lower {
@@ -266,12 +287,14 @@ mod tests {
                 ranges.covering(&key, &mut |item| covering.push(place(item)));
                 ranges.overlapping(&lower, &upper, &mut |item| overlapping.push(place(item)));
                 let all = |fits: &dyn Fn(&Ranged) -> bool| {
-                    ranges.items.iter().filter(|item| fits(item)).map(place).collect::<Vec<_>>()
+                    let owned = ranges.items.iter().zip(&ranges.owners).filter(|(_, owner)| **owner != NONE);
+                    owned.map(|(item, _)| item).filter(|item| fits(item)).map(place).collect::<Vec<_>>()
                 };
                 assert_eq!(covering, all(&|item| item.covers(&key)), "seed {seed}");
                 assert_eq!(overlapping, all(&|item| item.overlaps(&lower, &upper)), "seed {seed}");
             }
-            assert!(ranges.sorted > 0, "seed {seed}");
+            ranges.retain(&|_| false);
+            assert!(ranges.is_empty() && ranges.items.is_empty(), "seed {seed}");
         }
     }
 }

@@ -35,8 +35,19 @@ pub struct CognateServer {
 }
 
 impl CognateServer {
-    /// Starts the server on a fresh folder and waits until it accepts connections.
+    /// Starts the server on a fresh folder and waits until it accepts connections. Somebody may take a port that was free a moment ago; then on others.
     pub async fn start(options: &CognateOptions) -> Result<CognateServer> {
+        const TRIES: u32 = 5;
+        for _ in 1..TRIES {
+            match CognateServer::start_once(options).await {
+                Err(Error::Server(why)) if why.contains("the port is in use") => {}
+                started => return started,
+            }
+        }
+        CognateServer::start_once(options).await
+    }
+
+    async fn start_once(options: &CognateOptions) -> Result<CognateServer> {
         let binary = find_binary(options.binary.as_deref())?;
         let folder = fresh_folder(options.directory.as_deref())?;
         let (port, http_port) = (free_port()?, free_port()?);

@@ -179,32 +179,8 @@ pub async fn run(args: &MipArgs) -> Result<()> {
     let wanted = |name: &str| args.goals.is_empty() || args.goals.iter().any(|goal| goal == name);
     let mut bench = Bench::new(args)?;
     eprintln!("seed {}", args.seed);
-    if wanted("latency") {
-        latency::measure(&mut bench).await?;
-    }
-    if wanted("failover") {
-        failover::measure(&mut bench).await?;
-    }
-    if wanted("retry") {
-        retry::measure(&mut bench).await?;
-    }
-    bench.check_orders().await?;
-    bench.store = None;
-    if wanted("storage") {
-        storage::measure(&mut bench).await?;
-    }
-    if wanted("crowd") || wanted("pairs") {
-        let systems = bench.systems().await?;
-        if wanted("crowd") {
-            crowd::measure(&mut bench, &systems).await?;
-        }
-        if wanted("pairs") {
-            pairs::measure(&mut bench, &systems).await?;
-        }
-    }
-    if wanted("lookup") {
-        lookup::measure(&mut bench).await?;
-    }
+    let measured = measure(&mut bench, &wanted).await;
+    // Also if one row fails: what the others measured is not lost.
     println!("{}", table(&bench.records));
     for goal in GOALS.iter().filter(|goal| wanted(goal.row)) {
         println!("{}", goal.tell(&bench.records));
@@ -213,7 +189,38 @@ pub async fn run(args: &MipArgs) -> Result<()> {
         chart::write(path, "Requests that are executed exactly once", "clients", &bench.panels)?;
         eprintln!("wrote {}", path.display());
     }
-    args.output.write("MIP", &bench.records, "case")
+    args.output.write("MIP", &bench.records, "case")?;
+    measured
+}
+
+async fn measure(bench: &mut Bench<'_>, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+    if wanted("latency") {
+        latency::measure(bench).await?;
+    }
+    if wanted("failover") {
+        failover::measure(bench).await?;
+    }
+    if wanted("retry") {
+        retry::measure(bench).await?;
+    }
+    bench.check_orders().await?;
+    bench.store = None;
+    if wanted("storage") {
+        storage::measure(bench).await?;
+    }
+    if wanted("crowd") || wanted("pairs") {
+        let systems = bench.systems().await?;
+        if wanted("crowd") {
+            crowd::measure(bench, &systems).await?;
+        }
+        if wanted("pairs") {
+            pairs::measure(bench, &systems).await?;
+        }
+    }
+    if wanted("lookup") {
+        lookup::measure(bench).await?;
+    }
+    Ok(())
 }
 
 /// What the rows share.
