@@ -185,10 +185,11 @@ async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
         // Of the first family nothing is left but what the push executed; of the second what was prepared, and nothing was executed again.
         let rows = lines(client, "SELECT id, v FROM t ORDER BY id").await;
         assert_eq!(rows, ["1|1", "5|10"]);
-        let state = lines(client, "SELECT instance, state, result FROM cognate_mip_show('c/2')").await;
-        assert_eq!(state, [format!("1024|committed|{stored}")]);
-        let state = lines(client, "SELECT state FROM cognate_mip_show('c/1') WHERE instance > 1024").await;
-        assert_eq!(state, ["committed"]);
+        assert_eq!(lines(client, "SHOW MIPT c/2").await, [format!("1024|committed|{stored}|add")]);
+        let decided = lines(client, "SHOW MIPT c/1").await;
+        let winner: Vec<&String> = decided.iter().filter(|line| line.contains("|committed|")).collect();
+        assert!(winner.len() == 1 && !winner[0].starts_with("1024|"), "{decided:?}");
+        assert!(winner[0].ends_with(" added|add"), "{decided:?}");
     }
     for site in sites {
         site.stop().await;

@@ -106,7 +106,8 @@ struct Timed {
 
 struct Store {
     name: String,
-    database: Database,
+    /// Open until it is asked by SQL.
+    database: Option<Database>,
     seed: u64,
     live: u32,
     family: Timed,
@@ -132,8 +133,10 @@ fn both(folder: &Path, families: u32, seed: u64) -> Result<[Store; 2]> {
             store.begin.micros.push(micros);
         }
     }
-    for store in &stores {
-        store.database.close().map_err(failed)?;
+    for store in &mut stores {
+        if let Some(database) = store.database.take() {
+            database.close().map_err(failed)?;
+        }
     }
     by_sql(folder, &mut stores).map_err(|error| Error::Server(error.to_string()))?;
     Ok(stores)
@@ -223,7 +226,7 @@ impl Store {
         let name = format!("{live} decided, {forgotten} forgotten");
         Ok(Store {
             name,
-            database,
+            database: Some(database),
             seed,
             live,
             family: Timed::default(),
@@ -235,7 +238,8 @@ impl Store {
     /// The first passes: of what they cost, the reads of blocks are the most.
     fn first(&mut self) -> Result<()> {
         const BLOCK: u64 = 4096;
-        let cached = |store: &Store| store.database.statistics().base.cache_bytes;
+        let cached =
+            |store: &Store| store.database().map_or(0, |database| database.statistics().base.cache_bytes);
         let before = cached(self);
         self.family.first_micros = self.pass(LIVE, Store::find)?;
         let between = cached(self);
@@ -267,13 +271,17 @@ impl Store {
         Ok(since.elapsed().as_secs_f64() * 1e6 / f64::from(PASS))
     }
 
+    fn database(&self) -> Result<&Database> {
+        self.database.as_ref().ok_or_else(|| Error::Missing("the engine's database".to_owned()))
+    }
+
     fn find(&self, xid: Xid) -> Result<()> {
-        black_box(self.database.family(&xid).map_err(failed)?);
+        black_box(self.database()?.family(&xid).map_err(failed)?);
         Ok(())
     }
 
     fn begin_fresh(&self, xid: Xid) -> Result<()> {
-        begin(&self.database, xid)?.rollback();
+        begin(self.database()?, xid)?.rollback();
         Ok(())
     }
 }
