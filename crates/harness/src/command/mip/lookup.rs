@@ -33,8 +33,8 @@ pub(super) const BEGIN: &str = "lookup_begin_of_few";
 
 /// Decided families of the small database.
 const FEW: u32 = 1_000;
-/// Operations of a pass.
-const PASS: u32 = 20_000;
+/// Operations of a pass: more than the engine keeps of families that were begun and given up, for each pass begins the same ones.
+const PASS: u32 = 24_000;
 /// Passes that count.
 const PASSES: usize = 9;
 
