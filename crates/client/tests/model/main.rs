@@ -96,13 +96,13 @@ fn three_sites() {
 }
 
 #[test]
-#[ignore = "ten million states: four minutes, a gigabyte or two"]
+#[ignore = "more than ten million states: many minutes, gigabytes"]
 fn three_attempts_and_a_stub_with_a_crash() {
     holds("three attempts, a stub", Bounds { attempts: 3, pushes: 1, site_crashes: 1, ..QUIET });
 }
 
 #[test]
-#[ignore = "five million states: two minutes"]
+#[ignore = "twelve million states: five minutes"]
 fn a_repeated_attempt_and_a_stub_with_a_crash() {
     let bounds = Bounds { attempts: 2, repeats: 1, pushes: 1, site_crashes: 1, ..QUIET };
     holds("two attempts, one repeated, a stub, a crash", bounds);
