@@ -26,6 +26,7 @@ pub mod command;
 pub mod driver;
 pub mod error;
 pub mod fault;
+pub mod median;
 pub mod money;
 pub mod peer;
 pub mod progress;

@@ -4,7 +4,8 @@
 //! # Phases
 //!
 //! ```text
-//! Looking (retries only) ──nothing is prepared everywhere──▶ Beginning          ──W prepared everywhere, or decided──▶ Committing
+//! Looking ──W prepared everywhere, or decided──▶ Committing            a retry begins here, and the others below
+//!     └──── nothing is prepared everywhere ──▶ Beginning
 //!
 //! Beginning ──all begun──▶ Executing ──result──▶ Preparing ──W prepared everywhere──▶ Committing ──all committed──▶ Ended
 //!     │ │                      │                   │  │                                   ▲

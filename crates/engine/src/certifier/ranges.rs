@@ -6,11 +6,11 @@
 //! Both go by the first sixteen bytes of the bounds; the bounds themselves are compared at last.
 //!
 //! ```text
-//!             [d f]→m                 who covers k?
-//!         ┌─────┴─────┐               d ≤ k: [d f] itself not; to the right: [l z] begins too late, to its left [h m]
-//!      [a c]→c     [l z]→z            to the left of [d f] nothing reaches k
-//!                 ┌──┘
-//!              [h m]→m
+//!              [h m]→z                who covers k?
+//!           ┌─────┴─────┐              [h m] does; nothing to its left reaches k, so [a c] is not looked at;
+//!        [d f]→f     [l z]→z           [l z], to its right, reaches k, but begins behind it
+//!       ┌──┘
+//!    [a c]→c
 //! ```
 
 use std::ops::Bound;

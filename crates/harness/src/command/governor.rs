@@ -16,6 +16,7 @@ use tokio_postgres::Client;
 use super::{OutputArgs, ServerArgs, client_threads, parameters};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{DatabaseContext, Error, Result};
+use crate::median::median;
 use crate::peer::{self, System};
 use crate::report::{self, Record, number};
 use crate::workload::s3u1::{Table, Wire};
@@ -141,15 +142,8 @@ impl Compared {
         }
     }
 
-    /// The middle one of the rates, or the mean of the middle two.
     fn median(&self) -> f64 {
-        let mut rates = self.rates.clone();
-        rates.sort_by(f64::total_cmp);
-        let (low, high) = (rates.len().saturating_sub(1) / 2, rates.len() / 2);
-        match (rates.get(low), rates.get(high)) {
-            (Some(low), Some(high)) => (low + high) / 2.0,
-            _ => 0.0,
-        }
+        median(&self.rates)
     }
 }
 

@@ -15,6 +15,7 @@ use super::{OutputArgs, ServerArgs};
 use crate::chart::{self, Curve, Panel};
 use crate::checker::history::Abort;
 use crate::error::{Error, Result};
+use crate::median::median_ratio;
 use crate::report::{LatencyMs, Record, align, number};
 use crate::workload::bookstore::Isolation;
 use crate::workload::snum::Shape;
@@ -172,7 +173,9 @@ impl Goal {
         };
         let (above, below) = (of(self.ratio.0)?, of(self.ratio.1)?);
         match self.compared {
-            Compared::Rate => median_ratio(&above.rounds, &below.rounds),
+            Compared::Rate => {
+                Some(median_ratio(&above.rounds, &below.rounds)).filter(|ratio| ratio.is_finite())
+            }
             Compared::CertifierAborts => {
                 let pct = |of: &Measured| of.counts.reason_pct(Abort::Certifier);
                 (pct(below) > 0.0).then(|| pct(above) / pct(below))
@@ -194,19 +197,6 @@ impl Goal {
         };
         format!("{}: {above} / {below}: {measured} (must {sign} {}){holds}", self.what, self.must)
     }
-}
-
-/// The median of the rounds' ratios: a round lasts a second or so, in which the machine is more or less the same for both.
-fn median_ratio(above: &[f64], below: &[f64]) -> Option<f64> {
-    let mut ratios: Vec<f64> = above
-        .iter()
-        .zip(below)
-        .filter(|(_, below)| **below > 0.0)
-        .map(|(above, below)| above / below)
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    let last = ratios.len().checked_sub(1)?;
-    Some((ratios[last / 2] + ratios[last - last / 2]) / 2.0)
 }
 
 /// Runs the benchmark.
@@ -389,16 +379,4 @@ fn table(records: &[Record]) -> String {
         ]);
     }
     align(&rows, 2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::median_ratio;
-
-    #[test]
-    fn a_ratio_is_the_median_of_the_rounds() {
-        assert_eq!(median_ratio(&[2.0, 9.0, 3.0], &[1.0, 1.0, 1.0]), Some(3.0));
-        assert_eq!(median_ratio(&[2.0, 3.0], &[1.0, 1.0]), Some(2.5));
-        assert_eq!(median_ratio(&[2.0], &[0.0]), None);
-    }
 }

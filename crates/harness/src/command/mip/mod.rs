@@ -32,6 +32,7 @@ use super::{OutputArgs, Peer, ServerArgs, client_threads, parameters};
 use crate::chart::{self, Panel};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{Error, Result};
+use crate::median::{median, median_ratio};
 use crate::peer::System;
 use crate::report::{self, LatencyMs, Record, align, number};
 use crate::workload::bookstore::Isolation;
@@ -259,20 +260,6 @@ impl Cell {
     }
 }
 
-/// The middle one, or the mean of the middle two; nothing of nothing.
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
-    f64::midpoint(values[last / 2], values[last - last / 2])
-}
-
-/// The median of `above[n] / below[n]`.
-fn median_ratio(above: &[f64], below: &[f64]) -> f64 {
-    let ratios: Vec<f64> = above.iter().zip(below).map(|(above, below)| above / below).collect();
-    median(&ratios)
-}
-
 impl<'a> Bench<'a> {
     fn new(args: &'a MipArgs) -> Result<Bench<'a>> {
         let scale = Scale::new(args.items, args.browsers, args.seed)?;
@@ -424,17 +411,4 @@ fn table(records: &[Record]) -> String {
         ]);
     }
     align(&rows, 2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{median, median_ratio};
-
-    #[test]
-    fn a_median_is_the_middle() {
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
-        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
-        assert!(median(&[]).is_nan());
-        assert!((median_ratio(&[2.0, 9.0, 3.0], &[1.0, 1.0, 1.0]) - 3.0).abs() < 1e-9);
-    }
 }
