@@ -36,7 +36,7 @@ impl Candidate {
         writes: KeyWrites,
         dropped: Vec<TreeId>,
     ) -> Candidate {
-        Candidate { node: Box::new(Node::new(id, start, reads, writes)), dropped }
+        Candidate { node: Node::new(id, start, reads, writes), dropped }
     }
 
     /// The same as an instance of a family.

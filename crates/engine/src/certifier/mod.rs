@@ -100,7 +100,13 @@ pub enum Method {
 /// Nodes that were taken out of the graph.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
-    _nodes: SmallVec<[Box<Node>; 16]>,
+    nodes: SmallVec<[Box<Node>; 16]>,
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        self.nodes.drain(..).for_each(Node::discard);
+    }
 }
 
 /// The dependency graph, and the candidate's edges between `certify` and `admit`.
@@ -579,6 +585,6 @@ impl Certifier {
             self.index.forget(ranges || nodes.len() == 0, &|id| nodes.has(id));
         }
         self.nodes.reuse(places);
-        Removed { _nodes: removed }
+        Removed { nodes: removed }
     }
 }

@@ -1,5 +1,8 @@
 //! The dependency graph's nodes: committed transactions that may still become part of a cycle.
+//!
+//! One thread makes a node and another one, who prunes the graph, drops it; so whoever drops one keeps its memory for a node of their own, a few dozen at most.
 
+use std::cell::RefCell;
 use std::ops::Bound;
 
 use smallvec::SmallVec;
@@ -7,6 +10,7 @@ use smallvec::SmallVec;
 use super::KeyWrites;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
+use crate::sync::thread_local;
 use crate::txn::readset::ReadSet;
 use crate::{Csn, TransactionId, TreeId};
 
@@ -58,10 +62,17 @@ pub(super) struct Node {
     pub(super) stamps: Stamps,
 }
 
+/// So many are kept by each thread.
+const SPARE: usize = 64;
+
+thread_local! {
+    static SPARES: RefCell<Vec<Box<Node>>> = RefCell::new(Vec::new());
+}
+
 impl Node {
     /// That of a transaction which asks to commit. Its number and its place in the graph follow.
-    pub(super) fn new(id: TransactionId, start: Csn, reads: Option<ReadSet>, writes: KeyWrites) -> Node {
-        Node {
+    pub(super) fn new(id: TransactionId, start: Csn, reads: Option<ReadSet>, writes: KeyWrites) -> Box<Node> {
+        let node = Node {
             id,
             start,
             commit: PREPARED,
@@ -77,7 +88,30 @@ impl Node {
             bytes: 0,
             first_out: Csn::MAX,
             stamps: Stamps::default(),
+        };
+        // Where a thread ends, it has none.
+        match SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten() {
+            Some(mut spare) => {
+                *spare = node;
+                spare
+            }
+            None => Box::new(node),
         }
+    }
+
+    /// A node that is not needed any more.
+    pub(super) fn discard(mut self: Box<Node>) {
+        self.reads = ReadSet::new(0);
+        self.writes = KeyWrites::new();
+        self.range_writes = Vec::new();
+        self.out = SmallVec::new();
+        let keep = |spares: &RefCell<Vec<Box<Node>>>| {
+            let mut spares = spares.borrow_mut();
+            if spares.len() < SPARE {
+                spares.push(self);
+            }
+        };
+        SPARES.try_with(keep).ok();
     }
 
     /// Whether it stands for several.

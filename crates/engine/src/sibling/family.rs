@@ -240,15 +240,13 @@ impl Family {
 
     /// The table. Costs as much as it has lines; nothing else here does.
     pub fn mipt(&self) -> Mipt {
-        let mut lines = BTreeMap::new();
-        if let Some((winner, result)) = &self.decided {
-            lines.insert(*winner, (State::Committed, Some(result.clone())));
-        }
-        lines.extend(self.active.keys().map(|i| (*i, (State::Active, None))));
-        lines.extend(self.prepared.iter().map(|(i, r)| (*i, (State::Prepared, Some(r.clone())))));
-        lines.extend(self.rolled_back.iter().chain(&self.ended).map(|i| (*i, (State::Aborted, None))));
-        let entries =
-            lines.into_iter().map(|(instance, (state, result))| Entry { instance, state, result }).collect();
+        let entry = |instance: Instance, state, result| Entry { instance, state, result };
+        let winner = self.decided.iter().map(|(i, r)| entry(*i, State::Committed, Some(r.clone())));
+        let mut entries: Vec<Entry> = winner.collect();
+        entries.extend(self.active.keys().map(|i| entry(*i, State::Active, None)));
+        entries.extend(self.prepared.iter().map(|(i, r)| entry(*i, State::Prepared, Some(r.clone()))));
+        entries.extend(self.rolled_back.iter().chain(&self.ended).map(|i| entry(*i, State::Aborted, None)));
+        entries.sort_unstable_by_key(|entry| entry.instance);
         Mipt { request: self.request.clone(), floor: self.floor, entries }
     }
 

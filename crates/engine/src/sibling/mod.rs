@@ -60,7 +60,7 @@ pub type Text = Arc<str>;
 ///
 /// The form `client/number` (a positive decimal number without leading zeros after the last slash) has a meaning for [`Collected`], and nowhere else.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Xid(Box<str>);
+pub struct Xid(Text);
 
 impl Xid {
     /// Checks `text`.

@@ -9,7 +9,7 @@
 //!
 //! Mutex order: a shard, then whatever an operation of the manager takes. No transaction may end while its shard is held: it comes here itself.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct Live {
     pub(super) last: Csn,
     slot: Option<FamilySlot>,
     members: usize,
-    dooms: HashMap<TransactionId, Arc<Doom>>,
+    dooms: BTreeMap<TransactionId, Arc<Doom>>,
 }
 
 /// The families of one shard.
@@ -96,7 +96,7 @@ impl Families {
 
 impl Live {
     pub(super) fn new(family: Family, last: Csn) -> Live {
-        Live { family, last, slot: None, members: 0, dooms: HashMap::new() }
+        Live { family, last, slot: None, members: 0, dooms: BTreeMap::new() }
     }
 
     /// Watches over an active member.

@@ -12,8 +12,6 @@
 //! that this does not hold: never by a scan. Texts are in the first row as long as they fit into [`TOGETHER`], the request first, then results in the order of their instances; so most families are one row, and yet one of many
 //! instances overflows nothing, and what an operation writes again of others is bounded. A decided family is its request and one result, until it is forgotten.
 
-use std::collections::BTreeMap;
-
 use super::{Collected, Family, Instance, Text, Xid};
 use crate::key::SmallKey;
 use crate::own::{COLLECTED_TREE, FAMILIES_TREE, OwnRow};
@@ -48,50 +46,72 @@ fn collected_key(xid: &Xid) -> SmallKey {
     }
 }
 
-/// The texts of a family, each in the first row or in a row of its own: the request (`None`), and results by instance.
-struct Texts<'a> {
-    together: BTreeMap<Option<Instance>, &'a Text>,
-    apart: BTreeMap<Option<Instance>, &'a Text>,
+/// The texts of a family, each in the first row or in a row of its own: the request (`None`), then results by instance; so in the order of both.
+struct Texts<'a>(Vec<(Option<Instance>, &'a Text, Place)>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Together,
+    Apart,
 }
 
 impl Texts<'_> {
     fn of(family: &Family) -> Texts<'_> {
-        let request = family.request.as_ref().map(|request| (None, request));
-        let decided = family.decided.as_ref().map(|(winner, result)| (Some(*winner), result));
+        let request = family.request.iter().map(|request| (None, request));
+        // A decided family has nothing prepared.
         let prepared = family.prepared.iter().map(|(instance, result)| (Some(*instance), result));
-        let mut texts = Texts { together: BTreeMap::new(), apart: BTreeMap::new() };
+        let decided = family.decided.iter().map(|(winner, result)| (Some(*winner), result));
+        let mut texts = Vec::with_capacity(2 + family.prepared.len());
         let mut room = TOGETHER;
-        for (of, text) in request.into_iter().chain(prepared).chain(decided) {
-            match room.checked_sub(text.len()) {
-                Some(rest) => {
-                    room = rest;
-                    texts.together.insert(of, text);
-                }
-                None => drop(texts.apart.insert(of, text)),
-            }
+        for (of, text) in request.chain(prepared).chain(decided) {
+            let rest = room.checked_sub(text.len());
+            texts.push((of, text, if rest.is_some() { Place::Together } else { Place::Apart }));
+            room = rest.unwrap_or(room);
         }
-        texts
+        Texts(texts)
+    }
+
+    fn apart(&self) -> impl Iterator<Item = (Option<Instance>, &Text)> {
+        self.0.iter().filter(|(.., place)| *place == Place::Apart).map(|(of, text, _)| (*of, *text))
+    }
+
+    /// A text that has a row of its own.
+    fn row_of(&self, wanted: Option<Instance>) -> Option<&Text> {
+        let found = self.0.binary_search_by_key(&wanted, |(of, ..)| *of).ok()?;
+        Some(self.0[found]).filter(|(.., place)| *place == Place::Apart).map(|(_, text, _)| text)
     }
 
     fn encode_first(&self, family: &Family) -> Option<Value> {
         if family.is_blank_on_disk() {
             return None;
         }
-        let text = |out: &mut Encoder, of| out.optional(self.together.get(&of).map(|text| text.as_bytes()));
-        let size: usize = self.together.values().map(|text| text.len()).sum();
+        let together = |place: Place| place == Place::Together;
+        let size: usize =
+            self.0.iter().filter(|(.., place)| together(*place)).map(|(_, text, _)| text.len()).sum();
         let mut out = Encoder::with_capacity(48 + size as u64);
         out.byte(FAMILY_VERSION);
         let winner = family.decided.as_ref().map(|(winner, _)| *winner);
         out.varint(winner.map_or(0, |winner| winner.get().unsigned_abs()));
         out.varint(family.floor.unsigned_abs());
-        text(&mut out, None);
-        if winner.is_some() {
-            text(&mut out, winner);
+        let text = |out: &mut Encoder, (text, place): (&Text, Place)| {
+            out.optional(together(place).then_some(text.as_bytes()));
+        };
+        let mut results = &self.0[..];
+        match results.split_first() {
+            Some(((None, request, place), rest)) => {
+                text(&mut out, (request, *place));
+                results = rest;
+            }
+            _ => out.optional(None),
         }
-        out.varint(family.prepared.len() as u64);
-        for instance in family.prepared.keys() {
-            out.varint(instance.get().unsigned_abs());
-            text(&mut out, Some(*instance));
+        if let (Some(_), Some(((_, result, place), rest))) = (winner, results.split_first()) {
+            text(&mut out, (result, *place));
+            results = rest;
+        }
+        out.varint(results.len() as u64);
+        for (of, result, place) in results {
+            out.varint(of.map_or(0, |instance| instance.get().unsigned_abs()));
+            text(&mut out, (result, *place));
         }
         out.varint(family.rolled_back.len() as u64);
         family.rolled_back.iter().for_each(|instance| out.varint(instance.get().unsigned_abs()));
@@ -114,11 +134,11 @@ pub(super) fn difference(xid: &Xid, before: &Family, after: &Family) -> Vec<OwnR
     if first != old.encode_first(before) {
         rows.push((FAMILIES_TREE, first_key(xid), first));
     }
-    for of in old.apart.keys().filter(|of| !new.apart.contains_key(of)) {
-        rows.push((FAMILIES_TREE, text_key(xid, *of), None));
+    for (of, _) in old.apart().filter(|(of, _)| new.row_of(*of).is_none()) {
+        rows.push((FAMILIES_TREE, text_key(xid, of), None));
     }
-    for (of, text) in new.apart.iter().filter(|(of, text)| old.apart.get(of) != Some(text)) {
-        rows.push((FAMILIES_TREE, text_key(xid, *of), Some(Value::copy_from_slice(text.as_bytes()))));
+    for (of, text) in new.apart().filter(|(of, text)| old.row_of(*of) != Some(*text)) {
+        rows.push((FAMILIES_TREE, text_key(xid, of), Some(Value::copy_from_slice(text.as_bytes()))));
     }
     rows
 }

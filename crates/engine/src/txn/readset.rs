@@ -8,7 +8,10 @@
 //!
 //! # Memory
 //!
-//! Keys lie in one buffer; a few short ones need no memory of their own, since what one thread allocates here, another one frees. Beyond `limit` bytes, points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
+//! A set is a handle: it goes from the transaction to its candidate and into the graph, and what it points to stays where it is. Keys lie in one buffer; a few short ones need no memory
+//! of their own. One thread makes a set and another one, who prunes the graph, drops it; so whoever drops one keeps its memory for a set of their own, a few dozen at most. An empty set has no memory.
+//!
+//! Beyond `limit` bytes, points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
 //! aborts that were not necessary; it never hides a dependency. [`ReadSet::is_coarse`] tells.
 //!
 //! ```text
@@ -17,6 +20,7 @@
 //! joined twice                   points         ranges [a d] [g k)
 //! ```
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
@@ -25,6 +29,7 @@ use smallvec::SmallVec;
 
 use crate::TreeId;
 use crate::key::SmallKey;
+use crate::sync::thread_local;
 
 /// Fewer points than this are searched one by one.
 const FEW: usize = 16;
@@ -114,105 +119,131 @@ pub(crate) struct RangePlace {
 /// The reads of one transaction.
 #[derive(Debug)]
 pub(crate) struct ReadSet {
+    /// Nothing before the first read.
+    reads: Option<Box<Contents>>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Contents {
     keys: SmallVec<[u8; 64]>,
     points: SmallVec<[Point; 4]>,
     ranges: Vec<RangeRead>,
     /// Of the points, once there are many.
     seen: HashSet<KeyHash, BuildHasherDefault<Identity>>,
-    limit: usize,
     joins: u32,
     latest: bool,
+}
+
+/// So many are kept by each thread, and none that has grown.
+const SPARE: usize = 64;
+
+thread_local! {
+    static SPARES: RefCell<Vec<Box<Contents>>> = RefCell::new(Vec::new());
+}
+
+impl Contents {
+    fn spare() -> Box<Contents> {
+        // Where a thread ends, it has none.
+        SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+    }
+
+    fn bytes(&self) -> usize {
+        let reads = self.points.len() + self.ranges.len();
+        // Most keys of ranges are inline.
+        self.keys.len() + reads * READ_BYTES + self.ranges.len() * 2 * size_of::<SmallKey>()
+    }
+}
+
+impl Drop for ReadSet {
+    fn drop(&mut self) {
+        let Some(mut reads) = self.reads.take() else { return };
+        if reads.keys.spilled() || reads.points.spilled() || reads.ranges.capacity() > FEW || reads.joins > 0
+        {
+            return;
+        }
+        reads.keys.clear();
+        reads.points.clear();
+        reads.ranges.clear();
+        reads.latest = false;
+        let keep = |spares: &RefCell<Vec<Box<Contents>>>| {
+            let mut spares = spares.borrow_mut();
+            if spares.len() < SPARE {
+                spares.push(reads);
+            }
+        };
+        SPARES.try_with(keep).ok();
+    }
 }
 
 impl ReadSet {
     /// A set that is joined when it has more than `limit` bytes.
     pub(crate) fn new(limit: usize) -> ReadSet {
-        ReadSet {
-            keys: SmallVec::new(),
-            points: SmallVec::new(),
-            ranges: Vec::new(),
-            seen: HashSet::default(),
-            limit,
-            joins: 0,
-            latest: false,
-        }
+        ReadSet { reads: None, limit }
     }
 
     /// A set of joined ranges.
     pub(crate) fn of_ranges(ranges: Vec<RangeRead>) -> ReadSet {
-        ReadSet { ranges, joins: 1, ..ReadSet::new(0) }
+        let contents = Contents { ranges, joins: 1, ..Contents::default() };
+        ReadSet { reads: Some(Box::new(contents)), limit: 0 }
+    }
+
+    fn contents(&mut self) -> &mut Contents {
+        self.reads.get_or_insert_with(Contents::spare)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.points.is_empty() && self.ranges.is_empty()
+        self.points().is_empty() && self.ranges().is_empty()
     }
 
     /// Whether it is one key of the snapshot and nothing else.
     pub(crate) fn is_one_key(&self) -> bool {
-        self.points.len() == 1 && self.ranges.is_empty() && !self.latest
+        self.points().len() == 1 && self.ranges().is_empty() && !self.has_latest()
     }
 
     /// Whether ranges stand for more than was read.
     pub(crate) fn is_coarse(&self) -> bool {
-        self.joins > 0
+        self.joins() > 0
+    }
+
+    fn joins(&self) -> u32 {
+        self.reads.as_ref().map_or(0, |reads| reads.joins)
     }
 
     /// Notes that ranges stand for more than was read.
     pub(crate) fn set_coarse(&mut self) {
-        self.joins = self.joins.max(1);
+        let contents = self.contents();
+        contents.joins = contents.joins.max(1);
     }
 
     /// Whether something was read of the newest commits.
     pub(crate) fn has_latest(&self) -> bool {
-        self.latest
+        self.reads.as_ref().is_some_and(|reads| reads.latest)
     }
 
     pub(crate) fn points(&self) -> &[Point] {
-        &self.points
+        self.reads.as_ref().map_or(&[], |reads| &reads.points)
     }
 
     pub(crate) fn ranges(&self) -> &[RangeRead] {
-        &self.ranges
+        self.reads.as_ref().map_or(&[], |reads| &reads.ranges)
     }
 
+    /// The key of a point of this set.
     pub(crate) fn key(&self, point: &Point) -> &[u8] {
-        &self.keys[point.start as usize..(point.start + point.length) as usize]
+        self.reads.as_ref().map_or(&[], |reads| reads.key(point))
     }
 
     /// Bytes of memory in use, approximately.
     pub(crate) fn bytes(&self) -> usize {
-        let reads = self.points.len() + self.ranges.len();
-        // Most keys of ranges are inline.
-        self.keys.len() + reads * READ_BYTES + self.ranges.len() * 2 * size_of::<SmallKey>()
+        self.reads.as_ref().map_or(0, |reads| size_of::<Contents>() + reads.bytes())
     }
 
     /// Adds a key.
     #[inline]
     pub(crate) fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment) {
-        let hash = hash_of(tree, key);
-        if self.points.len() < FEW {
-            if self.points.iter().any(|point| point.hash == hash && point.moment == moment) {
-                return;
-            }
-        } else if !self.is_new(hash, moment) {
-            return;
-        }
-        self.latest |= moment == Moment::Latest;
-        let start = self.keys.len() as u32;
-        self.keys.extend_from_slice(key);
-        self.points.push(Point { tree, moment, hash, start, length: key.len() as u32 });
-        if self.points.len() > FEW && self.bytes() > self.limit {
-            self.join();
-        }
-    }
-
-    #[cold]
-    fn is_new(&mut self, hash: KeyHash, moment: Moment) -> bool {
-        let mark = |hash: KeyHash, moment: Moment| hash ^ u64::from(moment == Moment::Latest);
-        if self.seen.is_empty() {
-            self.seen.extend(self.points.iter().map(|point| mark(point.hash, point.moment)));
-        }
-        self.seen.insert(mark(hash, moment))
+        let limit = self.limit;
+        self.contents().add_point(tree, key, moment, limit);
     }
 
     /// Adds a range. What a cursor will not have passed in the end can be taken off by `narrow`.
@@ -223,21 +254,16 @@ impl ReadSet {
         upper: Bound<&[u8]>,
         moment: Moment,
     ) -> RangePlace {
-        if self.ranges.len() >= FEW && self.bytes() > self.limit {
-            self.join();
-        }
-        self.latest |= moment == Moment::Latest;
-        let (lower, upper) = (lower.map(SmallKey::new), upper.map(SmallKey::new));
-        self.ranges.push(RangeRead { tree, moment, lower, upper });
-        RangePlace { index: self.ranges.len() as u32 - 1, joins: self.joins }
+        let limit = self.limit;
+        self.contents().add_range(tree, lower, upper, moment, limit)
     }
 
     /// The cursor stopped at `key`: the range ends with it (begins with it, in reverse). Without a key it never began.
     pub(crate) fn narrow(&mut self, place: RangePlace, reverse: bool, key: Option<&[u8]>) {
-        if place.joins != self.joins {
+        let contents = self.reads.as_mut().filter(|reads| place.joins == reads.joins);
+        let Some(range) = contents.and_then(|reads| reads.ranges.get_mut(place.index as usize)) else {
             return;
-        }
-        let Some(range) = self.ranges.get_mut(place.index as usize) else { return };
+        };
         let Some(key) = key else {
             // Nothing is between a key and itself.
             let nothing = Bound::Excluded(SmallKey::new(&[]));
@@ -250,10 +276,61 @@ impl ReadSet {
             true => range.lower = end,
         }
     }
+}
+
+impl Contents {
+    fn key(&self, point: &Point) -> &[u8] {
+        &self.keys[point.start as usize..(point.start + point.length) as usize]
+    }
+
+    #[inline]
+    fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment, limit: usize) {
+        let hash = hash_of(tree, key);
+        if self.points.len() < FEW {
+            if self.points.iter().any(|point| point.hash == hash && point.moment == moment) {
+                return;
+            }
+        } else if !self.is_new(hash, moment) {
+            return;
+        }
+        self.latest |= moment == Moment::Latest;
+        let start = self.keys.len() as u32;
+        self.keys.extend_from_slice(key);
+        self.points.push(Point { tree, moment, hash, start, length: key.len() as u32 });
+        if self.points.len() > FEW && self.bytes() > limit {
+            self.join(limit);
+        }
+    }
+
+    #[cold]
+    fn is_new(&mut self, hash: KeyHash, moment: Moment) -> bool {
+        let mark = |hash: KeyHash, moment: Moment| hash ^ u64::from(moment == Moment::Latest);
+        if self.seen.is_empty() {
+            self.seen.extend(self.points.iter().map(|point| mark(point.hash, point.moment)));
+        }
+        self.seen.insert(mark(hash, moment))
+    }
+
+    fn add_range(
+        &mut self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        moment: Moment,
+        limit: usize,
+    ) -> RangePlace {
+        if self.ranges.len() >= FEW && self.bytes() > limit {
+            self.join(limit);
+        }
+        self.latest |= moment == Moment::Latest;
+        let (lower, upper) = (lower.map(SmallKey::new), upper.map(SmallKey::new));
+        self.ranges.push(RangeRead { tree, moment, lower, upper });
+        RangePlace { index: self.ranges.len() as u32 - 1, joins: self.joins }
+    }
 
     /// Halves the number of reads.
     #[cold]
-    fn join(&mut self) {
+    fn join(&mut self, limit: usize) {
         self.joins += 1;
         let points = std::mem::take(&mut self.points);
         self.ranges.extend(points.iter().map(|point| {
@@ -263,7 +340,7 @@ impl ReadSet {
         }));
         self.keys = SmallVec::new();
         self.seen.clear();
-        let target = (self.limit / 2 / (READ_BYTES + 2 * size_of::<SmallKey>())).max(1);
+        let target = (limit / 2 / (READ_BYTES + 2 * size_of::<SmallKey>())).max(1);
         join_ranges(&mut self.ranges, target);
     }
 }
@@ -402,5 +479,33 @@ mod tests {
         let place = set.add_range(2, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot);
         set.narrow(place, true, Some(b"d"));
         assert!(contains(&set, 2, b"d") && contains(&set, 2, b"e") && !contains(&set, 2, b"c"));
+    }
+
+    #[test]
+    fn memory_that_is_used_again_remembers_nothing() {
+        let spares = || SPARES.with(|spares| spares.borrow().len());
+        let mut set = ReadSet::new(1 << 20);
+        assert!(set.is_empty() && set.bytes() == 0);
+        set.add_point(1, b"a", Moment::Latest);
+        set.add_range(1, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot);
+        drop(set);
+        assert_eq!(spares(), 1);
+        let mut set = ReadSet::new(1 << 20);
+        set.add_point(1, b"b", Moment::Snapshot);
+        assert_eq!(spares(), 0);
+        assert!(set.is_one_key() && !set.has_latest() && !set.is_coarse());
+        assert!(contains(&set, 1, b"b") && !contains(&set, 1, b"a"));
+        // What has grown, or was joined, is not kept.
+        for key in 0..100_u8 {
+            set.add_point(1, &[key], Moment::Snapshot);
+        }
+        drop(set);
+        let mut set = ReadSet::new(0);
+        set.set_coarse();
+        drop(set);
+        assert_eq!(spares(), 0);
+        let sets: Vec<ReadSet> = (0..2 * SPARE).map(|_| ReadSet::new(0)).collect();
+        drop(sets);
+        assert_eq!(spares(), 0, "what was empty has no memory");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One server, real device, clients through the wire. For each number of clients, and for a hot-row load on which more transactions at a time
 //! mean more aborts, every fixed limit is measured once. Then the best three of them and `auto`, each time after some time to settle, are measured
-//! in turns, and the medians are compared: one measurement each would compare the machine's moods. At last it opens many connections that do nothing, some of them
+//! in turns, and a ratio is the median over the turns: one measurement each would compare the machine's moods. At last it opens many connections that do nothing, some of them
 //! within a transaction, and measures a few busy ones among them: they must be served as if they were alone.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 use super::{OutputArgs, ServerArgs, client_threads, parameters};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{DatabaseContext, Error, Result};
-use crate::median::median;
+use crate::median::{median, median_ratio};
 use crate::peer::{self, System};
 use crate::report::{self, Record, number};
 use crate::workload::s3u1::{Table, Wire};
@@ -55,7 +55,8 @@ pub struct GovernorArgs {
     /// Length of each measured part, in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Time that `auto` has to settle before it is measured, in seconds.
+    /// Time before each part of the turns is measured, in seconds: `auto` needs it to settle, and the others have it, too, since the machine is not
+    /// the same after it.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=3600))]
     settle: u32,
     /// Seed of the keys.
@@ -111,6 +112,8 @@ struct Share {
     load: Load,
     auto: f64,
     best: f64,
+    /// Median of the turns.
+    of_best: f64,
     best_limit: String,
     off: Option<f64>,
     found: String,
@@ -122,7 +125,6 @@ const CANDIDATES: usize = 3;
 /// A limit that is measured in turns.
 struct Compared {
     limit: String,
-    warmup: u32,
     /// What it was at the end; of `auto`, what it had found.
     found: String,
     rates: Vec<f64>,
@@ -130,8 +132,8 @@ struct Compared {
 }
 
 impl Compared {
-    fn new(limit: String, warmup: u32) -> Compared {
-        Compared { limit, warmup, found: String::new(), rates: Vec::new(), outcome: None }
+    fn new(limit: String) -> Compared {
+        Compared { limit, found: String::new(), rates: Vec::new(), outcome: None }
     }
 
     fn add(&mut self, outcome: Outcome) {
@@ -171,8 +173,8 @@ impl Bench<'_> {
         let off = screened.iter().find(|(limit, _)| limit == "off").map(|&(_, rate)| rate);
         screened.sort_by(|a, b| b.1.total_cmp(&a.1));
         let mut compared: Vec<Compared> =
-            screened.into_iter().take(CANDIDATES).map(|(limit, _)| Compared::new(limit, 1)).collect();
-        compared.push(Compared::new("auto".to_owned(), self.args.settle));
+            screened.into_iter().take(CANDIDATES).map(|(limit, _)| Compared::new(limit)).collect();
+        compared.push(Compared::new("auto".to_owned()));
         for turn in 0..self.args.turns {
             let mut order: Vec<usize> = (0..compared.len()).collect();
             if turn % 2 == 1 {
@@ -180,7 +182,7 @@ impl Bench<'_> {
             }
             for index in order {
                 let of = &mut compared[index];
-                let outcome = self.measure(load, &of.limit, of.warmup).await?;
+                let outcome = self.measure(load, &of.limit, self.args.settle).await?;
                 of.found = self.limit_found().await?;
                 of.add(outcome);
             }
@@ -194,18 +196,21 @@ impl Bench<'_> {
             }
         }
         let Some(auto) = compared.pop() else { return Err(Error::Missing("auto".to_owned())) };
-        let best = compared.iter().max_by(|a, b| a.median().total_cmp(&b.median()));
+        // The best is the one over which `auto` has least, turn by turn.
+        let of = |other: &Compared| median_ratio(&auto.rates, &other.rates);
+        let best = compared.iter().min_by(|a, b| of(a).total_cmp(&of(b)));
         let Some(best) = best else { return Err(Error::Usage("--limits names none".to_owned())) };
         let share = Share {
             load,
             auto: auto.median(),
             best: best.median(),
+            of_best: of(best),
             best_limit: best.limit.clone(),
             off,
             found: auto.found,
         };
         if let Some(record) = self.records.last_mut() {
-            record.params.insert("of_best_pct".to_owned(), json!(100.0 * share.auto / share.best));
+            record.params.insert("of_best_pct".to_owned(), json!(100.0 * share.of_best));
             record.params.insert("best_limit".to_owned(), json!(share.best_limit));
         }
         Ok(share)
@@ -273,8 +278,7 @@ impl Bench<'_> {
     /// Busy clients alone and among many connections that do nothing, in turns.
     async fn among_idle(&mut self, table: Table) -> Result<()> {
         let load = Load { name: "uniform", clients: self.args.busy, table };
-        let (mut alone, mut among) =
-            (Compared::new("auto".to_owned(), 0), Compared::new("auto".to_owned(), 0));
+        let (mut alone, mut among) = (Compared::new("auto".to_owned()), Compared::new("auto".to_owned()));
         for _ in 0..self.args.turns {
             alone.add(self.measure(load, "auto", self.args.settle).await?);
             let idle = self.idle_connections().await?;
@@ -330,7 +334,7 @@ fn summary(shares: &[Share]) -> String {
             number(share.best),
             share.best_limit.clone(),
             share.off.map_or(String::new(), number),
-            format!("{:.1} %", 100.0 * share.auto / share.best),
+            format!("{:.1} %", 100.0 * share.of_best),
         ]);
     }
     report::align(&rows, 1)

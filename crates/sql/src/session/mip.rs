@@ -106,7 +106,7 @@ impl Session {
         &mut self,
         arguments: &[MipArgument],
         portal: &Portal,
-    ) -> Result<(Vec<String>, i64)> {
+    ) -> Result<(Vec<Text>, i64)> {
         let mut texts = Vec::with_capacity(3);
         let mut number = 0;
         for (place, argument) in arguments.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Session {
     pub(super) async fn mip(
         &mut self,
         operation: MipOperation,
-        (texts, number): (Vec<String>, i64),
+        (texts, number): (Vec<Text>, i64),
     ) -> Result<PortalState> {
         let xid = Xid::new(&texts[0]).map_err(refused)?;
         if let MipOperation::Show | MipOperation::Forget = operation {
@@ -136,21 +136,21 @@ impl Session {
         }
     }
 
-    fn mip_text(&mut self, argument: &MipArgument, place: usize, portal: &Portal) -> Result<String> {
+    fn mip_text(&mut self, argument: &MipArgument, place: usize, portal: &Portal) -> Result<Text> {
         let value = match argument {
-            MipArgument::Text(text) | MipArgument::Number(text) => return Ok(text.clone()),
+            MipArgument::Text(text) | MipArgument::Number(text) => return Ok(Text::from(&**text)),
             MipArgument::Parameter(number) => portal.parameters.get(*number - 1).cloned(),
             MipArgument::Expression(expr) => {
                 Some(self.evaluate_argument(expr, Type::new(TypeId::Text), place + 1)?)
             }
         };
         match value.unwrap_or_default() {
-            Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => Ok(text.to_string()),
+            Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => Ok(Text::from(text.as_str())),
             Datum::Null => Err(SqlError::new(
                 sqlstate::NULL_VALUE_NOT_ALLOWED,
                 "XID, instance, request and result must not be null",
             )),
-            other => Ok(self.parameter_text(&other, argument, portal)),
+            other => Ok(self.parameter_text(&other, argument, portal).into()),
         }
     }
 
@@ -225,8 +225,8 @@ impl Session {
         &mut self,
         xid: Xid,
         instance: Instance,
-        request: &str,
-        result: &str,
+        request: &Text,
+        result: &Text,
     ) -> Result<PortalState> {
         let own = self.sibling.as_ref().map(|sibling| sibling.0 == xid && sibling.1 == instance);
         match (own, self.block) {
@@ -254,8 +254,7 @@ impl Session {
             return Err(SqlError::unsupported("changing the catalog in an instance of a family"));
         }
         let depends_on = self.facts.depends_on();
-        let (request, result) = (Text::from(request), Text::from(result));
-        match engine.prepare_instance(&request, &result, self.prepared_note(), Limits::default()) {
+        match engine.prepare_instance(request, result, self.prepared_note(), Limits::default()) {
             Ok(told) => {
                 self.end_prepared(depends_on, told.durable).await?;
                 Ok(answer(MipOperation::Prepare, rows(&told.table)))

@@ -17,60 +17,92 @@ use crate::workload::mip::site::Way;
 /// Third second over before, on Cognate.
 pub(super) const RATIO: &str = "crowd_of_before";
 
-const CLIENTS: usize = 25;
-/// Rounds; each takes six seconds a system.
-const ROUNDS: u32 = 5;
+/// The same where no server dies.
+pub(super) const WITHOUT: &str = "crowd_without_death";
 
-/// Measures it on every system, in turns.
+const CLIENTS: usize = 25;
+
+/// A run of one system, and its rounds.
+struct Runs<'a> {
+    system: &'a System,
+    dies: bool,
+    cell: Cell,
+    ratios: Vec<f64>,
+}
+
+/// Measures it on every system, and on the first also without a death, in turns; each takes six seconds.
 pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result<()> {
     for system in systems {
         let client = system.client().await?;
         system.execute_each(&client, &crowd_tables()).await?;
     }
-    let mut cells: Vec<Cell> = systems.iter().map(|_| Cell::default()).collect();
-    let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); systems.len()];
-    for _ in 0..ROUNDS.min(bench.args.rounds) {
-        for (index, system) in systems.iter().enumerate() {
-            bench.run += 1;
-            let way = way(system);
-            let crowd = Arc::new(Crowd::new(system, way, bench.scale, bench.run));
-            let plan = Plan {
-                label: format!("{}: a crowd of buyers", system.name),
-                clients: CLIENTS,
-                threads: client_threads(),
-                warmup: WARMUP,
-                measured: BEFORE + AFTER,
-            };
-            let (outcome, resolved) =
-                tokio::join!(driver::run(Arc::new(Arc::clone(&crowd)), &plan), resolve(&crowd, system));
-            resolved?;
-            cells[index].add(outcome?);
-            let (before, third) = crowd
-                .events(|events| events.rates())
-                .ok_or_else(|| Error::Violation("no server died".to_owned()))?;
-            let answer = crowd.events(|events| {
-                let (_, died) = events.died.as_ref()?;
-                Some(events.retried? - *died)
-            });
-            println!(
-                "{}: {} a second before, {} in the third second after a server died; its client's answer {}",
-                system.name,
-                number(before),
-                number(third),
-                answer
-                    .map_or("never came".to_owned(), |after| format!("came after {} ms", after.as_millis())),
-            );
-            ratios[index].push(third / before);
+    let start = |system, dies| Runs { system, dies, cell: Cell::default(), ratios: Vec::new() };
+    let mut all: Vec<Runs<'_>> = systems.iter().map(|system| start(system, true)).collect();
+    all.extend(systems.first().map(|system| start(system, false)));
+    for round in 0..bench.args.rounds {
+        if round % 2 == 1 {
+            all.reverse();
+        }
+        for runs in &mut all {
+            run(bench, runs).await?;
+        }
+        if round % 2 == 1 {
+            all.reverse();
         }
     }
     println!();
-    for ((system, cell), ratios) in systems.iter().zip(&cells).zip(&ratios) {
-        let record = bench.record(system, format!("crowd, {}", way(system).name()), CLIENTS as u32, cell);
-        let parameter = if system.name == "postgres" { "postgres_crowd_of_before" } else { RATIO };
+    for Runs { system, dies, cell, ratios } in &all {
+        let (case, parameter) = match (*dies, system.name.as_str()) {
+            (true, "postgres") => ("crowd", "postgres_crowd_of_before"),
+            (true, _) => ("crowd", RATIO),
+            (false, _) => ("crowd, nobody dies", WITHOUT),
+        };
+        let case = format!("{case}, {}", way(system).name());
+        let record = bench.record(system, case, CLIENTS as u32, cell);
         record.params.insert(parameter.to_owned(), json!(median(ratios)));
         record.params.insert("isolation".to_owned(), json!("read-committed"));
         record.params.insert("ratios_of_rounds".to_owned(), json!(ratios));
     }
+    Ok(())
+}
+
+async fn run(bench: &mut Bench<'_>, runs: &mut Runs<'_>) -> Result<()> {
+    bench.run += 1;
+    let (system, dies) = (runs.system, runs.dies);
+    let crowd = Arc::new(Crowd::new(system, (way(system), dies), bench.scale, bench.run));
+    let label = if dies { "a crowd of buyers" } else { "a crowd of buyers, nobody dies" };
+    let plan = Plan {
+        label: format!("{}: {label}", system.name),
+        clients: CLIENTS,
+        threads: client_threads(),
+        warmup: WARMUP,
+        measured: BEFORE + AFTER,
+    };
+    let (outcome, resolved) =
+        tokio::join!(driver::run(Arc::new(Arc::clone(&crowd)), &plan), resolve(&crowd, system));
+    resolved?;
+    runs.cell.add(outcome?);
+    let (before, [first, second, third]) =
+        crowd.events(|events| events.rates()).ok_or_else(|| Error::Violation("no server died".to_owned()))?;
+    let answer = crowd.events(|events| {
+        let (_, died) = events.died.as_ref()?;
+        Some(events.retried? - *died)
+    });
+    println!(
+        "{}: {} a second before, {}, {} and {} in the three seconds after {}",
+        system.name,
+        number(before),
+        number(first),
+        number(second),
+        number(third),
+        match (dies, answer) {
+            (false, _) => "that, in which nobody died".to_owned(),
+            (true, None) => "a server died; its client's answer never came".to_owned(),
+            (true, Some(after)) =>
+                format!("a server died; its client's answer came after {} ms", after.as_millis()),
+        },
+    );
+    runs.ratios.push(third / before);
     Ok(())
 }
 

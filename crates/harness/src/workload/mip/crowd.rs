@@ -39,22 +39,23 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 pub struct Events {
     /// Each purchase that was answered.
     pub answered: Vec<Instant>,
-    /// The request whose server died, and when.
+    /// The request whose server died, and when; or did not, where nobody dies.
     pub died: Option<(Attempt, Instant)>,
     /// When its retry was answered.
     pub retried: Option<Instant>,
 }
 
 impl Events {
-    /// Answers a second in the two seconds before the death, and in the third second after it.
-    pub fn rates(&self) -> Option<(f64, f64)> {
+    /// Answers a second: in the two seconds before the death, and in the first, second and third second after it.
+    pub fn rates(&self) -> Option<(f64, [f64; 3])> {
         let (_, died) = self.died.as_ref()?;
         let within = |from: Instant, length: Duration| {
             let count = self.answered.iter().filter(|at| **at >= from && **at < from + length).count();
             count as f64 / length.as_secs_f64()
         };
         let second = Duration::from_secs(1);
-        Some((within(died.checked_sub(BEFORE)?, BEFORE), within(*died + 2 * second, second)))
+        let after = [0, 1, 2].map(|n| within(*died + n * second, second));
+        Some((within(died.checked_sub(BEFORE)?, BEFORE), after))
     }
 }
 
@@ -64,6 +65,7 @@ pub struct Crowd {
     system: String,
     config: Config,
     way: Way,
+    dies: bool,
     scale: Scale,
     run: u64,
     began: Mutex<Option<Instant>>,
@@ -71,10 +73,10 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// A run.
-    pub fn new(system: &System, way: Way, scale: Scale, run: u64) -> Crowd {
-        let (began, events) = (Mutex::default(), Mutex::default());
-        Crowd { system: system.name.clone(), config: system.config().clone(), way, scale, run, began, events }
+    /// A run, in which a server dies or, to compare, does not.
+    pub fn new(system: &System, (way, dies): (Way, bool), scale: Scale, run: u64) -> Crowd {
+        let (system, config) = (system.name.clone(), system.config().clone());
+        Crowd { system, config, way, dies, scale, run, began: Mutex::default(), events: Mutex::default() }
     }
 
     /// Looks at, or changes, what happened.
@@ -130,12 +132,16 @@ impl Buyer {
         let request = self.draw.request();
         let mut chosen = self.prepare(&attempt, &request).await?;
         if self.spare.is_some() && self.shared.since_began() >= WARMUP + BEFORE {
-            let died = (attempt.clone(), Instant::now());
-            if let Some((site, worker)) = self.spare.take() {
+            let (died, spare) = ((attempt.clone(), Instant::now()), self.spare.take());
+            self.shared.events(|events| events.died = Some(died));
+            if !self.shared.dies {
+                attempt.instance = chosen;
+                return self.site.commit(&attempt).await;
+            }
+            if let Some((site, worker)) = spare {
                 // The old connection is dropped: the server is dead, and nobody will decide what it prepared.
                 (self.site, self.worker) = (site, worker);
             }
-            self.shared.events(|events| events.died = Some(died));
             tokio::time::sleep(TIMEOUT).await;
             attempt = attempt.next();
             chosen = self.prepare(&attempt, &request).await?;
