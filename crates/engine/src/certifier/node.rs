@@ -65,8 +65,11 @@ pub(super) struct Node {
 /// So many are kept by each thread.
 const SPARE: usize = 64;
 
+#[allow(clippy::vec_box, reason = "the boxes are what is kept")]
+type Spares = RefCell<Vec<Box<Node>>>;
+
 thread_local! {
-    static SPARES: RefCell<Vec<Box<Node>>> = RefCell::new(Vec::new());
+    static SPARES: Spares = const { RefCell::new(Vec::new()) };
 }
 
 impl Node {
@@ -105,7 +108,7 @@ impl Node {
         self.writes = KeyWrites::new();
         self.range_writes = Vec::new();
         self.out = SmallVec::new();
-        let keep = |spares: &RefCell<Vec<Box<Node>>>| {
+        let keep = |spares: &Spares| {
             let mut spares = spares.borrow_mut();
             if spares.len() < SPARE {
                 spares.push(self);

@@ -138,8 +138,11 @@ struct Contents {
 /// So many are kept by each thread, and none that has grown.
 const SPARE: usize = 64;
 
+#[allow(clippy::vec_box, reason = "the boxes are what is kept")]
+type Spares = RefCell<Vec<Box<Contents>>>;
+
 thread_local! {
-    static SPARES: RefCell<Vec<Box<Contents>>> = RefCell::new(Vec::new());
+    static SPARES: Spares = const { RefCell::new(Vec::new()) };
 }
 
 impl Contents {
@@ -166,7 +169,7 @@ impl Drop for ReadSet {
         reads.points.clear();
         reads.ranges.clear();
         reads.latest = false;
-        let keep = |spares: &RefCell<Vec<Box<Contents>>>| {
+        let keep = |spares: &Spares| {
             let mut spares = spares.borrow_mut();
             if spares.len() < SPARE {
                 spares.push(reads);
