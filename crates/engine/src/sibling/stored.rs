@@ -47,12 +47,18 @@ fn collected_key(xid: &Xid) -> SmallKey {
 }
 
 /// The texts of a family, each in the first row or in a row of its own: the request (`None`), then results by instance; so in the order of both.
-struct Texts<'a>(Vec<(Option<Instance>, &'a Text, Place)>);
+struct Texts<'a>(Vec<Stored<'a>>);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Together,
-    Apart,
+struct Stored<'a> {
+    of: Option<Instance>,
+    text: &'a Text,
+    together: bool,
+}
+
+impl Stored<'_> {
+    fn encode(&self, out: &mut Encoder) {
+        out.optional(self.together.then_some(self.text.as_bytes()));
+    }
 }
 
 impl Texts<'_> {
@@ -65,53 +71,49 @@ impl Texts<'_> {
         let mut room = TOGETHER;
         for (of, text) in request.chain(prepared).chain(decided) {
             let rest = room.checked_sub(text.len());
-            texts.push((of, text, if rest.is_some() { Place::Together } else { Place::Apart }));
+            texts.push(Stored { of, text, together: rest.is_some() });
             room = rest.unwrap_or(room);
         }
         Texts(texts)
     }
 
     fn apart(&self) -> impl Iterator<Item = (Option<Instance>, &Text)> {
-        self.0.iter().filter(|(.., place)| *place == Place::Apart).map(|(of, text, _)| (*of, *text))
+        self.0.iter().filter(|stored| !stored.together).map(|stored| (stored.of, stored.text))
     }
 
     /// A text that has a row of its own.
     fn row_of(&self, wanted: Option<Instance>) -> Option<&Text> {
-        let found = self.0.binary_search_by_key(&wanted, |(of, ..)| *of).ok()?;
-        Some(self.0[found]).filter(|(.., place)| *place == Place::Apart).map(|(_, text, _)| text)
+        let found = self.0.binary_search_by_key(&wanted, |stored| stored.of).ok()?;
+        Some(&self.0[found]).filter(|stored| !stored.together).map(|stored| stored.text)
     }
 
     fn encode_first(&self, family: &Family) -> Option<Value> {
         if family.is_blank_on_disk() {
             return None;
         }
-        let together = |place: Place| place == Place::Together;
         let size: usize =
-            self.0.iter().filter(|(.., place)| together(*place)).map(|(_, text, _)| text.len()).sum();
+            self.0.iter().filter(|stored| stored.together).map(|stored| stored.text.len()).sum();
         let mut out = Encoder::with_capacity(48 + size as u64);
         out.byte(FAMILY_VERSION);
         let winner = family.decided.as_ref().map(|(winner, _)| *winner);
         out.varint(winner.map_or(0, |winner| winner.get().unsigned_abs()));
         out.varint(family.floor.unsigned_abs());
-        let text = |out: &mut Encoder, (text, place): (&Text, Place)| {
-            out.optional(together(place).then_some(text.as_bytes()));
-        };
         let mut results = &self.0[..];
         match results.split_first() {
-            Some(((None, request, place), rest)) => {
-                text(&mut out, (request, *place));
+            Some((request, rest)) if request.of.is_none() => {
+                request.encode(&mut out);
                 results = rest;
             }
             _ => out.optional(None),
         }
-        if let (Some(_), Some(((_, result, place), rest))) = (winner, results.split_first()) {
-            text(&mut out, (result, *place));
+        if let (Some(_), Some((result, rest))) = (winner, results.split_first()) {
+            result.encode(&mut out);
             results = rest;
         }
         out.varint(results.len() as u64);
-        for (of, result, place) in results {
-            out.varint(of.map_or(0, |instance| instance.get().unsigned_abs()));
-            text(&mut out, (result, *place));
+        for result in results {
+            out.varint(result.of.map_or(0, |instance| instance.get().unsigned_abs()));
+            result.encode(&mut out);
         }
         out.varint(family.rolled_back.len() as u64);
         family.rolled_back.iter().for_each(|instance| out.varint(instance.get().unsigned_abs()));
