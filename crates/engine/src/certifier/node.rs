@@ -1,8 +1,5 @@
 //! The dependency graph's nodes: committed transactions that may still become part of a cycle.
-//!
-//! One thread makes a node and another one, who prunes the graph, drops it; so whoever drops one keeps its memory for a node of their own, a few dozen at most.
 
-use std::cell::RefCell;
 use std::ops::Bound;
 
 use smallvec::SmallVec;
@@ -10,6 +7,7 @@ use smallvec::SmallVec;
 use super::KeyWrites;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
+use crate::spare::Spares;
 use crate::sync::thread_local;
 use crate::txn::readset::ReadSet;
 use crate::{Csn, TransactionId, TreeId};
@@ -62,14 +60,8 @@ pub(super) struct Node {
     pub(super) stamps: Stamps,
 }
 
-/// So many are kept by each thread.
-const SPARE: usize = 64;
-
-#[allow(clippy::vec_box, reason = "the boxes are what is kept")]
-type Spares = RefCell<Vec<Box<Node>>>;
-
 thread_local! {
-    static SPARES: Spares = const { RefCell::new(Vec::new()) };
+    static SPARES: Spares<Node> = const { Spares::new() };
 }
 
 impl Node {
@@ -92,8 +84,7 @@ impl Node {
             first_out: Csn::MAX,
             stamps: Stamps::default(),
         };
-        // Where a thread ends, it has none.
-        match SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten() {
+        match SPARES.try_with(Spares::take).ok().flatten() {
             Some(mut spare) => {
                 *spare = node;
                 spare
@@ -108,13 +99,7 @@ impl Node {
         self.writes = KeyWrites::new();
         self.range_writes = Vec::new();
         self.out = SmallVec::new();
-        let keep = |spares: &Spares| {
-            let mut spares = spares.borrow_mut();
-            if spares.len() < SPARE {
-                spares.push(self);
-            }
-        };
-        SPARES.try_with(keep).ok();
+        SPARES.try_with(|spares| spares.keep(self)).ok();
     }
 
     /// Whether it stands for several.

@@ -9,7 +9,7 @@
 //! # Memory
 //!
 //! A set is a handle: it goes from the transaction to its candidate and into the graph, and what it points to stays where it is. Keys lie in one buffer; a few short ones need no memory
-//! of their own. One thread makes a set and another one, who prunes the graph, drops it; so whoever drops one keeps its memory for a set of their own, a few dozen at most. An empty set has no memory.
+//! of their own. Who drops a small one keeps its memory for a set of their own ([`Spares`]). An empty set has no memory.
 //!
 //! Beyond `limit` bytes, points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
 //! aborts that were not necessary; it never hides a dependency. [`ReadSet::is_coarse`] tells.
@@ -20,7 +20,6 @@
 //! joined twice                   points         ranges [a d] [g k)
 //! ```
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
@@ -29,6 +28,7 @@ use smallvec::SmallVec;
 
 use crate::TreeId;
 use crate::key::SmallKey;
+use crate::spare::Spares;
 use crate::sync::thread_local;
 
 /// Fewer points than this are searched one by one.
@@ -135,20 +135,13 @@ struct Contents {
     latest: bool,
 }
 
-/// So many are kept by each thread, and none that has grown.
-const SPARE: usize = 64;
-
-#[allow(clippy::vec_box, reason = "the boxes are what is kept")]
-type Spares = RefCell<Vec<Box<Contents>>>;
-
 thread_local! {
-    static SPARES: Spares = const { RefCell::new(Vec::new()) };
+    static SPARES: Spares<Contents> = const { Spares::new() };
 }
 
 impl Contents {
     fn spare() -> Box<Contents> {
-        // Where a thread ends, it has none.
-        SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+        SPARES.try_with(Spares::take).ok().flatten().unwrap_or_default()
     }
 
     fn bytes(&self) -> usize {
@@ -169,13 +162,7 @@ impl Drop for ReadSet {
         reads.points.clear();
         reads.ranges.clear();
         reads.latest = false;
-        let keep = |spares: &Spares| {
-            let mut spares = spares.borrow_mut();
-            if spares.len() < SPARE {
-                spares.push(reads);
-            }
-        };
-        SPARES.try_with(keep).ok();
+        SPARES.try_with(|spares| spares.keep(reads)).ok();
     }
 }
 
@@ -486,7 +473,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_used_again_remembers_nothing() {
-        let spares = || SPARES.with(|spares| spares.borrow().len());
+        let spares = || SPARES.with(Spares::len);
         let mut set = ReadSet::new(1 << 20);
         assert!(set.is_empty() && set.bytes() == 0);
         set.add_point(1, b"a", Moment::Latest);
@@ -507,7 +494,7 @@ mod tests {
         set.set_coarse();
         drop(set);
         assert_eq!(spares(), 0);
-        let sets: Vec<ReadSet> = (0..2 * SPARE).map(|_| ReadSet::new(0)).collect();
+        let sets: Vec<ReadSet> = (0..3).map(|_| ReadSet::new(0)).collect();
         drop(sets);
         assert_eq!(spares(), 0, "what was empty has no memory");
     }

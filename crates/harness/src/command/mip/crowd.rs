@@ -40,14 +40,12 @@ pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result
     let mut all: Vec<Runs<'_>> = systems.iter().map(|system| start(system, true)).collect();
     all.extend(systems.first().map(|system| start(system, false)));
     for round in 0..bench.args.rounds {
+        let mut order: Vec<usize> = (0..all.len()).collect();
         if round % 2 == 1 {
-            all.reverse();
+            order.reverse();
         }
-        for runs in &mut all {
-            run(bench, runs).await?;
-        }
-        if round % 2 == 1 {
-            all.reverse();
+        for index in order {
+            run(bench, &mut all[index]).await?;
         }
     }
     println!();
