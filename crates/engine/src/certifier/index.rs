@@ -1,64 +1,25 @@
 //! Who wrote and who read a key, among the transactions that the certifier keeps.
 //!
-//! Two levels: the newest transactions are in two [`Young`]; when they are long, because somebody keeps many transactions in the graph, all goes into a
-//! hash table by key.
-//!
-//! - A key's *writers* are kept in the order of their commits.
+//! - A key's *writers* are kept in the order of their commits, the newest first.
 //! - Its *readers* are those of the newest version. When the key is overwritten, the writer gets an edge from each of them; who writes after that
 //!   comes behind that writer anyway, so the list begins anew.
+//! - Both are in one table, [`Touches`]. What prepared transactions touched is in another one, [`Promised`].
 //! - Ranges (of cursors, and of what was summarized) are kept a tree, in [`Ranges`]; their number is bounded by the certifier's memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 
-use smallvec::SmallVec;
-
-use super::candidate::KeyWrite;
 use super::node::{Node, NodeId, Nodes};
 use super::prepared::Promised;
 use super::ranges::{Ranged, Ranges};
-use super::young::{Touch, Young};
+use super::touches::{NOWHERE, Touches};
 use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, Moment, compare_lower_upper};
 use crate::{Csn, TreeId};
 
 /// So many keys without writers are kept at least.
 const STALE_KEYS: usize = 64;
-
-/// More touched keys than this are not looked through one by one. Tests have fewer, so that they come to both levels.
-const YOUNG_MAX: usize = if cfg!(test) { 24 } else { 512 };
-
-/// A writer and its number.
-type Commit = (Csn, NodeId);
-
-/// What is known of one key that is not young.
-#[derive(Debug, Default)]
-struct KeyEntry {
-    /// Ascending by commit.
-    writers: SmallVec<[Commit; 2]>,
-    readers: SmallVec<[NodeId; 4]>,
-}
-
-impl KeyEntry {
-    /// The first writer after a snapshot.
-    #[inline]
-    fn writer_after(&self, start: Csn) -> Option<NodeId> {
-        // Mostly the newest one decides.
-        match self.writers.last() {
-            Some(&(commit, _)) if commit > start => {
-                self.writers.iter().find(|(commit, _)| *commit > start).map(|&(_, node)| node)
-            }
-            _ => None,
-        }
-    }
-
-    /// The writer of the version that a snapshot shows.
-    #[inline]
-    fn writer_upto(&self, start: Csn) -> Option<NodeId> {
-        self.writers.iter().rev().find(|(commit, _)| *commit <= start).map(|&(_, node)| node)
-    }
-}
 
 /// What is known of one tree.
 #[derive(Debug, Default)]
@@ -92,32 +53,39 @@ impl TreeIndex {
     }
 }
 
-/// All keys and trees.
+/// All keys and trees; in the order in which a commit needs them.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct KeyIndex {
-    young_writes: Young,
-    young_reads: Young,
-    /// What is older than all that is young.
-    keys: HashMap<KeyHash, KeyEntry, BuildHasherDefault<Identity>>,
-    pub(super) trees: HashMap<TreeId, TreeIndex, BuildHasherDefault<Identity>>,
-    /// Nodes whose written keys are not in `trees` yet: nothing is sorted before a range is asked for.
+    touches: Touches,
+    /// Nodes whose written keys are not in `trees` yet: nothing is sorted before a range is asked for. Some may have left, and their places may be others' now,
+    /// whose keys are put in order once more: that does no harm.
     unsorted: Vec<NodeId>,
-    /// Writes whose nodes have left since `trees` were last cleaned.
-    left: usize,
     /// Ranges of all trees.
     ranges: usize,
-    /// What prepared transactions touched.
-    pub(super) promised: Promised,
+    /// Writes whose nodes have left since `trees` were last cleaned.
+    left: usize,
+    pub(super) trees: HashMap<TreeId, TreeIndex, BuildHasherDefault<Identity>>,
+    /// What prepared transactions touched. Boxed, since there are mostly none.
+    pub(super) promised: Box<Promised>,
 }
 
 impl KeyIndex {
     /// Enters the keys of a committed transaction.
-    pub(super) fn keep(&mut self, node: &Node, id: NodeId) {
-        for point in node.reads.points() {
-            let at = if point.moment == Moment::Latest { node.commit } else { node.start };
-            self.read(point.hash, at, id);
+    pub(super) fn keep(&mut self, node: &mut Node, id: NodeId) {
+        let mut first = NOWHERE;
+        for (_, _, hash) in &node.writes {
+            self.touches.forget_reads(*hash);
+            first = self.touches.write(*hash, node.commit, id, first);
         }
-        self.write(&node.writes, node.commit, id);
+        if !node.writes.is_empty() {
+            self.unsorted.push(id);
+        }
+        for point in node.reads.points().iter().filter(|point| !node.overwrites(point)) {
+            let at = if point.moment == Moment::Latest { node.commit } else { node.start };
+            first = self.touches.read(point.hash, at, id, first);
+        }
+        node.touches = first;
     }
 
     /// Enters the keys of a prepared transaction.
@@ -165,51 +133,24 @@ impl KeyIndex {
     /// The writer of the version of a key that a snapshot shows, and the first one after it.
     #[inline]
     pub(super) fn writers_around(&self, hash: KeyHash, start: Csn) -> (Option<NodeId>, Option<NodeId>) {
-        let (mut upto, mut after): (Option<Commit>, Option<Commit>) = (None, None);
-        self.young_writes.each(hash, |&Touch { at, node, .. }| {
-            if at <= start {
-                if upto.is_none_or(|(found, _)| at >= found) {
-                    upto = Some((at, node));
-                }
-            } else if after.is_none_or(|(found, _)| at < found) {
-                after = Some((at, node));
+        let mut after = None;
+        for touch in self.touches.writes(hash) {
+            if touch.at <= start {
+                return (Some(touch.node), after);
             }
-        });
-        let (mut upto, mut after) = (upto.map(|(_, node)| node), after.map(|(_, node)| node));
-        if let Some(entry) = self.old(hash) {
-            upto = upto.or_else(|| entry.writer_upto(start));
-            after = entry.writer_after(start).or(after);
+            after = Some(touch.node);
         }
-        (upto, after)
+        (None, after)
     }
 
     /// Those whom a writer of the key comes after: the last writer, and the readers of its version.
     #[inline]
     pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId)) {
-        let mut last: Option<Commit> = None;
-        self.young_writes.each(hash, |touch| {
-            if last.is_none_or(|(found, _)| touch.at >= found) {
-                last = Some((touch.at, touch.node));
-            }
-        });
-        if last.is_none()
-            && let Some(entry) = self.old(hash)
-        {
-            entry.readers.iter().copied().for_each(&mut visit);
-            last = entry.writers.last().copied();
-        }
-        last.into_iter().for_each(|(_, node)| visit(node));
-        let since = last.map_or(0, |(commit, _)| commit);
-        self.young_reads.each(hash, |touch| {
-            if touch.at >= since {
-                visit(touch.node);
-            }
-        });
-    }
-
-    #[inline]
-    fn old(&self, hash: KeyHash) -> Option<&KeyEntry> {
-        if self.keys.is_empty() { None } else { self.keys.get(&hash) }
+        let last = self.touches.writes(hash).next();
+        last.into_iter().for_each(|touch| visit(touch.node));
+        // Some may have entered after that writer with an older snapshot.
+        let since = last.map_or(0, |touch| touch.at);
+        self.touches.reads(hash).filter(|touch| touch.at >= since).for_each(|touch| visit(touch.node));
     }
 
     /// What is known of a tree, if there are ranges at all.
@@ -230,16 +171,6 @@ impl KeyIndex {
         self.trees.entry(tree).or_default().writes.push(range);
     }
 
-    /// A transaction that was admitted wrote the keys.
-    pub(super) fn write(&mut self, writes: &[KeyWrite], commit: Csn, node: NodeId) {
-        for &(_, _, hash) in writes {
-            self.young_writes.push(Touch { hash, at: commit, node });
-        }
-        if !writes.is_empty() {
-            self.unsorted.push(node);
-        }
-    }
-
     /// Puts all written keys in order.
     pub(super) fn sort(&mut self, nodes: &Nodes) {
         for node in self.unsorted.drain(..).filter_map(|id| nodes.get(id)) {
@@ -249,68 +180,33 @@ impl KeyIndex {
         }
     }
 
-    /// A transaction that was admitted read the key, and saw what was committed up to `at`.
-    pub(super) fn read(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
-        self.young_reads.push(Touch { hash, at, node });
-    }
-
-    /// Puts in order what came, if it is much: ranges among the others; what is young into the table, reads last: those of a version that was replaced meanwhile are left out.
+    /// Puts ranges that came among the others.
     pub(super) fn settle(&mut self) {
         if self.ranges > 0 {
             self.trees.values_mut().for_each(TreeIndex::settle);
         }
-        if self.young_writes.len() + self.young_reads.len() <= YOUNG_MAX {
-            return;
-        }
-        let KeyIndex { young_writes, young_reads, keys, .. } = self;
-        for Touch { hash, at, node } in young_writes.drain() {
-            let entry = keys.entry(hash).or_default();
-            entry.readers.clear();
-            entry.writers.push((at, node));
-        }
-        for Touch { hash, at, node } in young_reads.drain() {
-            if keys.get(&hash).is_none_or(|entry| entry.writer_after(at).is_none()) {
-                keys.entry(hash).or_default().readers.push(node);
-            }
-        }
     }
 
-    /// Forgets which keys a node read and wrote. Ranges, and what is young, stay until `forget`.
-    pub(super) fn leave(&mut self, node: &Node, id: NodeId) {
+    /// Forgets which keys a node read and wrote. Ranges stay until `forget`.
+    pub(super) fn leave(&mut self, node: &Node) {
         self.left += node.writes.len();
-        if self.keys.is_empty() {
-            return;
-        }
-        for point in node.reads.points() {
-            if let Some(entry) = self.keys.get_mut(&point.hash) {
-                entry.readers.retain(|reader| *reader != id);
-                self.drop_if_empty(point.hash);
-            }
-        }
-        for (_, _, hash) in &node.writes {
-            if let Some(entry) = self.keys.get_mut(hash) {
-                entry.writers.retain(|(_, writer)| *writer != id);
-                self.drop_if_empty(*hash);
-            }
-        }
+        self.touches.leave(node.touches);
     }
 
-    fn drop_if_empty(&mut self, hash: KeyHash) {
-        if self.keys.get(&hash).is_some_and(|entry| entry.writers.is_empty() && entry.readers.is_empty()) {
-            self.keys.remove(&hash);
+    /// Forgets the ranges of nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
+    pub(super) fn forget(&mut self, with_ranges: bool, nodes: &Nodes) {
+        let room = if nodes.len() == 0 { 0 } else { 2 * nodes.len() + STALE_KEYS };
+        if self.unsorted.len() > room {
+            self.unsorted.retain(|&id| nodes.has(id));
+            self.unsorted.sort_unstable();
+            self.unsorted.dedup();
         }
-    }
-
-    /// Forgets what belongs to nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
-    pub(super) fn forget(&mut self, with_ranges: bool, keep: &dyn Fn(NodeId) -> bool) {
-        self.young_writes.retain(keep);
-        self.young_reads.retain(keep);
-        self.unsorted.retain(|&id| keep(id));
         self.clean();
         if with_ranges {
+            let keep = |id| nodes.has(id);
             self.trees.retain(|_, tree| {
-                tree.reads.retain(keep);
-                tree.writes.retain(keep);
+                tree.reads.retain(&keep);
+                tree.writes.retain(&keep);
                 !tree.is_empty()
             });
             self.count_ranges();
@@ -319,28 +215,22 @@ impl KeyIndex {
 
     /// Leaves written keys without writers out of the trees, once they may be most of them, or nothing else is kept.
     fn clean(&mut self) {
-        let KeyIndex { young_writes, keys, trees, left, promised, .. } = self;
+        let KeyIndex { touches, trees, left, promised, .. } = self;
         let written: usize = trees.values().map(|tree| tree.written.len()).sum();
-        let others = young_writes.len() > 0 || !keys.is_empty() || !promised.is_empty();
+        let others = touches.len() > 0 || !promised.is_empty();
         if 2 * *left <= written + STALE_KEYS && others {
             return;
         }
         *left = 0;
-        let has_writers = |hash: KeyHash| {
-            let mut found =
-                promised.has_writers(hash) || keys.get(&hash).is_some_and(|entry| !entry.writers.is_empty());
-            young_writes.each(hash, |_| found = true);
-            found
-        };
+        let has_writers = |hash| promised.has_writers(hash) || touches.writes(hash).next().is_some();
         trees.values_mut().for_each(|tree| tree.written.retain(|_, hash| has_writers(*hash)));
     }
 
     /// Whether nothing is kept.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.young_writes.len() + self.young_reads.len() == 0
+        self.touches.len() == 0
             && self.unsorted.is_empty()
-            && self.keys.is_empty()
             && self.trees.is_empty()
             && self.promised.is_empty()
     }

@@ -58,7 +58,7 @@ mod structure;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod young;
+mod touches;
 
 use std::collections::VecDeque;
 
@@ -97,6 +97,9 @@ pub enum Method {
     TwoPhaseLocking,
 }
 
+/// Nodes that can be removed; mostly as many as committed since the last time.
+type Removable = SmallVec<[NodeId; 32]>;
+
 /// Nodes that were taken out of the graph.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
@@ -110,34 +113,37 @@ impl Drop for Removed {
 }
 
 /// The dependency graph, and the candidate's edges between `certify` and `admit`.
+///
+/// It goes from processor to processor with every commit, so what every commit touches lies side by side, at the beginning.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Certifier {
-    method: Method,
-    limit: usize,
-    nodes: Nodes,
-    index: KeyIndex,
-    /// Nodes that are not closed, in the order of their commits; prepared ones are not among them.
-    open: VecDeque<NodeId>,
-    /// How many are prepared, and how many have forgotten their successors.
-    prepared: usize,
-    forgetful: usize,
-    /// Prepared ones that have successors.
-    leading: Vec<NodeId>,
-    bytes: usize,
     /// Number of the certification, for the stamps.
     epoch: u64,
+    nodes: Nodes,
+    index: KeyIndex,
     /// The candidate's predecessors and successors.
     before: Vec<NodeId>,
     after: Vec<NodeId>,
-    queue: Vec<NodeId>,
-    /// The newest summary, and how many are in the graph.
-    summary: Option<NodeId>,
-    standing: usize,
-    summaries: u64,
+    /// Nodes that are not closed, in the order of their commits; prepared ones are not among them.
+    open: VecDeque<NodeId>,
+    bytes: usize,
     /// Transactions admitted since it was last pruned.
     unpruned: u64,
+    /// How many are prepared, how many have forgotten their successors, and how many are summaries.
+    prepared: usize,
+    forgetful: usize,
+    standing: usize,
     /// Snapshots that are watched, and whether each is still safe.
     watched: Vec<(Watch, Csn, bool)>,
+    method: Method,
+    limit: usize,
+    /// The newest summary.
+    summary: Option<NodeId>,
+    summaries: u64,
+    /// Prepared ones that have successors.
+    leading: Vec<NodeId>,
+    queue: Vec<NodeId>,
     watches: u64,
 }
 
@@ -490,7 +496,7 @@ impl Certifier {
         self.bytes += node.bytes;
         let id = self.nodes.insert(node);
         let Certifier { nodes, index, .. } = self;
-        let Some(node) = nodes.get(id) else { return id };
+        let Some(node) = nodes.get_mut(id) else { return id };
         match node.is_prepared() {
             true => index.promise(node, id),
             false => index.keep(node, id),
@@ -532,7 +538,7 @@ impl Certifier {
     /// What was removed is the caller's, to be freed without the mutex.
     pub(crate) fn advance(&mut self, oldest: Csn) -> Removed {
         self.unpruned = 0;
-        let mut removable = Vec::new();
+        let mut removable = Removable::new();
         while let Some(&id) = self.open.front() {
             match self.nodes.get_mut(id) {
                 Some(node) if node.commit > oldest => break,
@@ -557,8 +563,8 @@ impl Certifier {
     }
 
     /// Removes nodes without predecessors, then those that have none any more.
-    fn remove(&mut self, mut removable: Vec<NodeId>) -> Removed {
-        let (mut places, mut removed) = (Vec::new(), SmallVec::new());
+    fn remove(&mut self, mut removable: Removable) -> Removed {
+        let (mut places, mut removed) = (Removable::new(), SmallVec::new());
         let mut ranges = false;
         while let Some(id) = removable.pop() {
             let Some(node) = self.nodes.take(id) else { continue };
@@ -571,7 +577,7 @@ impl Certifier {
                     }
                 }
             }
-            self.index.leave(&node, id);
+            self.index.leave(&node);
             ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
             self.summary = self.summary.filter(|&newest| newest != id);
             self.standing -= usize::from(node.is_summary());
@@ -581,8 +587,7 @@ impl Certifier {
         }
         if !removed.is_empty() {
             // Trees go with their last key; what all removed nodes touched in one walk.
-            let nodes = &self.nodes;
-            self.index.forget(ranges || nodes.len() == 0, &|id| nodes.has(id));
+            self.index.forget(ranges || self.nodes.len() == 0, &self.nodes);
         }
         self.nodes.reuse(places);
         Removed { nodes: removed }

@@ -5,11 +5,12 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::KeyWrites;
+use super::touches::{NOWHERE, Place};
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::spare::Spares;
 use crate::sync::thread_local;
-use crate::txn::readset::ReadSet;
+use crate::txn::readset::{Point, ReadSet};
 use crate::{Csn, TransactionId, TreeId};
 
 /// Place of a node.
@@ -20,6 +21,9 @@ pub(super) const NONE: NodeId = NodeId::MAX;
 
 /// Stands for the number of a prepared transaction: it will be higher than any that there is.
 pub(super) const PREPARED: Csn = Csn::MAX;
+
+/// So many writes are compared with each read.
+const FEW_WRITES: usize = 4;
 
 /// Keys that were written, as a range: by a transaction with very many writes, by a DROP, or by what was summarized.
 #[derive(Debug, Clone)]
@@ -57,6 +61,8 @@ pub(super) struct Node {
     pub(super) bytes: usize,
     /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none did.
     pub(super) first_out: Csn,
+    /// The first of its touches.
+    pub(super) touches: Place,
     pub(super) stamps: Stamps,
 }
 
@@ -82,6 +88,7 @@ impl Node {
             closed: false,
             bytes: 0,
             first_out: Csn::MAX,
+            touches: NOWHERE,
             stamps: Stamps::default(),
         };
         match SPARES.try_with(Spares::take).ok().flatten() {
@@ -100,6 +107,13 @@ impl Node {
         self.range_writes = Vec::new();
         self.out = SmallVec::new();
         SPARES.try_with(|spares| spares.keep(self)).ok();
+    }
+
+    /// Whether it wrote the key that it read: then whoever overwrites the key comes after that write, and nobody needs to know of the read. Only looked for where it is a matter of a few
+    /// comparisons.
+    #[inline]
+    pub(super) fn overwrites(&self, point: &Point) -> bool {
+        self.writes.len() <= FEW_WRITES && self.writes.iter().any(|(_, _, hash)| *hash == point.hash)
     }
 
     /// Whether it stands for several.

@@ -33,7 +33,7 @@ use std::hash::BuildHasherDefault;
 use smallvec::SmallVec;
 
 use super::node::{Node, NodeId, Nodes, PREPARED};
-use super::{Candidate, Certifier, Method, Removed};
+use super::{Candidate, Certifier, Method, Removable, Removed};
 use crate::lock::mode::FamilySlot;
 use crate::txn::readset::{Identity, KeyHash};
 use crate::{Csn, TransactionId};
@@ -207,7 +207,7 @@ impl Certifier {
         }
         // As any reader: nobody can get an edge to it any more.
         node.closed = true;
-        if node.in_degree == 0 { self.remove(vec![id]) } else { Removed::default() }
+        if node.in_degree == 0 { self.remove(Removable::from_slice(&[id])) } else { Removed::default() }
     }
 
     /// Prepared transactions that lead to a node.
@@ -255,10 +255,10 @@ impl Certifier {
     }
 
     /// Takes away a node's edges to its successors. Answers those that have to stay for nobody now.
-    fn let_go(&mut self, id: NodeId) -> Vec<NodeId> {
+    fn let_go(&mut self, id: NodeId) -> Removable {
         self.leading.retain(|other| *other != id);
         let out = self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.out)).unwrap_or_default();
-        let mut removable = Vec::new();
+        let mut removable = Removable::new();
         for successor in out {
             if let Some(next) = self.nodes.get_mut(successor) {
                 next.in_degree -= 1;
@@ -276,7 +276,7 @@ impl Certifier {
             return;
         }
         let prepared = std::mem::take(&mut self.leading);
-        let mut removable = Vec::new();
+        let mut removable = Removable::new();
         for id in prepared {
             if let Some(node) = self.nodes.get_mut(id) {
                 self.forgetful += usize::from(!std::mem::replace(&mut node.forgot_successors, true));

@@ -17,6 +17,7 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::node::{Node, NodeId, RangeWrite, Stamps};
+use super::touches::NOWHERE;
 use super::{Certifier, ENTRY_BYTES, KeyWrites, NODE_BYTES, WRITE_BYTES};
 use crate::key::SmallKey;
 use crate::txn::readset::{Moment, RangeRead, ReadSet, compare_lower, compare_upper, join_ranges};
@@ -40,11 +41,10 @@ impl Certifier {
             self.bytes -= node.bytes.min(self.bytes);
             self.standing -= usize::from(node.is_summary());
             self.forgetful -= usize::from(node.forgot_successors);
-            self.index.leave(&node, id);
+            self.index.leave(&node);
             parts.push(node);
         }
-        let nodes = &self.nodes;
-        self.index.forget(true, &|id| nodes.has(id));
+        self.index.forget(true, &self.nodes);
         self.nodes.reuse(order);
         self.open.retain(|id| !members.contains_key(id));
         let mut out: SmallVec<[NodeId; 4]> = parts
@@ -158,6 +158,7 @@ fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Node 
         closed,
         bytes,
         first_out,
+        touches: NOWHERE,
         stamps: Stamps::default(),
     }
 }

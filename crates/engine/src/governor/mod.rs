@@ -221,7 +221,7 @@ impl Governor {
             let mut tuning = self.tuning.lock();
             tuning.mode = mode;
             match mode {
-                ActiveLimit::Auto => tuning.tuner.restart(),
+                ActiveLimit::Auto => tuning.tuner.resume(),
                 ActiveLimit::Fixed(limit) => limit,
                 ActiveLimit::Off => u32::MAX,
             }

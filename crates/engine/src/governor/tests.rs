@@ -33,16 +33,25 @@ fn run(system: System, noise: Noise, seed: u64, samples: usize) -> Vec<u32> {
     (0..samples)
         .map(|_| {
             let limit = tuner.limit();
-            let (rate, aborted_share) = system(f64::from(limit));
-            let mut either_way = || 2.0 * ((random.bits() >> 11) as f64 / (1u64 << 53) as f64) - 1.0;
-            drift = (drift + noise.drift * 0.1 * either_way()).clamp(-noise.drift, noise.drift);
-            let committed_per_s = rate * (1.0 + noise.scatter * either_way()) * (1.0 + drift);
-            let sample =
-                Sample { committed_per_s, aborted_share, blocked_share: 0.0, active: limit, binding: true };
+            drift = (drift + noise.drift * 0.1 * either_way(&mut random)).clamp(-noise.drift, noise.drift);
+            let mut sample = sample(system, noise, limit, &mut random);
+            sample.committed_per_s *= 1.0 + drift;
             tuner.observe(sample);
             limit
         })
         .collect()
+}
+
+/// What one sample at a limit shows, but for the drift.
+fn sample(system: System, noise: Noise, limit: u32, random: &mut SplitMix) -> Sample {
+    let (rate, aborted_share) = system(f64::from(limit));
+    let committed_per_s = rate * (1.0 + noise.scatter * either_way(random));
+    Sample { committed_per_s, aborted_share, blocked_share: 0.0, active: limit, binding: true }
+}
+
+/// From -1 to 1.
+fn either_way(random: &mut SplitMix) -> f64 {
+    2.0 * ((random.bits() >> 11) as f64 / (1u64 << 53) as f64) - 1.0
 }
 
 /// Mean throughput of the last half as a share of the best fixed limit's.
@@ -112,7 +121,27 @@ fn settles(noise: Noise, least: f64, mean: f64) {
             share
         });
         let reached = shares.sum::<f64>() / 20.0;
+        println!("{name}: {reached:.4}");
         assert!(reached >= mean, "{name}: {reached:.3} of the best");
+    }
+}
+
+#[test]
+fn interruptions_do_not_lead_it_away() {
+    println!("seeds 1 to 20");
+    let noise = Noise { scatter: 0.03, drift: 0.0 };
+    for (name, system) in [("peak", peak as System), ("plateau", plateau), ("hot", hot), ("gentle", gentle)] {
+        for seed in 1..=20 {
+            let (mut limits, mut random) = (Vec::new(), SplitMix::new(seed));
+            let mut tuner = Tuner::new(2);
+            for nth in 0..800 {
+                let limit = if nth >= 200 && nth % 30 == 0 { tuner.resume() } else { tuner.limit() };
+                limits.push(limit);
+                tuner.observe(sample(system, noise, limit, &mut random));
+            }
+            let share = share_of_best(system, &limits);
+            assert!(share >= 0.94, "{name}, seed {seed}: {share:.3} of the best, {:?}", &limits[400..]);
+        }
     }
 }
 
@@ -191,7 +220,7 @@ fn it_stays_within_its_bounds_and_does_not_move_without_evidence() {
             let limit = tuner.observe(sample);
             assert!((cores..=256 * cores).contains(&limit), "{limit}");
         }
-        let before = tuner.restart();
+        let before = tuner.resume();
         for _ in 0..100 {
             let sample = Sample {
                 committed_per_s: 1.0,

@@ -55,7 +55,7 @@ const CUT_SHARE: f64 = 0.4;
 const WINDOW: u32 = 3;
 /// Shortest and longest rest, in samples.
 const REST_MIN: u32 = 8;
-const REST_MAX: u32 = 128;
+const REST_MAX: u32 = 512;
 /// A relative change of the rate that ends a rest, if it lasts for [`UPSET_SAMPLES`].
 const UPSET: f64 = 0.25;
 const UPSET_SAMPLES: u32 = 4;
@@ -196,12 +196,22 @@ impl Tuner {
         self.cuts
     }
 
-    /// Begins anew where it stands; the limit.
-    pub(super) fn restart(&mut self) -> u32 {
-        if let Phase::Try(trial) = self.phase {
-            self.limit = trial.from;
+    /// Goes on where it was, after a time in which it did not set the limit; the limit. What was being compared is measured anew, and if the load has become
+    /// another one meanwhile, its rate ends the rest.
+    pub(super) fn resume(&mut self) -> u32 {
+        match self.phase {
+            Phase::Rest { .. } => self.samples = 0,
+            Phase::Try(trial) => {
+                self.limit = trial.from;
+                self.begin(Phase::Measure);
+            }
+            // It is not known yet whether the cut pays.
+            Phase::Cut { from, .. } => {
+                self.limit = from;
+                self.begin(Phase::Measure);
+            }
+            Phase::Measure => self.begin(Phase::Measure),
         }
-        self.forget();
         self.limit
     }
 

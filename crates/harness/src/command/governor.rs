@@ -1,8 +1,15 @@
 //! `cognate-bench governor`: what `cognate.active_limit = auto` finds, against the best of several fixed limits.
 //!
 //! One server, real device, clients through the wire. For each number of clients, and for a hot-row load on which more transactions at a time
-//! mean more aborts, every fixed limit is measured once. Then the best three of them and `auto`, each time after some time to settle, are measured
-//! in turns, and a ratio is the median over the turns: one measurement each would compare the machine's moods. At last it opens many connections that do nothing, some of them
+//! mean more aborts, the clients connect once and go on without a break, while the limit is changed under them: a run per limit would compare the machine's
+//! moods and the clients' beginnings.
+//!
+//! ```text
+//! 2, 4, 8, … off, once each │ auto settles │ A B C auto │ auto C B A │ A B C auto │ …      A, B, C: the best three of the fixed ones
+//! ```
+//!
+//! Each part has a *lead* that is not measured: the old limit's transactions end in it. `auto` goes on in each of its parts where it was at the end of the
+//! one before, its trials included. A ratio is the median over the turns. At last the benchmark opens many connections that do nothing, some of them
 //! within a transaction, and measures a few busy ones among them: they must be served as if they were alone.
 
 use std::path::{Path, PathBuf};
@@ -11,15 +18,16 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_postgres::Client;
 
 use super::{OutputArgs, ServerArgs, client_threads, parameters};
-use crate::driver::{self, Outcome, Plan};
+use crate::driver::{self, Counts, Outcome, Plan};
 use crate::error::{DatabaseContext, Error, Result};
 use crate::median::{median, median_ratio};
 use crate::peer::{self, System};
 use crate::report::{self, Record, number};
-use crate::workload::s3u1::{Table, Wire};
+use crate::workload::s3u1::{Stage, Table, Wire};
 
 /// The arguments of the governor benchmark.
 #[derive(Clone, Debug, Args)]
@@ -50,14 +58,16 @@ pub struct GovernorArgs {
     #[arg(long, default_value_t = 80)]
     busy: u32,
     /// Turns in which `auto` and the best fixed limits are compared.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=999))]
     turns: u32,
     /// Length of each measured part, in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Time before each part of the turns is measured, in seconds: `auto` needs it to settle, and the others have it, too, since the machine is not
-    /// the same after it.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    /// Time after a change of the limit that is not measured, in seconds.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    lead: u32,
+    /// Time that `auto` has to settle before the turns, in seconds.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=3600))]
     settle: u32,
     /// Seed of the keys.
     #[arg(long, default_value_t = 1)]
@@ -122,23 +132,60 @@ struct Share {
 /// So many of the fixed limits are compared with `auto` in turns.
 const CANDIDATES: usize = 3;
 
-/// A limit that is measured in turns.
+/// A limit, and the parts in which it was measured.
 struct Compared {
     limit: String,
     /// What it was at the end; of `auto`, what it had found.
     found: String,
-    rates: Vec<f64>,
-    outcome: Option<Outcome>,
+    parts: Vec<Part>,
+}
+
+/// A measured part of a run.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Its number in the run.
+    stage: usize,
+    seconds: f64,
+    committed_per_s: f64,
 }
 
 impl Compared {
-    fn new(limit: String) -> Compared {
-        Compared { limit, found: String::new(), rates: Vec::new(), outcome: None }
+    fn new(limit: &str) -> Compared {
+        Compared { limit: limit.to_owned(), found: String::new(), parts: Vec::new() }
     }
 
+    fn rates(&self) -> Vec<f64> {
+        self.parts.iter().map(|part| part.committed_per_s).collect()
+    }
+
+    fn median(&self) -> f64 {
+        median(&self.rates())
+    }
+
+    /// Its part of what the run's clients counted.
+    fn outcome(&self, run: &Outcome) -> Outcome {
+        let mut counts = Counts::new();
+        self.parts.iter().filter_map(|part| run.counts.get(part.stage)).for_each(|part| counts.add(part));
+        let seconds = self.parts.iter().map(|part| part.seconds).sum();
+        Outcome { seconds, kinds: vec!["s3u1".to_owned()], counts: vec![counts], first_error: None }
+    }
+}
+
+/// Turns with and without idle connections, and the seconds before each is measured.
+const IDLE_TURNS: u32 = 5;
+const BUSY_WARMUP: u32 = 8;
+
+/// Several runs of the same.
+#[derive(Default)]
+struct Busy {
+    rates: Vec<f64>,
+    sum: Option<Outcome>,
+}
+
+impl Busy {
     fn add(&mut self, outcome: Outcome) {
         self.rates.push(outcome.committed_per_s());
-        match &mut self.outcome {
+        match &mut self.sum {
             Some(sum) => sum.add(&outcome),
             none => *none = Some(outcome),
         }
@@ -162,34 +209,67 @@ struct Bench<'a> {
     records: Vec<Record>,
 }
 
+/// Clients at work, and when the present part ends.
+struct Shift<'a> {
+    client: &'a Client,
+    system: &'a str,
+    stage: &'a Stage,
+    /// The last part.
+    part: usize,
+    until: Instant,
+}
+
+impl Shift<'_> {
+    /// Waits until the clients have begun.
+    async fn begin(&mut self) {
+        while self.stage.committed() == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        self.until = Instant::now();
+    }
+
+    /// Changes the limit and measures what is committed after the lead.
+    async fn measure(&mut self, limit: &str, lead: u32, seconds: u32) -> Result<Part> {
+        self.stage.go_to(0);
+        let set = format!("SET cognate.active_limit = '{limit}'");
+        self.client.batch_execute(&set).await.at(self.system, set)?;
+        // By the clock of the whole run, so that it ends when its clients do.
+        let from = self.until + Duration::from_secs(u64::from(lead));
+        self.until = from + Duration::from_secs(u64::from(seconds));
+        sleep_until(from).await;
+        self.part += 1;
+        self.stage.go_to(self.part);
+        let (began, before) = (Instant::now(), self.stage.committed());
+        sleep_until(self.until).await;
+        let committed = self.stage.committed() - before;
+        let elapsed = began.elapsed().as_secs_f64();
+        Ok(Part { stage: self.part, seconds: elapsed, committed_per_s: committed as f64 / elapsed })
+    }
+
+    async fn limit_found(&self) -> Result<String> {
+        let select = "SELECT coalesce(active_limit::text, 'off') FROM cognate_governor";
+        let row = self.client.query_one(select, &[]).await.at(self.system, "reading cognate_governor")?;
+        Ok(row.get(0))
+    }
+}
+
 impl Bench<'_> {
     async fn against_fixed(&mut self, load: Load) -> Result<Share> {
-        let mut screened = Vec::new();
-        for limit in self.args.limits.clone() {
-            let outcome = self.measure(load, &limit, 1).await?;
-            screened.push((limit.clone(), outcome.committed_per_s()));
-            self.add(load, case(load, &limit, "once"), &limit, &outcome);
-        }
-        let off = screened.iter().find(|(limit, _)| limit == "off").map(|&(_, rate)| rate);
-        screened.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let mut compared: Vec<Compared> =
-            screened.into_iter().take(CANDIDATES).map(|(limit, _)| Compared::new(limit)).collect();
-        compared.push(Compared::new("auto".to_owned()));
-        for turn in 0..self.args.turns {
-            let mut order: Vec<usize> = (0..compared.len()).collect();
-            if turn % 2 == 1 {
-                order.reverse();
-            }
-            for index in order {
-                let of = &mut compared[index];
-                let outcome = self.measure(load, &of.limit, self.args.settle).await?;
-                of.found = self.limit_found().await?;
-                of.add(outcome);
-            }
+        let args = self.args;
+        let (limits, each) = (args.limits.len() as u32, args.lead + args.seconds);
+        let compared = CANDIDATES.min(args.limits.len()) as u32 + 1;
+        let parts = limits + 1 + args.turns * compared;
+        let seconds = limits * each + args.settle + args.turns * compared * each;
+        let stage = Arc::new(Stage::new(parts as usize + 1));
+        self.round += 1;
+        let clients = self.run(load, "all limits", 0, seconds + 1, &stage);
+        let (run, (screened, mut compared)) = tokio::try_join!(clients, self.change_limits(&stage))?;
+        let off = screened.iter().find(|of| of.limit == "off").map(Compared::median);
+        for of in &screened {
+            self.add(load, case(load, &of.limit, "once"), &of.limit, &of.outcome(&run));
         }
         for of in &compared {
-            let Some(outcome) = &of.outcome else { continue };
-            self.add(load, case(load, &of.limit, "in turns"), &of.limit, outcome);
+            self.add(load, case(load, &of.limit, "in turns"), &of.limit, &of.outcome(&run));
             if let Some(record) = self.records.last_mut() {
                 record.params.insert("median_per_s".to_owned(), json!(of.median()));
                 record.params.insert("limit_found".to_owned(), json!(of.found));
@@ -197,7 +277,7 @@ impl Bench<'_> {
         }
         let Some(auto) = compared.pop() else { return Err(Error::Missing("auto".to_owned())) };
         // The best is the one over which `auto` has least, turn by turn.
-        let of = |other: &Compared| median_ratio(&auto.rates, &other.rates);
+        let of = |other: &Compared| median_ratio(&auto.rates(), &other.rates());
         let best = compared.iter().min_by(|a, b| of(a).total_cmp(&of(b)));
         let Some(best) = best else { return Err(Error::Usage("--limits names none".to_owned())) };
         let share = Share {
@@ -207,7 +287,7 @@ impl Bench<'_> {
             of_best: of(best),
             best_limit: best.limit.clone(),
             off,
-            found: auto.found,
+            found: auto.found.clone(),
         };
         if let Some(record) = self.records.last_mut() {
             record.params.insert("of_best_pct".to_owned(), json!(100.0 * share.of_best));
@@ -216,36 +296,58 @@ impl Bench<'_> {
         Ok(share)
     }
 
-    async fn measure(&mut self, load: Load, limit: &str, warmup: u32) -> Result<Outcome> {
-        let set = format!("SET cognate.active_limit = '{limit}'");
-        self.client.batch_execute(&set).await.at(&self.system.name, set)?;
-        self.round += 1;
-        self.run(load, limit, warmup).await
+    /// All fixed limits once, then the best of them and `auto`, which is the last of the second list, in turns.
+    async fn change_limits(&self, stage: &Stage) -> Result<(Vec<Compared>, Vec<Compared>)> {
+        let args = self.args;
+        let mut shift =
+            Shift { client: &self.client, system: &self.system.name, stage, part: 0, until: Instant::now() };
+        shift.begin().await;
+        let mut screened: Vec<Compared> = args.limits.iter().map(|limit| Compared::new(limit)).collect();
+        for of in &mut screened {
+            of.parts.push(shift.measure(&of.limit, args.lead, args.seconds).await?);
+        }
+        let mut ranked: Vec<&Compared> = screened.iter().collect();
+        ranked.sort_by(|a, b| b.median().total_cmp(&a.median()));
+        let best = ranked.into_iter().take(CANDIDATES).map(|of| of.limit.as_str());
+        let mut compared: Vec<Compared> = best.chain(["auto"]).map(Compared::new).collect();
+        shift.measure("auto", 0, args.settle).await?;
+        for turn in 0..args.turns {
+            let mut order: Vec<usize> = (0..compared.len()).collect();
+            if turn % 2 == 1 {
+                order.reverse();
+            }
+            for index in order {
+                let of = &mut compared[index];
+                of.parts.push(shift.measure(&of.limit, args.lead, args.seconds).await?);
+                of.found = shift.limit_found().await?;
+            }
+        }
+        Ok((screened, compared))
     }
 
-    async fn limit_found(&self) -> Result<String> {
-        let row = self
-            .client
-            .query_one("SELECT coalesce(active_limit::text, 'off') FROM cognate_governor", &[])
-            .await
-            .at(&self.system.name, "reading cognate_governor")?;
-        Ok(row.get(0))
-    }
-
-    async fn run(&self, load: Load, label: &str, warmup: u32) -> Result<Outcome> {
+    /// Runs a load's clients.
+    async fn run(
+        &self,
+        load: Load,
+        label: &str,
+        warmup: u32,
+        seconds: u32,
+        stage: &Arc<Stage>,
+    ) -> Result<Outcome> {
         let before = Wire::sum(self.system).await?;
         let wire = Wire {
             system: self.system.name.clone(),
             config: self.system.config().clone(),
             table: load.table,
             round: self.round,
+            stage: Arc::clone(stage),
         };
         let plan = Plan {
             label: format!("{}, {} clients, {label}", load.name, load.clients),
             clients: load.clients as usize,
             threads: client_threads(),
             warmup: Duration::from_secs(u64::from(warmup)),
-            measured: Duration::from_secs(u64::from(self.args.seconds)),
+            measured: Duration::from_secs(u64::from(seconds)),
         };
         let outcome = driver::run(Arc::new(wire), &plan).await?;
         let (done, acknowledged) =
@@ -278,18 +380,19 @@ impl Bench<'_> {
     /// Busy clients alone and among many connections that do nothing, in turns.
     async fn among_idle(&mut self, table: Table) -> Result<()> {
         let load = Load { name: "uniform", clients: self.args.busy, table };
-        let (mut alone, mut among) = (Compared::new("auto".to_owned()), Compared::new("auto".to_owned()));
-        for _ in 0..self.args.turns {
-            alone.add(self.measure(load, "auto", self.args.settle).await?);
+        let auto = "SET cognate.active_limit = 'auto'";
+        self.client.batch_execute(auto).await.at(&self.system.name, auto)?;
+        let (mut alone, mut among) = (Busy::default(), Busy::default());
+        for _ in 0..self.args.turns.min(IDLE_TURNS) {
+            alone.add(self.busy(load, "alone").await?);
             let idle = self.idle_connections().await?;
-            self.round += 1;
-            among.add(self.run(load, "among idle connections", self.args.settle).await?);
+            among.add(self.busy(load, "among idle connections").await?);
             drop(idle);
         }
         let share = 100.0 * among.median() / alone.median().max(f64::MIN_POSITIVE);
         let of_many = format!("{} connected, {} busy", self.args.connected, self.args.busy);
         for (case, of) in [(format!("{} connected and busy", self.args.busy), &alone), (of_many, &among)] {
-            let Some(outcome) = &of.outcome else { continue };
+            let Some(outcome) = &of.sum else { continue };
             self.add(load, case, "auto", outcome);
             if let Some(record) = self.records.last_mut() {
                 record.params.insert("median_per_s".to_owned(), json!(of.median()));
@@ -303,6 +406,11 @@ impl Bench<'_> {
             self.args.connected, self.args.busy
         );
         Ok(())
+    }
+
+    async fn busy(&mut self, load: Load, label: &str) -> Result<Outcome> {
+        self.round += 1;
+        self.run(load, label, BUSY_WARMUP, self.args.seconds, &Arc::new(Stage::new(1))).await
     }
 
     /// Connections that do nothing; every tenth is within a transaction.

@@ -8,6 +8,8 @@
 //! Two kinds of client run it: [`Wire`] through a driver, [`Embedded`] through the library, as thousands of tasks on few threads.
 
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use cognate::{Database, Session};
@@ -53,6 +55,31 @@ impl Table {
     }
 }
 
+/// For which part of a run the clients count at present, and what all of them have committed so far. Whoever runs them changes the part under them.
+#[derive(Debug)]
+pub struct Stage {
+    parts: usize,
+    current: AtomicUsize,
+    committed: AtomicU64,
+}
+
+impl Stage {
+    /// A run of so many parts, at least one, at the beginning of the first.
+    pub fn new(parts: usize) -> Stage {
+        Stage { parts: parts.max(1), current: AtomicUsize::new(0), committed: AtomicU64::new(0) }
+    }
+
+    /// Goes to a part; beyond the last one, to the last.
+    pub fn go_to(&self, part: usize) {
+        self.current.store(part.min(self.parts - 1), Ordering::Relaxed);
+    }
+
+    /// Transactions committed so far, in all parts.
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
+    }
+}
+
 /// Clients of a server.
 #[derive(Debug)]
 pub struct Wire {
@@ -64,6 +91,8 @@ pub struct Wire {
     pub table: Table,
     /// Tells the clients of different runs apart.
     pub round: u64,
+    /// The parts of the run, each of which counts as a kind of request.
+    pub stage: Arc<Stage>,
 }
 
 /// One connection.
@@ -75,6 +104,7 @@ pub struct WireClient {
     update: tokio_postgres::Statement,
     table: Table,
     random: Random,
+    stage: Arc<Stage>,
 }
 
 impl Wire {
@@ -90,7 +120,7 @@ impl Workload for Wire {
     type Client = WireClient;
 
     fn kinds(&self) -> Vec<String> {
-        vec!["s3u1".to_owned()]
+        (0..self.stage.parts).map(|part| format!("part {part}")).collect()
     }
 
     async fn open(&self, index: usize) -> Result<WireClient> {
@@ -99,7 +129,8 @@ impl Workload for Wire {
         let select = client.prepare(SELECT).await.at(&self.system, SELECT)?;
         let update = client.prepare(UPDATE).await.at(&self.system, UPDATE)?;
         let random = Random::stream(self.table.seed, 300 + self.round, index as u64);
-        Ok(WireClient { system: self.system.clone(), client, select, update, table: self.table, random })
+        let (system, stage) = (self.system.clone(), Arc::clone(&self.stage));
+        Ok(WireClient { system, client, select, update, table: self.table, random, stage })
     }
 }
 
@@ -119,11 +150,14 @@ impl Client for WireClient {
         let since = Instant::now();
         let keys = self.table.keys(&mut self.random);
         loop {
-            let Err(error) = self.attempt(keys).await else {
-                recorder.borrow_mut().committed(0, since);
+            let result = self.attempt(keys).await;
+            let part = self.stage.current.load(Ordering::Relaxed);
+            let Err(error) = result else {
+                self.stage.committed.fetch_add(1, Ordering::Relaxed);
+                recorder.borrow_mut().committed(part, since);
                 return Ok(());
             };
-            if !recorder.borrow_mut().failed(0, &error) {
+            if !recorder.borrow_mut().failed(part, &error) {
                 return Err(error).at(&self.system, "running s3u1");
             }
             self.client.batch_execute("ROLLBACK").await.at(&self.system, "ROLLBACK")?;

@@ -1,21 +1,31 @@
 //! Latency of a request in three ways: MIP, PREPARE TRANSACTION, plain COMMIT (the paper's figure 1).
 //!
-//! In a round every way is measured at every number of clients. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
-//! points with many clients that weigh most then. Beside it stands the mean of the points' own ratios. FORGET comes after each part, outside of what is measured.
+//! In a round the clients of each number connect once, and then have one way after the other for a short time each ([`TURNS`] times): what the machine does otherwise meets all of them alike. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
+//! points with many clients that weigh most then. Beside it stands the mean of the points' own ratios. FORGET comes after each round's part, outside of what is measured.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Bench, Cell, median, median_ratio};
+use super::{Bench, Cell, client_threads, median, median_ratio};
 use crate::chart::{Curve, Panel};
-use crate::error::Result;
+use crate::driver::{self, Outcome, Plan};
+use crate::error::{Error, Result};
 use crate::report::{align, number};
 use crate::workload::mip::profile::Profile;
 use crate::workload::mip::site::Way;
+use crate::workload::mip::turns::Turns;
 
 /// Of Buy Confirm.
 pub(super) const BC: &str = "bc_mip_of_two_phase";
 /// Of Admin Confirm.
 pub(super) const AC: &str = "ac_mip_of_two_phase";
+
+/// So often has each way its turn in a round.
+const TURNS: u32 = 4;
+/// Requests that begin so soon after a change do not count.
+const LEAD: Duration = Duration::from_millis(100);
 
 const WAYS: [Way; 3] = [Way::Mip, Way::TwoPhase, Way::Plain];
 
@@ -24,23 +34,60 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     for (profile, parameter) in [(Profile::BuyConfirm, BC), (Profile::AdminConfirm, AC)] {
         let curve = bench.args.clients.clone();
         let mut cells: Vec<[Cell; 3]> = curve.iter().map(|_| Default::default()).collect();
-        for round in 0..bench.args.rounds as usize {
+        for _ in 0..bench.args.rounds {
             for (place, &clients) in curve.iter().enumerate() {
-                let mut order = [0, 1, 2];
-                order.rotate_left((round + place) % 3);
-                if round % 2 == 1 {
-                    order.reverse();
-                }
-                for index in order {
-                    let label = format!("{}, {}, {clients} clients", profile.name(), WAYS[index].name());
-                    let requests = bench.requests(WAYS[index], profile).await?;
-                    cells[place][index].add(bench.measure(requests, clients, &label).await?);
+                for (cell, outcome) in cells[place].iter_mut().zip(in_turns(bench, profile, clients).await?) {
+                    cell.add(outcome);
                 }
             }
         }
         report(bench, profile, parameter, &curve, &cells).await?;
     }
     Ok(())
+}
+
+/// One number of clients for a round: what each way did.
+async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32) -> Result<Vec<Outcome>> {
+    let mut of = Vec::new();
+    for way in WAYS {
+        of.push(Arc::new(bench.requests(way, profile).await?));
+    }
+    let turns = Arc::new(Turns::new(of));
+    let part = bench.window();
+    let plan = Plan {
+        label: format!("{}, {clients} clients", profile.name()),
+        clients: clients as usize,
+        threads: client_threads(),
+        warmup: LEAD,
+        measured: (LEAD + part) * TURNS * WAYS.len() as u32,
+    };
+    let run = tokio::select! {
+        run = driver::run(Arc::new(Arc::clone(&turns)), &plan) => run?,
+        () = turns.change(LEAD, part) => return Err(Error::Missing("an end of the turns".to_owned())),
+    };
+    for requests in turns.of() {
+        requests.clean_up().await?;
+    }
+    let total = run.total();
+    if total.errors_total() > 0 {
+        return Err(Error::Violation(format!("{}: {}", plan.label, run.first_error.unwrap_or_default())));
+    }
+    if profile == Profile::BuyConfirm {
+        bench.bought += total.acknowledged;
+    }
+    let outcomes = WAYS.iter().zip(&run.counts).map(|(way, counts)| {
+        if counts.committed == 0 {
+            let text = format!("{}, {}: no request was answered", plan.label, way.name());
+            return Err(Error::Violation(text));
+        }
+        Ok(Outcome {
+            seconds: (part * TURNS).as_secs_f64(),
+            kinds: vec![way.name().to_owned()],
+            counts: vec![counts.clone()],
+            first_error: None,
+        })
+    });
+    outcomes.collect()
 }
 
 /// Sums over the curve of the mean latencies, by round.

@@ -14,9 +14,11 @@
 //! - `site`: a connection and the three ways;
 //! - `profile`: what a request does between begin and end;
 //! - `requests`: closed-loop clients, with and without first siblings;
+//! - `turns`: the same clients with one way after the other;
 //! - `crowd`: many buyers of few items, one of whose servers dies.
 
 pub mod crowd;
 pub mod profile;
 pub mod requests;
 pub mod site;
+pub mod turns;

@@ -190,9 +190,16 @@ impl RequestClient {
 pub struct SharedClient {
     client: RequestClient,
     shared: Arc<Requests>,
+    /// What its requests count as.
+    kind: usize,
 }
 
 impl SharedClient {
+    /// What its requests count as from now on.
+    pub(super) fn count_as(&mut self, kind: usize) {
+        self.kind = kind;
+    }
+
     /// Tries until an attempt is prepared, which is the answer; `None` once the run is over.
     async fn prepared(
         &self,
@@ -213,7 +220,7 @@ impl SharedClient {
     /// After a failed attempt: an error if there is no point in another one.
     async fn again(&self, error: &tokio_postgres::Error, recorder: &RefCell<Recorder>) -> Result<()> {
         let Requests { system, profile, .. } = &*self.shared;
-        if !recorder.borrow_mut().failed(0, error) {
+        if !recorder.borrow_mut().failed(self.kind, error) {
             let message = crate::error::describe(error);
             return Err(Error::Database {
                 system: system.clone(),
@@ -238,7 +245,7 @@ impl Workload for Arc<Requests> {
 
     async fn open(&self, index: usize) -> Result<SharedClient> {
         let client = self.client(index).await.at(&self.system, "connecting a client")?;
-        Ok(SharedClient { client, shared: Arc::clone(self) })
+        Ok(SharedClient { client, shared: Arc::clone(self), kind: 0 })
     }
 }
 
@@ -278,7 +285,7 @@ impl Client for SharedClient {
                 return Ok(());
             };
             let Err(error) = self.commit(&attempt).await else {
-                recorder.borrow_mut().committed(0, since);
+                recorder.borrow_mut().committed(self.kind, since);
                 lock(&shared.done).push(attempt.xid);
                 return Ok(());
             };
