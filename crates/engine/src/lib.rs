@@ -36,6 +36,7 @@ mod scan;
 #[cfg(test)]
 mod schedules;
 pub mod sibling;
+mod sight;
 mod spare;
 mod statistics;
 pub mod storage;

@@ -12,8 +12,8 @@ use crate::lent::Lent;
 use crate::manager::Manager;
 use crate::reads::Reads;
 use crate::scan::Scan;
+use crate::sight::Sight;
 use crate::txn::bulk::Private;
-use crate::txn::snapshot::Pin;
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, TreeId, Value};
 
@@ -21,31 +21,33 @@ use crate::{Csn, Error, TreeId, Value};
 #[derive(Clone)]
 pub struct ReadView {
     manager: Arc<Manager>,
-    snapshot: Arc<Pin>,
+    /// Where it reads, and where that is noted if the transaction will be certified.
+    sight: Arc<Sight>,
     /// The trees with own writes, and the sequence up to which those count.
     own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
     sequence: u64,
     /// The trees that the transaction made.
     private: Option<Arc<Private>>,
-    /// What is read is noted here, if the transaction will be certified.
-    reads: Option<Arc<Reads>>,
 }
 
 impl ReadView {
     pub(crate) fn new(
         manager: Arc<Manager>,
-        snapshot: Arc<Pin>,
+        sight: Arc<Sight>,
         own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
         sequence: u64,
         private: Option<Arc<Private>>,
-        reads: Option<Arc<Reads>>,
     ) -> ReadView {
-        ReadView { manager, snapshot, own, sequence, private, reads }
+        ReadView { manager, sight, own, sequence, private }
     }
 
     /// The commit up to which others' changes are seen.
     pub fn snapshot(&self) -> Csn {
-        self.snapshot.csn()
+        self.sight.csn()
+    }
+
+    pub(crate) fn reads(&self) -> Option<&Reads> {
+        self.sight.reads()
     }
 
     fn writes(&self, tree: TreeId) -> Option<&Arc<TreeWrites>> {
@@ -68,7 +70,7 @@ impl ReadView {
         match self.private(tree) {
             None => {
                 self.note(tree, key);
-                self.manager.get(tree, key, self.snapshot.csn())
+                self.manager.get(tree, key, self.sight.csn())
             }
             Some(private) => private.get(tree, key),
         }
@@ -76,7 +78,7 @@ impl ReadView {
 
     #[inline]
     fn note(&self, tree: TreeId, key: &[u8]) {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.sight.reads() {
             reads.point(tree, key);
         }
     }
@@ -89,7 +91,7 @@ impl ReadView {
     pub fn lend(&self, tree: TreeId, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool, Error> {
         if self.own.is_empty() && self.private.is_none() {
             self.note(tree, key);
-            return self.manager.lend(tree, key, self.snapshot.csn(), read);
+            return self.manager.lend(tree, key, self.sight.csn(), read);
         }
         Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
     }
@@ -106,14 +108,13 @@ impl ReadView {
         reverse: bool,
     ) -> Result<Scan, Error> {
         let own = self.writes(tree).map(|writes| (Arc::clone(writes), self.sequence));
-        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
-        let reads = self.reads.as_ref();
-        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, self.private(tree), reads)
+        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
+        Scan::open(manager, sight, tree, (lower, upper), reverse, own, self.private(tree), true)
     }
 }
 
 impl std::fmt::Debug for ReadView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReadView").field("snapshot", &self.snapshot.csn()).finish_non_exhaustive()
+        f.debug_struct("ReadView").field("snapshot", &self.sight.csn()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! A running transaction's read set, shared with its views and cursors.
+//! A running transaction's read set, shared with its views and cursors (`sight`).
 //!
 //! Every read of a transaction that will be certified comes here, from whatever thread. The mutex is the transaction's own; nobody waits for it but a
 //! cursor on another thread of the same statement.
@@ -12,6 +12,12 @@ use crate::{Key, TreeId};
 /// The reads so far.
 #[derive(Debug)]
 pub(crate) struct Reads(Mutex<ReadSet>);
+
+impl From<ReadSet> for Reads {
+    fn from(set: ReadSet) -> Reads {
+        Reads(Mutex::new(set))
+    }
+}
 
 impl Reads {
     /// None yet; joined to ranges beyond `limit` bytes.

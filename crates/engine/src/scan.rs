@@ -27,11 +27,10 @@ use smallvec::SmallVec;
 use crate::lent::Lent;
 use crate::manager::Manager;
 use crate::memory::{Range, Rows, Tree, is_empty_range};
-use crate::reads::Reads;
+use crate::sight::Sight;
 use crate::storage::BaseScan;
 use crate::txn::bulk::Private;
 use crate::txn::readset::RangePlace;
-use crate::txn::snapshot::Pin;
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, Key, TreeId, Value};
 
@@ -111,7 +110,7 @@ struct Turn {
 /// An ordered cursor over one tree.
 pub struct Scan {
     manager: Arc<Manager>,
-    snapshot: Arc<Pin>,
+    sight: Arc<Sight>,
     id: TreeId,
     tree: Option<Arc<Tree>>,
     lower: OwnedBound,
@@ -122,13 +121,13 @@ pub struct Scan {
     own: Option<Own>,
     turn: Turn,
     /// Where the range that is read is noted, until the end of it is reached.
-    noted: Option<(Arc<Reads>, RangePlace)>,
+    noted: Option<RangePlace>,
 }
 
 /// A cursor that is left before its end has read as far as it is.
 impl Drop for Scan {
     fn drop(&mut self) {
-        if let Some((reads, place)) = self.noted.take() {
+        if let (Some(place), Some(reads)) = (self.noted.take(), self.sight.reads()) {
             reads.stopped(place, self.reverse, self.key());
         }
     }
@@ -157,21 +156,21 @@ impl Scan {
     #[expect(clippy::too_many_arguments, reason = "each is another part of what a cursor sees")]
     pub(crate) fn open(
         manager: Arc<Manager>,
-        snapshot: Arc<Pin>,
+        sight: Arc<Sight>,
         id: TreeId,
         range: Range<'_>,
         reverse: bool,
         own: Option<(Arc<TreeWrites>, u64)>,
         private: Option<&Private>,
-        reads: Option<&Arc<Reads>>,
+        is_noted: bool,
     ) -> Result<Scan, Error> {
-        let noted = reads.filter(|_| private.is_none() && !is_empty_range(&range));
-        let noted = noted.map(|reads| (Arc::clone(reads), reads.range(id, range.0, range.1)));
+        let reads = sight.reads().filter(|_| is_noted && private.is_none() && !is_empty_range(&range));
+        let noted = reads.map(|reads| reads.range(id, range.0, range.1));
         let tree = manager.memory.tree(id);
         let own = own.map(|(writes, sequence)| Own { writes, sequence, batch: Batch::new() });
         let mut scan = Scan {
             manager,
-            snapshot,
+            sight,
             id,
             tree,
             lower: own_bound(range.0),
@@ -282,7 +281,7 @@ impl Scan {
     #[inline]
     fn refill(&mut self) -> Result<(), Error> {
         if self.memory.is_empty() && !(self.memory.exhausted && self.base.is_some()) {
-            let (tree, snapshot, reverse) = (&self.tree, self.snapshot.csn(), self.reverse);
+            let (tree, snapshot, reverse) = (&self.tree, self.sight.csn(), self.reverse);
             let after = self.memory.last();
             let range = remaining(&self.lower, &self.upper, after.as_deref(), reverse);
             self.memory.refill(|limit, rows| match tree {

@@ -1,7 +1,5 @@
 //! What one statement reads, for who locks it afterwards (strict two-phase locking).
 
-use std::sync::Arc;
-
 use crate::reads::Reads;
 use crate::{Key, ReadView, TreeId};
 
@@ -9,16 +7,15 @@ use crate::{Key, ReadView, TreeId};
 #[derive(Debug)]
 pub struct TrackedView {
     view: ReadView,
-    reads: Arc<Reads>,
 }
 
 impl TrackedView {
-    pub(crate) fn new(view: ReadView, reads: Arc<Reads>) -> TrackedView {
-        TrackedView { view, reads }
+    pub(crate) fn new(view: ReadView) -> TrackedView {
+        TrackedView { view }
     }
 
-    pub(crate) fn reads(&self) -> &Reads {
-        &self.reads
+    pub(crate) fn reads(&self) -> Option<&Reads> {
+        self.view.reads()
     }
 
     /// The view to read through.
@@ -28,6 +25,6 @@ impl TrackedView {
 
     /// The keys that were read, found or not, and the trees of which more than single keys were read.
     pub fn seen(&self) -> (Vec<(TreeId, Key)>, Vec<TreeId>) {
-        self.reads.seen()
+        self.reads().map(Reads::seen).unwrap_or_default()
     }
 }

@@ -30,9 +30,9 @@ use crate::read_view::ReadView;
 use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::sibling::Member;
+use crate::sight::Sight;
 use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
-use crate::txn::snapshot::Pin;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -77,7 +77,8 @@ pub struct Commit {
 /// A running transaction. Dropping it rolls it back.
 pub struct Transaction {
     pub(crate) manager: Arc<Manager>,
-    snapshot: Arc<Pin>,
+    /// Where it reads, and where that is noted if it will be certified.
+    sight: Arc<Sight>,
     pub(crate) id: TransactionId,
     isolation: Isolation,
     access: Access,
@@ -86,8 +87,6 @@ pub struct Transaction {
     held: Held,
     /// Modes of tree locks held, so that each statement after the first asks for nothing.
     trees: SmallVec<[(TreeId, TreeMode); 4]>,
-    /// What was read, if the transaction will be certified.
-    reads: Option<Arc<Reads>>,
     /// Keys that stand for more than rows, and were changed.
     notes: Vec<(TreeId, SmallKey)>,
     /// Its part in a family of siblings.
@@ -100,16 +99,16 @@ impl Transaction {
     pub(crate) fn begin(manager: Arc<Manager>, isolation: Isolation, access: Access) -> Transaction {
         let id = manager.transaction_id();
         let certified = isolation == Isolation::Serializable && manager.certifies();
-        let snapshot = Arc::new(manager.pin(access, certified));
-        let reads = certified.then(|| Arc::new(Reads::new(manager.read_set_limit())));
+        let reads = certified.then(|| Reads::new(manager.read_set_limit()));
+        let sight = Arc::new(Sight::new(manager.pin(access, certified), reads));
         let began = manager.options.clock.monotonic();
-        let running = Running { id, isolation, access, snapshot: snapshot.csn(), began };
+        let running = Running { id, isolation, access, snapshot: sight.csn(), began };
         let slot = manager.active.enter(running);
         let writes = WriteSet::new(Arc::clone(&manager.budget));
         let trees = SmallVec::new();
         Transaction {
             manager,
-            snapshot,
+            sight,
             id,
             isolation,
             access,
@@ -117,7 +116,6 @@ impl Transaction {
             writes,
             held: Held::default(),
             trees,
-            reads,
             notes: Vec::new(),
             member: None,
             ended: false,
@@ -128,8 +126,8 @@ impl Transaction {
     pub(crate) fn begin_watched(manager: &Arc<Manager>) -> (Transaction, Watch) {
         let mut transaction = Transaction::begin(Arc::clone(manager), Isolation::Snapshot, Access::ReadOnly);
         let (snapshot, watch) = manager.pin_watched();
-        transaction.snapshot = Arc::new(snapshot);
-        manager.active.set_snapshot(transaction.id, transaction.slot, transaction.snapshot.csn());
+        transaction.sight = Arc::new(Sight::new(snapshot, None));
+        manager.active.set_snapshot(transaction.id, transaction.slot, transaction.sight.csn());
         (transaction, watch)
     }
 
@@ -140,7 +138,7 @@ impl Transaction {
 
     /// The commit up to which this transaction sees others' changes.
     pub fn snapshot(&self) -> Csn {
-        self.snapshot.csn()
+        self.sight.csn()
     }
 
     /// The isolation level.
@@ -161,10 +159,16 @@ impl Transaction {
     /// Moves to the current snapshot: at the start of each statement under read committed, and at the start of the
     /// first statement otherwise. Open cursors keep the snapshot they were opened with.
     pub fn refresh_snapshot(&mut self) {
-        if self.snapshot.csn() != self.manager.mark(self.access) {
-            self.snapshot = Arc::new(self.manager.pin(self.access, self.reads.is_some()));
-            self.manager.active.set_snapshot(self.id, self.slot, self.snapshot.csn());
+        if self.sight.csn() != self.manager.mark(self.access) {
+            let reads = self.sight.reads().map(|reads| Reads::from(reads.take()));
+            self.move_to_mark(reads);
         }
+    }
+
+    fn move_to_mark(&mut self, reads: Option<Reads>) {
+        let pin = self.manager.pin(self.access, reads.is_some());
+        self.sight = Arc::new(Sight::new(pin, reads));
+        self.manager.active.set_snapshot(self.id, self.slot, self.sight.csn());
     }
 
     /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay: whoever failed because others were faster
@@ -173,10 +177,9 @@ impl Transaction {
         self.writes.discard_spilled(&self.manager.base);
         self.writes = WriteSet::new(Arc::clone(&self.manager.budget));
         self.notes.clear();
-        if self.reads.is_some() {
-            self.reads = Some(Arc::new(Reads::new(self.manager.read_set_limit())));
-        }
-        self.refresh_snapshot();
+        // Cursors that are still open note what they read where nobody asks any more.
+        let reads = self.sight.reads().map(|_| Reads::new(self.manager.read_set_limit()));
+        self.move_to_mark(reads);
     }
 
     /// The value of a key: the own write if there is one, else the version of the snapshot.
@@ -191,7 +194,7 @@ impl Transaction {
         match self.private(tree) {
             None => {
                 self.note_read(tree, key);
-                self.manager.get(tree, key, self.snapshot.csn())
+                self.manager.get(tree, key, self.sight.csn())
             }
             Some(private) => private.get(tree, key),
         }
@@ -200,21 +203,21 @@ impl Transaction {
     /// Notes that the transaction depends on the version of a key that its snapshot shows. Reading does this by itself.
     #[inline]
     pub fn note_read(&self, tree: TreeId, key: &[u8]) {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.sight.reads() {
             reads.point(tree, key);
         }
     }
 
     /// Notes that the transaction depends on the newest version of a key, and holds a lock that keeps it so until the end.
     pub fn note_latest(&self, tree: TreeId, key: &[u8]) {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.sight.reads() {
             reads.latest(tree, key);
         }
     }
 
     /// The same of all keys of a range, and of the gaps between them.
     pub fn note_latest_range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = self.sight.reads() {
             reads.latest_range(tree, lower, upper);
         }
     }
@@ -228,8 +231,8 @@ impl Transaction {
 
     /// Notes that everything read through the view is locked, and as new as its lock.
     pub fn note_locked(&self, tracked: &TrackedView) {
-        if let Some(reads) = &self.reads {
-            reads.adopt_locked(tracked.reads());
+        if let (Some(reads), Some(locked)) = (self.sight.reads(), tracked.reads()) {
+            reads.adopt_locked(locked);
         }
     }
 
@@ -268,7 +271,7 @@ impl Transaction {
     /// `Corrupt` or `Io` from the base store.
     pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Latest, Error> {
         if self.has_created(tree) {
-            return Ok(Latest { csn: self.snapshot.csn(), value: None });
+            return Ok(Latest { csn: self.sight.csn(), value: None });
         }
         self.manager.get_latest(tree, key)
     }
@@ -302,10 +305,9 @@ impl Transaction {
         reverse: bool,
     ) -> Result<Scan, Error> {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
-        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        let reads = self.reads.as_ref();
-        Scan::open(manager, snapshot, tree, (lower, upper), reverse, own, private, reads)
+        Scan::open(manager, sight, tree, (lower, upper), reverse, own, private, true)
     }
 
     /// An ascending cursor for who looks for own writes, or for what must not be overwritten: what it shows is not counted as read.
@@ -319,27 +321,27 @@ impl Transaction {
         upper: Bound<&[u8]>,
     ) -> Result<Scan, Error> {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
-        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(manager, snapshot, tree, (lower, upper), false, own, private, None)
+        Scan::open(manager, sight, tree, (lower, upper), false, own, private, false)
     }
 
     /// What the transaction sees now, to be read whatever it does next.
     pub fn view(&self) -> ReadView {
-        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
         let private = self.writes.private().cloned();
         let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
-        ReadView::new(manager, snapshot, own, sequence, private, self.reads.clone())
+        ReadView::new(manager, sight, own, sequence, private)
     }
 
     /// The same, remembering what is read.
     pub fn tracked_view(&self) -> TrackedView {
-        let reads = Arc::new(Reads::new(self.manager.read_set_limit()));
-        let (manager, snapshot) = (Arc::clone(&self.manager), Arc::clone(&self.snapshot));
+        let reads = Reads::new(self.manager.read_set_limit());
+        let pin = self.manager.snapshots.pin_again(self.sight.pin());
+        let (manager, sight) = (Arc::clone(&self.manager), Arc::new(Sight::new(pin, Some(reads))));
         let private = self.writes.private().cloned();
         let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
-        let view = ReadView::new(manager, snapshot, own, sequence, private, Some(Arc::clone(&reads)));
-        TrackedView::new(view, reads)
+        TrackedView::new(ReadView::new(manager, sight, own, sequence, private))
     }
 
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future
@@ -422,7 +424,7 @@ impl Transaction {
         if self.has_created(tree) {
             return Ok(None);
         }
-        self.manager.changed(tree, key, self.snapshot.csn())
+        self.manager.changed(tree, key, self.sight.csn())
     }
 
     /// Asks, with the row locked exclusively, whether this transaction may overwrite it.
@@ -438,7 +440,7 @@ impl Transaction {
             Some(Latest { csn, .. }) => Err(Error::SerializationFailure {
                 detail: format!(
                     "A row of tree {tree} was changed by commit {csn}, after the snapshot ({}) of transaction {}.",
-                    self.snapshot.csn(),
+                    self.sight.csn(),
                     self.id
                 ),
             }),
@@ -532,8 +534,8 @@ impl Transaction {
         Request {
             id: self.id,
             family: self.member.as_ref().map(|member| member.slot),
-            snapshot: self.snapshot.csn(),
-            reads: self.reads.as_ref().map(|reads| reads.take()),
+            snapshot: self.sight.csn(),
+            reads: self.sight.reads().map(Reads::take),
             notes,
             held: std::mem::take(&mut self.held),
         }
@@ -569,7 +571,7 @@ impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transaction")
             .field("id", &self.id)
-            .field("snapshot", &self.snapshot.csn())
+            .field("snapshot", &self.sight.csn())
             .field("isolation", &self.isolation)
             .finish_non_exhaustive()
     }

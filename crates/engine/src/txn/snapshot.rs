@@ -145,6 +145,12 @@ impl Snapshots {
         Pin { csn, shard: shard as u32, slot, registry: Arc::clone(self) }
     }
 
+    /// Pins a snapshot that is pinned already. No collector can see neither of both.
+    pub(crate) fn pin_again(self: &Arc<Self>, pin: &Pin) -> Pin {
+        let _gate = self.gate.lock();
+        self.pin(|| pin.csn())
+    }
+
     /// Pins the oldest snapshot in use, or what `floor` reads if none is older.
     pub(crate) fn pin_oldest(self: &Arc<Self>, floor: impl Fn() -> Csn) -> Pin {
         let _gate = self.gate.lock();
