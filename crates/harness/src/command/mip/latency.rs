@@ -1,7 +1,9 @@
 //! Latency of a request in three ways: MIP, PREPARE TRANSACTION, plain COMMIT (the paper's figure 1).
 //!
-//! In a round the clients of each number connect once, and then have one way after the other for a short time each ([`TURNS`] times): what the machine does otherwise meets all of them alike. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
-//! points with many clients that weigh most then. Beside it stands the mean of the points' own ratios. FORGET comes after each round's part, outside of what is measured.
+//! In a round the clients of each number connect once, and then have one way after the other for a short time each ([`TURNS`] times): what the machine does
+//! otherwise meets all of them alike. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
+//! points with many clients that weigh most then. Beside it stands the mean of the points' own ratios. FORGET comes after each round's part, outside of
+//! what is measured.
 
 use std::sync::Arc;
 use std::time::Duration;
