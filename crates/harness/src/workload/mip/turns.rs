@@ -75,7 +75,7 @@ impl Client for TurnsClient {
         let current = self.turns.current.load(Ordering::Relaxed);
         let (index, last) = (current / 2, self.clients.len());
         let client = &mut self.clients[index];
-        client.count_as(if current % 2 == 0 { index } else { last });
+        client.count_as(if current.is_multiple_of(2) { index } else { last });
         client.step(recorder).await
     }
 }
