@@ -586,7 +586,7 @@ impl Certifier {
             removed.push(node);
         }
         if !removed.is_empty() {
-            // Trees go with their last key; what all removed nodes touched in one walk.
+            // Trees go with their last key, for all removed nodes in one walk.
             self.index.forget(ranges || self.nodes.len() == 0, &self.nodes);
         }
         self.nodes.reuse(places);

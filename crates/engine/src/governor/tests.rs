@@ -121,7 +121,6 @@ fn settles(noise: Noise, least: f64, mean: f64) {
             share
         });
         let reached = shares.sum::<f64>() / 20.0;
-        println!("{name}: {reached:.4}");
         assert!(reached >= mean, "{name}: {reached:.3} of the best");
     }
 }
@@ -130,7 +129,13 @@ fn settles(noise: Noise, least: f64, mean: f64) {
 fn interruptions_do_not_lead_it_away() {
     println!("seeds 1 to 20");
     let noise = Noise { scatter: 0.03, drift: 0.0 };
-    for (name, system) in [("peak", peak as System), ("plateau", plateau), ("hot", hot), ("gentle", gentle)] {
+    for (name, system) in [
+        ("peak", peak as System),
+        ("plateau", plateau),
+        ("thrashing", thrashing),
+        ("hot", hot),
+        ("gentle", gentle),
+    ] {
         for seed in 1..=20 {
             let (mut limits, mut random) = (Vec::new(), SplitMix::new(seed));
             let mut tuner = Tuner::new(2);

@@ -53,7 +53,7 @@ const CUT: f64 = 0.5;
 const CUT_SHARE: f64 = 0.4;
 /// Samples that make a block; the first after a change is not among them.
 const WINDOW: u32 = 3;
-/// Shortest and longest rest, in samples.
+/// Shortest and longest rest, in samples: at most some fifty seconds. What changes by much ends it before.
 const REST_MIN: u32 = 8;
 const REST_MAX: u32 = 512;
 /// A relative change of the rate that ends a rest, if it lasts for [`UPSET_SAMPLES`].
