@@ -11,63 +11,84 @@ use crate::{Key, TreeId};
 
 /// The reads so far.
 #[derive(Debug)]
-pub(crate) struct Reads(Mutex<ReadSet>);
-
-impl From<ReadSet> for Reads {
-    fn from(set: ReadSet) -> Reads {
-        Reads(Mutex::new(set))
-    }
+pub(crate) struct Reads {
+    set: Mutex<ReadSet>,
+    /// Beyond so many bytes they are joined to ranges.
+    limit: usize,
 }
 
 impl Reads {
-    /// None yet; joined to ranges beyond `limit` bytes.
+    /// None yet.
     pub(crate) fn new(limit: usize) -> Reads {
-        Reads(Mutex::new(ReadSet::new(limit)))
+        Reads::of(ReadSet::default(), limit)
+    }
+
+    fn of(set: ReadSet, limit: usize) -> Reads {
+        Reads { set: Mutex::new(set), limit }
     }
 
     /// A key of the snapshot was read.
     #[inline]
     pub(crate) fn point(&self, tree: TreeId, key: &[u8]) {
-        self.0.lock().add_point(tree, key, Moment::Snapshot);
+        self.add_point(tree, key, Moment::Snapshot);
     }
 
     /// The newest version of a key was read, under a lock.
     pub(crate) fn latest(&self, tree: TreeId, key: &[u8]) {
-        self.0.lock().add_point(tree, key, Moment::Latest);
+        self.add_point(tree, key, Moment::Latest);
+    }
+
+    #[inline]
+    fn add_point(&self, tree: TreeId, key: &[u8], moment: Moment) {
+        let mut set = self.set.lock();
+        set.add_point(tree, key, moment);
+        set.keep_to(self.limit);
     }
 
     /// A cursor begins.
     pub(crate) fn range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> RangePlace {
-        self.0.lock().add_range(tree, lower, upper, Moment::Snapshot)
+        self.add_range(tree, lower, upper, Moment::Snapshot)
     }
 
     /// The newest versions of a range were read, under locks.
     pub(crate) fn latest_range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
-        self.0.lock().add_range(tree, lower, upper, Moment::Latest);
+        self.add_range(tree, lower, upper, Moment::Latest);
+    }
+
+    fn add_range(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        moment: Moment,
+    ) -> RangePlace {
+        let mut set = self.set.lock();
+        // Before, for its place is to be true.
+        set.keep_to(self.limit);
+        set.add_range(tree, lower, upper, moment)
     }
 
     /// A cursor stopped at a key, or (with `None`) before it read anything.
     pub(crate) fn stopped(&self, place: RangePlace, reverse: bool, key: Option<&[u8]>) {
-        self.0.lock().narrow(place, reverse, key);
+        self.set.lock().narrow(place, reverse, key);
     }
 
     /// Takes over what another set has read, as read of the newest commits: it is locked.
     pub(crate) fn adopt_locked(&self, other: &Reads) {
-        let other = other.0.lock();
-        let mut reads = self.0.lock();
+        let other = other.set.lock();
         for point in other.points() {
-            reads.add_point(point.tree, other.key(point), Moment::Latest);
+            self.latest(point.tree, other.key(point));
         }
         for range in other.ranges() {
             let (lower, upper) =
                 (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
-            reads.add_range(range.tree, lower, upper, Moment::Latest);
+            self.latest_range(range.tree, lower, upper);
         }
     }
 
     /// What was read so far: keys, and trees of which a range was read.
     pub(crate) fn seen(&self) -> (Vec<(TreeId, Key)>, Vec<TreeId>) {
-        let reads = self.0.lock();
+        let reads = self.set.lock();
         let key = |point: &Point| (point.tree, Key::copy_from_slice(reads.key(point)));
         let keys = reads.points().iter().map(key).collect();
         let mut trees: Vec<TreeId> = reads.ranges().iter().map(|range| range.tree).collect();
@@ -78,6 +99,11 @@ impl Reads {
 
     /// Takes them out.
     pub(crate) fn take(&self) -> ReadSet {
-        std::mem::replace(&mut self.0.lock(), ReadSet::new(0))
+        std::mem::take(&mut self.set.lock())
+    }
+
+    /// The same in memory of their own: what is noted here from now on is not noted there.
+    pub(crate) fn take_apart(&self) -> Reads {
+        Reads::of(self.take(), self.limit)
     }
 }

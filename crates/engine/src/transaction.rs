@@ -160,7 +160,7 @@ impl Transaction {
     /// first statement otherwise. Open cursors keep the snapshot they were opened with.
     pub fn refresh_snapshot(&mut self) {
         if self.sight.csn() != self.manager.mark(self.access) {
-            let reads = self.sight.reads().map(|reads| Reads::from(reads.take()));
+            let reads = self.sight.reads().map(Reads::take_apart);
             self.move_to_mark(reads);
         }
     }

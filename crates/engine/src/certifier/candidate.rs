@@ -17,7 +17,7 @@ const WRITES_A_RANGE: usize = 64;
 pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
 
 /// What a candidate writes; mostly little.
-pub(crate) type KeyWrites = SmallVec<[KeyWrite; 2]>;
+pub(crate) type KeyWrites = SmallVec<[KeyWrite; 1]>;
 
 /// A transaction that asks to commit. It is made before the mutex is taken: what will be its node, so that the mutex covers the move of a pointer only.
 #[derive(Debug)]
@@ -56,16 +56,19 @@ pub(super) fn ranges_of_many(node: &mut Node, dropped: &[TreeId], commit: Csn) {
     use std::ops::Bound::{Included, Unbounded};
     let whole =
         |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
-    node.range_writes.extend(dropped.iter().map(whole));
-    if node.writes.len() <= MANY_WRITES {
+    if dropped.is_empty() && node.writes.len() <= MANY_WRITES {
         return;
     }
+    let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();
     // Ascending by tree and key as they come.
-    for tree in std::mem::take(&mut node.writes).chunk_by(|a, b| a.0 == b.0) {
-        node.range_writes.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
+    let many = node.writes.len() > MANY_WRITES;
+    let writes = if many { std::mem::take(&mut node.writes) } else { KeyWrites::new() };
+    for tree in writes.chunk_by(|a, b| a.0 == b.0) {
+        ranges.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
             let ((tree, lower, _), (_, upper, _)) = (chunk.first()?, chunk.last()?);
             let (lower, upper) = (Included(lower.clone()), Included(upper.clone()));
             Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
         }));
     }
+    node.range_writes = ranges.into();
 }

@@ -121,11 +121,12 @@ fn read_and_written(reader: Deeds<'_>, writer: Deeds<'_>, seen: bool) -> Option<
     };
     for point in reads.points() {
         let key = || Object::Key(point.tree, Key::copy_from_slice(reads.key(point)));
-        if fits(point.moment, writer.commit) && writer.writes.iter().any(|(_, _, hash)| *hash == point.hash) {
+        if fits(point.moment(), writer.commit) && writer.writes.iter().any(|(_, _, hash)| *hash == point.hash)
+        {
             return Some(key());
         }
         let bound = Bound::Included(SmallKey::new(reads.key(point)));
-        if range_written(writer, point.tree, &bound, &bound, &|commit| fits(point.moment, commit)) {
+        if range_written(writer, point.tree, &bound, &bound, &|commit| fits(point.moment(), commit)) {
             return Some(key());
         }
     }

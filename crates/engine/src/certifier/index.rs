@@ -82,7 +82,7 @@ impl KeyIndex {
             self.unsorted.push(id);
         }
         for point in node.reads.points().iter().filter(|point| !node.overwrites(point)) {
-            let at = if point.moment == Moment::Latest { node.commit } else { node.start };
+            let at = if point.moment() == Moment::Latest { node.commit } else { node.start };
             first = self.touches.read(point.hash, at, id, first);
         }
         node.touches = first;

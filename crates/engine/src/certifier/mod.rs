@@ -276,7 +276,7 @@ impl Certifier {
         let Certifier { nodes, index, before, after, epoch, .. } = self;
         let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { start };
         for point in reads.points() {
-            let start = shown(point.moment);
+            let start = shown(point.moment());
             let around = index.writers_around(point.hash, start);
             Certifier::connect_key(nodes, before, after, *epoch, around);
             if let Some(tree) = index.with_ranges(point.tree).filter(|tree| !tree.writes.is_empty()) {
@@ -366,7 +366,7 @@ impl Certifier {
         for &id in &self.after {
             if let Some(node) = self.nodes.get_mut(id) {
                 node.stamps.visited = epoch;
-                node.stamps.from = NONE;
+                node.from = NONE;
                 self.queue.push(id);
             }
         }
@@ -387,7 +387,7 @@ impl Certifier {
                     && !prepared::siblings(node.family, family)
                 {
                     node.stamps.visited = epoch;
-                    node.stamps.from = id;
+                    node.from = id;
                     self.queue.push(successor);
                 }
             }
@@ -404,7 +404,7 @@ impl Certifier {
         let mut at = last;
         while let Some(node) = self.nodes.get(at) {
             path.push(at);
-            at = node.stamps.from;
+            at = node.from;
         }
         path.reverse();
         self.cycle_of(candidate, &path)
@@ -501,6 +501,10 @@ impl Certifier {
             true => index.promise(node, id),
             false => index.keep(node, id),
         }
+        node.has_ranges = !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
+        if !node.has_ranges {
+            return id;
+        }
         for range in node.reads.ranges() {
             index.read_range(
                 range.tree,
@@ -578,7 +582,7 @@ impl Certifier {
                 }
             }
             self.index.leave(&node);
-            ranges |= !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
+            ranges |= node.has_ranges;
             self.summary = self.summary.filter(|&newest| newest != id);
             self.standing -= usize::from(node.is_summary());
             self.forgetful -= usize::from(node.forgot_successors);

@@ -36,35 +36,45 @@ pub(super) struct RangeWrite {
 }
 
 /// A committed transaction (or, as one node, several that were summarized).
+///
+/// It goes from processor to processor: one makes it, others walk over it, and one of them removes it. So it takes few lines of memory: in the first is what a walk
+/// needs, in the second what its removal needs too, in the third what it did.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Node {
-    /// 0 for the summary.
-    pub(super) id: TransactionId,
-    pub(super) start: Csn,
     /// Its number; if it wrote nothing, the last number at the time of its commit; [`PREPARED`] until it is decided.
     pub(super) commit: Csn,
-    /// Only one member of a family ever commits.
-    pub(super) family: Option<FamilySlot>,
+    pub(super) start: Csn,
+    /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none did.
+    pub(super) first_out: Csn,
+    pub(super) stamps: Stamps,
+    /// Where the search that last came here came from.
+    pub(super) from: NodeId,
+    /// Number of predecessors.
+    pub(super) in_degree: u32,
+    /// The first of its touches.
+    pub(super) touches: Place,
+    /// No predecessor will be added any more.
+    pub(super) closed: bool,
     /// It is logged that somebody committed who comes after it, while it was prepared.
     pub(super) overtaken: bool,
     /// Who came after it is not known any more: it may be anybody.
     pub(super) forgot_successors: bool,
-    pub(super) reads: ReadSet,
-    pub(super) writes: KeyWrites,
-    pub(super) range_writes: Vec<RangeWrite>,
+    /// Whether ranges of it are in the index.
+    pub(super) has_ranges: bool,
     /// Successors: those that must come later in every serial order.
     pub(super) out: SmallVec<[NodeId; 4]>,
-    /// Number of predecessors.
-    pub(super) in_degree: u32,
-    /// No predecessor will be added any more.
-    pub(super) closed: bool,
     pub(super) bytes: usize,
-    /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none did.
-    pub(super) first_out: Csn,
-    /// The first of its touches.
-    pub(super) touches: Place,
-    pub(super) stamps: Stamps,
+    /// 0 for the summary.
+    pub(super) id: TransactionId,
+    pub(super) range_writes: Box<[RangeWrite]>,
+    pub(super) reads: ReadSet,
+    pub(super) writes: KeyWrites,
+    /// Only one member of a family ever commits.
+    pub(super) family: Option<FamilySlot>,
 }
+
+const _: () = assert!(size_of::<Node>() == 3 * 64);
 
 thread_local! {
     static SPARES: Spares<Node> = const { Spares::new() };
@@ -74,22 +84,24 @@ impl Node {
     /// That of a transaction which asks to commit. Its number and its place in the graph follow.
     pub(super) fn new(id: TransactionId, start: Csn, reads: Option<ReadSet>, writes: KeyWrites) -> Box<Node> {
         let node = Node {
-            id,
-            start,
             commit: PREPARED,
-            family: None,
+            start,
+            first_out: Csn::MAX,
+            stamps: Stamps::default(),
+            from: NONE,
+            in_degree: 0,
+            touches: NOWHERE,
+            closed: false,
             overtaken: false,
             forgot_successors: false,
-            reads: reads.unwrap_or_else(|| ReadSet::new(0)),
-            writes,
-            range_writes: Vec::new(),
+            has_ranges: false,
             out: SmallVec::new(),
-            in_degree: 0,
-            closed: false,
             bytes: 0,
-            first_out: Csn::MAX,
-            touches: NOWHERE,
-            stamps: Stamps::default(),
+            id,
+            range_writes: Box::default(),
+            reads: reads.unwrap_or_default(),
+            writes,
+            family: None,
         };
         match SPARES.try_with(Spares::take).ok().flatten() {
             Some(mut spare) => {
@@ -102,9 +114,9 @@ impl Node {
 
     /// A node that is not needed any more.
     pub(super) fn discard(mut self: Box<Node>) {
-        self.reads = ReadSet::new(0);
+        self.reads = ReadSet::default();
         self.writes = KeyWrites::new();
-        self.range_writes = Vec::new();
+        self.range_writes = Box::default();
         self.out = SmallVec::new();
         SPARES.try_with(|spares| spares.keep(self)).ok();
     }
@@ -135,10 +147,8 @@ pub(super) struct Stamps {
     pub(super) precedes: u64,
     /// It succeeds the candidate.
     pub(super) succeeds: u64,
-    /// The search came here ...
+    /// The search came here.
     pub(super) visited: u64,
-    /// ... from this node.
-    pub(super) from: NodeId,
 }
 
 /// The nodes, in reused places. Each stays where it was made, before the mutex was taken: the places are a dense array that stays in the caches.

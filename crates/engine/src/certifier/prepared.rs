@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use super::node::{Node, NodeId, Nodes, PREPARED};
 use super::{Candidate, Certifier, Method, Removable, Removed};
 use crate::lock::mode::FamilySlot;
-use crate::txn::readset::{Identity, KeyHash};
+use crate::txn::readset::{Identity, KeyHash, ReadSet};
 use crate::{Csn, TransactionId};
 
 /// The node of a prepared transaction; to be given back by `fulfil` or `withdraw`. `None`: there is no certifier.
@@ -234,16 +234,16 @@ impl Certifier {
         let Some(id) = promise.0 else { return Removed::default() };
         let Some(node) = nodes.get_mut(id) else { return Removed::default() };
         index.unpromise(node, id);
-        if !node.reads.ranges().is_empty() || !node.range_writes.is_empty() {
+        if node.has_ranges {
             index.leave_ranges(id);
         }
         node.closed = true;
         node.commit = 0;
         node.first_out = Csn::MAX;
         node.family = None;
-        node.reads = crate::txn::readset::ReadSet::new(0);
+        node.reads = ReadSet::default();
         node.writes.clear();
-        node.range_writes.clear();
+        (node.range_writes, node.has_ranges) = (Box::default(), false);
         self.prepared -= 1;
         self.forgetful -= usize::from(std::mem::take(&mut node.forgot_successors));
         let is_last = node.in_degree == 0;

@@ -16,8 +16,7 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::node::{Node, NodeId, RangeWrite, Stamps};
-use super::touches::NOWHERE;
+use super::node::{Node, NodeId, RangeWrite};
 use super::{Certifier, ENTRY_BYTES, KeyWrites, NODE_BYTES, WRITE_BYTES};
 use crate::key::SmallKey;
 use crate::txn::readset::{Moment, RangeRead, ReadSet, compare_lower, compare_upper, join_ranges};
@@ -68,7 +67,7 @@ impl Certifier {
         let open = !node.closed;
         let commit = node.commit;
         self.forgetful += usize::from(node.forgot_successors);
-        let id = self.enter(Box::new(node));
+        let id = self.enter(node);
         self.summary = Some(id);
         self.standing += 1;
         if open {
@@ -115,7 +114,7 @@ impl Certifier {
 }
 
 /// One node of many.
-fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Node {
+fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Box<Node> {
     let commit = parts.iter().map(|node| node.commit).max().unwrap_or(0);
     let start = parts.iter().map(|node| node.start).min().unwrap_or(0);
     let closed = parts.iter().all(|node| node.closed);
@@ -143,24 +142,11 @@ fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Node 
     join_writes(&mut writes, target);
     let bytes =
         NODE_BYTES + reads.len() * (RANGE_BYTES + ENTRY_BYTES) + writes.len() * WRITE_BYTES + out.len() * 4;
-    Node {
-        id: 0,
-        start,
-        commit,
-        family: None,
-        overtaken: false,
-        forgot_successors,
-        reads: ReadSet::of_ranges(reads),
-        writes: KeyWrites::new(),
-        range_writes: writes,
-        out,
-        in_degree: 0,
-        closed,
-        bytes,
-        first_out,
-        touches: NOWHERE,
-        stamps: Stamps::default(),
-    }
+    let mut node = Node::new(0, start, Some(ReadSet::of_ranges(reads)), KeyWrites::new());
+    (node.commit, node.first_out, node.closed) = (commit, first_out, closed);
+    (node.forgot_successors, node.out, node.bytes) = (forgot_successors, out, bytes);
+    node.range_writes = writes.into();
+    node
 }
 
 /// Joins writes of the same key, then neighbours, until there are at most `target`, or one a tree.

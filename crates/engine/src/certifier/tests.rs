@@ -51,7 +51,7 @@ impl Deed {
     }
 
     fn read_set(&self) -> ReadSet {
-        let mut reads = ReadSet::new(1 << 20);
+        let mut reads = ReadSet::default();
         for &point in &self.points {
             reads.add_point(TREE, &[point], Moment::Snapshot);
         }
@@ -422,7 +422,7 @@ fn what_is_in_doubt_for_long_keeps_memory_within_the_bound() {
     let limit = 200_000;
     let mut certifier = Certifier::new(Method::Pssi, limit);
     let read = |number: u64| {
-        let mut reads = ReadSet::new(1 << 20);
+        let mut reads = ReadSet::default();
         reads.add_point(TREE, &number.to_be_bytes(), Moment::Snapshot);
         Some(reads)
     };
@@ -438,7 +438,7 @@ fn what_is_in_doubt_for_long_keeps_memory_within_the_bound() {
         certifier.advance(number);
         assert!(certifier.bytes <= limit, "{} bytes after {number}", certifier.bytes);
     }
-    let mut reads = ReadSet::new(1 << 20);
+    let mut reads = ReadSet::default();
     reads.add_point(TREE, b"doubt", Moment::Snapshot);
     reads.add_point(TREE, &7_u64.to_be_bytes(), Moment::Snapshot);
     let late = candidate(30_000, 20_000, Some(reads), [(TREE, key(1))]);
@@ -456,7 +456,7 @@ fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
     let mut certifier = Certifier::new(Method::Pssi, limit);
     // A reader with snapshot 0 runs for the whole time; the others come one after the other.
     for number in 1..=20_000_u64 {
-        let mut reads = ReadSet::new(1 << 20);
+        let mut reads = ReadSet::default();
         let hot = SmallKey::new(&(number % 5000).to_be_bytes());
         reads.add_point(TREE, &hot, Moment::Snapshot);
         let candidate = candidate(number, number - 1, Some(reads), [(TREE, hot)]);
@@ -541,7 +541,7 @@ fn latest_reads_come_behind_their_writer() {
     certifier.certify(&first).expect("nobody is there");
     certifier.admit(first, 1);
     let reads = |latest: bool| {
-        let mut reads = ReadSet::new(1 << 20);
+        let mut reads = ReadSet::default();
         reads.add_point(TREE, &[1], Moment::Snapshot);
         if latest {
             reads.add_point(TREE, &[2], Moment::Latest);
@@ -558,12 +558,12 @@ fn latest_reads_come_behind_their_writer() {
 #[test]
 fn a_dropped_tree_was_read_before() {
     let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
-    let mut reads = ReadSet::new(1 << 20);
+    let mut reads = ReadSet::default();
     reads.add_point(TREE, &[1], Moment::Snapshot);
     let reader = candidate(1, 0, Some(reads), [(2, key(9))]);
     certifier.certify(&reader).expect("nobody is there");
     certifier.admit(reader, 1);
-    let mut reads = ReadSet::new(1 << 20);
+    let mut reads = ReadSet::default();
     reads.add_point(2, &[9], Moment::Snapshot);
     let dropper = Candidate { dropped: vec![TREE], ..candidate(2, 0, Some(reads), []) };
     certifier.certify(&dropper).expect_err("it read what 1 overwrote, and drops what 1 read");
@@ -577,7 +577,7 @@ fn very_many_writes_are_ranges() {
     certifier.certify(&loader).expect("nobody is there");
     certifier.admit(loader, 1);
     assert!(certifier.bytes < 100_000, "{}", certifier.bytes);
-    let mut reads = ReadSet::new(1 << 20);
+    let mut reads = ReadSet::default();
     reads.add_point(TREE, &77_u32.to_be_bytes(), Moment::Snapshot);
     let late = candidate(2, 0, Some(reads), [(TREE, SmallKey::new(&78_u32.to_be_bytes()))]);
     certifier.certify(&late).expect_err("it read before and writes after");

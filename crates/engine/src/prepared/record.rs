@@ -148,7 +148,7 @@ fn encode_reads(out: &mut Encoder, reads: &ReadSet) {
     out.byte(1 + u8::from(reads.is_coarse()));
     out.list(reads.points(), |out, point| {
         out.varint(u64::from(point.tree));
-        out.byte(moment(point.moment));
+        out.byte(moment(point.moment()));
         out.string(reads.key(point));
     });
     out.list(reads.ranges(), |out, range| {
@@ -176,7 +176,7 @@ fn decode_reads(input: &mut Input<'_>) -> Result<Option<ReadSet>, String> {
         return Ok(None);
     }
     let moment = |byte| if byte == 0 { Moment::Snapshot } else { Moment::Latest };
-    let mut reads = ReadSet::new(usize::MAX);
+    let mut reads = ReadSet::default();
     for _ in 0..input.varint()? {
         let (tree, at) = (input.tree()?, moment(input.byte()?));
         reads.add_point(tree, input.string()?, at);
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn sample(owner: Owner) -> Record {
-        let mut reads = ReadSet::new(1 << 20);
+        let mut reads = ReadSet::default();
         reads.add_point(7, b"k", Moment::Snapshot);
         reads.add_point(7, b"l", Moment::Latest);
         reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest);

@@ -8,10 +8,10 @@
 //!
 //! # Memory
 //!
-//! A set is a handle: it goes from the transaction to its candidate and into the graph, and what it points to stays where it is. Keys lie in one buffer; a few short ones need no memory
-//! of their own. Who drops a small one keeps its memory for a set of their own ([`Spares`]). An empty set has no memory.
+//! A set is a handle: it goes from the transaction to its candidate and into the graph, and what it points to stays where it is. A few short keys fit into two lines of memory, for
+//! a set goes from processor to processor: one makes it, another one drops it. Who drops a small one keeps its memory for a set of their own ([`Spares`]). An empty set has no memory.
 //!
-//! Beyond `limit` bytes, points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
+//! Where a set is to have at most so many bytes ([`ReadSet::keep_to`]), points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
 //! aborts that were not necessary; it never hides a dependency. [`ReadSet::is_coarse`] tells.
 //!
 //! ```text
@@ -35,6 +35,8 @@ use crate::sync::thread_local;
 const FEW: usize = 16;
 /// Bytes that one point or range costs besides its keys.
 const READ_BYTES: usize = 48;
+/// No set has more, so that places of keys have 31 bits.
+const BYTES_MAX: usize = 1 << 30;
 
 /// A key's number in the certifier. Two keys with one number count as one key: that could cost an abort, and hides nothing.
 pub(crate) type KeyHash = u64;
@@ -93,11 +95,18 @@ pub(crate) enum Moment {
 /// A key that was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
-    pub(crate) tree: TreeId,
-    pub(crate) moment: Moment,
     pub(crate) hash: KeyHash,
-    start: u32,
-    length: u32,
+    pub(crate) tree: TreeId,
+    /// Where the key is, and in the lowest bit which state was read.
+    place: u32,
+}
+
+impl Point {
+    /// Which state was read.
+    #[inline]
+    pub(crate) fn moment(&self) -> Moment {
+        if self.place & 1 == 1 { Moment::Latest } else { Moment::Snapshot }
+    }
 }
 
 /// A part of a tree that was read.
@@ -117,22 +126,63 @@ pub(crate) struct RangePlace {
 }
 
 /// The reads of one transaction.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReadSet {
     /// Nothing before the first read.
     reads: Option<Box<Contents>>,
-    limit: usize,
 }
 
+/// Two lines of memory.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 struct Contents {
-    keys: SmallVec<[u8; 64]>,
     points: SmallVec<[Point; 4]>,
+    keys: Keys,
+    more: Option<Box<More>>,
+}
+
+/// What a set of a few points does not need.
+#[derive(Debug, Default)]
+struct More {
     ranges: Vec<RangeRead>,
     /// Of the points, once there are many.
     seen: HashSet<KeyHash, BuildHasherDefault<Identity>>,
     joins: u32,
-    latest: bool,
+}
+
+/// Keys one behind the other, each after its length: a byte, or `LONG` and four.
+#[derive(Debug, Default)]
+struct Keys(SmallVec<[u8; 40]>);
+
+const LONG: u8 = u8::MAX;
+
+impl Keys {
+    /// Where the key is.
+    #[inline]
+    fn push(&mut self, key: &[u8]) -> u32 {
+        let place = self.0.len() as u32;
+        match u8::try_from(key.len()) {
+            Ok(length) if length < LONG => self.0.push(length),
+            _ => {
+                self.0.push(LONG);
+                self.0.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            }
+        }
+        self.0.extend_from_slice(key);
+        place
+    }
+
+    fn get(&self, place: u32) -> &[u8] {
+        let bytes = &self.0[place as usize..];
+        match bytes.split_first() {
+            Some((&LONG, rest)) => {
+                let (length, key) = rest.split_first_chunk().unwrap_or((&[0; 4], &[]));
+                &key[..u32::from_le_bytes(*length) as usize]
+            }
+            Some((&length, key)) => &key[..usize::from(length)],
+            None => &[],
+        }
+    }
 }
 
 thread_local! {
@@ -144,42 +194,54 @@ impl Contents {
         SPARES.try_with(Spares::take).ok().flatten().unwrap_or_default()
     }
 
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    fn ranges(&self) -> &[RangeRead] {
+        self.more.as_ref().map_or(&[], |more| &more.ranges)
+    }
+
     fn bytes(&self) -> usize {
-        let reads = self.points.len() + self.ranges.len();
+        let ranges = self.ranges().len();
+        let reads = self.points.len() + ranges;
         // Most keys of ranges are inline.
-        self.keys.len() + reads * READ_BYTES + self.ranges.len() * 2 * size_of::<SmallKey>()
+        self.keys.0.len() + reads * READ_BYTES + ranges * 2 * size_of::<SmallKey>()
+    }
+
+    /// Whether it is worth keeping, emptied.
+    fn is_small(&self) -> bool {
+        let small = |more: &More| more.ranges.capacity() <= FEW && more.seen.is_empty() && more.joins == 0;
+        !self.keys.0.spilled() && !self.points.spilled() && self.more.as_deref().is_none_or(small)
     }
 }
 
 impl Drop for ReadSet {
     fn drop(&mut self) {
-        let Some(mut reads) = self.reads.take() else { return };
-        if reads.keys.spilled() || reads.points.spilled() || reads.ranges.capacity() > FEW || reads.joins > 0
-        {
-            return;
-        }
-        reads.keys.clear();
+        let Some(mut reads) = self.reads.take().filter(|reads| reads.is_small()) else { return };
+        reads.keys.0.clear();
         reads.points.clear();
-        reads.ranges.clear();
-        reads.latest = false;
+        if let Some(more) = &mut reads.more {
+            more.ranges.clear();
+        }
         SPARES.try_with(|spares| spares.keep(reads)).ok();
     }
 }
 
 impl ReadSet {
-    /// A set that is joined when it has more than `limit` bytes.
-    pub(crate) fn new(limit: usize) -> ReadSet {
-        ReadSet { reads: None, limit }
-    }
-
     /// A set of joined ranges.
     pub(crate) fn of_ranges(ranges: Vec<RangeRead>) -> ReadSet {
-        let contents = Contents { ranges, joins: 1, ..Contents::default() };
-        ReadSet { reads: Some(Box::new(contents)), limit: 0 }
+        let more = More { ranges, joins: 1, ..More::default() };
+        let contents = Contents { more: Some(Box::new(more)), ..Contents::default() };
+        ReadSet { reads: Some(Box::new(contents)) }
     }
 
     fn contents(&mut self) -> &mut Contents {
         self.reads.get_or_insert_with(Contents::spare)
+    }
+
+    fn more(&self) -> Option<&More> {
+        self.reads.as_ref()?.more.as_deref()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -188,27 +250,24 @@ impl ReadSet {
 
     /// Whether it is one key of the snapshot and nothing else.
     pub(crate) fn is_one_key(&self) -> bool {
-        self.points().len() == 1 && self.ranges().is_empty() && !self.has_latest()
+        matches!(self.points(), [point] if point.moment() == Moment::Snapshot) && self.ranges().is_empty()
     }
 
     /// Whether ranges stand for more than was read.
     pub(crate) fn is_coarse(&self) -> bool {
-        self.joins() > 0
-    }
-
-    fn joins(&self) -> u32 {
-        self.reads.as_ref().map_or(0, |reads| reads.joins)
+        self.more().is_some_and(|more| more.joins > 0)
     }
 
     /// Notes that ranges stand for more than was read.
     pub(crate) fn set_coarse(&mut self) {
-        let contents = self.contents();
-        contents.joins = contents.joins.max(1);
+        let more = self.contents().more();
+        more.joins = more.joins.max(1);
     }
 
     /// Whether something was read of the newest commits.
     pub(crate) fn has_latest(&self) -> bool {
-        self.reads.as_ref().is_some_and(|reads| reads.latest)
+        self.points().iter().any(|point| point.moment() == Moment::Latest)
+            || self.ranges().iter().any(|range| range.moment == Moment::Latest)
     }
 
     pub(crate) fn points(&self) -> &[Point] {
@@ -216,12 +275,12 @@ impl ReadSet {
     }
 
     pub(crate) fn ranges(&self) -> &[RangeRead] {
-        self.reads.as_ref().map_or(&[], |reads| &reads.ranges)
+        self.reads.as_ref().map_or(&[], |reads| reads.ranges())
     }
 
     /// The key of a point of this set.
     pub(crate) fn key(&self, point: &Point) -> &[u8] {
-        self.reads.as_ref().map_or(&[], |reads| reads.key(point))
+        self.reads.as_ref().map_or(&[], |reads| reads.keys.get(point.place >> 1))
     }
 
     /// Bytes of memory in use, approximately.
@@ -232,8 +291,7 @@ impl ReadSet {
     /// Adds a key.
     #[inline]
     pub(crate) fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment) {
-        let limit = self.limit;
-        self.contents().add_point(tree, key, moment, limit);
+        self.contents().add_point(tree, key, moment);
     }
 
     /// Adds a range. What a cursor will not have passed in the end can be taken off by `narrow`.
@@ -244,14 +302,17 @@ impl ReadSet {
         upper: Bound<&[u8]>,
         moment: Moment,
     ) -> RangePlace {
-        let limit = self.limit;
-        self.contents().add_range(tree, lower, upper, moment, limit)
+        let (lower, upper) = (lower.map(SmallKey::new), upper.map(SmallKey::new));
+        let More { ranges, joins, .. } = self.contents().more();
+        ranges.push(RangeRead { tree, moment, lower, upper });
+        RangePlace { index: ranges.len() as u32 - 1, joins: *joins }
     }
 
     /// The cursor stopped at `key`: the range ends with it (begins with it, in reverse). Without a key it never began.
     pub(crate) fn narrow(&mut self, place: RangePlace, reverse: bool, key: Option<&[u8]>) {
-        let contents = self.reads.as_mut().filter(|reads| place.joins == reads.joins);
-        let Some(range) = contents.and_then(|reads| reads.ranges.get_mut(place.index as usize)) else {
+        let more = self.reads.as_mut().and_then(|reads| reads.more.as_mut());
+        let more = more.filter(|more| place.joins == more.joins);
+        let Some(range) = more.and_then(|more| more.ranges.get_mut(place.index as usize)) else {
             return;
         };
         let Some(key) = key else {
@@ -266,72 +327,58 @@ impl ReadSet {
             true => range.lower = end,
         }
     }
+
+    /// Joins reads if they have more than `limit` bytes. A few of them are kept apart whatever the limit.
+    #[inline]
+    pub(crate) fn keep_to(&mut self, limit: usize) {
+        let limit = limit.min(BYTES_MAX);
+        if let Some(reads) = &mut self.reads
+            && (reads.points.len() > FEW || reads.ranges().len() > FEW)
+            && reads.bytes() > limit
+        {
+            reads.join(limit);
+        }
+    }
 }
 
 impl Contents {
-    fn key(&self, point: &Point) -> &[u8] {
-        &self.keys[point.start as usize..(point.start + point.length) as usize]
-    }
-
     #[inline]
-    fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment, limit: usize) {
+    fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment) {
         let hash = hash_of(tree, key);
         if self.points.len() < FEW {
-            if self.points.iter().any(|point| point.hash == hash && point.moment == moment) {
+            if self.points.iter().any(|point| point.hash == hash && point.moment() == moment) {
                 return;
             }
         } else if !self.is_new(hash, moment) {
             return;
         }
-        self.latest |= moment == Moment::Latest;
-        let start = self.keys.len() as u32;
-        self.keys.extend_from_slice(key);
-        self.points.push(Point { tree, moment, hash, start, length: key.len() as u32 });
-        if self.points.len() > FEW && self.bytes() > limit {
-            self.join(limit);
-        }
+        let place = self.keys.push(key) << 1 | u32::from(moment == Moment::Latest);
+        self.points.push(Point { hash, tree, place });
     }
 
     #[cold]
     fn is_new(&mut self, hash: KeyHash, moment: Moment) -> bool {
         let mark = |hash: KeyHash, moment: Moment| hash ^ u64::from(moment == Moment::Latest);
-        if self.seen.is_empty() {
-            self.seen.extend(self.points.iter().map(|point| mark(point.hash, point.moment)));
+        let seen = &mut self.more.get_or_insert_default().seen;
+        if seen.is_empty() {
+            seen.extend(self.points.iter().map(|point| mark(point.hash, point.moment())));
         }
-        self.seen.insert(mark(hash, moment))
-    }
-
-    fn add_range(
-        &mut self,
-        tree: TreeId,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-        moment: Moment,
-        limit: usize,
-    ) -> RangePlace {
-        if self.ranges.len() >= FEW && self.bytes() > limit {
-            self.join(limit);
-        }
-        self.latest |= moment == Moment::Latest;
-        let (lower, upper) = (lower.map(SmallKey::new), upper.map(SmallKey::new));
-        self.ranges.push(RangeRead { tree, moment, lower, upper });
-        RangePlace { index: self.ranges.len() as u32 - 1, joins: self.joins }
+        seen.insert(mark(hash, moment))
     }
 
     /// Halves the number of reads.
     #[cold]
     fn join(&mut self, limit: usize) {
-        self.joins += 1;
-        let points = std::mem::take(&mut self.points);
-        self.ranges.extend(points.iter().map(|point| {
-            let key = &self.keys[point.start as usize..(point.start + point.length) as usize];
-            let bound = Bound::Included(SmallKey::new(key));
-            RangeRead { tree: point.tree, moment: point.moment, lower: bound.clone(), upper: bound }
+        let (points, keys) = (std::mem::take(&mut self.points), std::mem::take(&mut self.keys));
+        let more = self.more();
+        more.joins += 1;
+        more.ranges.extend(points.iter().map(|point| {
+            let bound = Bound::Included(SmallKey::new(keys.get(point.place >> 1)));
+            RangeRead { tree: point.tree, moment: point.moment(), lower: bound.clone(), upper: bound }
         }));
-        self.keys = SmallVec::new();
-        self.seen.clear();
+        more.seen.clear();
         let target = (limit / 2 / (READ_BYTES + 2 * size_of::<SmallKey>())).max(1);
-        join_ranges(&mut self.ranges, target);
+        join_ranges(&mut more.ranges, target);
     }
 }
 
@@ -431,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_point_counts_once() {
-        let mut set = ReadSet::new(1 << 20);
+        let mut set = ReadSet::default();
         for round in 0..3 {
             for key in 0..100_u32 {
                 set.add_point(7, &key.to_be_bytes(), Moment::Snapshot);
@@ -442,8 +489,26 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_any_length_are_kept() {
+        let mut set = ReadSet::default();
+        let keys: Vec<Vec<u8>> = [0, 1, 40, 253, 254, 255, 256, 70_000].map(|length| vec![7; length]).into();
+        keys.iter().for_each(|key| set.add_point(1, key, Moment::Latest));
+        assert!(set.points().iter().map(|point| set.key(point)).eq(keys.iter().map(|key| &key[..])));
+        assert!(set.points().iter().all(|point| point.moment() == Moment::Latest));
+    }
+
+    #[test]
+    fn a_few_short_keys_take_two_lines_of_memory() {
+        assert_eq!(size_of::<Contents>(), 128);
+        let mut set = ReadSet::default();
+        (0..4_u64)
+            .for_each(|key| set.add_point(1, &[&[b'k'][..], &key.to_be_bytes()].concat(), Moment::Snapshot));
+        assert!(set.reads.as_ref().is_some_and(|reads| reads.is_small()));
+    }
+
+    #[test]
     fn joined_sets_stay_small_and_forget_nothing() {
-        let mut set = ReadSet::new(20_000);
+        let mut set = ReadSet::default();
         for key in 0..50_000_u32 {
             let tree = 1 + key % 3;
             set.add_point(tree, &key.wrapping_mul(2_654_435_761).to_be_bytes(), Moment::Snapshot);
@@ -451,6 +516,7 @@ mod tests {
                 let (low, high) = (key.to_be_bytes(), (key + 3).to_be_bytes());
                 set.add_range(9, Bound::Included(&low), Bound::Excluded(&high), Moment::Latest);
             }
+            set.keep_to(20_000);
             assert!(set.bytes() < 25_000, "{} bytes after {key}", set.bytes());
         }
         assert!(set.is_coarse());
@@ -462,7 +528,7 @@ mod tests {
 
     #[test]
     fn a_cursor_that_stops_has_read_up_to_there() {
-        let mut set = ReadSet::new(1 << 20);
+        let mut set = ReadSet::default();
         let place = set.add_range(1, Bound::Included(b"b"), Bound::Unbounded, Moment::Snapshot);
         set.narrow(place, false, Some(b"d"));
         assert!(contains(&set, 1, b"d") && !contains(&set, 1, b"e") && !contains(&set, 1, b"a"));
@@ -474,13 +540,13 @@ mod tests {
     #[test]
     fn memory_that_is_used_again_remembers_nothing() {
         let spares = || SPARES.with(Spares::len);
-        let mut set = ReadSet::new(1 << 20);
+        let mut set = ReadSet::default();
         assert!(set.is_empty() && set.bytes() == 0);
         set.add_point(1, b"a", Moment::Latest);
         set.add_range(1, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot);
         drop(set);
         assert_eq!(spares(), 1);
-        let mut set = ReadSet::new(1 << 20);
+        let mut set = ReadSet::default();
         set.add_point(1, b"b", Moment::Snapshot);
         assert_eq!(spares(), 0);
         assert!(set.is_one_key() && !set.has_latest() && !set.is_coarse());
@@ -490,11 +556,11 @@ mod tests {
             set.add_point(1, &[key], Moment::Snapshot);
         }
         drop(set);
-        let mut set = ReadSet::new(0);
+        let mut set = ReadSet::default();
         set.set_coarse();
         drop(set);
         assert_eq!(spares(), 0);
-        let sets: Vec<ReadSet> = (0..3).map(|_| ReadSet::new(0)).collect();
+        let sets: Vec<ReadSet> = (0..3).map(|_| ReadSet::default()).collect();
         drop(sets);
         assert_eq!(spares(), 0, "what was empty has no memory");
     }

@@ -1,15 +1,15 @@
 //! Requests that are executed exactly once: the load of `cognate-bench mip`.
 //!
-//! A request has an identifier, `bench<run>.<client>/<n>`, used once, and is one transaction on one site, executed through the wire by prepared statements. Three ways end it:
+//! A request has an identifier, `bench<run>.<client>/<n>`, used once, and is one transaction on one site, executed through the wire. Three ways end it:
 //!
 //! | way | begin | end |
 //! |---|---|---|
-//! | MIP | `cognate_mip_begin($1, $2)` | `cognate_mip_prepare($1, $2, $3, $4)`, `cognate_mip_commit($1, $2)` |
-//! | two-phase | `BEGIN` | `PREPARE TRANSACTION 'id'`, `COMMIT PREPARED 'id'` |
+//! | MIP | `BEGIN MIP <'id', n>` | `PREPARE MIP <'id', n> 'request' 'result'`, `COMMIT MIP <'id', n>` |
+//! | two-phase | `BEGIN` | `PREPARE TRANSACTION 'id,n'`, `COMMIT PREPARED 'id,n'` |
 //! | plain | `BEGIN` | `COMMIT` |
 //!
-//! Both ways with a PREPARE send the same number of messages and wait for them one by one. PREPARE TRANSACTION takes its identifier as a literal only, so
-//! it and COMMIT PREPARED cannot be prepared statements, on no system; all the rest is.
+//! Both ways with a PREPARE send as many statements and wait for them one by one; what PREPARE MIP answers, the family's table, is read as an application server would. An
+//! identifier is a literal in the statement, in both ways alike, for PREPARE TRANSACTION takes no parameters on any system; all the rest are prepared statements.
 //!
 //! - `site`: a connection and the three ways;
 //! - `profile`: what a request does between begin and end;

@@ -1,6 +1,8 @@
 //! A connection to a site, and the ways to begin and end a transaction on it.
 
-use tokio_postgres::{Client, Config, Error, Statement};
+use std::fmt;
+
+use tokio_postgres::{Client, Config, Error, SimpleQueryMessage, Statement};
 
 use crate::peer;
 use crate::workload::bookstore::Isolation;
@@ -48,15 +50,28 @@ impl Attempt {
     }
 }
 
+/// As in the statements of MIP.
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{}, {}>", literal(&self.xid), self.instance)
+    }
+}
+
+/// A string literal.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Site {
     /// For the statements between begin and end.
     pub client: Client,
     way: Way,
-    begin: Statement,
+    /// BEGIN, where it needs no identifier.
+    begin: Option<Statement>,
     show: Option<Statement>,
-    prepare: Option<Statement>,
+    /// COMMIT, where it needs no identifier.
     commit: Option<Statement>,
 }
 
@@ -68,29 +83,19 @@ impl Site {
         client
             .batch_execute(&format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}"))
             .await?;
-        let (begin, prepare, commit) = match way {
-            Way::Mip => (
-                "SELECT * FROM cognate_mip_begin($1, $2)",
-                Some("SELECT * FROM cognate_mip_prepare($1, $2, $3, $4)"),
-                Some("SELECT * FROM cognate_mip_commit($1, $2)"),
-            ),
-            Way::TwoPhase => ("BEGIN", None, None),
-            Way::Plain => ("BEGIN", None, Some("COMMIT")),
+        let begin = match way {
+            Way::TwoPhase | Way::Plain => Some(client.prepare("BEGIN").await?),
+            Way::Mip => None,
         };
-        let begin = client.prepare(begin).await?;
-        let prepare = match prepare {
-            Some(sql) => Some(client.prepare(sql).await?),
-            None => None,
-        };
-        let commit = match commit {
-            Some(sql) => Some(client.prepare(sql).await?),
-            None => None,
+        let commit = match way {
+            Way::Plain => Some(client.prepare("COMMIT").await?),
+            Way::Mip | Way::TwoPhase => None,
         };
         let show = match way {
             Way::Mip => Some(client.prepare("SELECT * FROM cognate_mip_show($1)").await?),
             Way::TwoPhase | Way::Plain => None,
         };
-        Ok(Site { client, way, begin, show, prepare, commit })
+        Ok(Site { client, way, begin, show, commit })
     }
 
     /// The smallest prepared instance of a request whose server has stopped, as the application server's retry looks for it; always `None` without siblings.
@@ -104,35 +109,42 @@ impl Site {
 
     /// Begins the attempt.
     pub async fn begin(&self, attempt: &Attempt) -> Result<(), Error> {
-        match self.way {
-            Way::Mip => self.client.query(&self.begin, &[&attempt.xid, &attempt.instance]).await.map(drop),
-            Way::TwoPhase | Way::Plain => self.client.execute(&self.begin, &[]).await.map(drop),
+        match &self.begin {
+            Some(begin) => self.client.execute(begin, &[]).await.map(drop),
+            None => self.client.batch_execute(&format!("BEGIN MIP {attempt}")).await,
         }
     }
 
     /// Prepares the attempt, if the way has that. The answer is the smallest prepared instance, which an application server commits.
     pub async fn prepare(&self, attempt: &Attempt, request: &str, result: &str) -> Result<i64, Error> {
-        if let Some(prepare) = &self.prepare {
-            let table =
-                self.client.query(prepare, &[&attempt.xid, &attempt.instance, &request, &result]).await?;
-            let prepared = table.iter().filter(|row| row.get::<_, &str>(1) == "prepared");
-            return Ok(prepared.map(|row| row.get(0)).min().unwrap_or(attempt.instance));
-        }
-        if self.way == Way::TwoPhase {
-            self.client.batch_execute(&format!("PREPARE TRANSACTION '{}'", attempt.gid())).await?;
+        match self.way {
+            Way::Mip => {
+                let text = format!("PREPARE MIP {attempt} {} {}", literal(request), literal(result));
+                let table = self.client.simple_query(&text).await?;
+                let prepared = table.iter().filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) if row.get(1) == Some("prepared") => {
+                        row.get(0)?.parse().ok()
+                    }
+                    _ => None,
+                });
+                return Ok(prepared.min().unwrap_or(attempt.instance));
+            }
+            Way::TwoPhase => {
+                self.client.batch_execute(&format!("PREPARE TRANSACTION '{}'", attempt.gid())).await?;
+            }
+            Way::Plain => {}
         }
         Ok(attempt.instance)
     }
 
     /// Commits the attempt.
     pub async fn commit(&self, attempt: &Attempt) -> Result<(), Error> {
-        match (&self.commit, self.way) {
-            (Some(commit), Way::Mip) => {
-                self.client.query(commit, &[&attempt.xid, &attempt.instance]).await.map(drop)
-            }
-            (Some(commit), _) => self.client.execute(commit, &[]).await.map(drop),
-            (None, _) => self.client.batch_execute(&format!("COMMIT PREPARED '{}'", attempt.gid())).await,
-        }
+        let text = match (&self.commit, self.way) {
+            (Some(commit), _) => return self.client.execute(commit, &[]).await.map(drop),
+            (None, Way::Mip) => format!("COMMIT MIP {attempt}"),
+            (None, _) => format!("COMMIT PREPARED '{}'", attempt.gid()),
+        };
+        self.client.batch_execute(&text).await
     }
 
     /// Ends an attempt that is not prepared.
@@ -142,9 +154,8 @@ impl Site {
 
     /// Ends an attempt that is prepared.
     pub async fn roll_back_prepared(&self, attempt: &Attempt) -> Result<(), Error> {
-        let Attempt { xid, instance } = attempt;
         let statement = match self.way {
-            Way::Mip => format!("ROLLBACK MIP <'{xid}', {instance}>"),
+            Way::Mip => format!("ROLLBACK MIP {attempt}"),
             _ => format!("ROLLBACK PREPARED '{}'", attempt.gid()),
         };
         self.client.batch_execute(&statement).await
