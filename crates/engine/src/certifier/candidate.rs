@@ -56,19 +56,16 @@ pub(super) fn ranges_of_many(node: &mut Node, dropped: &[TreeId], commit: Csn) {
     use std::ops::Bound::{Included, Unbounded};
     let whole =
         |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
-    if dropped.is_empty() && node.writes.len() <= MANY_WRITES {
-        return;
-    }
     let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();
-    // Ascending by tree and key as they come.
-    let many = node.writes.len() > MANY_WRITES;
-    let writes = if many { std::mem::take(&mut node.writes) } else { KeyWrites::new() };
-    for tree in writes.chunk_by(|a, b| a.0 == b.0) {
-        ranges.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
-            let ((tree, lower, _), (_, upper, _)) = (chunk.first()?, chunk.last()?);
-            let (lower, upper) = (Included(lower.clone()), Included(upper.clone()));
-            Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
-        }));
+    if node.writes.len() > MANY_WRITES {
+        // Ascending by tree and key as they come.
+        for tree in std::mem::take(&mut node.writes).chunk_by(|a, b| a.0 == b.0) {
+            ranges.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
+                let ((tree, lower, _), (_, upper, _)) = (chunk.first()?, chunk.last()?);
+                let (lower, upper) = (Included(lower.clone()), Included(upper.clone()));
+                Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
+            }));
+        }
     }
     node.range_writes = ranges.into();
 }

@@ -18,6 +18,9 @@ use super::{ActiveLimit, Governor, Readings, Seat, TICK};
 /// Throughput and share of aborts at a limit.
 type System = fn(f64) -> (f64, f64);
 
+const SYSTEMS: [(&str, System); 5] =
+    [("peak", peak), ("plateau", plateau), ("thrashing", thrashing), ("hot", hot), ("gentle", gentle)];
+
 /// How much a machine's rates scatter from sample to sample, and how far they drift: relative, to both sides.
 #[derive(Clone, Copy)]
 struct Noise {
@@ -107,13 +110,7 @@ fn a_machine_that_drifts_does_not_lead_it_away() {
 
 /// Each run of each system reaches `least` of the best fixed limit, and all of one system together `mean`.
 fn settles(noise: Noise, least: f64, mean: f64) {
-    for (name, system) in [
-        ("peak", peak as System),
-        ("plateau", plateau),
-        ("thrashing", thrashing),
-        ("hot", hot),
-        ("gentle", gentle),
-    ] {
+    for (name, system) in SYSTEMS {
         let shares = (1..=20).map(|seed| {
             let limits = run(system, noise, seed, 600);
             let share = share_of_best(system, &limits);
@@ -129,13 +126,7 @@ fn settles(noise: Noise, least: f64, mean: f64) {
 fn interruptions_do_not_lead_it_away() {
     println!("seeds 1 to 20");
     let noise = Noise { scatter: 0.03, drift: 0.0 };
-    for (name, system) in [
-        ("peak", peak as System),
-        ("plateau", plateau),
-        ("thrashing", thrashing),
-        ("hot", hot),
-        ("gentle", gentle),
-    ] {
+    for (name, system) in SYSTEMS {
         for seed in 1..=20 {
             let (mut limits, mut random) = (Vec::new(), SplitMix::new(seed));
             let mut tuner = Tuner::new(2);

@@ -17,7 +17,6 @@ use super::{Command, Statement};
 const WHITE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// What is left of a statement.
-#[derive(Clone, Copy)]
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
