@@ -208,7 +208,7 @@ impl Session {
 
     async fn script(&mut self, text: &str) -> Result<()> {
         for statement in self.session.split(text)? {
-            let prepared = self.session.prepare_statement(&statement)?;
+            let prepared = self.session.prepare_statement(statement)?;
             self.run_prepared(&prepared, &[], &mut Discard).await?;
         }
         Ok(())

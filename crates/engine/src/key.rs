@@ -29,6 +29,19 @@ impl SmallKey {
         SmallKey::Inline { length: key.len() as u8, bytes }
     }
 
+    /// The parts one behind the other.
+    pub(crate) fn concat(parts: &[&[u8]]) -> SmallKey {
+        if parts.iter().map(|part| part.len()).sum::<usize>() > INLINE {
+            return SmallKey::Heap(parts.concat().into());
+        }
+        let (mut bytes, mut length) = ([0; INLINE], 0);
+        for part in parts {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        SmallKey::Inline { length: length as u8, bytes }
+    }
+
     /// Bytes of memory beside the value itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
@@ -103,6 +116,7 @@ mod tests {
             prop_assert_eq!(&small_a[..], &a[..]);
             prop_assert_eq!(small_a.cmp(&small_b), a.cmp(&b));
             prop_assert_eq!(small_a == small_b, a == b);
+            prop_assert!(SmallKey::concat(&[&common, &a[common.len()..]]) == small_a);
         }
     }
 }

@@ -137,7 +137,7 @@ async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
         Ok(statements) => {
             for statement in statements {
                 lines.headed = false;
-                let result = run_one(session, &statement, data.as_bytes(), &mut lines).await;
+                let result = run_one(session, statement, data.as_bytes(), &mut lines).await;
                 for notice in session.take_notices() {
                     report(&mut lines.out, &notice);
                 }
@@ -168,7 +168,7 @@ async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
 
 async fn run_one(
     session: &mut Session,
-    statement: &cognate_sql::session::Statement,
+    statement: cognate_sql::session::Statement,
     data: &[u8],
     lines: &mut Lines,
 ) -> Result<(), SqlError> {
@@ -427,6 +427,7 @@ scripts!(
     settings,
     sibling_errors,
     sibling_locks,
+    sibling_snapshot,
     siblings,
     transactions
 );

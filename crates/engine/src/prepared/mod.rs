@@ -37,6 +37,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
+
 use crate::certifier::Promise;
 use crate::key::SmallKey;
 use crate::lock::table::Held;
@@ -92,7 +94,7 @@ pub(crate) struct Prepared {
 /// All prepared transactions; `None` stands for one that is on its way.
 #[derive(Default)]
 pub(crate) struct PreparedTable {
-    known: Mutex<HashMap<Owner, Option<Prepared>>>,
+    known: Mutex<HashMap<Owner, Option<Prepared>, RandomState>>,
     decisions: Mutex<Decisions>,
 }
 

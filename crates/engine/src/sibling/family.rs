@@ -45,8 +45,9 @@
 //! FORGET x                             effects: log; from now on `Collected` knows x
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use super::lines::Lines;
 use super::{Change, Instance, Refusal, Text};
 use crate::TransactionId;
 
@@ -161,8 +162,8 @@ pub struct Mipt {
 pub struct Family {
     pub(super) request: Option<Text>,
     /// With the transactions that began them.
-    active: BTreeMap<Instance, TransactionId>,
-    pub(super) prepared: BTreeMap<Instance, Text>,
+    active: Lines<TransactionId>,
+    pub(super) prepared: Lines<Text>,
     /// At or above the floor, were prepared.
     pub(super) rolled_back: BTreeSet<Instance>,
     /// At or above the floor, were active: in memory only.
@@ -191,6 +192,14 @@ impl Family {
         self.request.is_none() && self.floor == 0 && self.decided.is_none()
     }
 
+    pub(super) fn is_same_on_disk(&self, other: &Family) -> bool {
+        let durable = |family: &Family| (family.floor, family.decided.as_ref().map(|(winner, _)| *winner));
+        durable(self) == durable(other)
+            && self.request == other.request
+            && self.prepared == other.prepared
+            && self.rolled_back == other.rolled_back
+    }
+
     /// The decision, if there is one.
     pub fn outcome(&self) -> Option<Outcome> {
         let (winner, result) = self.decided.as_ref()?;
@@ -204,15 +213,15 @@ impl Family {
 
     /// Prepared instances that wait for a decision, ascending, with their results.
     pub fn prepared(&self) -> impl Iterator<Item = (Instance, &Text)> {
-        self.prepared.iter().map(|(instance, result)| (*instance, result))
+        self.prepared.iter()
     }
 
     /// The highest number heard of; 0 if there is none.
     pub fn highest(&self) -> i64 {
         let last = |set: &BTreeSet<Instance>| set.last().map_or(0, |i| i.get());
-        let active = self.active.last_key_value().map_or(0, |(i, _)| i.get());
+        let active = self.active.last().map_or(0, Instance::get);
         let decided = self.decided.as_ref().map_or(0, |(i, _)| i.get());
-        let prepared = self.prepared.last_key_value().map_or(0, |(i, _)| i.get());
+        let prepared = self.prepared.last().map_or(0, Instance::get);
         [active, prepared, decided, last(&self.rolled_back), last(&self.ended), self.floor]
             .into_iter()
             .max()
@@ -224,9 +233,9 @@ impl Family {
         if let Some((winner, _)) = self.decided {
             return if winner == instance { State::Committed } else { State::Aborted };
         }
-        if self.prepared.contains_key(&instance) {
+        if self.prepared.contains(instance) {
             State::Prepared
-        } else if self.active.contains_key(&instance) {
+        } else if self.active.contains(instance) {
             State::Active
         } else if instance.get() < self.floor
             || self.rolled_back.contains(&instance)
@@ -243,8 +252,8 @@ impl Family {
         let entry = |instance: Instance, state, result| Entry { instance, state, result };
         let winner = self.decided.iter().map(|(i, r)| entry(*i, State::Committed, Some(r.clone())));
         let mut entries: Vec<Entry> = winner.collect();
-        entries.extend(self.active.keys().map(|i| entry(*i, State::Active, None)));
-        entries.extend(self.prepared.iter().map(|(i, r)| entry(*i, State::Prepared, Some(r.clone()))));
+        entries.extend(self.active.iter().map(|(i, _)| entry(i, State::Active, None)));
+        entries.extend(self.prepared.iter().map(|(i, r)| entry(i, State::Prepared, Some(r.clone()))));
         entries.extend(self.rolled_back.iter().chain(&self.ended).map(|i| entry(*i, State::Aborted, None)));
         entries.sort_unstable_by_key(|entry| entry.instance);
         Mipt { request: self.request.clone(), floor: self.floor, entries }
@@ -307,12 +316,12 @@ impl Family {
             return Ok(Effects::none(Answer::Decided(outcome)));
         }
         match self.state(instance) {
-            State::Active if self.active.get(&instance) == Some(&owner) => {}
+            State::Active if self.active.get(instance) == Some(&owner) => {}
             State::Aborted => return Ok(Effects::none(Answer::Aborted)),
             State::Unknown => return Err(Refusal::InstanceUnknown { instance }),
             _ => return Err(self.in_use(instance)),
         }
-        self.active.remove(&instance);
+        self.active.remove(instance);
         let ended = self.enter_prepared(instance, request.clone(), result.clone());
         let change = Change::Prepare { instance, request: request.clone(), result: result.clone() };
         Ok(Effects { abort_active: ended, ..Effects::logged(Answer::Prepared, change) })
@@ -337,11 +346,7 @@ impl Family {
                 set.pop_first();
             }
         }
-        let mut ended = Vec::new();
-        while let Some(first) = self.active.first_entry().filter(|first| *first.key() < instance) {
-            ended.push(first.remove_entry());
-        }
-        ended
+        self.active.take_below(instance)
     }
 
     /// COMMIT: decides for a prepared instance and against all others. The same COMMIT may come any number of times.
@@ -356,7 +361,7 @@ impl Family {
             Some(Outcome { winner, .. }) => return Err(Refusal::DecidedOtherwise { winner }),
             None => {}
         }
-        match (self.state(instance), self.prepared.remove(&instance)) {
+        match (self.state(instance), self.prepared.remove(instance)) {
             (_, Some(result)) => {
                 let (abort_active, abort_prepared) = self.enter_decided(instance, result.clone());
                 let request = self.request.clone().unwrap_or_default();
@@ -380,17 +385,17 @@ impl Family {
         self.decided = Some((winner, result));
         self.rolled_back.clear();
         self.ended.clear();
-        let active = std::mem::take(&mut self.active).into_iter().collect();
-        let prepared = std::mem::take(&mut self.prepared).into_keys().filter(|i| *i != winner).collect();
+        let active = self.active.take().collect();
+        let prepared = self.prepared.take().map(|(i, _)| i).filter(|i| *i != winner).collect();
         (active, prepared)
     }
 
     /// The transaction `owner` of an active instance has ended without preparing it: ROLLBACK, a failed validation, a lost connection.
     /// Nothing to log. False if there is no such instance any more.
     pub fn abandon(&mut self, instance: Instance, owner: TransactionId) -> bool {
-        let is_owner = self.active.get(&instance) == Some(&owner);
+        let is_owner = self.active.get(instance) == Some(&owner);
         if is_owner {
-            self.active.remove(&instance);
+            self.active.remove(instance);
             self.ended.insert(instance);
         }
         is_owner
@@ -409,7 +414,7 @@ impl Family {
         match self.state(instance) {
             State::Unknown => Err(Refusal::InstanceUnknown { instance }),
             State::Active => {
-                let owner = self.active.remove(&instance);
+                let owner = self.active.remove(instance);
                 self.ended.insert(instance);
                 let abort_active = owner.map(|owner| (instance, owner)).into_iter().collect();
                 Ok(Effects { abort_active, ..Effects::none(Answer::RolledBack) })
@@ -424,7 +429,7 @@ impl Family {
     }
 
     fn enter_rolled_back(&mut self, instance: Instance) {
-        self.prepared.remove(&instance);
+        self.prepared.remove(instance);
         if instance.get() >= self.floor {
             self.rolled_back.insert(instance);
         }
@@ -450,7 +455,7 @@ impl Family {
             }
             Change::Rollback { instance } => self.enter_rolled_back(*instance),
             Change::Commit { winner } => {
-                let result = self.prepared.remove(winner).unwrap_or_default();
+                let result = self.prepared.remove(*winner).unwrap_or_default();
                 self.enter_decided(*winner, result);
             }
             Change::Forget => *self = Family { omits_tombstones: self.omits_tombstones, ..Family::default() },

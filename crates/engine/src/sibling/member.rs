@@ -8,6 +8,7 @@ use super::doom::{Doom, Doomed};
 use super::{Instance, Limits, Refusal, Text, Told, Xid};
 use crate::lock::mode::{FamilySlot, LockMode, Mode};
 use crate::lock::wait::LockWait;
+use crate::manager::Request;
 use crate::transaction::Transaction;
 use crate::txn::writeset::WriteSet;
 use crate::{Error, Value};
@@ -97,11 +98,10 @@ impl Transaction {
         limits: Limits,
     ) -> Result<Told, Error> {
         let manager = Arc::clone(&self.manager);
-        let Some(member) = self.member.clone() else {
+        let Some(member) = self.member.take() else {
             return Err(Error::CannotPrepare { reason: "the transaction is no instance of a family" });
         };
-        let own = self.request();
-        self.member = None;
+        let own = Request { family: Some(member.slot), ..self.request() };
         let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
         let told = manager.prepare_sibling(&member, own, writes, note, (request, result), limits);
         self.end();

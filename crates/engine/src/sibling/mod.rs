@@ -30,6 +30,7 @@ mod change;
 mod collected;
 mod doom;
 mod family;
+mod lines;
 mod member;
 mod operations;
 mod refusal;
@@ -83,13 +84,11 @@ impl Xid {
 
     /// The client and the number of its request, if this XID has that form.
     pub fn numbered(&self) -> Option<(&str, u64)> {
-        let (client, number) = self.0.rsplit_once('/')?;
-        let is_plain = !client.is_empty() && number.starts_with(|c: char| ('1'..='9').contains(&c));
-        (is_plain && number.bytes().all(|b| b.is_ascii_digit()))
-            .then(|| number.parse::<u64>().ok())
-            .flatten()
-            .filter(|n| *n < u64::MAX)
-            .map(|number| (client, number))
+        let digits = self.0.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (client, number) = self.0.split_at(self.0.len() - digits);
+        let client = client.strip_suffix('/').filter(|client| !client.is_empty())?;
+        let number = number.parse::<u64>().ok().filter(|n| *n < u64::MAX && !number.starts_with('0'))?;
+        Some((client, number))
     }
 }
 

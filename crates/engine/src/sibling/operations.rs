@@ -94,12 +94,13 @@ impl Manager {
         let begun: Result<Result<Member, Told>, Error> = match answer {
             Ok(Answer::Decided(_)) => Ok(Err(self.told(live))),
             Ok(_) => {
-                let (slot, doom) = (self.families.join(live), live.doom(owner));
+                let doom = live.doom(owner);
+                let slot = shard.join(&xid).ok_or(Error::NotPrepared)?;
                 Ok(Ok(Member { xid: xid.clone(), instance, slot, doom }))
             }
             Err(refusal) => Err(refusal.into()),
         };
-        shard.rest(&xid);
+        shard.part(&xid, 0);
         drop(shard);
         match begun? {
             Ok(member) => {
@@ -117,7 +118,7 @@ impl Manager {
             live.family.abandon(member.instance, owner);
             live.release(owner);
         }
-        self.families.part(&mut shard, &member.xid, 1);
+        shard.part(&member.xid, 1);
     }
 
     /// PREPARE MIP. The transaction ends, whatever comes of it.
@@ -158,7 +159,7 @@ impl Manager {
                 live.family.abandon(instance, owner);
                 live.release(owner);
                 let told = ended.map(|_| self.told(live));
-                self.families.part(&mut shard, xid, 1);
+                shard.part(xid, 1);
                 told
             }
         }
@@ -171,8 +172,7 @@ impl Manager {
         let committed = self.commit_family(xid, live, instance);
         let told = committed.as_ref().ok().map(|_| self.told(live));
         let ended = *committed.as_ref().unwrap_or(&0);
-        self.families.part(&mut shard, xid, ended);
-        shard.rest(xid);
+        shard.part(xid, ended);
         match (committed, told) {
             (Ok(_), Some(told)) => Ok(told),
             (Err(error), _) => Err(error),
@@ -211,8 +211,7 @@ impl Manager {
             Ok((effects.abort_prepared.len(), self.told(live)))
         });
         let ended = rolled_back.as_ref().map_or(0, |(ended, _)| *ended);
-        self.families.part(&mut shard, xid, ended);
-        shard.rest(xid);
+        shard.part(xid, ended);
         rolled_back.map(|(_, told)| told)
     }
 
@@ -225,7 +224,7 @@ impl Manager {
             true => Err(Refusal::FamilyUnknown.into()),
             false => Ok(self.told(live)),
         };
-        shard.rest(xid);
+        shard.part(xid, 0);
         told
     }
 
@@ -244,7 +243,7 @@ impl Manager {
                 Ok(self.wait_durable(csn))
             }
             Err(error) => {
-                shard.rest(xid);
+                shard.part(xid, 0);
                 Err(error)
             }
         }
@@ -253,8 +252,8 @@ impl Manager {
     /// A prepared instance was found at the start: the answer is its family's slot.
     pub(crate) fn adopt_sibling(&self, xid: &Xid) -> Result<FamilySlot, Error> {
         let mut shard = self.families.shard(xid);
-        let live = self.family(&mut shard, xid)?;
-        Ok(self.families.join(live))
+        self.family(&mut shard, xid)?;
+        shard.join(xid).ok_or(Error::NotPrepared)
     }
 
     /// Families that wait for their decision, the oldest first.

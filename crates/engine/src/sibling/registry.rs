@@ -9,9 +9,12 @@
 //!
 //! Mutex order: a shard, then whatever an operation of the manager takes. No transaction may end while its shard is held: it comes here itself.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
 use super::doom::Doom;
 use super::{Family, Instance, Xid};
@@ -32,33 +35,48 @@ pub(super) struct Live {
     pub(super) last: Csn,
     slot: Option<FamilySlot>,
     members: usize,
-    dooms: BTreeMap<TransactionId, Arc<Doom>>,
+    /// Of the active members, in no order.
+    dooms: SmallVec<[(TransactionId, Arc<Doom>); 1]>,
 }
 
 /// The families of one shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shard {
-    live: HashMap<Xid, Live>,
+    live: HashMap<Xid, Live, RandomState>,
     idle: VecDeque<Xid>,
+    slots: Slots,
 }
 
-#[derive(Debug, Default)]
+/// Each shard has every so many-th slot.
+#[derive(Debug)]
 struct Slots {
-    used: u32,
+    next: FamilySlot,
     free: Vec<FamilySlot>,
 }
 
 /// See the module's prose.
 pub(crate) struct Families {
     shards: Vec<Mutex<Shard>>,
-    slots: Mutex<Slots>,
     hasher: RandomState,
 }
 
 impl Default for Families {
     fn default() -> Families {
-        let shards = std::iter::repeat_with(Mutex::default).take(SHARDS).collect();
-        Families { shards, slots: Mutex::default(), hasher: RandomState::new() }
+        let shard = |number| {
+            let slots = Slots { next: FamilySlot::MIN.saturating_add(number), free: Vec::new() };
+            Mutex::new(Shard { live: HashMap::default(), idle: VecDeque::new(), slots })
+        };
+        Families { shards: (0..SHARDS as u32).map(shard).collect(), hasher: RandomState::default() }
+    }
+}
+
+impl Slots {
+    fn take(&mut self) -> FamilySlot {
+        self.free.pop().unwrap_or_else(|| {
+            let slot = self.next;
+            self.next = slot.saturating_add(SHARDS as u32);
+            slot
+        })
     }
 }
 
@@ -67,52 +85,30 @@ impl Families {
         let owner = xid.numbered().map_or(xid.as_str(), |(client, _)| client);
         self.shards[self.hasher.hash_one(owner) as usize % SHARDS].lock()
     }
-
-    /// Counts a member; the answer is its family's slot.
-    pub(super) fn join(&self, live: &mut Live) -> FamilySlot {
-        live.members += 1;
-        *live.slot.get_or_insert_with(|| {
-            let mut slots = self.slots.lock();
-            slots.free.pop().unwrap_or_else(|| {
-                slots.used += 1;
-                FamilySlot::MIN.saturating_add(slots.used - 1)
-            })
-        })
-    }
-
-    /// Members have ended; their locks are free and the certifier does not know them any more.
-    pub(super) fn part(&self, shard: &mut Shard, xid: &Xid, members: usize) {
-        let Some(live) = shard.live.get_mut(xid) else { return };
-        live.members -= members;
-        if live.members > 0 {
-            return;
-        }
-        if let Some(slot) = live.slot.take() {
-            self.slots.lock().free.push(slot);
-        }
-        shard.rest(xid);
-    }
 }
 
 impl Live {
     pub(super) fn new(family: Family, last: Csn) -> Live {
-        Live { family, last, slot: None, members: 0, dooms: BTreeMap::new() }
+        Live { family, last, slot: None, members: 0, dooms: SmallVec::new() }
     }
 
     /// Watches over an active member.
     pub(super) fn doom(&mut self, owner: TransactionId) -> Arc<Doom> {
-        Arc::clone(self.dooms.entry(owner).or_default())
+        let doom = Arc::<Doom>::default();
+        self.dooms.push((owner, Arc::clone(&doom)));
+        doom
     }
 
     /// An active member has ended, or is prepared.
-    pub(super) fn release(&mut self, owner: TransactionId) {
-        self.dooms.remove(&owner);
+    pub(super) fn release(&mut self, owner: TransactionId) -> Option<Arc<Doom>> {
+        let place = self.dooms.iter().position(|doom| doom.0 == owner)?;
+        Some(self.dooms.swap_remove(place).1)
     }
 
     /// Strikes active members.
     pub(super) fn strike(&mut self, ended: &[(Instance, TransactionId)]) {
         for (instance, owner) in ended {
-            if let Some(doom) = self.dooms.remove(owner) {
+            if let Some(doom) = self.release(*owner) {
                 let highest = Instance::new(self.family.highest()).unwrap_or(*instance);
                 doom.strike(highest.max(*instance));
             }
@@ -133,9 +129,26 @@ impl Shard {
         self.live.remove(xid);
     }
 
+    /// Counts a member of a family that is in memory; the answer is the family's slot.
+    pub(super) fn join(&mut self, xid: &Xid) -> Option<FamilySlot> {
+        let live = self.live.get_mut(xid)?;
+        live.members += 1;
+        Some(*live.slot.get_or_insert_with(|| self.slots.take()))
+    }
+
+    /// So many members have ended; their locks are free and the certifier does not know them any more.
+    pub(super) fn part(&mut self, xid: &Xid, members: usize) {
+        let Some(live) = self.live.get_mut(xid) else { return };
+        live.members -= members;
+        if live.members == 0 {
+            self.slots.free.extend(live.slot.take());
+            self.rest(xid);
+        }
+    }
+
     /// A family without members: what is decided is stored; of the others a few stay.
-    pub(super) fn rest(&mut self, xid: &Xid) {
-        let Some(live) = self.live.get(xid).filter(|live| live.members == 0) else { return };
+    fn rest(&mut self, xid: &Xid) {
+        let Some(live) = self.live.get(xid) else { return };
         let small = live.family.request().is_none_or(|request| request.len() <= IDLE_REQUEST_MAX);
         if live.family.outcome().is_some() || live.family.knows_nothing() || !small {
             self.live.remove(xid);

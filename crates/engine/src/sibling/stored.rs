@@ -12,6 +12,8 @@
 //! that this does not hold: never by a scan. Texts are in the first row as long as they fit into [`TOGETHER`], the request first, then results in the order of their instances; so most families are one row, and yet one of many
 //! instances overflows nothing, and what an operation writes again of others is bounded. A decided family is its request and one result, until it is forgotten.
 
+use smallvec::SmallVec;
+
 use super::{Collected, Family, Instance, Text, Xid};
 use crate::key::SmallKey;
 use crate::own::{COLLECTED_TREE, FAMILIES_TREE, OwnRow};
@@ -28,26 +30,26 @@ const TOGETHER: usize = 256;
 pub(super) type Get<'a> = &'a dyn Fn(TreeId, &[u8]) -> Result<(Csn, Option<Value>), Error>;
 
 fn first_key(xid: &Xid) -> SmallKey {
-    SmallKey::new(&[xid.as_str().as_bytes(), &[0]].concat())
+    SmallKey::concat(&[xid.as_str().as_bytes(), &[0]])
 }
 
 fn request_key(xid: &Xid) -> SmallKey {
-    SmallKey::new(&[xid.as_str().as_bytes(), &[0, 1]].concat())
+    SmallKey::concat(&[xid.as_str().as_bytes(), &[0, 1]])
 }
 
 fn result_key(xid: &Xid, instance: Instance) -> SmallKey {
-    SmallKey::new(&[xid.as_str().as_bytes(), &[0, 2], &instance.get().to_be_bytes()[..]].concat())
+    SmallKey::concat(&[xid.as_str().as_bytes(), &[0, 2], &instance.get().to_be_bytes()])
 }
 
 fn collected_key(xid: &Xid) -> SmallKey {
     match xid.numbered() {
-        Some((client, _)) => SmallKey::new(&[b"c", client.as_bytes()].concat()),
-        None => SmallKey::new(&[b"x", xid.as_str().as_bytes()].concat()),
+        Some((client, _)) => SmallKey::concat(&[b"c", client.as_bytes()]),
+        None => SmallKey::concat(&[b"x", xid.as_str().as_bytes()]),
     }
 }
 
 /// The texts of a family, each in the first row or in a row of its own: the request (`None`), then results by instance; so in the order of both.
-struct Texts<'a>(Vec<Stored<'a>>);
+struct Texts<'a>(SmallVec<[Stored<'a>; 3]>);
 
 struct Stored<'a> {
     of: Option<Instance>,
@@ -65,9 +67,9 @@ impl Texts<'_> {
     fn of(family: &Family) -> Texts<'_> {
         let request = family.request.iter().map(|request| (None, request));
         // A decided family has nothing prepared.
-        let prepared = family.prepared.iter().map(|(instance, result)| (Some(*instance), result));
+        let prepared = family.prepared.iter().map(|(instance, result)| (Some(instance), result));
         let decided = family.decided.iter().map(|(winner, result)| (Some(*winner), result));
-        let mut texts = Vec::with_capacity(2 + family.prepared.len());
+        let mut texts = SmallVec::with_capacity(2 + family.prepared.len());
         let mut room = TOGETHER;
         for (of, text) in request.chain(prepared).chain(decided) {
             let rest = room.checked_sub(text.len());
@@ -130,11 +132,11 @@ fn text_key(xid: &Xid, of: Option<Instance>) -> SmallKey {
 
 /// The rows that change where a family becomes another one.
 pub(super) fn difference(xid: &Xid, before: &Family, after: &Family) -> Vec<OwnRow> {
-    let mut rows = Vec::new();
+    // With room for the row of the prepared transaction.
+    let mut rows = Vec::with_capacity(2);
     let (old, new) = (Texts::of(before), Texts::of(after));
-    let first = new.encode_first(after);
-    if first != old.encode_first(before) {
-        rows.push((FAMILIES_TREE, first_key(xid), first));
+    if !before.is_same_on_disk(after) {
+        rows.push((FAMILIES_TREE, first_key(xid), new.encode_first(after)));
     }
     for (of, _) in old.apart().filter(|(of, _)| new.row_of(*of).is_none()) {
         rows.push((FAMILIES_TREE, text_key(xid, of), None));

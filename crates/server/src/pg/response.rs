@@ -130,12 +130,14 @@ pub fn row_description<'a>(out: &mut Vec<u8>, fields: impl ExactSizeIterator<Ite
         out.extend_from_slice(&(fields.len() as u16).to_be_bytes());
         for field in fields {
             put_string(out, field.name);
-            out.extend_from_slice(&field.table_oid.to_be_bytes());
-            out.extend_from_slice(&field.attribute_number.to_be_bytes());
-            out.extend_from_slice(&field.type_oid.to_be_bytes());
-            out.extend_from_slice(&field.type_size.to_be_bytes());
-            out.extend_from_slice(&field.type_modifier.to_be_bytes());
-            out.extend_from_slice(&i16::from(field.binary).to_be_bytes());
+            let mut fixed = [0; 18];
+            fixed[..4].copy_from_slice(&field.table_oid.to_be_bytes());
+            fixed[4..6].copy_from_slice(&field.attribute_number.to_be_bytes());
+            fixed[6..10].copy_from_slice(&field.type_oid.to_be_bytes());
+            fixed[10..12].copy_from_slice(&field.type_size.to_be_bytes());
+            fixed[12..16].copy_from_slice(&field.type_modifier.to_be_bytes());
+            fixed[17] = u8::from(field.binary);
+            out.extend_from_slice(&fixed);
         }
     });
 }

@@ -50,7 +50,7 @@ impl Connection {
     /// Runs statements until one fails, waits for COPY data, or none is left.
     pub(crate) async fn run_statements(&mut self, mut rest: Rest) -> Result<(), End> {
         while let Some(statement) = rest.next() {
-            match self.run_statement(&statement).await {
+            match self.run_statement(statement).await {
                 Ok(Ran::Complete(command_tag)) => {
                     self.release_held();
                     self.held = Some(command_tag);
@@ -72,7 +72,7 @@ impl Connection {
         self.end_simple().await
     }
 
-    async fn run_statement(&mut self, statement: &Statement) -> Result<Ran, Failure> {
+    async fn run_statement(&mut self, statement: Statement) -> Result<Ran, Failure> {
         let prepared = self.session.prepare_statement(statement)?;
         let mut portal = self.session.bind(&prepared, &[], &[], &[])?;
         if portal.columns().is_some() {

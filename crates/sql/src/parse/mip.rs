@@ -10,6 +10,8 @@
 //! functions, for drivers with parameters: `SELECT cognate_mip_begin($1, $2)` or `SELECT * FROM cognate_mip_begin($1, $2)`, and so on, as the whole statement: they end
 //! and begin transactions, so they are no part of a query.
 
+use std::sync::Arc;
+
 use sqlparser::ast;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -38,9 +40,9 @@ pub enum MipOperation {
 #[derive(Clone, Debug)]
 pub enum MipArgument {
     /// Text that stands in the statement.
-    Text(String),
+    Text(Arc<str>),
     /// A number that stands in the statement, as it is written.
-    Number(String),
+    Number(Arc<str>),
     /// A parameter, from 1.
     Parameter(usize),
     /// Any other argument of the functions.
@@ -183,9 +185,9 @@ impl Input<'_> {
         true
     }
 
-    fn literal(&mut self) -> Option<String> {
+    fn literal(&mut self) -> Option<Arc<str>> {
         let (token, start, end) = self.tokens.get(self.next)?;
-        let text = literal(token).filter(|_| *start == self.at)?.to_owned();
+        let text = literal(token).filter(|_| *start == self.at)?.into();
         self.at = *end;
         self.skip();
         Some(text)
@@ -219,7 +221,7 @@ impl Input<'_> {
         Ok(arguments)
     }
 
-    fn xid(&mut self, has_instance: bool) -> Result<String> {
+    fn xid(&mut self, has_instance: bool) -> Result<Arc<str>> {
         if let Some(text) = self.literal() {
             return Ok(text);
         }
@@ -234,10 +236,10 @@ impl Input<'_> {
         }
         self.at += bare.len();
         self.skip();
-        Ok(bare.to_owned())
+        Ok(bare.into())
     }
 
-    fn number(&mut self) -> Result<String> {
+    fn number(&mut self) -> Result<Arc<str>> {
         let negative = self.take(b'-');
         if !negative {
             self.take(b'+');
@@ -247,7 +249,7 @@ impl Input<'_> {
         if digits.is_empty() {
             return self.error();
         }
-        let number = if negative { format!("-{digits}") } else { digits.to_owned() };
+        let number = if negative { format!("-{digits}").into() } else { digits.into() };
         self.at += digits.len();
         self.skip();
         Ok(number)

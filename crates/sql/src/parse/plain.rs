@@ -1,9 +1,11 @@
-//! PREPARE TRANSACTION, the statements of sibling transactions, and the decisions about both in their plain form, read without tokens and grammar.
+//! Where transactions begin and end, in the plain form, read without tokens and grammar: BEGIN, COMMIT, ROLLBACK, PREPARE TRANSACTION, the statements of
+//! sibling transactions, and the decisions about both.
 //!
-//! They come as text each time, each time with another identifier, so no plan is kept; and twice or three times for each transaction of who uses
-//! them at all. What is not plain (comments, a literal with a quote or backslash, more than one statement) goes the ordinary way, which comes to the same.
+//! They come as text each time, most of them each time with another identifier, so no plan is kept; and twice or three times for each transaction.
+//! What is not plain (comments, a literal with a quote or backslash, more than one statement) goes the ordinary way, which comes to the same.
 //!
 //! ```text
+//! BEGIN | COMMIT | ROLLBACK
 //! PREPARE TRANSACTION | COMMIT PREPARED | ROLLBACK PREPARED     'identifier'
 //! BEGIN MIP | COMMIT MIP | ROLLBACK MIP                         [<] 'xid' , digits [>]
 //! PREPARE MIP                                                   [<] 'xid' , digits [>]  'request' [,] 'result'
@@ -11,10 +13,26 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast;
+
 use super::mip::{MipArgument, MipOperation};
 use super::{Command, Statement};
 
-const WHITE: [char; 4] = [' ', '\t', '\n', '\r'];
+fn is_white(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// The text without white space before it; bytes, since all of that is ASCII.
+fn behind_white(text: &str) -> &str {
+    let white = text.bytes().take_while(|&byte| is_white(byte)).count();
+    &text[white..]
+}
+
+/// The text without white space behind it.
+fn before_white(text: &str) -> &str {
+    let white = text.bytes().rev().take_while(|&byte| is_white(byte)).count();
+    &text[..text.len() - white]
+}
 
 /// What is left of a statement.
 struct Rest<'a>(&'a str);
@@ -22,13 +40,13 @@ struct Rest<'a>(&'a str);
 impl<'a> Rest<'a> {
     /// Goes on behind white space.
     fn skip(&mut self) {
-        self.0 = self.0.trim_start_matches(WHITE);
+        self.0 = behind_white(self.0);
     }
 
     /// A word, and the white space that must follow.
     fn word(&mut self, word: &str) -> Option<()> {
         let (head, rest) = self.0.split_at_checked(word.len())?;
-        let trimmed = rest.trim_start_matches(WHITE);
+        let trimmed = behind_white(rest);
         let found = head.eq_ignore_ascii_case(word) && trimmed.len() < rest.len();
         self.0 = if found { trimmed } else { self.0 };
         found.then_some(())
@@ -51,7 +69,7 @@ impl<'a> Rest<'a> {
     }
 
     fn digits(&mut self) -> Option<&'a str> {
-        let end = self.0.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.0.len());
+        let end = self.0.bytes().take_while(u8::is_ascii_digit).count();
         let (digits, rest) = self.0.split_at(end);
         self.0 = rest;
         self.skip();
@@ -61,8 +79,40 @@ impl<'a> Rest<'a> {
 
 /// The statement, if it is one of these.
 pub(super) fn parse(text: &str) -> Option<Statement> {
-    let body = text.trim_matches(WHITE);
-    let body = body.strip_suffix(';').map_or(body, |body| body.trim_end_matches(WHITE));
+    let body = before_white(behind_white(text));
+    let body = body.strip_suffix(';').map_or(body, before_white);
+    let command = match bare(body) {
+        Some(statement) => Command::Sql(Box::new(statement)),
+        None => with_arguments(body)?,
+    };
+    let source: Arc<str> = text.into();
+    let text = if body.len() == text.len() { Arc::clone(&source) } else { body.into() };
+    Some(Statement { text, source, command, overriding: None, deferrable: None, complexity: 0 })
+}
+
+/// A word alone.
+fn bare(body: &str) -> Option<ast::Statement> {
+    let is = |word| body.eq_ignore_ascii_case(word);
+    if is("BEGIN") {
+        Some(ast::Statement::StartTransaction {
+            modes: Vec::new(),
+            begin: true,
+            transaction: None,
+            modifier: None,
+            statements: Vec::new(),
+            exception: None,
+            has_end_keyword: false,
+        })
+    } else if is("COMMIT") {
+        Some(ast::Statement::Commit { chain: false, end: false, modifier: None })
+    } else if is("ROLLBACK") {
+        Some(ast::Statement::Rollback { chain: false, savepoint: None })
+    } else {
+        None
+    }
+}
+
+fn with_arguments(body: &str) -> Option<Command> {
     let mut rest = Rest(body);
     let operation = match body.as_bytes().first()? {
         b'B' | b'b' if rest.word("BEGIN").is_some() => MipOperation::Begin,
@@ -78,12 +128,7 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
             Command::Mip(operation, arguments(&mut rest, operation)?)
         }
     };
-    if !rest.0.is_empty() {
-        return None;
-    }
-    let source: Arc<str> = text.into();
-    let text = if body.len() == text.len() { Arc::clone(&source) } else { body.into() };
-    Some(Statement { text, source, command, overriding: None, deferrable: None, complexity: 0 })
+    rest.0.is_empty().then_some(command)
 }
 
 /// What becomes of the identifier, if the next word is that of a transaction without siblings.
@@ -100,16 +145,16 @@ fn two_phase(rest: &mut Rest<'_>, operation: MipOperation) -> Option<fn(String) 
 fn arguments(rest: &mut Rest<'_>, operation: MipOperation) -> Option<Vec<MipArgument>> {
     let bracket = rest.mark('<').is_some();
     let mut arguments = Vec::with_capacity(operation.arguments());
-    arguments.push(MipArgument::Text(rest.literal()?.to_owned()));
+    arguments.push(MipArgument::Text(rest.literal()?.into()));
     rest.mark(',')?;
-    arguments.push(MipArgument::Number(rest.digits()?.to_owned()));
+    arguments.push(MipArgument::Number(rest.digits()?.into()));
     if bracket {
         rest.mark('>')?;
     }
     if operation == MipOperation::Prepare {
-        arguments.push(MipArgument::Text(rest.literal()?.to_owned()));
+        arguments.push(MipArgument::Text(rest.literal()?.into()));
         rest.mark(',');
-        arguments.push(MipArgument::Text(rest.literal()?.to_owned()));
+        arguments.push(MipArgument::Text(rest.literal()?.into()));
     }
     Some(arguments)
 }

@@ -377,6 +377,11 @@ fn work_is_bounded_whatever_is_nested() {
 #[test]
 fn what_is_read_without_tokens_is_what_the_grammar_reads() {
     let plain = [
+        "BEGIN",
+        " begin ; ",
+        "Commit",
+        "COMMIT;",
+        "rollback",
         "PREPARE TRANSACTION 'x'",
         "commit\n prepared 'a b, \u{e9}' ; ",
         "  ROLLBACK\tPREPARED ''",
@@ -399,7 +404,13 @@ fn what_is_read_without_tokens_is_what_the_grammar_reads() {
     }
     let others = [
         "",
-        "COMMIT",
+        "COMMIT WORK",
+        "COMMIT; COMMIT",
+        "COMMIT AND CHAIN",
+        "START TRANSACTION",
+        "BEGIN READ ONLY",
+        "ROLLBACK TO s",
+        "END",
         "COMMIT PREPARED",
         "COMMIT PREPARED x",
         "COMMITPREPARED 'x'",
@@ -415,7 +426,6 @@ fn what_is_read_without_tokens_is_what_the_grammar_reads() {
         "PREPARE p AS SELECT 'a'",
         "PREPARE mip AS SELECT 'a'",
         "PREPARE mip (int) AS SELECT 'a'",
-        "BEGIN",
         "BEGIN MIP",
         "BEGIN MIP<'x', 1>",
         "BEGIN MIP <x, 1>",

@@ -90,7 +90,7 @@ fn refusal(lacking: &SqlError, error: SqlError) -> SqlError {
 fn planned(plan: AnalyticPlan, columns: Vec<OutputColumn>, state: u64) -> Planned {
     let parameters = plan.parameters().to_vec();
     let tables = plan.tables().to_vec();
-    Planned::new(Action::Analytic(Arc::new(plan)), parameters, Some(columns), tables, state)
+    Planned::new(Action::Analytic(Arc::new(plan)), parameters, Some(columns.into()), tables, state)
 }
 
 impl Session {

@@ -10,6 +10,8 @@
 //! The block knows its instance also after it has failed: PREPARE then shows what became of the family, since an application server wants to know that and nothing
 //! else. A plain ROLLBACK gives the instance up.
 
+use std::sync::{Arc, LazyLock};
+
 use cognate_engine::sibling::{Begun, Doomed, Instance, Limits, Mipt, Refusal, State, Text, Told, Xid};
 
 use super::planning::parameter_type;
@@ -21,8 +23,13 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{MipArgument, MipOperation};
 use crate::types::{Datum, Type, TypeId};
 
-/// The columns of a family's table.
-pub(super) fn columns() -> Vec<OutputColumn> {
+/// The columns of a family's table, made once.
+pub(super) fn columns() -> Arc<[OutputColumn]> {
+    static COLUMNS: LazyLock<Arc<[OutputColumn]>> = LazyLock::new(make_columns);
+    Arc::clone(&COLUMNS)
+}
+
+fn make_columns() -> Arc<[OutputColumn]> {
     let column = |(name, id): (&str, TypeId)| OutputColumn {
         name: name.to_owned(),
         ty: Type::new(id),
@@ -138,7 +145,7 @@ impl Session {
 
     fn mip_text(&mut self, argument: &MipArgument, place: usize, portal: &Portal) -> Result<Text> {
         let value = match argument {
-            MipArgument::Text(text) | MipArgument::Number(text) => return Ok(Text::from(&**text)),
+            MipArgument::Text(text) | MipArgument::Number(text) => return Ok(Text::clone(text)),
             MipArgument::Parameter(number) => portal.parameters.get(*number - 1).cloned(),
             MipArgument::Expression(expr) => {
                 Some(self.evaluate_argument(expr, Type::new(TypeId::Text), place + 1)?)
@@ -214,6 +221,7 @@ impl Session {
                 self.facts.set_transaction_id(engine.id());
                 let mut state = TransactionState::new(false, self.memory_limit);
                 state.locks_reads = self.is_two_phase();
+                state.begun_ahead = true;
                 self.open = Some(Open { engine: *engine, state });
                 self.sibling = Some((xid, instance));
                 Ok(answer(MipOperation::Begin, Vec::new()))

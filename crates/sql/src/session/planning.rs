@@ -81,9 +81,8 @@ impl Session {
     }
 
     /// Prepares one statement of a simple query.
-    pub fn prepare_statement(&mut self, statement: &Statement) -> Result<Arc<Prepared>> {
-        self.check_not_failed(Some(statement))?;
-        let statement = parse::on_large_stack(statement.depth(), || statement.clone());
+    pub fn prepare_statement(&mut self, statement: Statement) -> Result<Arc<Prepared>> {
+        self.check_not_failed(Some(&statement))?;
         self.plan_prepared(Some(statement), Vec::new()).map(Arc::new)
     }
 
@@ -251,6 +250,7 @@ impl Session {
         binder: &Binder<'_>,
         state: u64,
     ) -> Result<Planned> {
+        let columns = columns.map(Arc::from);
         let planned =
             Planned::new(action, binder.parameter_types()?, columns, binder.tables().to_vec(), state);
         Ok(planned.sized(self.database.engine()))
@@ -266,7 +266,7 @@ impl Session {
         Ok(Planned::new(Action::Utility, types, columns, Vec::new(), 0))
     }
 
-    fn utility_columns(&mut self, command: &Command) -> Result<Option<Vec<OutputColumn>>> {
+    fn utility_columns(&mut self, command: &Command) -> Result<Option<Arc<[OutputColumn]>>> {
         let text = |name: &str| OutputColumn {
             name: name.to_owned(),
             ty: Type::new(TypeId::Text),
@@ -276,15 +276,15 @@ impl Session {
         match command {
             Command::Fetch { cursor, skip: false, .. } => {
                 let name = crate::ddl::names::fold(cursor);
-                Ok(Some(self.fetch_columns(&name)?))
+                Ok(Some(self.fetch_columns(&name)?.into()))
             }
             Command::Mip(..) => Ok(Some(super::mip::columns())),
             Command::Sql(statement) => match statement.as_ref() {
-                ast::Statement::ShowVariable { variable } => self.show_columns(variable).map(Some),
-                ast::Statement::Explain { .. } => Ok(Some(vec![text("QUERY PLAN")])),
+                ast::Statement::ShowVariable { variable } => Ok(Some(self.show_columns(variable)?.into())),
+                ast::Statement::Explain { .. } => Ok(Some(Arc::new([text("QUERY PLAN")]))),
                 ast::Statement::Execute { name: Some(name), .. } => {
                     let name = crate::ddl::names::single(name)?;
-                    Ok(self.named_statement(&name)?.columns().map(<[OutputColumn]>::to_vec))
+                    Ok(self.named_statement(&name)?.shared_columns())
                 }
                 _ => Ok(None),
             },

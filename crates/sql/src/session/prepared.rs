@@ -87,11 +87,10 @@ impl Planned {
     pub(crate) fn new(
         action: Action,
         parameter_types: Vec<Type>,
-        columns: Option<Vec<OutputColumn>>,
+        columns: Option<Arc<[OutputColumn]>>,
         tables: Vec<Arc<Table>>,
         state: u64,
     ) -> Planned {
-        let columns = columns.map(Arc::from);
         let (state, growth) = (AtomicU64::new(state), AtomicU64::new(0));
         Planned { action, parameter_types, columns, tables, state, growth, rows: Vec::new() }
     }

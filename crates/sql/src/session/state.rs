@@ -17,6 +17,8 @@ pub(crate) struct TransactionState {
     pub(crate) read_only: bool,
     /// It carries an age, and so goes before others.
     pub(crate) aged: bool,
+    /// It was begun ahead of its first statement, whose snapshot it is to have.
+    pub(crate) begun_ahead: bool,
     /// Its statements lock what they read.
     pub(crate) locks_reads: bool,
     /// Bytes one statement may hold for sorts and hash tables.
@@ -53,6 +55,7 @@ impl TransactionState {
             catalog: OwnCatalog::default(),
             read_only,
             aged: false,
+            begun_ahead: false,
             locks_reads: false,
             memory_limit,
             savepoints: Vec::new(),

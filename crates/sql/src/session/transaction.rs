@@ -222,7 +222,7 @@ impl Session {
                 open.engine = fresh;
             }
             Some(open) => {
-                if moves {
+                if moves || std::mem::take(&mut open.state.begun_ahead) {
                     open.engine.refresh_snapshot();
                 }
             }

@@ -1,4 +1,7 @@
 //! A connection to a site, and the ways to begin and end a transaction on it.
+//!
+//! Whatever begins, prepares and ends a transaction goes as text of the simple protocol, on each way: most of it has an identifier and cannot be prepared, and
+//! that is how drivers send BEGIN and COMMIT, too.
 
 use std::fmt;
 
@@ -68,11 +71,7 @@ pub struct Site {
     /// For the statements between begin and end.
     pub client: Client,
     way: Way,
-    /// BEGIN, where it needs no identifier.
-    begin: Option<Statement>,
     show: Option<Statement>,
-    /// COMMIT, where it needs no identifier.
-    commit: Option<Statement>,
 }
 
 impl Site {
@@ -83,19 +82,11 @@ impl Site {
         client
             .batch_execute(&format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}"))
             .await?;
-        let begin = match way {
-            Way::TwoPhase | Way::Plain => Some(client.prepare("BEGIN").await?),
-            Way::Mip => None,
-        };
-        let commit = match way {
-            Way::Plain => Some(client.prepare("COMMIT").await?),
-            Way::Mip | Way::TwoPhase => None,
-        };
         let show = match way {
             Way::Mip => Some(client.prepare("SELECT * FROM cognate_mip_show($1)").await?),
             Way::TwoPhase | Way::Plain => None,
         };
-        Ok(Site { client, way, begin, show, commit })
+        Ok(Site { client, way, show })
     }
 
     /// The smallest prepared instance of a request whose server has stopped, as the application server's retry looks for it; always `None` without siblings.
@@ -109,9 +100,9 @@ impl Site {
 
     /// Begins the attempt.
     pub async fn begin(&self, attempt: &Attempt) -> Result<(), Error> {
-        match &self.begin {
-            Some(begin) => self.client.execute(begin, &[]).await.map(drop),
-            None => self.client.batch_execute(&format!("BEGIN MIP {attempt}")).await,
+        match self.way {
+            Way::Mip => self.client.batch_execute(&format!("BEGIN MIP {attempt}")).await,
+            Way::TwoPhase | Way::Plain => self.client.batch_execute("BEGIN").await,
         }
     }
 
@@ -139,12 +130,11 @@ impl Site {
 
     /// Commits the attempt.
     pub async fn commit(&self, attempt: &Attempt) -> Result<(), Error> {
-        let text = match (&self.commit, self.way) {
-            (Some(commit), _) => return self.client.execute(commit, &[]).await.map(drop),
-            (None, Way::Mip) => format!("COMMIT MIP {attempt}"),
-            (None, _) => format!("COMMIT PREPARED '{}'", attempt.gid()),
-        };
-        self.client.batch_execute(&text).await
+        match self.way {
+            Way::Mip => self.client.batch_execute(&format!("COMMIT MIP {attempt}")).await,
+            Way::TwoPhase => self.client.batch_execute(&format!("COMMIT PREPARED '{}'", attempt.gid())).await,
+            Way::Plain => self.client.batch_execute("COMMIT").await,
+        }
     }
 
     /// Ends an attempt that is not prepared.
