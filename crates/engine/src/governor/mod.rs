@@ -66,6 +66,13 @@ const QUIET_TICKS: u32 = 100;
 /// A sample is not stretched beyond this.
 const PERIOD_MAX: Duration = Duration::from_secs(2);
 
+/// A silence of this length, and of so many flushes, is a lull: what was being measured ended with it.
+const LULL: Duration = Duration::from_millis(50);
+const LULL_FLUSHES: u32 = 4;
+
+/// It is silent if nobody waits for a slot or a row, and transactions end at less than this share of the rate before.
+const SILENT_SHARE: f64 = 0.25;
+
 /// Counters of the engine that the tuner looks at; all but `blocked_pct` only grow.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Readings {
@@ -127,6 +134,8 @@ struct Places {
     admitted: u64,
 }
 
+/// Makes samples of ticks. A sample tells something about a limit only if there was work all the time: clients come in bursts, and a sample that is partly of a
+/// pause looks like a bad limit. So no sample ends in silence; one that goes on after it, goes on, but a lull ends it without result.
 #[derive(Debug)]
 struct Tuning {
     configured: ActiveLimit,
@@ -134,18 +143,26 @@ struct Tuning {
     tuner: Tuner,
     began: Duration,
     base: Readings,
-    base_conflicts: u64,
+    base_seen: Seen,
     blocked_pct: u64,
     ticks: u32,
-    base_queued: u64,
+    /// The last tick: when, and the transactions that had ended until then.
+    last: (Duration, u64),
+    /// The last tick that was not silent, if one was since.
+    silent_since: Option<Duration>,
+    /// Transactions that ended in a second of the last sample.
+    rate: f64,
+    /// Mean time of a flush in the last sample.
+    flush: Duration,
 }
 
 /// What the governor itself has counted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     queued: u64,
     conflicts: u64,
     active: u32,
+    waiting: u32,
 }
 
 #[derive(Debug, Default)]
@@ -159,24 +176,13 @@ struct Clockwork {
 impl Governor {
     /// A governor for a machine with so many cores.
     pub(crate) fn new(mode: ActiveLimit, cores: u32) -> Governor {
-        let tuner = Tuner::new(cores);
         let governor = Governor {
             gate: Gate::new(),
             places: Mutex::default(),
             epoch: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
-            tuning: Mutex::new(Tuning {
-                configured: mode,
-                mode,
-                tuner,
-                began: Duration::ZERO,
-                base: Readings::default(),
-                base_conflicts: 0,
-                blocked_pct: 0,
-                ticks: 0,
-                base_queued: 0,
-            }),
+            tuning: Mutex::new(Tuning::new(mode, cores)),
             clockwork: Mutex::default(),
             work: Condvar::new(),
             calm: AtomicBool::new(false),
@@ -305,11 +311,9 @@ impl Governor {
         }
         let limit = {
             let mut tuning = self.tuning.lock();
-            let seen = Seen {
-                queued: self.gate.queued(),
-                conflicts: self.conflicts.load(Ordering::Relaxed),
-                active: self.gate.counts().0,
-            };
+            let (active, waiting) = self.gate.counts();
+            let conflicts = self.conflicts.load(Ordering::Relaxed);
+            let seen = Seen { queued: self.gate.queued(), conflicts, active, waiting };
             tuning.tick(now, readings(), seen)
         };
         if let Some(limit) = limit {
@@ -330,21 +334,51 @@ impl Governor {
 }
 
 impl Tuning {
+    fn new(mode: ActiveLimit, cores: u32) -> Tuning {
+        Tuning {
+            configured: mode,
+            mode,
+            tuner: Tuner::new(cores),
+            began: Duration::ZERO,
+            base: Readings::default(),
+            base_seen: Seen::default(),
+            blocked_pct: 0,
+            ticks: 0,
+            last: (Duration::ZERO, 0),
+            silent_since: None,
+            rate: 0.0,
+            flush: Duration::ZERO,
+        }
+    }
+
     /// Counts a tick; the new limit if this ended a sample and the tuner wants another one.
     fn tick(&mut self, now: Duration, readings: Readings, seen: Seen) -> Option<u32> {
         self.ticks += 1;
         self.blocked_pct += u64::from(readings.blocked_pct);
+        let ended = readings.committed + seen.conflicts;
+        let (before, ended_before) = std::mem::replace(&mut self.last, (now, ended));
+        let usual = self.rate * now.saturating_sub(before).as_secs_f64();
+        let few = ended.saturating_sub(ended_before) as f64 <= SILENT_SHARE * usual;
+        if seen.waiting == 0 && readings.blocked_pct == 0 && few {
+            self.silent_since.get_or_insert(before);
+            return None;
+        }
+        let silence = self.silent_since.take().map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        if silence >= LULL.max(self.flush * LULL_FLUSHES) {
+            self.begin(now, readings, seen);
+            self.tuner.interrupt();
+            return None;
+        }
         let elapsed = now.saturating_sub(self.began);
         let flushes = readings.flushes.saturating_sub(self.base.flushes);
-        let flush = Duration::from_micros(
-            readings.flush_us.saturating_sub(self.base.flush_us).checked_div(flushes).unwrap_or(0),
-        );
+        let flush_us = readings.flush_us.saturating_sub(self.base.flush_us);
+        let flush = Duration::from_micros(flush_us.checked_div(flushes).unwrap_or(0));
         if elapsed < (flush * FLUSHES).clamp(PERIOD, PERIOD_MAX) {
             return None;
         }
         let committed = readings.committed.saturating_sub(self.base.committed);
-        let aborted = seen.conflicts.saturating_sub(self.base_conflicts);
-        let queued = seen.queued.saturating_sub(self.base_queued);
+        let aborted = seen.conflicts.saturating_sub(self.base_seen.conflicts);
+        let queued = seen.queued.saturating_sub(self.base_seen.queued);
         let sample = Sample {
             committed_per_s: committed as f64 / elapsed.as_secs_f64(),
             aborted_share: aborted as f64 / (committed + aborted).max(1) as f64,
@@ -352,15 +386,20 @@ impl Tuning {
             active: seen.active,
             binding: queued > 0 && BINDING_SHARE * queued > committed + aborted,
         };
-        (self.began, self.base) = (now, readings);
-        (self.base_conflicts, self.base_queued) = (seen.conflicts, seen.queued);
-        (self.blocked_pct, self.ticks) = (0, 0);
+        (self.rate, self.flush) = ((committed + aborted) as f64 / elapsed.as_secs_f64(), flush);
+        self.begin(now, readings, seen);
         if self.mode != ActiveLimit::Auto {
             return None;
         }
         let before = self.tuner.limit();
         let after = self.tuner.observe(sample);
         (after != before).then_some(after)
+    }
+
+    /// Begins a sample.
+    fn begin(&mut self, now: Duration, readings: Readings, seen: Seen) {
+        (self.began, self.base, self.base_seen) = (now, readings, seen);
+        (self.blocked_pct, self.ticks) = (0, 0);
     }
 }
 

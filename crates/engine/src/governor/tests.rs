@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::gate::RESUMED_IN_A_ROW;
 use super::tuner::{Sample, Tuner};
-use super::{ActiveLimit, Governor, Readings, Seat, TICK};
+use super::{ActiveLimit, Governor, Readings, Seat, Seen, TICK, Tuning};
 
 /// Throughput and share of aborts at a limit.
 type System = fn(f64) -> (f64, f64);
@@ -227,6 +227,55 @@ fn it_stays_within_its_bounds_and_does_not_move_without_evidence() {
             };
             assert_eq!(tuner.observe(sample), before);
         }
+    }
+}
+
+/// Clients that come for most of a second at a time, with pauses in which hardly anything happens: the limits of the ticks at which they were there.
+fn bursts(system: System, seed: u64, count: u32) -> Vec<u32> {
+    let mut random = SplitMix::new(seed);
+    let mut tuning = Tuning::new(ActiveLimit::Auto, 2);
+    let (mut now, mut readings, mut seen) = (Duration::ZERO, Readings::default(), Seen::default());
+    let (mut limits, mut committed, mut conflicts) = (Vec::new(), 0.0, 0.0);
+    for _ in 0..count {
+        for tick in 0..160 + random.below(400) {
+            let busy = tick < 160;
+            now += TICK;
+            readings.flushes += 10;
+            readings.flush_us += 2_000;
+            let limit = tuning.tuner.limit();
+            if busy {
+                let (rate, aborted) = system(f64::from(limit));
+                // Whoever has just connected is slow.
+                let warm = if tick < 40 { 0.8 } else { 1.0 };
+                let come = warm * rate * TICK.as_secs_f64() * (1.0 + 0.15 * either_way(&mut random));
+                committed += come;
+                conflicts += come * aborted / (1.0 - aborted);
+                seen.queued = committed as u64;
+                limits.push(limit);
+            } else {
+                // Somebody looks now and then.
+                committed += f64::from(u8::from(tick % 10 == 0));
+            }
+            (seen.active, seen.waiting) = if busy { (limit, 40) } else { (0, 0) };
+            (readings.committed, seen.conflicts) = (committed as u64, conflicts as u64);
+            tuning.tick(now, readings, seen);
+        }
+    }
+    limits
+}
+
+#[test]
+fn pauses_between_bursts_do_not_lead_it_away() {
+    println!("seeds 1 to 20");
+    for (name, system) in SYSTEMS {
+        let shares = (1..=20).map(|seed| {
+            let limits = bursts(system, seed, 160);
+            let share = share_of_best(system, &limits);
+            assert!(share >= 0.9, "{name}, seed {seed}: {share:.3} of the best");
+            share
+        });
+        let reached = shares.sum::<f64>() / 20.0;
+        assert!(reached >= 0.95, "{name}: {reached:.3} of the best");
     }
 }
 

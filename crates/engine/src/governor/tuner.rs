@@ -10,7 +10,7 @@
 //!   peak of the throughput is not yet the best place for latency. What steps down have cost is added up (`behind`), so that many
 //!   small losses cannot become a large one.
 //!
-//! It *starts* by doubling as long as that costs nothing, and comes down from there: on a gentle slope, single steps up are lost in the noise,
+//! It *starts* by doubling as long as that costs little, and comes down from there: on a gentle slope, single steps up are lost in the noise,
 //! while on the way down the losses are added up.
 //!
 //! ```text
@@ -38,6 +38,8 @@ const PER_CORE_START: u32 = 4;
 const PER_CORE_MAX: u32 = 256;
 /// Relative change of the rate that counts as none, on the way up.
 const DEAD_BAND: f64 = 0.025;
+/// A loss that does not end the doubling at the start: it may be noise, and the way down is found later, while too low a limit costs most.
+const START_BAND: f64 = 0.08;
 /// What steps down may cost in all.
 const DOWN_BAND: f64 = 0.01;
 /// A trial is over when the mean of its comparisons is so far from what decides, divided by their number.
@@ -51,8 +53,9 @@ const STEP_MIN: f64 = 1.1;
 const CUT: f64 = 0.5;
 /// Share of aborts, or of blocked transactions, that leads to a cut.
 const CUT_SHARE: f64 = 0.4;
-/// Samples that make a block; the first after a change is not among them.
+/// Samples that make a block; the first after a change is not among them, nor are the first ones after a lull: clients connect, and caches are cold.
 const WINDOW: u32 = 3;
+const SETTLE: u32 = 3;
 /// Shortest and longest rest, in samples: at most some fifty seconds. What changes by much ends it before.
 const REST_MIN: u32 = 8;
 const REST_MAX: u32 = 512;
@@ -152,8 +155,9 @@ pub(super) struct Tuner {
     tolerated: f64,
     /// Somebody had to wait for a slot in the last sample.
     binding: bool,
-    /// Samples of the present block; the first is skipped.
+    /// Samples of the present block, and how many of them are skipped.
     samples: u32,
+    skipped: u32,
     sum: f64,
     steps: u64,
     cuts: u64,
@@ -178,6 +182,7 @@ impl Tuner {
             tolerated: CUT_SHARE,
             binding: true,
             samples: 0,
+            skipped: 1,
             sum: 0.0,
             steps: 0,
             cuts: 0,
@@ -215,6 +220,11 @@ impl Tuner {
         self.limit
     }
 
+    /// There was a lull: what is being measured is measured anew, and what was measured before it counts.
+    pub(super) fn interrupt(&mut self) {
+        (self.samples, self.skipped, self.sum) = (0, SETTLE, 0.0);
+    }
+
     /// Takes a sample; the limit from now on.
     pub(super) fn observe(&mut self, sample: Sample) -> u32 {
         self.tolerated = CUT_SHARE + (self.tolerated - CUT_SHARE) * FORGET;
@@ -233,10 +243,10 @@ impl Tuner {
             return self.limit;
         }
         self.samples += 1;
-        if self.samples > 1 {
+        let counted = self.samples.saturating_sub(self.skipped);
+        if counted > 0 {
             self.sum += sample.committed_per_s;
         }
-        let counted = self.samples - 1;
         let rate = self.sum / f64::from(counted.max(1));
         // A step that costs much is over at once.
         let costly = |trial: Trial| counted >= 2 && rate < trial.at_from * (1.0 - COSTLY);
@@ -272,7 +282,7 @@ impl Tuner {
     /// Goes on with a trial, or ends it.
     fn weigh(&mut self, trial: Trial) {
         let threshold = match trial.direction {
-            Direction::Up if self.starting => -DEAD_BAND,
+            Direction::Up if self.starting => -START_BAND,
             Direction::Up => DEAD_BAND,
             Direction::Down => self.behind - DOWN_BAND,
         };
@@ -385,7 +395,7 @@ impl Tuner {
 
     fn begin(&mut self, phase: Phase) {
         self.phase = phase;
-        (self.samples, self.sum) = (0, 0.0);
+        (self.samples, self.skipped, self.sum) = (0, 1, 0.0);
     }
 
     fn move_to(&mut self, limit: u32) {

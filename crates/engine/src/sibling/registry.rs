@@ -82,7 +82,8 @@ impl Slots {
 
 impl Families {
     pub(super) fn shard(&self, xid: &Xid) -> MutexGuard<'_, Shard> {
-        let owner = xid.numbered().map_or(xid.as_str(), |(client, _)| client);
+        // Of a numbered XID, that is its client.
+        let owner = xid.as_str().rsplit_once('/').map_or(xid.as_str(), |(client, _)| client);
         self.shards[self.hasher.hash_one(owner) as usize % SHARDS].lock()
     }
 }

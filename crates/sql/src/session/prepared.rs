@@ -4,8 +4,8 @@
 //! [`Planned`] form, belongs to a state of the catalog and is made again when that has changed. Both are shared by all
 //! sessions that prepare the same text.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use cognate_engine::Database;
@@ -45,7 +45,9 @@ pub struct Prepared {
     executor: Executor,
     parameter_types: Vec<Type>,
     columns: Option<Arc<[OutputColumn]>>,
-    planned: ArcSwap<Planned>,
+    first: Arc<Planned>,
+    /// What took the place of the first: few statements live to see that, and whoever has it waits at its end for those who read it.
+    later: OnceLock<ArcSwap<Planned>>,
 }
 
 /// How a statement is carried out, as long as the catalog stays as it is.
@@ -154,7 +156,7 @@ impl Drop for Prepared {
         let depth = self.depth();
         if depth > parse::SHALLOW {
             let nothing = Planned::new(Action::Empty, Vec::new(), None, Vec::new(), 0);
-            let planned = self.planned.swap(Arc::new(nothing));
+            let planned = (std::mem::replace(&mut self.first, Arc::new(nothing)), self.later.take());
             parse::on_large_stack(depth, || drop(planned));
         }
     }
@@ -180,7 +182,8 @@ impl Prepared {
             executor,
             parameter_types: planned.parameter_types.clone(),
             columns: planned.columns.clone(),
-            planned: ArcSwap::from_pointee(planned),
+            first: Arc::new(planned),
+            later: OnceLock::new(),
         }
     }
 
@@ -220,12 +223,12 @@ impl Prepared {
     }
 
     pub(crate) fn planned(&self) -> Arc<Planned> {
-        self.planned.load_full()
+        self.later.get().map_or_else(|| Arc::clone(&self.first), ArcSwap::load_full)
     }
 
     pub(crate) fn replan(&self, planned: Planned) -> Arc<Planned> {
         let planned = Arc::new(planned);
-        self.planned.store(planned.clone());
+        self.later.get_or_init(|| ArcSwap::new(planned.clone())).store(planned.clone());
         planned
     }
 }
