@@ -305,6 +305,13 @@ impl<'a> Bench<'a> {
         self.store.as_ref().ok_or_else(|| Error::Missing("the bookstore".to_owned()))
     }
 
+    /// Sets the governor's limit of the system with the bookstore.
+    async fn govern(&mut self, limit: &str) -> Result<()> {
+        let system = self.store().await?;
+        let client = system.client().await?;
+        system.execute_each(&client, &[format!("SET cognate.active_limit = '{limit}'")]).await
+    }
+
     /// Requests of a fresh run in the bookstore.
     async fn requests(&mut self, way: Way, profile: Profile) -> Result<Requests> {
         self.run += 1;
