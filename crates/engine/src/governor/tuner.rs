@@ -10,7 +10,7 @@
 //!   peak of the throughput is not yet the best place for latency. What steps down have cost is added up (`behind`), so that many
 //!   small losses cannot become a large one.
 //!
-//! It *starts* by doubling as long as that costs little, and comes down from there: on a gentle slope, single steps up are lost in the noise,
+//! It *starts* by doubling as long as that costs nothing, and comes down from there: on a gentle slope, single steps up are lost in the noise,
 //! while on the way down the losses are added up.
 //!
 //! ```text
@@ -38,8 +38,6 @@ const PER_CORE_START: u32 = 4;
 const PER_CORE_MAX: u32 = 256;
 /// Relative change of the rate that counts as none, on the way up.
 const DEAD_BAND: f64 = 0.025;
-/// A loss that does not end the doubling at the start: it may be noise, and the way down is found later, while too low a limit costs most.
-const START_BAND: f64 = 0.08;
 /// What steps down may cost in all.
 const DOWN_BAND: f64 = 0.01;
 /// A trial is over when the mean of its comparisons is so far from what decides, divided by their number.
@@ -282,7 +280,7 @@ impl Tuner {
     /// Goes on with a trial, or ends it.
     fn weigh(&mut self, trial: Trial) {
         let threshold = match trial.direction {
-            Direction::Up if self.starting => -START_BAND,
+            Direction::Up if self.starting => -DEAD_BAND,
             Direction::Up => DEAD_BAND,
             Direction::Down => self.behind - DOWN_BAND,
         };
