@@ -63,7 +63,7 @@ const BINDING_SHARE: u64 = 20;
 /// So many ticks without anybody who waits, and the thread ticks slowly.
 const QUIET_TICKS: u32 = 100;
 
-/// A sample is not stretched beyond this.
+/// For the sake of flushes, a sample is not stretched beyond this.
 const PERIOD_MAX: Duration = Duration::from_secs(2);
 
 /// A silence of this length, and of so many flushes, is a lull: what was being measured ended with it.
@@ -135,7 +135,7 @@ struct Places {
 }
 
 /// Makes samples of ticks. A sample tells something about a limit only if there was work all the time: clients come in bursts, and a sample that is partly of a
-/// pause looks like a bad limit. So no sample ends in silence; one that goes on after it, goes on, but a lull ends it without result.
+/// pause looks like a bad limit. So no sample ends in silence: after a short one it goes on, and with a lull it is dropped.
 #[derive(Debug)]
 struct Tuning {
     configured: ActiveLimit,

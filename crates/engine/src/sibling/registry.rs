@@ -8,7 +8,7 @@
 //! while, and a number that was used is not used again soon; they are small, and few.
 //!
 //! The maps hash with `foldhash`, which the lock file had already: seeded for each process, so that nobody can choose XIDs that collide, and cheaper than the standard
-//! library's way, which an operation went some eight times.
+//! library's way, for each operation looks here several times.
 //!
 //! Mutex order: a shard, then whatever an operation of the manager takes. No transaction may end while its shard is held: it comes here itself.
 

@@ -46,7 +46,7 @@ pub struct Prepared {
     parameter_types: Vec<Type>,
     columns: Option<Arc<[OutputColumn]>>,
     first: Arc<Planned>,
-    /// What took the place of the first: few statements live to see that, and whoever has it waits at its end for those who read it.
+    /// What took the place of the first. Such a cell looks at all readers when it is dropped, so it is made only for the few statements that live to see another plan.
     later: OnceLock<ArcSwap<Planned>>,
 }
 
