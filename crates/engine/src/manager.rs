@@ -153,7 +153,7 @@ impl Manager {
         let last = log.last();
         Ok(Manager {
             memory,
-            snapshots: Arc::new(Snapshots::new()),
+            snapshots: Arc::new(Snapshots::new(cores())),
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
             prepared: PreparedTable::default(),

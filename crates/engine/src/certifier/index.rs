@@ -2,7 +2,7 @@
 //!
 //! - A key's *writers* are kept in the order of their commits, the newest first.
 //! - Its *readers* are those of the newest version. When the key is overwritten, the writer gets an edge from each of them; who writes after that
-//!   comes behind that writer anyway, so the list begins anew.
+//!   comes behind that writer anyway, and looks no further back.
 //! - Both are in one table, [`Touches`]. What prepared transactions touched is in another one, [`Promised`].
 //! - Ranges (of cursors, and of what was summarized) are kept a tree, in [`Ranges`]; their number is bounded by the certifier's memory.
 
@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 
+use smallvec::SmallVec;
+
 use super::node::{Node, NodeId, Nodes};
 use super::prepared::Promised;
 use super::ranges::{Ranged, Ranges};
-use super::touches::{NOWHERE, Touches};
+use super::touches::{Number, Touches};
 use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, Moment, compare_lower_upper};
 use crate::{Csn, TreeId};
@@ -71,21 +73,32 @@ pub(super) struct KeyIndex {
 }
 
 impl KeyIndex {
-    /// Enters the keys of a committed transaction.
+    /// What is known of a node that enters: the number of its first touch, if it has any.
+    #[inline]
+    pub(super) fn next_touch(&self) -> Number {
+        self.touches.next()
+    }
+
+    /// Makes room for the keys of a node.
+    pub(super) fn make_room(&mut self, nodes: &mut Nodes, id: NodeId) {
+        let keys = |node: &Node| node.writes.len() + node.reads.points().len();
+        let count = nodes.get(id).map_or(0, keys);
+        self.touches.make_room(nodes, count);
+    }
+
+    /// Enters the keys of a committed transaction; there is room for them.
     pub(super) fn keep(&mut self, node: &mut Node, id: NodeId) {
-        let mut first = NOWHERE;
+        node.touches = self.touches.next();
         for (_, _, hash) in &node.writes {
-            self.touches.forget_reads(*hash);
-            first = self.touches.write(*hash, node.commit, id, first);
+            self.touches.write(*hash, node.commit, id);
         }
         if !node.writes.is_empty() {
             self.unsorted.push(id);
         }
         for point in node.reads.points().iter().filter(|point| !node.overwrites(point)) {
             let at = if point.moment() == Moment::Latest { node.commit } else { node.start };
-            first = self.touches.read(point.hash, at, id, first);
+            self.touches.read(point.hash, at, id);
         }
-        node.touches = first;
     }
 
     /// Enters the keys of a prepared transaction.
@@ -132,9 +145,14 @@ impl KeyIndex {
 
     /// The writer of the version of a key that a snapshot shows, and the first one after it.
     #[inline]
-    pub(super) fn writers_around(&self, hash: KeyHash, start: Csn) -> (Option<NodeId>, Option<NodeId>) {
+    pub(super) fn writers_around(
+        &self,
+        nodes: &Nodes,
+        hash: KeyHash,
+        start: Csn,
+    ) -> (Option<NodeId>, Option<NodeId>) {
         let mut after = None;
-        for touch in self.touches.writes(hash) {
+        for (_, touch) in self.touches.writes(nodes, hash) {
             if touch.at <= start {
                 return (Some(touch.node), after);
             }
@@ -145,12 +163,19 @@ impl KeyIndex {
 
     /// Those whom a writer of the key comes after: the last writer, and the readers of its version.
     #[inline]
-    pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId)) {
-        let last = self.touches.writes(hash).next();
-        last.into_iter().for_each(|touch| visit(touch.node));
-        // Some may have entered after that writer with an older snapshot.
-        let since = last.map_or(0, |touch| touch.at);
-        self.touches.reads(hash).filter(|touch| touch.at >= since).for_each(|touch| visit(touch.node));
+    pub(super) fn replaced(
+        &self,
+        nodes: &mut Nodes,
+        hash: KeyHash,
+        mut visit: impl FnMut(&mut Nodes, NodeId),
+    ) {
+        let last = self.touches.writes(nodes, hash).next().map(|(number, touch)| (number, *touch));
+        // Whoever came before that writer read an older version. Some who came after it did, too.
+        let (after, since) = (last.map(|(number, _)| number), last.map_or(0, |(_, touch)| touch.at));
+        let reads = self.touches.reads(nodes, hash, after).filter(|touch| touch.at >= since);
+        let readers: SmallVec<[NodeId; 16]> = reads.map(|touch| touch.node).collect();
+        last.into_iter().for_each(|(_, touch)| visit(nodes, touch.node));
+        readers.into_iter().for_each(|id| visit(nodes, id));
     }
 
     /// What is known of a tree, if there are ranges at all.
@@ -187,21 +212,21 @@ impl KeyIndex {
         }
     }
 
-    /// Forgets which keys a node read and wrote. Ranges stay until `forget`.
+    /// A node has left. What it touched stays until `forget`.
     pub(super) fn leave(&mut self, node: &Node) {
         self.left += node.writes.len();
-        self.touches.leave(node.touches);
     }
 
-    /// Forgets the ranges of nodes that are gone, before their places are used again; `with_ranges` if they had any, or were the last ones.
+    /// Forgets what nodes that have left touched, before their places are used again; with their ranges, if they had any or were the last ones.
     pub(super) fn forget(&mut self, with_ranges: bool, nodes: &Nodes) {
+        self.touches.trim(nodes);
         let room = if nodes.len() == 0 { 0 } else { 2 * nodes.len() + STALE_KEYS };
         if self.unsorted.len() > room {
             self.unsorted.retain(|&id| nodes.has(id));
             self.unsorted.sort_unstable();
             self.unsorted.dedup();
         }
-        self.clean();
+        self.clean(nodes);
         if with_ranges {
             let keep = |id| nodes.has(id);
             self.trees.retain(|_, tree| {
@@ -214,22 +239,22 @@ impl KeyIndex {
     }
 
     /// Leaves written keys without writers out of the trees, once they may be most of them, or nothing else is kept.
-    fn clean(&mut self) {
+    fn clean(&mut self, nodes: &Nodes) {
         let KeyIndex { touches, trees, left, promised, .. } = self;
         let written: usize = trees.values().map(|tree| tree.written.len()).sum();
-        let others = touches.len() > 0 || !promised.is_empty();
+        let others = !touches.is_empty() || !promised.is_empty();
         if 2 * *left <= written + STALE_KEYS && others {
             return;
         }
         *left = 0;
-        let has_writers = |hash| promised.has_writers(hash) || touches.writes(hash).next().is_some();
+        let has_writers = |hash| promised.has_writers(hash) || touches.writes(nodes, hash).next().is_some();
         trees.values_mut().for_each(|tree| tree.written.retain(|_, hash| has_writers(*hash)));
     }
 
     /// Whether nothing is kept.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.touches.len() == 0
+        self.touches.is_empty()
             && self.unsorted.is_empty()
             && self.trees.is_empty()
             && self.promised.is_empty()

@@ -277,7 +277,7 @@ impl Certifier {
         let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { start };
         for point in reads.points() {
             let start = shown(point.moment());
-            let around = index.writers_around(point.hash, start);
+            let around = index.writers_around(nodes, point.hash, start);
             Certifier::connect_key(nodes, before, after, *epoch, around);
             if let Some(tree) = index.with_ranges(point.tree).filter(|tree| !tree.writes.is_empty()) {
                 tree.writes.covering(reads.key(point), &mut |item| {
@@ -292,7 +292,7 @@ impl Certifier {
             let start = shown(range.moment);
             let Some(tree) = index.trees.get(&range.tree) else { continue };
             for hash in tree.written_in(&range.lower, &range.upper) {
-                let around = index.writers_around(hash, start);
+                let around = index.writers_around(nodes, hash, start);
                 Certifier::connect_key(nodes, before, after, *epoch, around);
             }
             tree.writes.overlapping(&range.lower, &range.upper, &mut |item| {
@@ -338,7 +338,7 @@ impl Certifier {
     fn connect_writes(&mut self, candidate: &Candidate) {
         let Certifier { nodes, index, before, epoch, .. } = self;
         for (tree, key, hash) in &candidate.node.writes {
-            index.replaced(*hash, |id| Certifier::precede(nodes, before, *epoch, id));
+            index.replaced(nodes, *hash, |nodes, id| Certifier::precede(nodes, before, *epoch, id));
             if let Some(tree) = index.with_ranges(*tree) {
                 let mut precede = |item: &Ranged| Certifier::precede(nodes, before, *epoch, item.node);
                 tree.reads.covering(key, &mut precede);
@@ -492,10 +492,12 @@ impl Certifier {
     }
 
     /// Puts a node into graph and index.
-    fn enter(&mut self, node: Box<Node>) -> NodeId {
+    fn enter(&mut self, mut node: Box<Node>) -> NodeId {
         self.bytes += node.bytes;
-        let id = self.nodes.insert(node);
         let Certifier { nodes, index, .. } = self;
+        node.touches = index.next_touch();
+        let id = nodes.insert(node);
+        index.make_room(nodes, id);
         let Some(node) = nodes.get_mut(id) else { return id };
         match node.is_prepared() {
             true => index.promise(node, id),

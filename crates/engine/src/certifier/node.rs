@@ -5,7 +5,7 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::KeyWrites;
-use super::touches::{NOWHERE, Place};
+use super::touches::{Number, is_since};
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::spare::Spares;
@@ -52,8 +52,8 @@ pub(super) struct Node {
     pub(super) from: NodeId,
     /// Number of predecessors.
     pub(super) in_degree: u32,
-    /// The first of its touches.
-    pub(super) touches: Place,
+    /// The number of its first touch; if it has none, no touch of its place has this number or a higher one.
+    pub(super) touches: Number,
     /// No predecessor will be added any more.
     pub(super) closed: bool,
     /// It is logged that somebody committed who comes after it, while it was prepared.
@@ -90,7 +90,7 @@ impl Node {
             stamps: Stamps::default(),
             from: NONE,
             in_degree: 0,
-            touches: NOWHERE,
+            touches: 0,
             closed: false,
             overtaken: false,
             forgot_successors: false,
@@ -191,6 +191,19 @@ impl Nodes {
     #[inline]
     pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
         self.places.get_mut(id as usize)?.as_deref_mut()
+    }
+
+    /// Whether it is the node in this place that touched a key under this number, and not one that has left.
+    #[inline]
+    pub(super) fn has_touched(&self, id: NodeId, number: Number) -> bool {
+        self.get(id).is_some_and(|node| is_since(number, node.touches))
+    }
+
+    /// A node's touches have other numbers, of which this is the first.
+    pub(super) fn renumber(&mut self, id: NodeId, first: Number) {
+        if let Some(node) = self.get_mut(id) {
+            node.touches = first;
+        }
     }
 
     /// Takes a node out. Its place is not used again before `reuse`.

@@ -185,6 +185,7 @@ impl Certifier {
     pub(crate) fn fulfil(&mut self, promise: Promise, commit: Csn) -> Removed {
         let Certifier { nodes, index, open, .. } = self;
         let Some(id) = promise.0 else { return Removed::default() };
+        index.make_room(nodes, id);
         let Some(node) = nodes.get_mut(id) else { return Removed::default() };
         index.unpromise(node, id);
         self.leading.retain(|other| *other != id);

@@ -1,48 +1,43 @@
 //! What transactions in the graph read and wrote, by key.
 //!
-//! A table with a chain for each bucket. Most keys are touched by nobody else, so what matters is to find out *that* with one look: the buckets are at least twice as many
-//! as the touches, four bytes each. All touches lie in one array, their places are used again, the one that was freed last first.
+//! A table with a chain for each bucket, over a ring of touches in the order in which they came. Most keys are touched by nobody else, so what matters is to find out *that*
+//! with one look: there are at least twice as many buckets as touches of nodes that are there, when the table is made, four bytes each.
 //!
+//! - Touches are numbered. Those between `head` and `tail` are in the ring; a chain ends where it leaves it. So nothing has to be taken out of a chain:
+//!   a commit writes its touches behind each other, at the tail, and who removes nodes moves the head.
+//! - A touch counts as long as its node is there. A node's touches are neighbours, and it knows the number of the first: where somebody else has its place by now, that number is higher.
 //! - The reads and the writes of a key are in two different chains: who looks for writers does not pass thousands of readers.
 //! - A chain has what came last at its beginning. Writes come in the order of their numbers, so whoever asks for the newest one, or for the first one after a snapshot of
-//!   these days, need not go far.
-//! - Each touch is in a list of its node, too; so a node leaves in as many steps as it has touches.
+//!   these days, need not go far; and who asks for the readers of a version is done where its writer came.
+//! - A node that stays keeps the head where it is. When the ring is full, it and the chains are made anew of what counts.
 //!
 //! ```text
-//! buckets  [ · | 2 | · | 0 | · | · | · | 3 ]
-//! touches  0: T1 writes a at 9   1: T1 reads a at 8   2: T2 reads a at 9 → 1   3: T2 writes b at 10      T1: 1 0   T2: 3 2
+//! buckets  [ · | 9 | · | 7 | · | · | · | 10 ]      head 7, tail 11: what points to 6 and below is nothing
+//! ring     7: T1 reads a at 8   8: T1 writes a at 9   9: T2 reads a at 9 → 7   10: T2 writes b at 10      T1: from 7   T2: from 9
 //! ```
 
-use super::node::NodeId;
+use super::node::{NodeId, Nodes};
 use crate::Csn;
 use crate::txn::readset::KeyHash;
 
-/// Place of a touch.
-pub(super) type Place = u32;
+/// Number of a touch. They wrap around; those in the ring, and what is compared with them, are never half of all apart.
+pub(super) type Number = u32;
 
-/// No touch.
-pub(super) const NOWHERE: Place = Place::MAX;
-/// Instead of the one before: it is in no chain any more.
-const DETACHED: Place = Place::MAX - 1;
-
-/// Buckets at the start. Tests have few touches, and the table is to grow there, too.
-const BUCKETS_MIN: usize = if cfg!(test) { 8 } else { 1024 };
+/// Places at the start. Tests have few touches, and the table is to grow there, too.
+const PLACES_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 /// A table that has become empty keeps memory for so many touches.
 const KEPT: usize = 1 << 14;
 
 /// One key that one transaction read, or wrote.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Touch {
     /// The key's number without its highest bit, and whether it was written.
     mark: u64,
     /// For a write the commit's number; for a read the last number that it could see.
     pub(super) at: Csn,
     pub(super) node: NodeId,
-    /// Neighbours in the bucket's chain: the one that came before it, and the one that came after it.
-    older: Place,
-    newer: Place,
-    /// Another one of the same node.
-    of_node: Place,
+    /// The one that came before it in the bucket's chain.
+    older: Number,
 }
 
 #[inline]
@@ -50,49 +45,48 @@ fn mark_of(hash: KeyHash, is_write: bool) -> u64 {
     hash << 1 | u64::from(is_write)
 }
 
+/// Whether a touch came later than another one, or is the same.
+#[inline]
+pub(super) fn is_since(number: Number, other: Number) -> bool {
+    number.wrapping_sub(other).cast_signed() >= 0
+}
+
 /// See the module's prose.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Touches {
-    /// First touches of the chains; a power of two.
-    buckets: Vec<Place>,
-    places: Vec<Touch>,
-    /// First of the free places, which are chained by `of_node`.
-    free: Option<Place>,
-    count: usize,
+    head: Number,
+    tail: Number,
+    /// The newest touch of each chain; as many as the ring has places, a power of two.
+    buckets: Vec<Number>,
+    ring: Vec<Touch>,
 }
 
 impl Touches {
-    pub(super) fn len(&self) -> usize {
-        self.count
+    /// The number of the touch that comes next.
+    #[inline]
+    pub(super) fn next(&self) -> Number {
+        self.tail
     }
 
-    /// The writes of a key, the newest first.
-    #[inline]
-    pub(super) fn writes(&self, hash: KeyHash) -> impl Iterator<Item = &Touch> {
-        self.chain(mark_of(hash, true))
+    fn len(&self) -> usize {
+        self.tail.wrapping_sub(self.head) as usize
     }
 
-    /// The reads of a key, without those that were forgotten.
-    #[inline]
-    pub(super) fn reads(&self, hash: KeyHash) -> impl Iterator<Item = &Touch> {
-        self.chain(mark_of(hash, false))
+    /// Whether nothing is kept, once it is trimmed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == self.tail
     }
 
+    /// Whether the touch with this number is in the ring.
     #[inline]
-    fn chain(&self, mark: u64) -> impl Iterator<Item = &Touch> {
-        let mut next = self.first(mark);
-        std::iter::from_fn(move || {
-            let touch = self.places.get(next as usize)?;
-            next = touch.older;
-            Some(touch)
-        })
-        .filter(move |touch| touch.mark == mark)
+    fn has(&self, number: Number) -> bool {
+        number.wrapping_sub(self.head) < self.tail.wrapping_sub(self.head)
     }
 
     #[inline]
-    fn first(&self, mark: u64) -> Place {
-        // An empty table has no buckets at all.
-        self.buckets.get(self.bucket(mark)).copied().unwrap_or(NOWHERE)
+    fn place(&self, number: Number) -> usize {
+        number as usize & self.ring.len().wrapping_sub(1)
     }
 
     #[inline]
@@ -100,112 +94,110 @@ impl Touches {
         mark as usize & self.buckets.len().wrapping_sub(1)
     }
 
-    /// A node read a key. Answers the place, for the node's list, whose first one so far is `of_node`.
+    /// The touches of a chain with this mark whose nodes are there, the newest first, with their numbers.
     #[inline]
-    pub(super) fn read(&mut self, hash: KeyHash, at: Csn, node: NodeId, of_node: Place) -> Place {
-        self.add(Touch { mark: mark_of(hash, false), at, node, older: NOWHERE, newer: NOWHERE, of_node })
+    fn chain<'a>(&'a self, nodes: &'a Nodes, mark: u64) -> impl Iterator<Item = (Number, &'a Touch)> {
+        // An empty table has no buckets at all. A bucket that was not written for very long may seem to point into the ring again: to touches of other buckets, which have other marks.
+        let mut next = self.buckets.get(self.bucket(mark)).copied().unwrap_or(self.tail);
+        std::iter::from_fn(move || {
+            let number = next;
+            let touch = self.ring.get(self.place(number)).filter(|_| self.has(number))?;
+            next = touch.older;
+            Some((number, touch))
+        })
+        .filter(move |(number, touch)| touch.mark == mark && nodes.has_touched(touch.node, *number))
     }
 
-    /// A node wrote a key: as `read`.
+    /// The writes of a key, the newest first, with their numbers.
     #[inline]
-    pub(super) fn write(&mut self, hash: KeyHash, at: Csn, node: NodeId, of_node: Place) -> Place {
-        self.add(Touch { mark: mark_of(hash, true), at, node, older: NOWHERE, newer: NOWHERE, of_node })
+    pub(super) fn writes<'a>(
+        &'a self,
+        nodes: &'a Nodes,
+        hash: KeyHash,
+    ) -> impl Iterator<Item = (Number, &'a Touch)> {
+        self.chain(nodes, mark_of(hash, true))
+    }
+
+    /// The reads of a key that came after the touch with a number, or all of them, the newest first.
+    #[inline]
+    pub(super) fn reads<'a>(
+        &'a self,
+        nodes: &'a Nodes,
+        hash: KeyHash,
+        after: Option<Number>,
+    ) -> impl Iterator<Item = &'a Touch> {
+        let came_after = move |number: Number| after.is_none_or(|after| is_since(number, after));
+        let reads = self.chain(nodes, mark_of(hash, false));
+        reads.take_while(move |(number, _)| came_after(*number)).map(|(_, touch)| touch)
+    }
+
+    /// A node read a key. There is room ([`Touches::make_room`]), and so for `write`.
+    #[inline]
+    pub(super) fn read(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
+        self.add(Touch { mark: mark_of(hash, false), at, node, older: 0 });
+    }
+
+    /// A node wrote a key.
+    #[inline]
+    pub(super) fn write(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
+        self.add(Touch { mark: mark_of(hash, true), at, node, older: 0 });
     }
 
     #[inline]
-    fn add(&mut self, touch: Touch) -> Place {
-        self.count += 1;
-        if 2 * self.count > self.buckets.len() {
-            self.grow();
-        }
-        let place = match self.free {
-            Some(place) => {
-                let free = &mut self.places[place as usize];
-                self.free = Some(free.of_node).filter(|&next| next != NOWHERE);
-                *free = touch;
-                place
-            }
-            None => {
-                self.places.push(touch);
-                self.places.len() as Place - 1
-            }
-        };
-        self.attach(place);
-        place
+    fn add(&mut self, touch: Touch) {
+        let (bucket, place) = (self.bucket(touch.mark), self.place(self.tail));
+        let older = std::mem::replace(&mut self.buckets[bucket], self.tail);
+        // So that chains only lead back, whatever the bucket had.
+        let older = if self.has(older) { older } else { self.head.wrapping_sub(1) };
+        self.ring[place] = Touch { older, ..touch };
+        self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Puts a touch at the beginning of its chain.
+    /// Makes room for so many touches. It may give those that are there other numbers.
     #[inline]
-    fn attach(&mut self, place: Place) {
-        let bucket = self.bucket(self.places[place as usize].mark);
-        let older = std::mem::replace(&mut self.buckets[bucket], place);
-        let touch = &mut self.places[place as usize];
-        (touch.older, touch.newer) = (older, NOWHERE);
-        if let Some(older) = self.places.get_mut(older as usize) {
-            older.newer = place;
+    pub(super) fn make_room(&mut self, nodes: &mut Nodes, count: usize) {
+        if self.len() + count > self.ring.len() {
+            self.rebuild(nodes, count);
         }
     }
 
-    /// Takes a touch out of its chain.
-    #[inline]
-    fn detach(&mut self, place: Place) {
-        let Touch { mark, older, newer, .. } = self.places[place as usize];
-        match newer {
-            DETACHED => return,
-            NOWHERE => {
-                let bucket = self.bucket(mark);
-                self.buckets[bucket] = older;
-            }
-            newer => self.places[newer as usize].older = older,
-        }
-        if let Some(older) = self.places.get_mut(older as usize) {
-            older.newer = newer;
-        }
-        self.places[place as usize].newer = DETACHED;
-    }
-
-    /// Nobody needs the reads of a key any more: it is overwritten.
-    #[inline]
-    pub(super) fn forget_reads(&mut self, hash: KeyHash) {
-        let mark = mark_of(hash, false);
-        let mut next = self.first(mark);
-        while let Some(&Touch { mark: other, older, .. }) = self.places.get(next as usize) {
-            if other == mark {
-                self.detach(next);
-            }
-            next = older;
-        }
-    }
-
-    /// Forgets a node's touches, of which this is the first.
-    pub(super) fn leave(&mut self, first: Place) {
-        let mut next = first;
-        while next != NOWHERE {
-            self.detach(next);
-            self.count -= 1;
-            let touch = &mut self.places[next as usize];
-            let free = self.free.replace(next);
-            next = std::mem::replace(&mut touch.of_node, free.unwrap_or(NOWHERE));
-        }
-        if self.count == 0 && self.places.len() > KEPT {
-            *self = Touches::default();
-        }
-    }
-
-    /// Doubles the buckets.
+    /// Makes the table anew, at most half full of touches that count.
     #[cold]
-    fn grow(&mut self) {
-        let buckets = (2 * self.buckets.len()).max(BUCKETS_MIN);
-        let before = std::mem::replace(&mut self.buckets, vec![NOWHERE; buckets]);
-        let mut chain = Vec::new();
-        for first in before {
-            let mut next = first;
-            while let Some(touch) = self.places.get(next as usize) {
-                chain.push(next);
-                next = touch.older;
+    fn rebuild(&mut self, nodes: &mut Nodes, count: usize) {
+        let touch_of = |table: &Touches, number: Number| table.ring[table.place(number)];
+        let numbers = |table: &Touches| {
+            let (head, length) = (table.head, table.len() as Number);
+            (0..length).map(move |step| head.wrapping_add(step))
+        };
+        let counts = |number: &Number| nodes.has_touched(touch_of(self, *number).node, *number);
+        let room = 2 * (numbers(self).filter(counts).count() + count);
+        let places = room.max(PLACES_MIN).next_power_of_two();
+        let (buckets, ring) = (vec![self.tail.wrapping_sub(1); places], vec![Touch::default(); places]);
+        let new = Touches { head: self.tail, tail: self.tail, buckets, ring };
+        let old = std::mem::replace(self, new);
+        for number in numbers(&old) {
+            let touch = touch_of(&old, number);
+            if nodes.has_touched(touch.node, number) {
+                self.add(touch);
             }
-            // The oldest first, so that the order stays.
-            chain.drain(..).rev().for_each(|place| self.attach(place));
+        }
+        // Only now: until here the nodes are found by the old numbers.
+        let mut last = None;
+        for number in numbers(self) {
+            let id = touch_of(self, number).node;
+            if last.replace(id) != Some(id) {
+                nodes.renumber(id, number);
+            }
+        }
+    }
+
+    /// Moves the head past touches of nodes that have left.
+    pub(super) fn trim(&mut self, nodes: &Nodes) {
+        while self.head != self.tail && !nodes.has_touched(self.ring[self.place(self.head)].node, self.head) {
+            self.head = self.head.wrapping_add(1);
+        }
+        if self.is_empty() && self.ring.len() > KEPT {
+            *self = Touches { head: self.tail, tail: self.tail, ..Touches::default() };
         }
     }
 }
@@ -214,6 +206,8 @@ impl Touches {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::KeyWrites;
+    use super::super::node::Node;
     use super::*;
 
     /// A naive table: all touches in the order in which they came.
@@ -225,43 +219,58 @@ mod tests {
             let same = |touch: &&(KeyHash, bool, Csn, NodeId)| touch.0 == hash && touch.1 == is_write;
             self.0.iter().rev().filter(same).map(|&(.., at, node)| (at, node)).collect()
         }
+
+        /// The reads that came after the last write.
+        fn after_last_write(&self, hash: KeyHash) -> Vec<(Csn, NodeId)> {
+            let of_key = self.0.iter().rev().filter(|touch| touch.0 == hash);
+            of_key.take_while(|touch| !touch.1).map(|&(.., at, node)| (at, node)).collect()
+        }
     }
 
     proptest! {
         #[test]
         fn as_a_list_would_do(
-            nodes in prop::collection::vec(prop::collection::vec((0..40_u64, any::<bool>()), 0..6), 1..200),
-            leaves in prop::collection::vec(any::<prop::sample::Index>(), 0..150),
+            keys_of_nodes in prop::collection::vec(prop::collection::vec((0..40_u64, any::<bool>()), 0..6), 1..200),
+            leaves in prop::collection::vec(any::<prop::sample::Index>(), 0..200),
+            first in prop_oneof![Just(0), Just(Number::MAX - 20), Just(Number::MAX / 2 - 20)],
         ) {
-            let (mut touches, mut naive) = (Touches::default(), Naive::default());
-            let mut firsts = Vec::new();
-            for (id, keys) in nodes.iter().enumerate() {
-                let (id, at, mut first) = (id as NodeId, id as Csn, NOWHERE);
+            let (mut touches, mut naive) = (Touches { head: first, tail: first, ..Touches::default() }, Naive::default());
+            let (mut nodes, mut ids) = (Nodes::default(), Vec::new());
+            for (at, keys) in keys_of_nodes.iter().enumerate() {
+                let at = at as Csn;
+                let mut node = Node::new(at, 0, None, KeyWrites::new());
+                node.touches = touches.next();
+                let id = nodes.insert(node);
+                touches.make_room(&mut nodes, keys.len());
                 for &(hash, is_write) in keys {
-                    if is_write {
-                        touches.forget_reads(hash);
-                        naive.0.retain(|touch| touch.0 != hash || touch.1);
-                        first = touches.write(hash, at, id, first);
-                    } else {
-                        first = touches.read(hash, at, id, first);
+                    match is_write {
+                        true => touches.write(hash, at, id),
+                        false => touches.read(hash, at, id),
                     }
                     naive.0.push((hash, is_write, at, id));
                 }
-                firsts.push((id, first));
-                if let Some(leave) = leaves.get(id as usize) {
-                    let (id, first) = firsts.swap_remove(leave.index(firsts.len()));
-                    touches.leave(first);
+                ids.push(id);
+                if let Some(leave) = leaves.get(at as usize) {
+                    let id = ids.swap_remove(leave.index(ids.len()));
+                    nodes.take(id);
+                    touches.trim(&nodes);
+                    nodes.reuse([id]);
                     naive.0.retain(|touch| touch.3 != id);
                 }
+                prop_assert!(touches.ring.len() <= PLACES_MIN.max(4 * (naive.0.len() + 6)));
                 for hash in 0..40 {
                     let of = |touch: &Touch| (touch.at, touch.node);
-                    prop_assert_eq!(touches.writes(hash).map(of).collect::<Vec<_>>(), naive.found(hash, true));
-                    prop_assert_eq!(touches.reads(hash).map(of).collect::<Vec<_>>(), naive.found(hash, false));
+                    let last = touches.writes(&nodes, hash).next().map(|(number, _)| number);
+                    let writes = touches.writes(&nodes, hash).map(|(_, touch)| of(touch));
+                    prop_assert_eq!(writes.collect::<Vec<_>>(), naive.found(hash, true));
+                    let reads = |after| touches.reads(&nodes, hash, after).map(of).collect::<Vec<_>>();
+                    prop_assert_eq!(reads(None), naive.found(hash, false));
+                    prop_assert_eq!(reads(last), naive.after_last_write(hash));
                 }
             }
-            firsts.into_iter().for_each(|(_, first)| touches.leave(first));
-            prop_assert_eq!(touches.len(), 0);
-            prop_assert!(touches.buckets.iter().all(|&first| first == NOWHERE));
+            ids.into_iter().for_each(|id| drop(nodes.take(id)));
+            touches.trim(&nodes);
+            prop_assert!(touches.is_empty());
         }
     }
 }

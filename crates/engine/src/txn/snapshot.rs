@@ -18,15 +18,22 @@
 //!
 //! Mutex order: `gate`, then one shard at a time.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::Csn;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, thread_local};
 
-const SHARDS: usize = 16;
+/// Shards for each core. A thread pins in a shard of its own, as far as there are enough, whose lines stay with its processor; collectors look at all of them.
+const SHARDS_PER_CORE: usize = 2;
 const FREE: Csn = Csn::MAX;
+
+thread_local! {
+    /// The thread's number, once it has pinned a snapshot.
+    static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
+}
 
 /// One shard: pinned csns in slots, `FREE` where none is. Aligned so that shards do not share a cache line.
 #[repr(align(128))]
@@ -44,8 +51,9 @@ struct Slots {
 
 /// All pinned snapshots.
 pub(crate) struct Snapshots {
-    shards: [Shard; SHARDS],
-    next: AtomicUsize,
+    shards: Box<[Shard]>,
+    /// Threads that were numbered here.
+    threads: AtomicUsize,
     gate: Mutex<()>,
     /// Those who wait for old snapshots to go; the number of them, so that nobody else need look.
     waiters: Mutex<Vec<Waker>>,
@@ -105,10 +113,12 @@ impl Drop for CertifiedSince {
 }
 
 impl Snapshots {
-    pub(crate) fn new() -> Snapshots {
+    /// None yet, on so many cores.
+    pub(crate) fn new(cores: u32) -> Snapshots {
+        let shards = SHARDS_PER_CORE * cores.max(1) as usize;
         Snapshots {
-            shards: Default::default(),
-            next: AtomicUsize::new(0),
+            shards: (0..shards).map(|_| Shard::default()).collect(),
+            threads: AtomicUsize::new(0),
             gate: Mutex::new(()),
             waiters: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -128,7 +138,7 @@ impl Snapshots {
 
     /// The same for a transaction that will (or will not) be certified.
     pub(crate) fn pin_as(self: &Arc<Self>, certified: bool, read: impl FnOnce() -> Csn) -> Pin {
-        let shard = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        let shard = self.shard();
         let mut slots = self.shards[shard].slots.lock();
         let csn = read();
         let slot = match slots.free.pop() {
@@ -143,6 +153,21 @@ impl Snapshots {
         };
         drop(slots);
         Pin { csn, shard: shard as u32, slot, registry: Arc::clone(self) }
+    }
+
+    /// The present thread's shard.
+    #[inline]
+    fn shard(&self) -> usize {
+        let number = |thread: &Cell<Option<usize>>| match thread.get() {
+            Some(number) => number,
+            None => {
+                let number = self.threads.fetch_add(1, Ordering::Relaxed);
+                thread.set(Some(number));
+                number
+            }
+        };
+        // A thread that is ending has none any more, and any shard will do.
+        THREAD.try_with(number).unwrap_or(0) % self.shards.len()
     }
 
     /// Pins a snapshot that is pinned already. No collector can see neither of both.
@@ -195,7 +220,7 @@ mod tests {
 
     #[test]
     fn only_those_to_be_certified_count_for_the_certifier() {
-        let registry = Arc::new(Snapshots::new());
+        let registry = Arc::new(Snapshots::new(2));
         let (plain, certified) = (registry.pin(|| 3), registry.pin_as(true, || 5));
         assert_eq!(registry.oldest_certified(|| 9), 5);
         drop(certified);
@@ -205,7 +230,7 @@ mod tests {
 
     #[test]
     fn pins_are_seen_until_dropped() {
-        let registry = Arc::new(Snapshots::new());
+        let registry = Arc::new(Snapshots::new(2));
         let five = registry.pin(|| 5);
         let seven = registry.pin(|| 7);
         assert_eq!(registry.active(|| 7), (vec![5], 7));
