@@ -133,7 +133,7 @@ pub(crate) struct Request {
 pub(crate) type Settled = (Vec<StagedRun>, Vec<(TreeId, Changes)>);
 
 /// The graph is pruned after so many commits: often where schedules are explored, since a test has few.
-const PRUNE_EVERY: u64 = if cfg!(feature = "shuttle") { 2 } else { 16 };
+const PRUNE_EVERY: u64 = if cfg!(feature = "shuttle") { 2 } else { 64 };
 
 impl Manager {
     /// Opens the folder and recovers.

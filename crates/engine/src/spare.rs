@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 /// So many of a kind are kept by each thread.
-const SPARES_MAX: usize = 64;
+const SPARES_MAX: usize = 128;
 
 /// The boxes of one kind.
 #[derive(Debug)]

@@ -54,6 +54,9 @@ impl Candidate {
 /// Makes ranges of very many writes of a tree, and of dropped trees as a whole.
 pub(super) fn ranges_of_many(node: &mut Node, dropped: &[TreeId], commit: Csn) {
     use std::ops::Bound::{Included, Unbounded};
+    if dropped.is_empty() && node.writes.len() <= MANY_WRITES {
+        return;
+    }
     let whole =
         |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
     let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();

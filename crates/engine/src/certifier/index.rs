@@ -10,12 +10,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 
-use smallvec::SmallVec;
-
 use super::node::{Node, NodeId, Nodes};
 use super::prepared::Promised;
 use super::ranges::{Ranged, Ranges};
-use super::touches::{Number, Touches};
+use super::touches::{Number, Touch, Touches, is_since};
 use crate::key::SmallKey;
 use crate::txn::readset::{Identity, KeyHash, Moment, compare_lower_upper};
 use crate::{Csn, TreeId};
@@ -152,7 +150,10 @@ impl KeyIndex {
         start: Csn,
     ) -> (Option<NodeId>, Option<NodeId>) {
         let mut after = None;
-        for (_, touch) in self.touches.writes(nodes, hash) {
+        for (number, touch) in self.touches.writes(hash) {
+            if !nodes.has_touched(touch.node, number) {
+                continue;
+            }
             if touch.at <= start {
                 return (Some(touch.node), after);
             }
@@ -161,21 +162,19 @@ impl KeyIndex {
         (None, after)
     }
 
-    /// Those whom a writer of the key comes after: the last writer, and the readers of its version.
+    /// Visits those whom a writer of the key comes after: the last writer, and the readers of its version. `visit` gets the node and the number of its touch, and answers whether it is there.
     #[inline]
-    pub(super) fn replaced(
-        &self,
-        nodes: &mut Nodes,
-        hash: KeyHash,
-        mut visit: impl FnMut(&mut Nodes, NodeId),
-    ) {
-        let last = self.touches.writes(nodes, hash).next().map(|(number, touch)| (number, *touch));
-        // Whoever came before that writer read an older version. Some who came after it did, too.
-        let (after, since) = (last.map(|(number, _)| number), last.map_or(0, |(_, touch)| touch.at));
-        let reads = self.touches.reads(nodes, hash, after).filter(|touch| touch.at >= since);
-        let readers: SmallVec<[NodeId; 16]> = reads.map(|touch| touch.node).collect();
-        last.into_iter().for_each(|(_, touch)| visit(nodes, touch.node));
-        readers.into_iter().for_each(|id| visit(nodes, id));
+    pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId, Number) -> bool) {
+        let last = self.touches.writes(hash).find(|(number, touch)| visit(touch.node, *number));
+        for (number, touch) in self.touches.reads(hash) {
+            match last {
+                // Whoever came before that writer read an older version.
+                Some((writer, _)) if !is_since(number, writer) => break,
+                // Some who came after it did, too.
+                Some((_, write)) if touch.at < write.at => {}
+                _ => drop(visit(touch.node, number)),
+            }
+        }
     }
 
     /// What is known of a tree, if there are ranges at all.
@@ -247,7 +246,8 @@ impl KeyIndex {
             return;
         }
         *left = 0;
-        let has_writers = |hash| promised.has_writers(hash) || touches.writes(nodes, hash).next().is_some();
+        let wrote = |(number, touch): (Number, &Touch)| nodes.has_touched(touch.node, number);
+        let has_writers = |hash| promised.has_writers(hash) || touches.writes(hash).any(wrote);
         trees.values_mut().for_each(|tree| tree.written.retain(|_, hash| has_writers(*hash)));
     }
 

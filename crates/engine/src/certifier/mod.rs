@@ -102,8 +102,9 @@ type Removable = SmallVec<[NodeId; 32]>;
 
 /// Nodes that were taken out of the graph.
 #[derive(Debug, Default)]
+#[allow(clippy::vec_box, reason = "they are what was taken out, and what is kept for others")]
 pub(crate) struct Removed {
-    nodes: SmallVec<[Box<Node>; 16]>,
+    nodes: Vec<Box<Node>>,
 }
 
 impl Drop for Removed {
@@ -338,7 +339,13 @@ impl Certifier {
     fn connect_writes(&mut self, candidate: &Candidate) {
         let Certifier { nodes, index, before, epoch, .. } = self;
         for (tree, key, hash) in &candidate.node.writes {
-            index.replaced(nodes, *hash, |nodes, id| Certifier::precede(nodes, before, *epoch, id));
+            index.replaced(*hash, |id, number| {
+                let is_there = nodes.has_touched(id, number);
+                if is_there {
+                    Certifier::precede(nodes, before, *epoch, id);
+                }
+                is_there
+            });
             if let Some(tree) = index.with_ranges(*tree) {
                 let mut precede = |item: &Ranged| Certifier::precede(nodes, before, *epoch, item.node);
                 tree.reads.covering(key, &mut precede);
@@ -460,7 +467,9 @@ impl Certifier {
             + (self.before.len() + self.after.len()) * size_of::<NodeId>();
         if self.method != Method::Ssi {
             node.closed = read_only;
-            node.out.extend_from_slice(&self.after);
+            if !self.after.is_empty() {
+                node.out.extend_from_slice(&self.after);
+            }
             node.in_degree = self.before.len() as u32;
         }
         node
@@ -570,7 +579,7 @@ impl Certifier {
 
     /// Removes nodes without predecessors, then those that have none any more.
     fn remove(&mut self, mut removable: Removable) -> Removed {
-        let (mut places, mut removed) = (Removable::new(), SmallVec::new());
+        let (mut places, mut removed) = (Removable::new(), Vec::with_capacity(removable.len()));
         let mut ranges = false;
         while let Some(id) = removable.pop() {
             let Some(node) = self.nodes.take(id) else { continue };

@@ -80,12 +80,11 @@ thread_local! {
     static SPARES: Spares<Node> = const { Spares::new() };
 }
 
-impl Node {
-    /// That of a transaction which asks to commit. Its number and its place in the graph follow.
-    pub(super) fn new(id: TransactionId, start: Csn, reads: Option<ReadSet>, writes: KeyWrites) -> Box<Node> {
-        let node = Node {
+impl Default for Node {
+    fn default() -> Node {
+        Node {
             commit: PREPARED,
-            start,
+            start: 0,
             first_out: Csn::MAX,
             stamps: Stamps::default(),
             from: NONE,
@@ -97,27 +96,27 @@ impl Node {
             has_ranges: false,
             out: SmallVec::new(),
             bytes: 0,
-            id,
+            id: 0,
             range_writes: Box::default(),
-            reads: reads.unwrap_or_default(),
-            writes,
+            reads: ReadSet::default(),
+            writes: KeyWrites::new(),
             family: None,
-        };
-        match SPARES.try_with(Spares::take).ok().flatten() {
-            Some(mut spare) => {
-                *spare = node;
-                spare
-            }
-            None => Box::new(node),
         }
+    }
+}
+
+impl Node {
+    /// That of a transaction which asks to commit. Its number and its place in the graph follow.
+    pub(super) fn new(id: TransactionId, start: Csn, reads: Option<ReadSet>, writes: KeyWrites) -> Box<Node> {
+        let spare = SPARES.try_with(Spares::take).ok().flatten();
+        let mut node = spare.unwrap_or_default();
+        (node.id, node.start, node.reads, node.writes) = (id, start, reads.unwrap_or_default(), writes);
+        node
     }
 
     /// A node that is not needed any more.
     pub(super) fn discard(mut self: Box<Node>) {
-        self.reads = ReadSet::default();
-        self.writes = KeyWrites::new();
-        self.range_writes = Box::default();
-        self.out = SmallVec::new();
+        *self = Node::default();
         SPARES.try_with(|spares| spares.keep(self)).ok();
     }
 

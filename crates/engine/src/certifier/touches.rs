@@ -62,6 +62,30 @@ pub(super) struct Touches {
     ring: Vec<Touch>,
 }
 
+/// The touches of a chain that have one mark.
+#[derive(Debug)]
+pub(super) struct Chain<'a> {
+    touches: &'a Touches,
+    mark: u64,
+    next: Number,
+}
+
+impl<'a> Iterator for Chain<'a> {
+    type Item = (Number, &'a Touch);
+
+    #[inline]
+    fn next(&mut self) -> Option<(Number, &'a Touch)> {
+        while self.touches.has(self.next) {
+            let (number, touch) = (self.next, self.touches.ring.get(self.touches.place(self.next))?);
+            self.next = touch.older;
+            if touch.mark == self.mark {
+                return Some((number, touch));
+            }
+        }
+        None
+    }
+}
+
 impl Touches {
     /// The number of the touch that comes next.
     #[inline]
@@ -94,41 +118,23 @@ impl Touches {
         mark as usize & self.buckets.len().wrapping_sub(1)
     }
 
-    /// The touches of a chain with this mark whose nodes are there, the newest first, with their numbers.
+    /// The writes of a key, the newest first, with their numbers; also those of nodes that have left.
     #[inline]
-    fn chain<'a>(&'a self, nodes: &'a Nodes, mark: u64) -> impl Iterator<Item = (Number, &'a Touch)> {
+    pub(super) fn writes(&self, hash: KeyHash) -> Chain<'_> {
+        self.chain(mark_of(hash, true))
+    }
+
+    /// The reads of a key, likewise.
+    #[inline]
+    pub(super) fn reads(&self, hash: KeyHash) -> Chain<'_> {
+        self.chain(mark_of(hash, false))
+    }
+
+    #[inline]
+    fn chain(&self, mark: u64) -> Chain<'_> {
         // An empty table has no buckets at all. A bucket that was not written for very long may seem to point into the ring again: to touches of other buckets, which have other marks.
-        let mut next = self.buckets.get(self.bucket(mark)).copied().unwrap_or(self.tail);
-        std::iter::from_fn(move || {
-            let number = next;
-            let touch = self.ring.get(self.place(number)).filter(|_| self.has(number))?;
-            next = touch.older;
-            Some((number, touch))
-        })
-        .filter(move |(number, touch)| touch.mark == mark && nodes.has_touched(touch.node, *number))
-    }
-
-    /// The writes of a key, the newest first, with their numbers.
-    #[inline]
-    pub(super) fn writes<'a>(
-        &'a self,
-        nodes: &'a Nodes,
-        hash: KeyHash,
-    ) -> impl Iterator<Item = (Number, &'a Touch)> {
-        self.chain(nodes, mark_of(hash, true))
-    }
-
-    /// The reads of a key that came after the touch with a number, or all of them, the newest first.
-    #[inline]
-    pub(super) fn reads<'a>(
-        &'a self,
-        nodes: &'a Nodes,
-        hash: KeyHash,
-        after: Option<Number>,
-    ) -> impl Iterator<Item = &'a Touch> {
-        let came_after = move |number: Number| after.is_none_or(|after| is_since(number, after));
-        let reads = self.chain(nodes, mark_of(hash, false));
-        reads.take_while(move |(number, _)| came_after(*number)).map(|(_, touch)| touch)
+        let next = self.buckets.get(self.bucket(mark)).copied().unwrap_or(self.tail);
+        Chain { touches: self, mark, next }
     }
 
     /// A node read a key. There is room ([`Touches::make_room`]), and so for `write`.
@@ -259,13 +265,16 @@ mod tests {
                 }
                 prop_assert!(touches.ring.len() <= PLACES_MIN.max(4 * (naive.0.len() + 6)));
                 for hash in 0..40 {
-                    let of = |touch: &Touch| (touch.at, touch.node);
-                    let last = touches.writes(&nodes, hash).next().map(|(number, _)| number);
-                    let writes = touches.writes(&nodes, hash).map(|(_, touch)| of(touch));
-                    prop_assert_eq!(writes.collect::<Vec<_>>(), naive.found(hash, true));
-                    let reads = |after| touches.reads(&nodes, hash, after).map(of).collect::<Vec<_>>();
-                    prop_assert_eq!(reads(None), naive.found(hash, false));
-                    prop_assert_eq!(reads(last), naive.after_last_write(hash));
+                    let of = |(number, touch): (Number, &Touch)| {
+                        nodes.has_touched(touch.node, number).then_some((touch.at, touch.node))
+                    };
+                    let found = |chain: Chain<'_>| chain.filter_map(of).collect::<Vec<_>>();
+                    prop_assert_eq!(found(touches.writes(hash)), naive.found(hash, true));
+                    prop_assert_eq!(found(touches.reads(hash)), naive.found(hash, false));
+                    let last = touches.writes(hash).find(|touch| of(*touch).is_some());
+                    let after = |touch: &(Number, &Touch)| last.is_none_or(|last| is_since(touch.0, last.0));
+                    let reads: Vec<_> = touches.reads(hash).take_while(after).filter_map(of).collect();
+                    prop_assert_eq!(reads, naive.after_last_write(hash));
                 }
             }
             ids.into_iter().for_each(|id| drop(nodes.take(id)));

@@ -11,6 +11,7 @@ use crate::manager::{Manager, Request};
 use crate::own::{OwnRow, PREPARED_TREE, overtaken_key, prepared_key};
 use crate::payload::Encoder;
 use crate::recovery::each_prepared;
+use crate::sibling::Text;
 use crate::storage::StagedRun;
 use crate::sync::atomic::Ordering;
 use crate::sync::spin;
@@ -33,7 +34,8 @@ impl Transaction {
         let manager = Arc::clone(&self.manager);
         let request = self.request();
         let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
-        let result = manager.prepare(request, writes, Owner::Global(identifier.into()), note, Vec::new());
+        let result =
+            manager.prepare(request, writes, Owner::Global(identifier.into()), Default::default(), note);
         self.end();
         let csn = result?;
         Ok(Commit { csn, durable: manager.wait_durable_with_room(csn) })
@@ -46,19 +48,19 @@ impl Manager {
         spin::lock(&self.commit).is_in_doubt(snapshot)
     }
 
-    /// Ends a transaction as prepared; `rows` go into the same record. On an error it is rolled back. The answer is the record's number.
+    /// Ends a transaction as prepared; `texts` are an instance's. On an error it is rolled back. The answer is the record's number.
     pub(crate) fn prepare(
         &self,
         mut request: Request,
         mut writes: WriteSet,
         owner: Owner,
+        texts: (Text, Text),
         note: Value,
-        rows: Vec<OwnRow>,
     ) -> Result<Csn, Error> {
         let (id, held) = (request.id, std::mem::take(&mut request.held));
         let result = self.preparable(&request).and_then(|()| self.prepared.reserve(&owner)).and_then(|()| {
             let settled = self.settle(&mut writes).and_then(|(loads, changes)| {
-                self.log_prepared(&mut request, &held, &writes, &owner, &note, rows, loads, changes)
+                self.log_prepared(&mut request, &held, &writes, &owner, texts, &note, loads, changes)
             });
             settled.inspect_err(|_| self.prepared.unreserve(&owner))
         });
@@ -91,8 +93,8 @@ impl Manager {
         held: &Held,
         writes: &WriteSet,
         owner: &Owner,
+        texts: (Text, Text),
         note: &Value,
-        mut rows: Vec<OwnRow>,
         loads: Vec<StagedRun>,
         changes: Vec<(TreeId, Changes)>,
     ) -> Result<Prepared, Error> {
@@ -102,6 +104,7 @@ impl Manager {
             snapshot: request.snapshot,
             prepared_us,
             owner: owner.clone(),
+            texts,
             note: note.clone(),
             loads: loads.iter().map(StagedRun::number).collect(),
             dropped: writes.dropped().to_vec(),
@@ -110,7 +113,7 @@ impl Manager {
             reads: request.reads.take(),
             changes,
         };
-        rows.push((PREPARED_TREE, prepared_key(id), Some(record.encode(writes.bytes()))));
+        let mut rows = vec![(PREPARED_TREE, prepared_key(id), Some(record.encode(writes.bytes())))];
         let payload = self.encode_own(id, false, &mut rows);
         let Record { locks, notes, reads, changes, dropped, .. } = record;
         (request.reads, request.notes) = (reads, notes);
@@ -285,10 +288,10 @@ impl Manager {
     fn restore(&self, record: Record) -> Result<(), Error> {
         let family: Option<FamilySlot> = match &record.owner {
             Owner::Global(_) => None,
-            Owner::Instance(xid, _) => Some(self.adopt_sibling(xid)?),
+            Owner::Instance(xid, instance) => Some(self.adopt_sibling(xid, *instance, &record.texts)?),
         };
-        let Record { id, snapshot, prepared_us, owner, note, loads, dropped, locks, notes, reads, changes } =
-            record;
+        let Record { id, snapshot, prepared_us, owner, note, loads, .. } = record;
+        let Record { dropped, locks, notes, reads, changes, .. } = record;
         let overtaken = self.get_latest(PREPARED_TREE, &overtaken_key(id))?.value.is_some();
         let held = self.locks.restore(id, family, &locks);
         let promise = match self.certifies() {

@@ -5,8 +5,8 @@
 //!
 //! # One record each
 //!
-//! *Prepare* is an ordinary commit record that writes one row into the engine's own tree of prepared transactions (`own`, `record`): owner, note, locks, reads, writes; with the rows of
-//! the family, if it is an instance. *Commit prepared* is a record that names the prepared one, and deletes the row; replay finds the writes in the
+//! *Prepare* is an ordinary commit record that writes one row into the engine's own tree of prepared transactions (`own`, `record`): owner, note, locks, reads, writes; of an instance
+//! also the family's request and its result. *Commit prepared* is a record that names the prepared one, and deletes the row; replay finds the writes in the
 //! row. *Rollback prepared* only deletes the row. So checkpoints need not know of prepared transactions: the row is a row.
 //!
 //! ```text

@@ -3,9 +3,9 @@
 //! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow); a string is its length and its bytes.
 //!
 //! ```text
-//! version: 1 byte          1
+//! version: 1 byte          2
 //! transaction id, snapshot, wall clock of PREPARE in microseconds
-//! owner                    1, identifier  |  2, XID, instance
+//! owner                    1, identifier  |  2, XID, instance, the family's request, the instance's result
 //! note                     string
 //! loads                    count, numbers of staged runs, oldest first
 //! dropped trees            count, ids
@@ -23,12 +23,12 @@ use super::Owner;
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
-use crate::sibling::{Instance, Xid};
+use crate::sibling::{Instance, Text, Xid};
 use crate::txn::readset::{Moment, ReadSet};
 use crate::txn::writeset::Changes;
 use crate::{Csn, TransactionId, TreeId, Value};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const GLOBAL: u8 = 1;
 const INSTANCE: u8 = 2;
 
@@ -39,6 +39,8 @@ pub(crate) struct Record {
     pub(crate) snapshot: Csn,
     pub(crate) prepared_us: i64,
     pub(crate) owner: Owner,
+    /// The family's request and the result, of an instance; empty otherwise.
+    pub(crate) texts: (Text, Text),
     pub(crate) note: Value,
     pub(crate) loads: Vec<u64>,
     pub(crate) dropped: Vec<TreeId>,
@@ -64,6 +66,8 @@ impl Record {
                 out.byte(INSTANCE);
                 out.string(xid.as_str().as_bytes());
                 out.varint(instance.get().unsigned_abs());
+                out.string(self.texts.0.as_bytes());
+                out.string(self.texts.1.as_bytes());
             }
         }
         out.string(&self.note);
@@ -104,7 +108,7 @@ impl Record {
             return Err(format!("a prepared transaction in the unknown version {version}"));
         }
         let (id, snapshot, prepared_us) = (input.varint()?, input.varint()?, input.varint()?);
-        let owner = decode_owner(&mut input)?;
+        let (owner, texts) = decode_owner(&mut input)?;
         let note = Value::copy_from_slice(input.string()?);
         let loads = input.list(|input| input.varint())?;
         let dropped = input.list(|input| input.tree())?;
@@ -124,20 +128,34 @@ impl Record {
         })?;
         input.end()?;
         let prepared_us = i64::try_from(prepared_us).map_err(|_| "a time out of range")?;
-        Ok(Record { id, snapshot, prepared_us, owner, note, loads, dropped, locks, notes, reads, changes })
+        Ok(Record {
+            id,
+            snapshot,
+            prepared_us,
+            owner,
+            texts,
+            note,
+            loads,
+            dropped,
+            locks,
+            notes,
+            reads,
+            changes,
+        })
     }
 }
 
-fn decode_owner(input: &mut Input<'_>) -> Result<Owner, String> {
+fn decode_owner(input: &mut Input<'_>) -> Result<(Owner, (Text, Text)), String> {
     let kind = input.byte()?;
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "an owner that is not UTF-8".to_owned());
     match kind {
-        GLOBAL => Ok(Owner::Global(text(input.string()?)?.into())),
+        GLOBAL => Ok((Owner::Global(text(input.string()?)?.into()), Default::default())),
         INSTANCE => {
             let xid = Xid::new(text(input.string()?)?).map_err(|refusal| refusal.to_string())?;
             let number = i64::try_from(input.varint()?).map_err(|_| "an instance out of range")?;
             let instance = Instance::new(number).map_err(|refusal| refusal.to_string())?;
-            Ok(Owner::Instance(xid, instance))
+            let texts = (text(input.string()?)?.into(), text(input.string()?)?.into());
+            Ok((Owner::Instance(xid, instance), texts))
         }
         _ => Err(format!("an owner of the unknown kind {kind}")),
     }
@@ -210,11 +228,16 @@ mod tests {
         reads.add_point(7, b"l", Moment::Latest);
         reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest);
         let key = |text: &str| SmallKey::new(text.as_bytes());
+        let texts = match owner {
+            Owner::Global(_) => Default::default(),
+            Owner::Instance(..) => ("request".into(), "result".into()),
+        };
         Record {
             id: 300,
             snapshot: 12,
             prepared_us: 1_700_000_000_000_000,
             owner,
+            texts,
             note: Value::from_static(b"note"),
             loads: vec![4, 5],
             dropped: vec![1009],

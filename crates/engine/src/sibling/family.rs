@@ -163,7 +163,7 @@ pub struct Family {
     pub(super) request: Option<Text>,
     /// With the transactions that began them.
     active: Lines<TransactionId>,
-    pub(super) prepared: Lines<Text>,
+    prepared: Lines<Text>,
     /// At or above the floor, were prepared.
     pub(super) rolled_back: BTreeSet<Instance>,
     /// At or above the floor, were active: in memory only.
@@ -185,19 +185,7 @@ impl Family {
 
     /// Whether nothing would be lost by dropping it: there is no instance that it knows more of than any new family would.
     pub fn is_blank(&self) -> bool {
-        self.active.is_empty() && self.is_blank_on_disk()
-    }
-
-    pub(super) fn is_blank_on_disk(&self) -> bool {
-        self.request.is_none() && self.floor == 0 && self.decided.is_none()
-    }
-
-    pub(super) fn is_same_on_disk(&self, other: &Family) -> bool {
-        let durable = |family: &Family| (family.floor, family.decided.as_ref().map(|(winner, _)| *winner));
-        durable(self) == durable(other)
-            && self.request == other.request
-            && self.prepared == other.prepared
-            && self.rolled_back == other.rolled_back
+        self.active.is_empty() && self.request.is_none() && self.floor == 0 && self.decided.is_none()
     }
 
     /// The decision, if there is one.
@@ -325,6 +313,11 @@ impl Family {
         let ended = self.enter_prepared(instance, request.clone(), result.clone());
         let change = Change::Prepare { instance, request: request.clone(), result: result.clone() };
         Ok(Effects { abort_active: ended, ..Effects::logged(Answer::Prepared, change) })
+    }
+
+    /// Enters an instance that a crash left prepared; in whichever order they are found.
+    pub(super) fn restore(&mut self, instance: Instance, request: &Text, result: &Text) {
+        self.enter_prepared(instance, request.clone(), result.clone());
     }
 
     /// The prepared instance and its tombstones. Answers the active siblings that they end.

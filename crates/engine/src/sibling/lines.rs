@@ -21,10 +21,6 @@ impl<V> Lines<V> {
         self.0.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     fn place(&self, instance: Instance) -> Result<usize, usize> {
         self.0.binary_search_by_key(&instance, |line| line.0)
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::registry::{Live, Shard};
-use super::stored::{self, collect, difference};
+use super::stored::{self, collect, rows};
 use super::{Answer, Family, Instance, Limits, Member, Mipt, Refusal, Text, Xid};
 use crate::durable::DurableWait;
 use crate::lock::mode::FamilySlot;
@@ -138,9 +138,9 @@ impl Manager {
         let mut next = live.family.clone();
         let prepared = match next.prepare(instance, owner, asked, result, limits) {
             Ok(effects) if effects.answer == Answer::Prepared => {
-                let rows = difference(xid, &live.family, &next);
                 let owner = Owner::Instance(xid.clone(), instance);
-                self.prepare(request, writes, owner, note, rows).map(|csn| Some((csn, effects)))
+                let texts = (asked.clone(), result.clone());
+                self.prepare(request, writes, owner, texts, note).map(|csn| Some((csn, effects)))
             }
             other => {
                 self.release(owner, request.held);
@@ -189,8 +189,7 @@ impl Manager {
         }
         let owner = |instance| Owner::Instance(xid.clone(), instance);
         let losers: Vec<Owner> = effects.abort_prepared.iter().map(|loser| owner(*loser)).collect();
-        let rows = difference(xid, &live.family, &next);
-        live.last = self.decide(Some(&owner(instance)), &losers, rows)?;
+        live.last = self.decide(Some(&owner(instance)), &losers, rows(xid, &next))?;
         live.family = next;
         live.strike(&effects.abort_active);
         Ok(1 + losers.len())
@@ -203,8 +202,7 @@ impl Manager {
         let mut next = live.family.clone();
         let rolled_back = next.rollback(instance).map_err(Error::from).and_then(|effects| {
             if let Some(loser) = effects.abort_prepared.first() {
-                let rows = difference(xid, &live.family, &next);
-                live.last = self.decide(None, &[Owner::Instance(xid.clone(), *loser)], rows)?;
+                live.last = self.decide(None, &[Owner::Instance(xid.clone(), *loser)], rows(xid, &next))?;
             }
             live.family = next;
             live.strike(&effects.abort_active);
@@ -233,7 +231,8 @@ impl Manager {
         let mut shard = self.families.shard(xid);
         let live = self.family(&mut shard, xid)?;
         let forgotten = live.family.forget().map_err(Error::from).and_then(|_| {
-            let mut rows = difference(xid, &live.family, &Family::default());
+            let mut rows = rows(xid, &live.family);
+            rows.iter_mut().for_each(|(.., value)| *value = None);
             rows.push(collect(xid, &|tree: TreeId, key: &[u8]| self.own_row(tree, key))?);
             self.log_own(rows)
         });
@@ -249,10 +248,18 @@ impl Manager {
         }
     }
 
-    /// A prepared instance was found at the start: the answer is its family's slot.
-    pub(crate) fn adopt_sibling(&self, xid: &Xid) -> Result<FamilySlot, Error> {
+    /// A prepared instance was found at the start, with the family's request and its result: the answer is the family's slot.
+    pub(crate) fn adopt_sibling(
+        &self,
+        xid: &Xid,
+        instance: Instance,
+        (request, result): &(Text, Text),
+    ) -> Result<FamilySlot, Error> {
         let mut shard = self.families.shard(xid);
-        self.family(&mut shard, xid)?;
+        let live = self.family(&mut shard, xid)?;
+        live.family.restore(instance, request, result);
+        // All that was recovered is durable.
+        live.last = live.last.max(self.durable());
         shard.join(xid).ok_or(Error::NotPrepared)
     }
 

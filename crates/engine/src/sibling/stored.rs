@@ -1,18 +1,20 @@
 //! A family as rows of the engine's own trees: the MIP-Table on disk (paper §3.3).
 //!
 //! ```text
-//! families:   XID 00              version 2, winner or 0, floor, request, winner's result, prepared instances with their results, rolled back instances
+//! families:   XID 00              version 3, winner or 0, floor, request, winner's result if there is one, rolled back instances
 //!             XID 00 01           the request, if it is not in the first row
-//!             XID 00 02 instance  a result that is not in the first row: of a prepared instance or the winner; the number in 8 bytes, big-endian
+//!             XID 00 02           the winner's result, if it is not in the first row
 //! collected:  'c' client          version 1, high-water mark, ranges above it: count, then first and last of each
 //!             'x' XID             nothing: an XID without a client's number is forgotten
 //! ```
 //!
+//! *Prepared instances are not among them*: the row of the prepared transaction has the XID, the instance, the request and the result (`prepared::record`), and as long as there is one the family is in memory,
+//! after a crash, too. So PREPARE writes one row, as for any transaction. What a decision or a rollback leaves is written with it: the family without those that
+//! are still prepared. What these add when they are found again is the request, themselves, and the floor, which is never below a prepared instance's number.
+//!
 //! Integers are varints; a text in the first row is its length + 1 and its bytes, one that is not there is 0. A family is found by its XID alone, with one search for the first row and one for each text
-//! that this does not hold: never by a scan. Texts are in the first row as long as they fit into [`TOGETHER`], the request first, then results in the order of their instances; so most families are one row, and yet one of many
-//! instances overflows nothing, and what an operation writes again of others is bounded. A decided family is its request and one result, until it is forgotten.
-
-use smallvec::SmallVec;
+//! that this does not hold: never by a scan. Texts are in the first row as long as they fit into [`TOGETHER`], the request first; so most families are one row. A decided family is its request and one result,
+//! until it is forgotten.
 
 use super::{Collected, Family, Instance, Text, Xid};
 use crate::key::SmallKey;
@@ -20,7 +22,7 @@ use crate::own::{COLLECTED_TREE, FAMILIES_TREE, OwnRow};
 use crate::payload::{Encoder, Input};
 use crate::{Csn, Error, TreeId, Value};
 
-const FAMILY_VERSION: u8 = 2;
+const FAMILY_VERSION: u8 = 3;
 const COLLECTED_VERSION: u8 = 1;
 
 /// Most bytes of texts in a family's first row.
@@ -37,8 +39,8 @@ fn request_key(xid: &Xid) -> SmallKey {
     SmallKey::concat(&[xid.as_str().as_bytes(), &[0, 1]])
 }
 
-fn result_key(xid: &Xid, instance: Instance) -> SmallKey {
-    SmallKey::concat(&[xid.as_str().as_bytes(), &[0, 2], &instance.get().to_be_bytes()])
+fn result_key(xid: &Xid) -> SmallKey {
+    SmallKey::concat(&[xid.as_str().as_bytes(), &[0, 2]])
 }
 
 fn collected_key(xid: &Xid) -> SmallKey {
@@ -48,101 +50,36 @@ fn collected_key(xid: &Xid) -> SmallKey {
     }
 }
 
-/// The texts of a family, each in the first row or in a row of its own: the request (`None`), then results by instance; so in the order of both.
-struct Texts<'a>(SmallVec<[Stored<'a>; 3]>);
-
-struct Stored<'a> {
-    of: Option<Instance>,
-    text: &'a Text,
-    together: bool,
+/// Which texts are in the first row: the request, and the winner's result.
+fn together(request: &str, result: Option<&str>) -> (bool, bool) {
+    let room = TOGETHER.checked_sub(request.len());
+    (room.is_some(), result.is_some_and(|result| result.len() <= room.unwrap_or(TOGETHER)))
 }
 
-impl Stored<'_> {
-    fn encode(&self, out: &mut Encoder) {
-        out.optional(self.together.then_some(self.text.as_bytes()));
+/// The rows of a family, apart from what is prepared.
+pub(super) fn rows(xid: &Xid, family: &Family) -> Vec<OwnRow> {
+    let (request, result) = (family.request.as_deref(), family.decided.as_ref().map(|(_, result)| &**result));
+    let (request_inside, result_inside) = together(request.unwrap_or_default(), result);
+    let size = request.map_or(0, str::len) + result.map_or(0, str::len);
+    let mut first = Encoder::with_capacity(48 + size.min(2 * TOGETHER) as u64);
+    first.byte(FAMILY_VERSION);
+    first.varint(family.decided.as_ref().map_or(0, |(winner, _)| winner.get().unsigned_abs()));
+    first.varint(family.floor.unsigned_abs());
+    first.optional(request.filter(|_| request_inside).map(str::as_bytes));
+    if let Some(result) = result {
+        first.optional(Some(result.as_bytes()).filter(|_| result_inside));
     }
-}
-
-impl Texts<'_> {
-    fn of(family: &Family) -> Texts<'_> {
-        let request = family.request.iter().map(|request| (None, request));
-        // A decided family has nothing prepared.
-        let prepared = family.prepared.iter().map(|(instance, result)| (Some(instance), result));
-        let decided = family.decided.iter().map(|(winner, result)| (Some(*winner), result));
-        let mut texts = SmallVec::with_capacity(2 + family.prepared.len());
-        let mut room = TOGETHER;
-        for (of, text) in request.chain(prepared).chain(decided) {
-            let rest = room.checked_sub(text.len());
-            texts.push(Stored { of, text, together: rest.is_some() });
-            room = rest.unwrap_or(room);
-        }
-        Texts(texts)
-    }
-
-    fn apart(&self) -> impl Iterator<Item = (Option<Instance>, &Text)> {
-        self.0.iter().filter(|stored| !stored.together).map(|stored| (stored.of, stored.text))
-    }
-
-    /// A text that has a row of its own.
-    fn row_of(&self, wanted: Option<Instance>) -> Option<&Text> {
-        let found = self.0.binary_search_by_key(&wanted, |stored| stored.of).ok()?;
-        Some(&self.0[found]).filter(|stored| !stored.together).map(|stored| stored.text)
-    }
-
-    fn encode_first(&self, family: &Family) -> Option<Value> {
-        if family.is_blank_on_disk() {
-            return None;
-        }
-        let size: usize =
-            self.0.iter().filter(|stored| stored.together).map(|stored| stored.text.len()).sum();
-        let mut out = Encoder::with_capacity(48 + size as u64);
-        out.byte(FAMILY_VERSION);
-        let winner = family.decided.as_ref().map(|(winner, _)| *winner);
-        out.varint(winner.map_or(0, |winner| winner.get().unsigned_abs()));
-        out.varint(family.floor.unsigned_abs());
-        let mut results = &self.0[..];
-        match results.split_first() {
-            Some((request, rest)) if request.of.is_none() => {
-                request.encode(&mut out);
-                results = rest;
-            }
-            _ => out.optional(None),
-        }
-        if let (Some(_), Some((result, rest))) = (winner, results.split_first()) {
-            result.encode(&mut out);
-            results = rest;
-        }
-        out.varint(results.len() as u64);
-        for result in results {
-            out.varint(result.of.map_or(0, |instance| instance.get().unsigned_abs()));
-            result.encode(&mut out);
-        }
-        out.varint(family.rolled_back.len() as u64);
-        family.rolled_back.iter().for_each(|instance| out.varint(instance.get().unsigned_abs()));
-        Some(out.finish().into())
-    }
-}
-
-fn text_key(xid: &Xid, of: Option<Instance>) -> SmallKey {
-    match of {
-        None => request_key(xid),
-        Some(instance) => result_key(xid, instance),
-    }
-}
-
-/// The rows that change where a family becomes another one.
-pub(super) fn difference(xid: &Xid, before: &Family, after: &Family) -> Vec<OwnRow> {
+    first.varint(family.rolled_back.len() as u64);
+    family.rolled_back.iter().for_each(|instance| first.varint(instance.get().unsigned_abs()));
     // With room for the row of the prepared transaction.
     let mut rows = Vec::with_capacity(2);
-    let (old, new) = (Texts::of(before), Texts::of(after));
-    if !before.is_same_on_disk(after) {
-        rows.push((FAMILIES_TREE, first_key(xid), new.encode_first(after)));
+    rows.push((FAMILIES_TREE, first_key(xid), Some(first.finish().into())));
+    let value = |text: &str| Some(Value::copy_from_slice(text.as_bytes()));
+    if let Some(request) = request.filter(|_| !request_inside) {
+        rows.push((FAMILIES_TREE, request_key(xid), value(request)));
     }
-    for (of, _) in old.apart().filter(|(of, _)| new.row_of(*of).is_none()) {
-        rows.push((FAMILIES_TREE, text_key(xid, of), None));
-    }
-    for (of, text) in new.apart().filter(|(of, text)| old.row_of(*of) != Some(*text)) {
-        rows.push((FAMILIES_TREE, text_key(xid, of), Some(Value::copy_from_slice(text.as_bytes()))));
+    if let Some(result) = result.filter(|_| !result_inside) {
+        rows.push((FAMILIES_TREE, result_key(xid), value(result)));
     }
     rows
 }
@@ -155,25 +92,19 @@ fn damaged(xid: &Xid, what: impl std::fmt::Display) -> Error {
 pub(super) fn load(xid: &Xid, get: Get<'_>) -> Result<Option<(Family, Csn)>, Error> {
     let (csn, Some(first)) = get(FAMILIES_TREE, &first_key(xid))? else { return Ok(None) };
     let first = First::decode(&first).map_err(|what| damaged(xid, what))?;
-    let text = |of: Option<Instance>, inside: Option<&[u8]>| -> Result<Text, Error> {
+    let text = |key: SmallKey, inside: Option<&[u8]>| -> Result<Text, Error> {
         let value = match inside {
             Some(_) => None,
-            None => {
-                let value = get(FAMILIES_TREE, &text_key(xid, of))?.1;
-                Some(value.ok_or_else(|| damaged(xid, "a row is missing"))?)
-            }
+            None => Some(get(FAMILIES_TREE, &key)?.1.ok_or_else(|| damaged(xid, "a row is missing"))?),
         };
         let bytes = value.as_deref().or(inside).unwrap_or_default();
         std::str::from_utf8(bytes).map(Text::from).map_err(|error| damaged(xid, error))
     };
     let mut family = Family::default();
     family.floor = first.floor;
-    family.request = Some(text(None, first.request)?);
-    for (instance, result) in first.prepared {
-        family.prepared.insert(instance, text(Some(instance), result)?);
-    }
+    family.request = Some(text(request_key(xid), first.request)?);
     if let Some((winner, result)) = first.winner {
-        family.decided = Some((winner, text(Some(winner), result)?));
+        family.decided = Some((winner, text(result_key(xid), result)?));
     }
     family.rolled_back = first.rolled_back.into_iter().collect();
     Ok(Some((family, csn)))
@@ -184,7 +115,6 @@ struct First<'a> {
     floor: i64,
     request: Option<&'a [u8]>,
     winner: Option<(Instance, Option<&'a [u8]>)>,
-    prepared: Vec<(Instance, Option<&'a [u8]>)>,
     rolled_back: Vec<Instance>,
 }
 
@@ -206,10 +136,9 @@ impl First<'_> {
             0 => None,
             number => Some((instance(number)?, input.optional()?)),
         };
-        let prepared = input.list(|input| Ok((instance(input.varint()?)?, input.optional()?)))?;
         let rolled_back = input.list(|input| instance(input.varint()?))?;
         input.end()?;
-        Ok(First { floor, request, winner, prepared, rolled_back })
+        Ok(First { floor, request, winner, rolled_back })
     }
 }
 
@@ -290,7 +219,6 @@ mod tests {
             let neighbour = Xid::new("a/70").expect("an XID");
             let mut family = Family::default();
             for _ in 0..30 {
-                let before = family.clone();
                 let instance = Instance::new(1 + random.below(9) as i64).expect("positive");
                 let owner = instance.get() as u64;
                 let result = long("result", random.below(4));
@@ -300,18 +228,27 @@ mod tests {
                         let request = long("request", seed);
                         drop(family.prepare(instance, owner, &request, &result, Limits::default()));
                     }
-                    4 => drop(family.rollback(instance)),
-                    _ if random.below(4) == 0 => drop(family.commit(instance)),
+                    4 if family.rollback(instance).is_ok_and(|e| !e.abort_prepared.is_empty()) => {
+                        apply(&store, rows(&xid, &family));
+                    }
+                    5 if random.below(4) == 0 && family.commit(instance).is_ok() => {
+                        apply(&store, rows(&xid, &family));
+                    }
                     _ => {}
                 }
-                apply(&store, difference(&xid, &before, &family));
                 let mut crashed = family.clone();
                 crashed.crash();
-                let loaded = load(&xid, &get).expect("it loads").map(|(family, _)| family);
-                assert_eq!(loaded.unwrap_or_default(), crashed, "seed {seed}");
+                let mut loaded = load(&xid, &get).expect("it loads").map_or_else(Family::default, |l| l.0);
+                let prepared: Vec<(Instance, &Text)> = family.prepared().collect();
+                let turn = random.below(prepared.len() as u64 + 1) as usize;
+                for (instance, result) in prepared[turn..].iter().chain(&prepared[..turn]) {
+                    loaded.restore(*instance, family.request().expect("one is prepared"), result);
+                }
+                assert_eq!(loaded, crashed, "seed {seed}");
                 assert!(load(&neighbour, &get).expect("it loads").is_none());
             }
-            apply(&store, difference(&xid, &family, &Family::default()));
+            let gone = |(tree, key, _): OwnRow| (tree, key, None);
+            apply(&store, rows(&xid, &family).into_iter().map(gone).collect());
             assert!(store.borrow().is_empty(), "seed {seed}");
         }
     }
@@ -338,7 +275,8 @@ mod tests {
         let (instance, text) = (Instance::new(3).expect("positive"), Text::from("r"));
         drop(family.begin(instance, 1));
         drop(family.prepare(instance, 1, &text, &text, Limits::default()));
-        let first = Texts::of(&family).encode_first(&family).expect("it is not blank");
+        let (.., first) = rows(&Xid::new("x").expect("an XID"), &family).remove(0);
+        let first = first.expect("it is written");
         assert!(First::decode(&first).is_ok());
         for end in 0..first.len() {
             assert!(First::decode(&first[..end]).is_err());

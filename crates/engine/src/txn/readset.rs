@@ -21,9 +21,10 @@
 //! ```
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::ops::Bound;
 
+use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use crate::TreeId;
@@ -41,22 +42,14 @@ const BYTES_MAX: usize = 1 << 30;
 /// A key's number in the certifier. Two keys with one number count as one key: that could cost an abort, and hides nothing.
 pub(crate) type KeyHash = u64;
 
-/// The number of a key. It is computed for every read, so it is short: eight bytes a step, and the finish of SplitMix64.
+/// The number of a key: that of `foldhash`, in a few steps, since it is computed for every read; the same in every process, so that runs can be repeated.
 #[inline]
 pub(crate) fn hash_of(tree: TreeId, key: &[u8]) -> KeyHash {
-    let mut hash = (u64::from(tree) << 32 | key.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut add = |word: u64| {
-        hash = (hash ^ word).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        hash ^= hash >> 32;
-    };
-    let (words, rest) = key.as_chunks::<8>();
-    words.iter().for_each(|word| add(u64::from_le_bytes(*word)));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    add(u64::from_le_bytes(last));
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    hash ^ (hash >> 31)
+    // Spread, so that keys of neighbouring trees that differ by little do not meet.
+    let seed = u64::from(tree).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut hasher = FixedState::with_seed(seed).build_hasher();
+    hasher.write(key);
+    hasher.finish()
 }
 
 /// Key hashes are hashes already, and trees have small numbers.
@@ -133,57 +126,48 @@ pub(crate) struct ReadSet {
 }
 
 /// Two lines of memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C, align(64))]
 struct Contents {
     points: SmallVec<[Point; 4]>,
-    keys: Keys,
+    /// Keys one behind the other, each after its length, as far as there is room; then in `more`.
+    keys: [u8; KEYS],
+    used: u8,
     more: Option<Box<More>>,
 }
 
 const _: () = assert!(size_of::<Contents>() == 2 * 64);
 
+impl Default for Contents {
+    fn default() -> Contents {
+        Contents { points: SmallVec::new(), keys: [0; KEYS], used: 0, more: None }
+    }
+}
+
 /// What a set of a few points does not need.
 #[derive(Debug, Default)]
 struct More {
+    /// Further keys: each after its length, a byte, or `LONG` and four.
+    keys: Vec<u8>,
     ranges: Vec<RangeRead>,
     /// Of the points, once there are many.
     seen: HashSet<KeyHash, BuildHasherDefault<Identity>>,
     joins: u32,
 }
 
-/// Keys one behind the other, each after its length: a byte, or `LONG` and four.
-#[derive(Debug, Default)]
-struct Keys(SmallVec<[u8; 40]>);
-
+/// Bytes of keys that need no memory of their own.
+const KEYS: usize = 47;
 const LONG: u8 = u8::MAX;
 
-impl Keys {
-    /// Where the key is.
-    #[inline]
-    fn push(&mut self, key: &[u8]) -> u32 {
-        let place = self.0.len() as u32;
-        match u8::try_from(key.len()) {
-            Ok(length) if length < LONG => self.0.push(length),
-            _ => {
-                self.0.push(LONG);
-                self.0.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            }
+/// The key at the beginning, which is after its length.
+fn first_key(bytes: &[u8]) -> &[u8] {
+    match bytes.split_first() {
+        Some((&LONG, rest)) => {
+            let (length, key) = rest.split_first_chunk().unwrap_or((&[0; 4], &[]));
+            &key[..u32::from_le_bytes(*length) as usize]
         }
-        self.0.extend_from_slice(key);
-        place
-    }
-
-    fn get(&self, place: u32) -> &[u8] {
-        let bytes = &self.0[place as usize..];
-        match bytes.split_first() {
-            Some((&LONG, rest)) => {
-                let (length, key) = rest.split_first_chunk().unwrap_or((&[0; 4], &[]));
-                &key[..u32::from_le_bytes(*length) as usize]
-            }
-            Some((&length, key)) => &key[..usize::from(length)],
-            None => &[],
-        }
+        Some((&length, key)) => &key[..usize::from(length)],
+        None => &[],
     }
 }
 
@@ -208,22 +192,66 @@ impl Contents {
         let ranges = self.ranges().len();
         let reads = self.points.len() + ranges;
         // Most keys of ranges are inline.
-        self.keys.0.len() + reads * READ_BYTES + ranges * 2 * size_of::<SmallKey>()
+        let keys = usize::from(self.used) + self.more.as_ref().map_or(0, |more| more.keys.len());
+        keys + reads * READ_BYTES + ranges * 2 * size_of::<SmallKey>()
     }
 
     /// Whether it is worth keeping, emptied.
     fn is_small(&self) -> bool {
-        let small = |more: &More| more.ranges.capacity() <= FEW && more.seen.is_empty() && more.joins == 0;
-        !self.keys.0.spilled() && !self.points.spilled() && self.more.as_deref().is_none_or(small)
+        let small = |more: &More| {
+            let (keys, ranges) = (more.keys.capacity(), more.ranges.capacity());
+            keys <= FEW * KEYS && ranges <= FEW && more.seen.is_empty() && more.joins == 0
+        };
+        !self.points.spilled() && self.more.as_deref().is_none_or(small)
+    }
+
+    /// Keeps a key. Answers where.
+    #[inline]
+    fn add_key(&mut self, key: &[u8]) -> u32 {
+        let place = usize::from(self.used);
+        match self.keys.get_mut(place..=place + key.len()).and_then(<[u8]>::split_first_mut) {
+            // All that fits here is shorter than `LONG`.
+            Some((length, room)) => {
+                *length = key.len() as u8;
+                room.copy_from_slice(key);
+                self.used += 1 + key.len() as u8;
+                place as u32
+            }
+            None => self.add_further_key(key),
+        }
+    }
+
+    #[cold]
+    fn add_further_key(&mut self, key: &[u8]) -> u32 {
+        let keys = &mut self.more().keys;
+        let place = KEYS + keys.len();
+        match u8::try_from(key.len()) {
+            Ok(length) if length < LONG => keys.push(length),
+            _ => {
+                keys.push(LONG);
+                keys.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            }
+        }
+        keys.extend_from_slice(key);
+        place as u32
+    }
+
+    fn key(&self, point: &Point) -> &[u8] {
+        let place = (point.place >> 1) as usize;
+        match place.checked_sub(KEYS) {
+            None => first_key(&self.keys[place..]),
+            Some(place) => self.more.as_ref().map_or(&[], |more| first_key(&more.keys[place..])),
+        }
     }
 }
 
 impl Drop for ReadSet {
     fn drop(&mut self) {
         let Some(mut reads) = self.reads.take().filter(|reads| reads.is_small()) else { return };
-        reads.keys.0.clear();
+        reads.used = 0;
         reads.points.clear();
         if let Some(more) = &mut reads.more {
+            more.keys.clear();
             more.ranges.clear();
         }
         SPARES.try_with(|spares| spares.keep(reads)).ok();
@@ -282,7 +310,7 @@ impl ReadSet {
 
     /// The key of a point of this set.
     pub(crate) fn key(&self, point: &Point) -> &[u8] {
-        self.reads.as_ref().map_or(&[], |reads| reads.keys.get(point.place >> 1))
+        self.reads.as_ref().map_or(&[], |reads| reads.key(point))
     }
 
     /// Bytes of memory in use, approximately.
@@ -354,7 +382,7 @@ impl Contents {
         } else if !self.is_new(hash, moment) {
             return;
         }
-        let place = self.keys.push(key) << 1 | u32::from(moment == Moment::Latest);
+        let place = self.add_key(key) << 1 | u32::from(moment == Moment::Latest);
         self.points.push(Point { hash, tree, place });
     }
 
@@ -371,13 +399,16 @@ impl Contents {
     /// Halves the number of reads.
     #[cold]
     fn join(&mut self, limit: usize) {
-        let (points, keys) = (std::mem::take(&mut self.points), std::mem::take(&mut self.keys));
+        let range_of = |point: &Point| {
+            let bound = Bound::Included(SmallKey::new(self.key(point)));
+            RangeRead { tree: point.tree, moment: point.moment(), lower: bound.clone(), upper: bound }
+        };
+        let ranges: Vec<RangeRead> = self.points.iter().map(range_of).collect();
+        (self.points, self.used) = (SmallVec::new(), 0);
         let more = self.more();
         more.joins += 1;
-        more.ranges.extend(points.iter().map(|point| {
-            let bound = Bound::Included(SmallKey::new(keys.get(point.place >> 1)));
-            RangeRead { tree: point.tree, moment: point.moment(), lower: bound.clone(), upper: bound }
-        }));
+        more.ranges.extend(ranges);
+        more.keys = Vec::new();
         more.seen.clear();
         let target = (limit / 2 / (READ_BYTES + 2 * size_of::<SmallKey>())).max(1);
         join_ranges(&mut more.ranges, target);

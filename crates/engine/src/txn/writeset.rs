@@ -415,12 +415,12 @@ pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, Smal
     let count = notes.len() + changes.iter().map(|(_, changes)| changes.0.len()).sum::<usize>();
     let mut writes = KeyWrites::with_capacity(count);
     for (tree, changes) in changes {
-        writes.extend(changes.0.keys().map(|key| (*tree, key.clone(), hash_of(*tree, key))));
+        changes.0.keys().for_each(|key| writes.push((*tree, key.clone(), hash_of(*tree, key))));
     }
-    writes.extend(notes.into_iter().map(|(tree, key)| {
+    for (tree, key) in notes {
         let hash = hash_of(tree, &key);
-        (tree, key, hash)
-    }));
+        writes.push((tree, key, hash));
+    }
     writes
 }
 
