@@ -132,7 +132,7 @@ pub(crate) struct Request {
 /// The bulk loads and the changes of a write set.
 pub(crate) type Settled = (Vec<StagedRun>, Vec<(TreeId, Changes)>);
 
-/// The graph is pruned after so many commits: often where schedules are explored, since a test has few.
+/// The graph is pruned after so many commits, and if it takes more memory than it may, after a quarter of them: often where schedules are explored, since a test has few.
 const PRUNE_EVERY: u64 = if cfg!(feature = "shuttle") { 2 } else { 64 };
 
 impl Manager {
@@ -533,7 +533,8 @@ impl Manager {
     pub(crate) fn prune(&self, order: &mut Certifier, prune: Option<Csn>) -> Removed {
         let removed = prune.map(|oldest| order.advance(oldest)).unwrap_or_default();
         // Written only where they change: everybody looks at them.
-        let (quiet, due) = (order.quiet_below(), order.unpruned() >= PRUNE_EVERY);
+        let patience = if order.is_full() { PRUNE_EVERY / 4 } else { PRUNE_EVERY };
+        let (quiet, due) = (order.quiet_below(), order.unpruned() >= patience);
         if self.graph.quiet_below.load(Ordering::Relaxed) != quiet {
             self.graph.quiet_below.store(quiet, Ordering::Release);
         }

@@ -193,6 +193,11 @@ impl Certifier {
         self.unpruned
     }
 
+    /// Whether it takes more memory than it may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > self.limit
+    }
+
     /// Who reads at a snapshot below this has no edge into it.
     pub(crate) fn quiet_below(&self) -> Csn {
         match self.open.front().and_then(|&id| self.nodes.get(id)) {
@@ -568,9 +573,9 @@ impl Certifier {
             self.open.pop_front();
         }
         let removed = self.remove(removable);
-        if self.bytes > self.limit {
+        if self.is_full() {
             self.summarize();
-            if self.bytes > self.limit {
+            if self.is_full() {
                 self.forget_successors_of_prepared();
             }
         }
