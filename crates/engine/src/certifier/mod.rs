@@ -59,6 +59,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod touches;
+mod watch;
 
 use std::collections::VecDeque;
 
@@ -71,6 +72,7 @@ use node::{NONE, Node, NodeId, Nodes};
 pub(crate) use prepared::Promise;
 use ranges::Ranged;
 use smallvec::SmallVec;
+pub(crate) use watch::Watch;
 
 use crate::Csn;
 use crate::statistics::CertifierStatistics;
@@ -148,10 +150,6 @@ pub(crate) struct Certifier {
     watches: u64,
 }
 
-/// A watched snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Watch(u64);
-
 impl Certifier {
     /// An empty graph that may take `limit` bytes.
     pub(crate) fn new(method: Method, limit: usize) -> Certifier {
@@ -209,24 +207,6 @@ impl Certifier {
             // What is closed and lingers was committed at any time before.
             Some(first) if self.nodes.len() == self.open.len() + self.prepared => first.commit,
             _ => 0,
-        }
-    }
-
-    /// Watches whether a reader at this snapshot could ever be part of a cycle. It could only be if somebody with a higher number has an edge to
-    /// somebody at or below the snapshot: the way back has to cross it.
-    pub(crate) fn watch(&mut self, snapshot: Csn) -> Watch {
-        self.watches += 1;
-        let crosses = |(_, node): (NodeId, &Node)| node.commit > snapshot && node.first_out <= snapshot;
-        let safe = !self.nodes.iter().any(crosses);
-        self.watched.push((Watch(self.watches), snapshot, safe));
-        Watch(self.watches)
-    }
-
-    /// Ends a watch, once everybody has ended who was running at the snapshot: is it safe?
-    pub(crate) fn end_watch(&mut self, watch: Watch) -> bool {
-        match self.watched.iter().position(|(known, ..)| *known == watch) {
-            Some(place) => self.watched.swap_remove(place).2,
-            None => false,
         }
     }
 
