@@ -71,7 +71,7 @@ pub(super) struct KeyIndex {
 }
 
 impl KeyIndex {
-    /// What is known of a node that enters: the number of its first touch, if it has any.
+    /// The number that a node gets when it enters: no touch of an earlier node in its place has it, or a higher one.
     #[inline]
     pub(super) fn next_touch(&self) -> Number {
         self.touches.next()

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! *Prepared instances are not among them*: the row of the prepared transaction has the XID, the instance, the request and the result (`prepared::record`), and as long as there is one the family is in memory,
-//! after a crash, too. So PREPARE writes one row, as for any transaction. What a decision or a rollback leaves is written with it: the family without those that
+//! after a crash, too. So PREPARE writes one row, as for any transaction; a text is logged twice, with it and with the COMMIT. What a decision or a rollback leaves is written with it: the family without those that
 //! are still prepared. What these add when they are found again is the request, themselves, and the floor, which is never below a prepared instance's number.
 //!
 //! Integers are varints; a text in the first row is its length + 1 and its bytes, one that is not there is 0. A family is found by its XID alone, with one search for the first row and one for each text
