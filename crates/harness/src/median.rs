@@ -15,6 +15,17 @@ pub fn median_ratio(above: &[f64], below: &[f64]) -> f64 {
     median(&both.map(|(above, below)| above / below).collect::<Vec<f64>>())
 }
 
+/// The standard error of the mean of such ratios: how far the rounds can be trusted; not a number if there are fewer than two.
+pub fn ratio_error(above: &[f64], below: &[f64]) -> f64 {
+    let ratios =
+        above.iter().zip(below).filter(|(_, below)| **below > 0.0).map(|(above, below)| above / below);
+    let ratios: Vec<f64> = ratios.collect();
+    let count = ratios.len() as f64;
+    let mean = ratios.iter().sum::<f64>() / count;
+    let squares = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();
+    if ratios.len() < 2 { f64::NAN } else { (squares / (count - 1.0) / count).sqrt() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +42,12 @@ mod tests {
         assert!((median_ratio(&[2.0, 9.0, 3.0], &[1.0, 1.0, 1.0]) - 3.0).abs() < 1e-9);
         assert!((median_ratio(&[2.0, 3.0, 7.0], &[1.0, 1.0, 0.0]) - 2.5).abs() < 1e-9);
         assert!(median_ratio(&[2.0], &[0.0]).is_nan());
+    }
+
+    #[test]
+    fn a_standard_error_shrinks_with_the_rounds() {
+        assert!((ratio_error(&[1.0, 2.0, 3.0], &[1.0, 1.0, 1.0]) - (1.0f64 / 3.0).sqrt()).abs() < 1e-9);
+        assert!((ratio_error(&[2.0, 4.0, 9.0], &[1.0, 2.0, 0.0])).abs() < 1e-9);
+        assert!(ratio_error(&[2.0], &[1.0]).is_nan());
     }
 }

@@ -225,8 +225,9 @@ impl Governor {
     pub fn set_limit(&self, mode: ActiveLimit) {
         let limit = {
             let mut tuning = self.tuning.lock();
-            tuning.mode = mode;
+            let before = std::mem::replace(&mut tuning.mode, mode);
             match mode {
+                ActiveLimit::Auto if before == ActiveLimit::Auto => tuning.tuner.limit(),
                 ActiveLimit::Auto => tuning.tuner.resume(),
                 ActiveLimit::Fixed(limit) => limit,
                 ActiveLimit::Off => u32::MAX,

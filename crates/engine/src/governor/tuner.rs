@@ -2,8 +2,14 @@
 //!
 //! *Climbing.* It measures the rate of commits at the limit it stands on, tries another one a step up or down, and moves there if that pays.
 //! A rate is never twice the same, and a busy machine drifts by more than a step is worth. So a *trial* goes back and forth between the two limits, a
-//! block of samples each, and compares neighbours: what drifts slowly falls out. It ends as soon as the answer is clear, and after
-//! [`PAIRS_MAX`] comparisons in any case. What counts as paying has a *dead band*:
+//! block of samples each, and compares neighbours: what drifts slowly falls out.
+//!
+//! ```text
+//! blocks   from to │ to from │ from to │ …        three pairs, and one change of the limit in each
+//! ```
+//!
+//! It ends as soon as the pairs' mean is far enough from what decides, by their own scatter; so it takes as long as the machine's unrest asks for, but at most
+//! [`PAIRS_MAX`] pairs. What counts as paying has a *dead band*:
 //!
 //! - up, only if the rate gets better by more than the band: more slots mean longer waits, so they have to be worth something;
 //! - down, unless the rate falls by more than the smaller band. On a plateau it therefore goes to the left end: the
@@ -40,10 +46,15 @@ const PER_CORE_MAX: u32 = 256;
 const DEAD_BAND: f64 = 0.025;
 /// What steps down may cost in all.
 const DOWN_BAND: f64 = 0.01;
-/// A trial is over when the mean of its comparisons is so far from what decides, divided by their number.
-const CLEAR: f64 = 0.1;
-/// Most comparisons of a trial.
-const PAIRS_MAX: u32 = 5;
+/// A trial is over when the mean of its pairs is so many standard errors away from what decides.
+const CLEAR: f64 = 2.0;
+/// The scatter of a pair before any was seen, and how many pairs that is worth.
+const SCATTER: f64 = 0.03;
+const SCATTER_PAIRS: f64 = 2.0;
+/// A pair counts for no more than this: a machine that stood still for a moment says nothing about a limit.
+const GAIN_MAX: f64 = 0.3;
+/// Most pairs of a trial.
+const PAIRS_MAX: u32 = 24;
 /// Factor of a step: the first, and the finest.
 const STEP: f64 = 2.0;
 const STEP_MIN: f64 = 1.1;
@@ -60,8 +71,6 @@ const REST_MAX: u32 = 512;
 /// A relative change of the rate that ends a rest, if it lasts for [`UPSET_SAMPLES`].
 const UPSET: f64 = 0.25;
 const UPSET_SAMPLES: u32 = 4;
-/// A block whose first two samples are so much lower is over.
-const COSTLY: f64 = 0.15;
 /// How fast the tolerated share goes back to [`CUT_SHARE`], for each sample.
 const FORGET: f64 = 0.998;
 
@@ -85,36 +94,55 @@ enum Direction {
     Down,
 }
 
-/// Blocks at `from` and at `to` in turns; it begins at `to`.
+/// Blocks at `from` and at `to` in pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Trial {
     from: u32,
     to: u32,
     direction: Direction,
+    /// The rate of the present pair's first block, once there is one.
+    first: Option<f64>,
     /// The rates of the last blocks.
     at_from: f64,
     at_to: f64,
-    /// Of the relative gains so far.
+    /// Of the gains so far, and of their squares. A gain is the logarithm of a ratio: so up and down are alike, and gains add up.
     sum: f64,
+    squares: f64,
     pairs: u32,
 }
 
 impl Trial {
-    /// A block at one of the limits has ended.
-    fn compare(&mut self, limit: u32, rate: f64) {
+    /// A trial of `to` right after a block at `from`.
+    fn new(from: u32, rate: f64, to: u32, direction: Direction) -> Trial {
+        let (first, at_from) = (Some(rate), rate);
+        Trial { from, to, direction, first, at_from, at_to: 0.0, sum: 0.0, squares: 0.0, pairs: 0 }
+    }
+
+    /// A block at one of the limits has ended. True: so has a pair.
+    fn block(&mut self, limit: u32, rate: f64) -> bool {
         if limit == self.to {
             self.at_to = rate;
         } else {
             self.at_from = rate;
         }
-        self.sum += self.at_to / self.at_from.max(f64::MIN_POSITIVE) - 1.0;
+        if self.first.take().is_none() {
+            self.first = Some(rate);
+            return false;
+        }
+        let gain = (self.at_to / self.at_from.max(f64::MIN_POSITIVE)).ln().clamp(-GAIN_MAX, GAIN_MAX);
+        self.sum += gain;
+        self.squares += gain * gain;
         self.pairs += 1;
+        true
     }
 
     /// The mean gain, once it is clear on which side of `threshold` it is.
     fn gain(&self, threshold: f64) -> Option<f64> {
-        let gain = self.sum / f64::from(self.pairs);
-        let clear = (gain - threshold).abs() > CLEAR / f64::from(self.pairs);
+        let pairs = f64::from(self.pairs);
+        let gain = self.sum / pairs;
+        let spread = (self.squares - self.sum * gain).max(0.0) + SCATTER_PAIRS * SCATTER * SCATTER;
+        let error = (spread / (SCATTER_PAIRS + pairs - 1.0) / pairs).sqrt();
+        let clear = (gain - threshold).abs() > CLEAR * error;
         (clear || self.pairs >= PAIRS_MAX).then_some(gain)
     }
 }
@@ -199,14 +227,14 @@ impl Tuner {
         self.cuts
     }
 
-    /// Goes on where it was, after a time in which it did not set the limit; the limit. What was being compared is measured anew, and if the load has become
+    /// Goes on where it was, after a time in which it did not set the limit; the limit. The pair that was being compared is measured anew, and if the load has become
     /// another one meanwhile, its rate ends the rest.
     pub(super) fn resume(&mut self) -> u32 {
         match self.phase {
             Phase::Rest { .. } => self.samples = 0,
             Phase::Try(trial) => {
                 self.limit = trial.from;
-                self.begin(Phase::Measure);
+                self.begin(Phase::Try(Trial { first: None, ..trial }));
             }
             // It is not known yet whether the cut pays.
             Phase::Cut { from, .. } => {
@@ -245,12 +273,8 @@ impl Tuner {
         if counted > 0 {
             self.sum += sample.committed_per_s;
         }
-        let rate = self.sum / f64::from(counted.max(1));
-        // A step that costs much is over at once.
-        let costly = |trial: Trial| counted >= 2 && rate < trial.at_from * (1.0 - COSTLY);
-        let over = matches!(self.phase, Phase::Try(trial) if self.limit == trial.to && costly(trial));
-        if over || counted >= WINDOW {
-            self.measured(rate);
+        if counted >= WINDOW {
+            self.measured(self.sum / f64::from(counted));
         }
         self.limit
     }
@@ -260,8 +284,12 @@ impl Tuner {
         match self.phase {
             Phase::Measure => self.try_from(rate),
             Phase::Try(mut trial) => {
-                trial.compare(self.limit, rate);
-                self.weigh(trial);
+                if trial.block(self.limit, rate) {
+                    self.weigh(trial);
+                } else {
+                    self.limit = if self.limit == trial.to { trial.from } else { trial.to };
+                    self.begin(Phase::Try(trial));
+                }
             }
             Phase::Cut { from, rate: before, share } => {
                 if rate < before * (1.0 - DEAD_BAND) {
@@ -285,11 +313,12 @@ impl Tuner {
             Direction::Down => self.behind - DOWN_BAND,
         };
         let Some(gain) = trial.gain(threshold) else {
-            let other = if self.limit == trial.to { trial.from } else { trial.to };
-            self.limit = other;
+            // The next pair begins where this one ends.
             self.begin(Phase::Try(trial));
+            self.skipped = 0;
             return;
         };
+        let ended_at = self.limit;
         if gain < threshold {
             self.limit = trial.from;
             self.turn(trial.at_from);
@@ -305,7 +334,7 @@ impl Tuner {
         if self.step >= STEP {
             self.rest = REST_MIN;
         }
-        if self.binding {
+        if self.binding && ended_at == trial.to {
             self.try_from(trial.at_to);
         } else {
             self.begin(Phase::Measure);
@@ -345,7 +374,7 @@ impl Tuner {
         }
         self.limit = to;
         let direction = self.direction;
-        self.begin(Phase::Try(Trial { from, to, direction, at_from: rate, at_to: 0.0, sum: 0.0, pairs: 0 }));
+        self.begin(Phase::Try(Trial::new(from, rate, to, direction)));
     }
 
     fn rest(&mut self, rate: f64, left: u32) {

@@ -68,11 +68,11 @@ impl Xid {
     ///
     /// # Errors
     /// `XidEmpty`, `XidTooLong`, `XidHasNul`.
-    pub fn new(text: &str) -> Result<Xid, Refusal> {
-        match text {
+    pub fn new(text: impl AsRef<str> + Into<Text>) -> Result<Xid, Refusal> {
+        match text.as_ref() {
             "" => Err(Refusal::XidEmpty),
-            _ if text.len() > XID_BYTES_MAX => Err(Refusal::XidTooLong { bytes: text.len() }),
-            _ if text.contains('\0') => Err(Refusal::XidHasNul),
+            long if long.len() > XID_BYTES_MAX => Err(Refusal::XidTooLong { bytes: long.len() }),
+            odd if odd.contains('\0') => Err(Refusal::XidHasNul),
             _ => Ok(Xid(text.into())),
         }
     }

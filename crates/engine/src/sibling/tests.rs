@@ -25,10 +25,10 @@ fn prepared(family: &mut Family, number: i64) -> Effects {
 #[test]
 fn xids_and_instance_numbers_are_checked() {
     assert_eq!(Xid::new(""), Err(Refusal::XidEmpty));
-    assert_eq!(Xid::new(&"é".repeat(101)), Err(Refusal::XidTooLong { bytes: 202 }));
-    assert_eq!(Xid::new(&"a".repeat(201)), Err(Refusal::XidTooLong { bytes: 201 }));
+    assert_eq!(Xid::new("é".repeat(101)), Err(Refusal::XidTooLong { bytes: 202 }));
+    assert_eq!(Xid::new("a".repeat(201)), Err(Refusal::XidTooLong { bytes: 201 }));
     assert_eq!(Xid::new("a\0b"), Err(Refusal::XidHasNul));
-    assert_eq!(Xid::new(&"a".repeat(200)).map(|x| x.as_str().len()), Ok(200));
+    assert_eq!(Xid::new("a".repeat(200)).map(|x| x.as_str().len()), Ok(200));
     assert_eq!(Xid::new("it's \"x\"").map(|x| x.to_string()), Ok("it's \"x\"".to_owned()));
     for number in [0, -1, i64::MIN] {
         assert_eq!(Instance::new(number), Err(Refusal::InstanceNotPositive { number }));

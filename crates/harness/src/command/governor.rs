@@ -5,11 +5,12 @@
 //! moods and the clients' beginnings.
 //!
 //! ```text
-//! 2, 4, 8, … off, once each │ auto settles │ A B C auto │ auto C B A │ A B C auto │ …      A, B, C: the best three of the fixed ones
+//! 2, 4, 8, … off, once each │ A B C │ C B A │ … │ auto settles │ A auto │ auto A │ A auto │ …      A, B, C: the best three of the fixed ones; then A: the best
 //! ```
 //!
-//! Each part has a *lead* that is not measured: the old limit's transactions end in it. `auto` goes on in each of its parts where it was at the end of the
-//! one before, its trials included. A ratio is the median over the turns. At last the benchmark opens many connections that do nothing, some of them
+//! The best fixed limit is chosen in turns of its own: in those in which it meets `auto` the luckiest would win. Each part has a *lead* that is not measured: the old
+//! limit's transactions end in it. `auto` goes on in each of its parts where it was at the end of the one before, its trials included. A ratio is the median over the turns, and its standard
+//! error says what the turns can tell. At last the benchmark opens many connections that do nothing, some of them
 //! within a transaction, and measures a few busy ones among them: they must be served as if they were alone.
 
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use tokio_postgres::Client;
 use super::{OutputArgs, ServerArgs, client_threads, parameters};
 use crate::driver::{self, Counts, Outcome, Plan};
 use crate::error::{DatabaseContext, Error, Result};
-use crate::median::{median, median_ratio};
+use crate::median::{median, median_ratio, ratio_error};
 use crate::peer::{self, System};
 use crate::report::{self, Record, number};
 use crate::workload::s3u1::{Stage, Table, Wire};
@@ -39,7 +40,7 @@ pub struct GovernorArgs {
     /// Rows of the table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(1000..=10_000_000))]
     rows: i64,
-    /// Numbers of clients of the uniform load.
+    /// Numbers of clients of the uniform load; 0 leaves it out.
     #[arg(long, value_delimiter = ',', default_value = "16,80,400,2000")]
     clients: Vec<u32>,
     /// Clients of the hot-row load; 0 leaves it out.
@@ -57,8 +58,8 @@ pub struct GovernorArgs {
     /// Busy clients among them.
     #[arg(long, default_value_t = 80)]
     busy: u32,
-    /// Turns in which `auto` and the best fixed limits are compared.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=999))]
+    /// Turns in which `auto` and the best fixed limit are compared.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=999))]
     turns: u32,
     /// Length of each measured part, in seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
@@ -95,7 +96,7 @@ pub async fn run(args: &GovernorArgs) -> Result<()> {
     let client = system.client().await?;
     system.execute_each(&client, &uniform.statements()).await?;
     let load = |clients: &u32| Load { name: "uniform", clients: *clients, table: uniform };
-    let mut loads: Vec<Load> = args.clients.iter().map(load).collect();
+    let mut loads: Vec<Load> = args.clients.iter().filter(|clients| **clients > 0).map(load).collect();
     if args.hot_clients > 0 {
         let table = Table { hot_pct: 100, ..uniform };
         loads.push(Load { name: "hot", clients: args.hot_clients, table });
@@ -122,17 +123,28 @@ struct Share {
     load: Load,
     auto: f64,
     best: f64,
-    /// Median of the turns.
+    /// Median of the turns, and the standard error of their mean.
     of_best: f64,
+    error: f64,
     best_limit: String,
     off: Option<f64>,
     found: String,
 }
 
-/// So many of the fixed limits are compared with `auto` in turns.
+/// So many of the fixed limits are measured again, in so many turns, to choose the best.
 const CANDIDATES: usize = 3;
+const CHOICE_TURNS: u32 = 4;
+
+/// What was measured on one load.
+struct Measured {
+    screened: Vec<Compared>,
+    candidates: Vec<Compared>,
+    best: Compared,
+    auto: Compared,
+}
 
 /// A limit, and the parts in which it was measured.
+#[derive(Clone)]
 struct Compared {
     limit: String,
     /// What it was at the end; of `auto`, what it had found.
@@ -169,6 +181,13 @@ impl Compared {
         let seconds = self.parts.iter().map(|part| part.seconds).sum();
         Outcome { seconds, kinds: vec!["s3u1".to_owned()], counts: vec![counts], first_error: None }
     }
+}
+
+/// The best first.
+fn ranked(limits: &[Compared]) -> Vec<&Compared> {
+    let mut ranked: Vec<&Compared> = limits.iter().collect();
+    ranked.sort_by(|a, b| b.median().total_cmp(&a.median()));
+    ranked
 }
 
 /// Turns with and without idle connections, and the seconds before each is measured.
@@ -246,6 +265,21 @@ impl Shift<'_> {
         Ok(Part { stage: self.part, seconds: elapsed, committed_per_s: committed as f64 / elapsed })
     }
 
+    /// Measures each of the limits once in every turn, forwards and backwards.
+    async fn take_turns(&mut self, limits: &mut [Compared], turns: u32, args: &GovernorArgs) -> Result<()> {
+        for turn in 0..turns {
+            let mut order: Vec<&mut Compared> = limits.iter_mut().collect();
+            if turn % 2 == 1 {
+                order.reverse();
+            }
+            for of in order {
+                of.parts.push(self.measure(&of.limit, args.lead, args.seconds).await?);
+                of.found = self.limit_found().await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn limit_found(&self) -> Result<String> {
         let select = "SELECT coalesce(active_limit::text, 'off') FROM cognate_governor";
         let row = self.client.query_one(select, &[]).await.at(self.system, "reading cognate_governor")?;
@@ -256,73 +290,65 @@ impl Shift<'_> {
 impl Bench<'_> {
     async fn against_fixed(&mut self, load: Load) -> Result<Share> {
         let args = self.args;
-        let (limits, each) = (args.limits.len() as u32, args.lead + args.seconds);
-        let compared = CANDIDATES.min(args.limits.len()) as u32 + 1;
-        let parts = limits + 1 + args.turns * compared;
-        let seconds = limits * each + args.settle + args.turns * compared * each;
-        let stage = Arc::new(Stage::new(parts as usize + 1));
+        let candidates = CANDIDATES.min(args.limits.len()) as u32;
+        let parts = args.limits.len() as u32 + CHOICE_TURNS * candidates + 2 * args.turns;
+        let seconds = parts * (args.lead + args.seconds) + args.settle;
+        let stage = Arc::new(Stage::new(parts as usize + 2));
         self.round += 1;
         let clients = self.run(load, "all limits", 0, seconds + 1, &stage);
-        let (run, (screened, mut compared)) = tokio::try_join!(clients, self.change_limits(&stage))?;
+        let (run, measured) = tokio::try_join!(clients, self.change_limits(&stage))?;
+        let Measured { screened, candidates, best, auto } = measured;
         let off = screened.iter().find(|of| of.limit == "off").map(Compared::median);
-        for of in &screened {
-            self.add(load, case(load, &of.limit, "once"), &of.limit, &of.outcome(&run));
-        }
-        for of in &compared {
-            self.add(load, case(load, &of.limit, "in turns"), &of.limit, &of.outcome(&run));
-            if let Some(record) = self.records.last_mut() {
-                record.params.insert("median_per_s".to_owned(), json!(of.median()));
-                record.params.insert("limit_found".to_owned(), json!(of.found));
+        for (how, list) in [
+            ("once", screened.as_slice()),
+            ("to choose", &candidates),
+            ("in turns", &[best.clone(), auto.clone()]),
+        ] {
+            for of in list {
+                self.add(load, case(load, &of.limit, how), &of.limit, &of.outcome(&run));
+                if let (Some(record), true) = (self.records.last_mut(), how != "once") {
+                    record.params.insert("median_per_s".to_owned(), json!(of.median()));
+                    record.params.insert("limit_found".to_owned(), json!(of.found));
+                }
             }
         }
-        let Some(auto) = compared.pop() else { return Err(Error::Missing("auto".to_owned())) };
-        // The best is the one over which `auto` has least, turn by turn.
-        let of = |other: &Compared| median_ratio(&auto.rates(), &other.rates());
-        let best = compared.iter().min_by(|a, b| of(a).total_cmp(&of(b)));
-        let Some(best) = best else { return Err(Error::Usage("--limits names none".to_owned())) };
         let share = Share {
             load,
             auto: auto.median(),
             best: best.median(),
-            of_best: of(best),
-            best_limit: best.limit.clone(),
+            of_best: median_ratio(&auto.rates(), &best.rates()),
+            error: ratio_error(&auto.rates(), &best.rates()),
+            best_limit: best.limit,
             off,
-            found: auto.found.clone(),
+            found: auto.found,
         };
         if let Some(record) = self.records.last_mut() {
             record.params.insert("of_best_pct".to_owned(), json!(100.0 * share.of_best));
+            record.params.insert("error_pct".to_owned(), json!(100.0 * share.error));
             record.params.insert("best_limit".to_owned(), json!(share.best_limit));
         }
         Ok(share)
     }
 
-    /// All fixed limits once, then the best of them and `auto`, which is the last of the second list, in turns.
-    async fn change_limits(&self, stage: &Stage) -> Result<(Vec<Compared>, Vec<Compared>)> {
+    /// All fixed limits once, the best of them in turns, and then the best of these and `auto` in turns.
+    async fn change_limits(&self, stage: &Stage) -> Result<Measured> {
         let args = self.args;
         let mut shift =
             Shift { client: &self.client, system: &self.system.name, stage, part: 0, until: Instant::now() };
         shift.begin().await;
         let mut screened: Vec<Compared> = args.limits.iter().map(|limit| Compared::new(limit)).collect();
-        for of in &mut screened {
-            of.parts.push(shift.measure(&of.limit, args.lead, args.seconds).await?);
-        }
-        let mut ranked: Vec<&Compared> = screened.iter().collect();
-        ranked.sort_by(|a, b| b.median().total_cmp(&a.median()));
-        let best = ranked.into_iter().take(CANDIDATES).map(|of| of.limit.as_str());
-        let mut compared: Vec<Compared> = best.chain(["auto"]).map(Compared::new).collect();
+        shift.take_turns(&mut screened, 1, args).await?;
+        let mut candidates: Vec<Compared> =
+            ranked(&screened).into_iter().take(CANDIDATES).map(|of| Compared::new(&of.limit)).collect();
+        shift.take_turns(&mut candidates, CHOICE_TURNS, args).await?;
+        let Some(best) = ranked(&candidates).first().map(|of| Compared::new(&of.limit)) else {
+            return Err(Error::Usage("--limits names none".to_owned()));
+        };
         shift.measure("auto", 0, args.settle).await?;
-        for turn in 0..args.turns {
-            let mut order: Vec<usize> = (0..compared.len()).collect();
-            if turn % 2 == 1 {
-                order.reverse();
-            }
-            for index in order {
-                let of = &mut compared[index];
-                of.parts.push(shift.measure(&of.limit, args.lead, args.seconds).await?);
-                of.found = shift.limit_found().await?;
-            }
-        }
-        Ok((screened, compared))
+        let mut both = [best, Compared::new("auto")];
+        shift.take_turns(&mut both, args.turns, args).await?;
+        let [best, auto] = both;
+        Ok(Measured { screened, candidates, best, auto })
     }
 
     /// Runs a load's clients.
@@ -442,7 +468,7 @@ fn summary(shares: &[Share]) -> String {
             number(share.best),
             share.best_limit.clone(),
             share.off.map_or(String::new(), number),
-            format!("{:.1} %", 100.0 * share.of_best),
+            format!("{:.1} ± {:.1} %", 100.0 * share.of_best, 100.0 * share.error),
         ]);
     }
     report::align(&rows, 1)

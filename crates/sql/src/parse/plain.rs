@@ -59,10 +59,10 @@ impl<'a> Rest<'a> {
     }
 
     fn literal(&mut self) -> Option<&'a str> {
-        let (text, rest) = self.0.strip_prefix('\'')?.split_once('\'')?;
-        if text.contains('\\') || rest.starts_with('\'') {
-            return None;
-        }
+        let inside = self.0.strip_prefix('\'')?;
+        let end = inside.bytes().position(|byte| matches!(byte, b'\'' | b'\\'))?;
+        let rest = inside[end..].strip_prefix('\'').filter(|rest| !rest.starts_with('\''))?;
+        let text = &inside[..end];
         self.0 = rest;
         self.skip();
         Some(text)

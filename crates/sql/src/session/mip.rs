@@ -131,7 +131,7 @@ impl Session {
         operation: MipOperation,
         (texts, number): (Vec<Text>, i64),
     ) -> Result<PortalState> {
-        let xid = Xid::new(&texts[0]).map_err(refused)?;
+        let xid = Xid::new(Text::clone(&texts[0])).map_err(refused)?;
         if let MipOperation::Show | MipOperation::Forget = operation {
             return self.mip_of_family(operation, &xid).await;
         }

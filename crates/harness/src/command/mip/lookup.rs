@@ -175,7 +175,7 @@ fn by_sql(folder: &Path, stores: &mut [Store; 2]) -> cognate::Result<()> {
 /// The name of a family: no client's number, and spread over all keys.
 fn xid(seed: u64, kind: u64, n: u32) -> Result<Xid> {
     let name = Random::stream(seed, kind, u64::from(n)).next_u64();
-    Xid::new(&format!("{name:016x}-{n:08x}")).map_err(|refusal| failed(refusal.into()))
+    Xid::new(format!("{name:016x}-{n:08x}")).map_err(|refusal| failed(refusal.into()))
 }
 
 const FORGOTTEN: u64 = 71;
