@@ -42,6 +42,11 @@ impl Collected {
         self.upto
     }
 
+    /// The highest forgotten number, or 0.
+    pub(super) fn highest(&self) -> u64 {
+        self.ranges.last_key_value().map_or(self.upto, |(_, last)| *last)
+    }
+
     /// Forgotten numbers above the mark, first and last of each range, ascending.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.ranges.iter().map(|(first, last)| (*first, *last))

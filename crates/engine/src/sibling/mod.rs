@@ -4,7 +4,7 @@
 //! *siblings* and form a *family*. At most one of them ever commits, the *winner*. `family` is the state machine of one family, its
 //! MIP-Table (MIPT) included; `change` is what of it is durable; `collected` remembers which families have been forgotten.
 //! All three are pure: operations in, effects or a [`Refusal`] out. `operations` carries them through in the engine: `registry` has the families that are in
-//! memory, `stored` is what they are on disk, `member` is a transaction's part, `doom` tells an active instance that it has no future.
+//! memory, `stored` is what they are on disk, `clients` spares searches there, `member` is a transaction's part, `doom` tells an active instance that it has no future.
 //!
 //! # Who is who
 //!
@@ -27,6 +27,7 @@
 //! - *One owner.* The transaction that began an instance is the only one that can prepare it.
 
 mod change;
+mod clients;
 mod collected;
 mod doom;
 mod family;

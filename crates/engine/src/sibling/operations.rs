@@ -3,14 +3,17 @@
 //!
 //! Each operation works on a copy of the family and puts it in place once the record has its number: what is refused, or fails, has changed nothing.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::registry::{Live, Shard};
 use super::stored::{self, collect, rows};
 use super::{Answer, Family, Instance, Limits, Member, Mipt, Refusal, Text, Xid};
 use crate::durable::DurableWait;
+use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::manager::{Manager, Request};
+use crate::memory::Rows;
 use crate::prepared::Owner;
 use crate::transaction::{Access, Isolation, Transaction};
 use crate::txn::writeset::WriteSet;
@@ -63,14 +66,44 @@ impl Manager {
     fn family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
         if shard.get(xid).is_none() {
             let get = |tree: TreeId, key: &[u8]| self.own_row(tree, key);
-            let live = match stored::load(xid, &get)? {
-                Some((family, csn)) => Live::new(family, csn),
-                None if stored::is_collected(xid, &get)? => return Err(Refusal::Forgotten.into()),
-                None => Live::new(Family::default(), 0),
+            let live = match self.may_be_stored(shard, xid)? {
+                false => Live::new(Family::default(), 0),
+                true => match stored::load(xid, &get)? {
+                    Some((family, csn)) => Live::new(family, csn),
+                    None if stored::is_collected(xid, &get)? => return Err(Refusal::Forgotten.into()),
+                    None => Live::new(Family::default(), 0),
+                },
             };
             shard.enter(xid, live);
         }
         shard.get(xid).ok_or(Error::NotPrepared)
+    }
+
+    /// Whether it takes a search to tell that nothing is stored of the family.
+    fn may_be_stored(&self, shard: &mut Shard, xid: &Xid) -> Result<bool, Error> {
+        let Some((client, number)) = xid.numbered() else { return Ok(true) };
+        shard.clients.may_have(client, number, || {
+            let get = |tree: TreeId, key: &[u8]| self.own_row(tree, key);
+            stored::highest(client, &get, &|tree, from, to| self.own_keys(tree, from, to))
+        })
+    }
+
+    /// Keys of the engine's own rows. Memory first: what a checkpoint takes out of it meanwhile is in the base.
+    fn own_keys(&self, tree: TreeId, from: &[u8], to: &[u8]) -> Result<Option<Vec<SmallKey>>, Error> {
+        const KEYS_MAX: usize = 64;
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        let mut rows = Rows::default();
+        let all =
+            self.memory.with_tree(tree, |of| Some(of.batch(range, false, Csn::MAX, KEYS_MAX, &mut rows)));
+        let mut keys: Vec<SmallKey> =
+            (0..rows.len()).filter_map(|row| rows.key(row).map(SmallKey::new)).collect();
+        let mut stored = self.views.with(Csn::MAX, |view| view.scan(tree, range.0, range.1, false))?;
+        while keys.len() <= 2 * KEYS_MAX
+            && let Some((key, _)) = stored.next()?
+        {
+            keys.push(SmallKey::new(&key));
+        }
+        Ok((all.unwrap_or(true) && keys.len() <= 2 * KEYS_MAX).then_some(keys))
     }
 
     /// What is known of the family now, to be told.
@@ -172,6 +205,7 @@ impl Manager {
         let committed = self.commit_family(xid, live, instance);
         let told = committed.as_ref().ok().map(|_| self.told(live));
         let ended = *committed.as_ref().unwrap_or(&0);
+        shard.note_stored(xid, ended);
         shard.part(xid, ended);
         match (committed, told) {
             (Ok(_), Some(told)) => Ok(told),
@@ -209,6 +243,7 @@ impl Manager {
             Ok((effects.abort_prepared.len(), self.told(live)))
         });
         let ended = rolled_back.as_ref().map_or(0, |(ended, _)| *ended);
+        shard.note_stored(xid, ended);
         shard.part(xid, ended);
         rolled_back.map(|(_, told)| told)
     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
+use super::clients::Clients;
 use super::doom::Doom;
 use super::{Family, Instance, Xid};
 use crate::lock::mode::FamilySlot;
@@ -48,6 +49,7 @@ pub(super) struct Shard {
     live: HashMap<Xid, Live, RandomState>,
     idle: VecDeque<Xid>,
     slots: Slots,
+    pub(super) clients: Clients,
 }
 
 /// Each shard has every so many-th slot.
@@ -67,7 +69,12 @@ impl Default for Families {
     fn default() -> Families {
         let shard = |number| {
             let slots = Slots { next: FamilySlot::MIN.saturating_add(number), free: Vec::new() };
-            Mutex::new(Shard { live: HashMap::default(), idle: VecDeque::new(), slots })
+            Mutex::new(Shard {
+                live: HashMap::default(),
+                idle: VecDeque::new(),
+                slots,
+                clients: Clients::default(),
+            })
         };
         Families { shards: (0..SHARDS as u32).map(shard).collect(), hasher: RandomState::default() }
     }
@@ -127,6 +134,13 @@ impl Shard {
 
     pub(super) fn enter(&mut self, xid: &Xid, live: Live) -> &mut Live {
         self.live.entry(xid.clone()).or_insert(live)
+    }
+
+    /// A decision about so many prepared instances has been stored.
+    pub(super) fn note_stored(&mut self, xid: &Xid, prepared: usize) {
+        if let Some((client, number)) = xid.numbered().filter(|_| prepared > 0) {
+            self.clients.raise(client, number);
+        }
     }
 
     pub(super) fn remove(&mut self, xid: &Xid) {

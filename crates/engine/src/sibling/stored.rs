@@ -153,6 +153,25 @@ pub(super) fn is_collected(xid: &Xid, get: Get<'_>) -> Result<bool, Error> {
     }
 }
 
+/// The keys of a tree from one key on and before another, deleted ones perhaps among them; `None` if there are too many to look at.
+pub(super) type Keys<'a> = &'a dyn Fn(TreeId, &[u8], &[u8]) -> Result<Option<Vec<SmallKey>>, Error>;
+
+/// At least the highest number of the client's families that are stored or forgotten; `u64::MAX` if that would take long.
+pub(super) fn highest(client: &str, get: Get<'_>, keys: Keys<'_>) -> Result<u64, Error> {
+    let (from, to) = (format!("{client}/"), format!("{client}0"));
+    let Some(stored) = keys(FAMILIES_TREE, from.as_bytes(), to.as_bytes())? else { return Ok(u64::MAX) };
+    let number = |key: &SmallKey| {
+        let xid = key.split(|byte| *byte == 0).next()?;
+        let xid = Xid::new(std::str::from_utf8(xid).ok()?).ok()?;
+        xid.numbered().filter(|(of, _)| *of == client).map(|(_, number)| number)
+    };
+    let stored = stored.iter().filter_map(number).max().unwrap_or(0);
+    let key = SmallKey::concat(&[b"c", client.as_bytes()]);
+    let Some(forgotten) = get(COLLECTED_TREE, &key)?.1 else { return Ok(stored) };
+    let damaged = |what| Error::InvalidArgument(format!("what client {client} has forgotten: {what}"));
+    Ok(stored.max(decode_collected(&forgotten).map_err(damaged)?.highest()))
+}
+
 /// The row that remembers, when a family is forgotten, that it was.
 pub(super) fn collect(xid: &Xid, get: Get<'_>) -> Result<OwnRow, Error> {
     let key = collected_key(xid);
@@ -267,6 +286,37 @@ mod tests {
             assert_eq!(is_collected(&xid(text), &get).expect("it reads"), is, "{text}");
         }
         assert_eq!(store.borrow().len(), 3, "one for the client, one for each other XID");
+    }
+
+    #[test]
+    fn the_highest_number_of_a_client_is_found_among_its_neighbours() {
+        let store = Store::default();
+        let get =
+            |tree: TreeId, key: &[u8]| Ok((1, store.borrow().get(&(tree, SmallKey::new(key))).cloned()));
+        let keys = |tree: TreeId, from: &[u8], to: &[u8]| {
+            let range = (tree, SmallKey::new(from))..(tree, SmallKey::new(to));
+            let keys: Vec<SmallKey> = store.borrow().range(range).map(|((_, key), _)| key.clone()).collect();
+            Ok((keys.len() <= 4).then_some(keys))
+        };
+        let xid = |text: &str| Xid::new(text).expect("an XID");
+        let mut family = Family::default();
+        let (instance, text) = (Instance::new(1).expect("positive"), Text::from("r"));
+        drop(family.begin(instance, 1));
+        drop(family.prepare(instance, 1, &text, &text, Limits::default()));
+        drop(family.commit(instance));
+        let highest = || highest("c", &get, &keys).expect("it reads");
+        assert_eq!(highest(), 0);
+        // Others' numbers do not count, whatever their names begin with.
+        for (text, expected) in
+            [("c/9", 9), ("c/10", 10), ("c/d/77", 10), ("c0/88", 10), ("b/99", 10), ("c", 10)]
+        {
+            apply(&store, rows(&xid(text), &family));
+            assert_eq!(highest(), expected, "{text}");
+        }
+        apply(&store, vec![collect(&xid("c/12"), &get).expect("it reads")]);
+        assert_eq!(highest(), 12);
+        apply(&store, [rows(&xid("c/11"), &family), rows(&xid("c/13"), &family)].concat());
+        assert_eq!(highest(), u64::MAX, "too many");
     }
 
     #[test]

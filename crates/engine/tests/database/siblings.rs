@@ -1,5 +1,7 @@
 //! Sibling transactions through the public face: what the paper's §§2, 3.2 and 3.3 promise, on a real store.
 
+use std::collections::BTreeMap;
+
 use cognate_engine::sibling::{Begun, Instance, Limits, Mipt, Refusal, State, Text, Told, Xid};
 use cognate_engine::{
     Access, Database, Error, Isolation, LockMode, LockOutcome, Options, Transaction, WaitPolicy,
@@ -300,6 +302,65 @@ fn crashes_change_no_family() {
             }
             drop(database);
             disk.restart(if random.one_in(3) { Loss::Process } else { Loss::Power });
+        }
+    }
+}
+
+/// Clients come with their numbers in any order, across restarts and checkpoints: a late instance finds what became of its family, and nobody else does.
+#[tokio::test]
+async fn what_became_of_a_family_is_found_in_whatever_order_requests_come() {
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Was {
+        Prepared(i64),
+        Decided,
+        Forgotten,
+    }
+    for seed in seeds(8) {
+        let _named = Seed(seed);
+        let (mut database, folder) = fresh();
+        let (mut random, mut was, mut number) = (SplitMix::new(seed), BTreeMap::new(), 0);
+        for _ in 0..400 {
+            let name = format!("{}/{}", ["a", "b", "a/b"][random.below(3) as usize], 1 + random.below(15));
+            number += 1;
+            let known = was.get(&name).copied();
+            match (random.below(40), known) {
+                (0, _) => {
+                    if random.below(2) == 0 {
+                        database.close().unwrap();
+                    }
+                    drop(database);
+                    database = Database::open(Options::new(folder.path())).unwrap();
+                }
+                (1, _) => database.checkpoint().unwrap(),
+                (2..=19, Some(Was::Prepared(instance))) => {
+                    database.commit_instance(&xid(&name), at(instance)).unwrap();
+                    was.insert(name, Was::Decided);
+                }
+                (2..=9, Some(Was::Decided)) => {
+                    database.forget_family(&xid(&name)).unwrap().await.unwrap();
+                    was.insert(name, Was::Forgotten);
+                }
+                (_, Some(Was::Forgotten)) => {
+                    let begun = database.begin_instance(xid(&name), at(number), Isolation::Serializable);
+                    assert_eq!(refusal(begun), Refusal::Forgotten, "{name}");
+                }
+                (_, known) => {
+                    let begun = database.begin_instance(xid(&name), at(number), Isolation::Serializable);
+                    match (begun.unwrap(), known) {
+                        (Begun::Decided(told), Some(Was::Decided)) => {
+                            assert_eq!(told.table.request.as_deref(), Some("request"), "{name}");
+                        }
+                        (Begun::Active(mut instance), None | Some(Was::Prepared(_))) => {
+                            put(&mut instance, &name, "1").await;
+                            if random.below(3) > 0 {
+                                prepared(*instance, "done").unwrap();
+                                was.insert(name, Was::Prepared(number));
+                            }
+                        }
+                        (begun, known) => panic!("{name}: {begun:?}, and it was {known:?}"),
+                    }
+                }
+            }
         }
     }
 }

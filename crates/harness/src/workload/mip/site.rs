@@ -56,13 +56,22 @@ impl Attempt {
 /// As in the statements of MIP.
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<{}, {}>", literal(&self.xid), self.instance)
+        write!(f, "<{}, {}>", Literal(&self.xid), self.instance)
     }
 }
 
 /// A string literal.
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
+struct Literal<'a>(&'a str);
+
+impl fmt::Display for Literal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("'")?;
+        for (nth, part) in self.0.split('\'').enumerate() {
+            f.write_str(if nth > 0 { "''" } else { "" })?;
+            f.write_str(part)?;
+        }
+        f.write_str("'")
+    }
 }
 
 /// One connection.
@@ -110,7 +119,7 @@ impl Site {
     pub async fn prepare(&self, attempt: &Attempt, request: &str, result: &str) -> Result<i64, Error> {
         match self.way {
             Way::Mip => {
-                let text = format!("PREPARE MIP {attempt} {} {}", literal(request), literal(result));
+                let text = format!("PREPARE MIP {attempt} {} {}", Literal(request), Literal(result));
                 let table = self.client.simple_query(&text).await?;
                 let prepared = table.iter().filter_map(|message| match message {
                     SimpleQueryMessage::Row(row) if row.get(1) == Some("prepared") => {
@@ -149,5 +158,17 @@ impl Site {
             _ => format!("ROLLBACK PREPARED '{}'", attempt.gid()),
         };
         self.client.batch_execute(&statement).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_doubled() {
+        let attempt = Attempt { xid: "o'c/1".to_owned(), instance: 2 };
+        assert_eq!(attempt.to_string(), "<'o''c/1', 2>");
+        assert_eq!([Literal("'").to_string(), Literal("").to_string()], ["''''", "''"]);
     }
 }
