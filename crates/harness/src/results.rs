@@ -120,6 +120,7 @@ fn further(record: &Record) -> String {
         "of_ssd_pct",
         "over_late",
         "of_best_pct",
+        "error_pct",
         "of_alone_pct",
         "mip_of_plain",
         "retries_lost_pct",

@@ -1,7 +1,7 @@
 //! Latency of a request in three ways: MIP, PREPARE TRANSACTION, plain COMMIT (the paper's figure 1).
 //!
 //! In a round the clients of each number connect once, and then have one way after the other for a short time each ([`TURNS`] times): what the machine does
-//! otherwise meets all of them alike. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
+//! otherwise meets all of them alike, and each round begins with another one. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
 //! points with many clients that weigh most then. Beside it stands the mean of the points' own ratios. FORGET comes after each round's part, outside of
 //! what is measured. The governor is off: its trials compare limits in blocks about as long as a turn, and would take one way for another limit.
 
@@ -24,10 +24,12 @@ pub(super) const BC: &str = "bc_mip_of_two_phase";
 /// Of Admin Confirm.
 pub(super) const AC: &str = "ac_mip_of_two_phase";
 
-/// So often has each way its turn in a round.
-const TURNS: u32 = 4;
+/// So often has each way its turn in a round: many short turns, since the machine changes its mood within a second.
+const TURNS: u32 = 16;
+/// The measured part that was asked for is cut into so many of them.
+const TURNS_A_PART: u32 = 4;
 /// Requests that begin so soon after a change do not count.
-const LEAD: Duration = Duration::from_millis(100);
+const LEAD: Duration = Duration::from_millis(40);
 
 const WAYS: [Way; 3] = [Way::Mip, Way::TwoPhase, Way::Plain];
 
@@ -37,9 +39,11 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     for (profile, parameter) in [(Profile::BuyConfirm, BC), (Profile::AdminConfirm, AC)] {
         let curve = bench.args.clients.clone();
         let mut cells: Vec<[Cell; 3]> = curve.iter().map(|_| Default::default()).collect();
-        for _ in 0..bench.args.rounds {
+        for round in 0..bench.args.rounds {
             for (place, &clients) in curve.iter().enumerate() {
-                for (cell, outcome) in cells[place].iter_mut().zip(in_turns(bench, profile, clients).await?) {
+                for (cell, outcome) in
+                    cells[place].iter_mut().zip(in_turns(bench, profile, clients, round).await?)
+                {
                     cell.add(outcome);
                 }
             }
@@ -50,23 +54,23 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// One number of clients for a round: what each way did.
-async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32) -> Result<Vec<Outcome>> {
+async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32, round: u32) -> Result<Vec<Outcome>> {
     let mut of = Vec::new();
     for way in WAYS {
         of.push(Arc::new(bench.requests(way, profile).await?));
     }
     let turns = Arc::new(Turns::new(of));
-    let part = bench.window();
+    let part = bench.window() / TURNS_A_PART;
     let plan = Plan {
         label: format!("{}, {clients} clients", profile.name()),
         clients: clients as usize,
         threads: client_threads(),
-        warmup: LEAD,
+        warmup: LEAD + turns.lap(LEAD),
         measured: (LEAD + part) * TURNS * WAYS.len() as u32,
     };
     let run = tokio::select! {
         run = driver::run(Arc::new(Arc::clone(&turns)), &plan) => run?,
-        () = turns.change(LEAD, part) => return Err(Error::Missing("an end of the turns".to_owned())),
+        () = turns.change(round, LEAD, part) => return Err(Error::Missing("an end of the turns".to_owned())),
     };
     for requests in turns.of() {
         requests.clean_up().await?;

@@ -31,9 +31,15 @@ impl Turns {
         &self.of
     }
 
-    /// Changes the turns for ever: `part` each, of which `lead` does not count, in an order that changes.
-    pub async fn change(&self, lead: Duration, part: Duration) {
+    /// Changes the turns for ever: `part` each, of which `lead` does not count, in an order that begins with another one in each `round`. Before that each has a turn that does not count at
+    /// all, [`Turns::lap`] together: connections are new, and caches full of what came before.
+    pub async fn change(&self, round: u32, lead: Duration, part: Duration) {
         let mut order: Vec<usize> = (0..self.of.len()).collect();
+        order.rotate_left(round as usize % self.of.len());
+        for &index in &order {
+            self.current.store(2 * index + 1, Ordering::Relaxed);
+            tokio::time::sleep(COLD * lead).await;
+        }
         loop {
             for &index in &order {
                 self.current.store(2 * index + 1, Ordering::Relaxed);
@@ -44,7 +50,15 @@ impl Turns {
             order.reverse();
         }
     }
+
+    /// How long the turns at the beginning are together.
+    pub fn lap(&self, lead: Duration) -> Duration {
+        COLD * lead * self.of.len() as u32
+    }
 }
+
+/// A turn at the beginning is so many leads long.
+const COLD: u32 = 8;
 
 /// One client's connections.
 #[derive(Debug)]
