@@ -59,7 +59,7 @@ async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32, round: 
     for way in WAYS {
         of.push(Arc::new(bench.requests(way, profile).await?));
     }
-    let turns = Arc::new(Turns::new(of));
+    let turns = Arc::new(Turns::new(of, round));
     let part = bench.window() / TURNS_A_PART;
     let plan = Plan {
         label: format!("{}, {clients} clients", profile.name()),
@@ -70,7 +70,7 @@ async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32, round: 
     };
     let run = tokio::select! {
         run = driver::run(Arc::new(Arc::clone(&turns)), &plan) => run?,
-        () = turns.change(round, LEAD, part) => return Err(Error::Missing("an end of the turns".to_owned())),
+        () = turns.change(LEAD, part) => return Err(Error::Missing("an end of the turns".to_owned())),
     };
     for requests in turns.of() {
         requests.clean_up().await?;

@@ -16,14 +16,23 @@ use crate::error::Result;
 #[derive(Debug)]
 pub struct Turns {
     of: Vec<Arc<Requests>>,
+    round: usize,
     /// Twice the one whose turn it is, and one more if it has only just begun.
     current: AtomicUsize,
 }
 
 impl Turns {
-    /// The first one begins.
-    pub fn new(of: Vec<Arc<Requests>>) -> Turns {
-        Turns { of, current: AtomicUsize::new(0) }
+    /// For this round. With the rounds it changes who begins, and whose connections are opened first: a server gives them to its threads in turns, and one client alone is as fast as
+    /// its thread's place makes it.
+    pub fn new(of: Vec<Arc<Requests>>, round: u32) -> Turns {
+        Turns { of, round: round as usize, current: AtomicUsize::new(0) }
+    }
+
+    /// The ways in this round's order.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.of.len()).collect();
+        order.rotate_left(self.round % self.of.len());
+        order
     }
 
     /// The kinds of requests.
@@ -31,11 +40,10 @@ impl Turns {
         &self.of
     }
 
-    /// Changes the turns for ever: `part` each, of which `lead` does not count, in an order that begins with another one in each `round`. Before that each has a turn that does not count at
+    /// Changes the turns for ever: `part` each, of which `lead` does not count, forwards and backwards. Before that each has a turn that does not count at
     /// all, [`Turns::lap`] together: connections are new, and caches full of what came before.
-    pub async fn change(&self, round: u32, lead: Duration, part: Duration) {
-        let mut order: Vec<usize> = (0..self.of.len()).collect();
-        order.rotate_left(round as usize % self.of.len());
+    pub async fn change(&self, lead: Duration, part: Duration) {
+        let mut order = self.order();
         for &index in &order {
             self.current.store(2 * index + 1, Ordering::Relaxed);
             tokio::time::sleep(COLD * lead).await;
@@ -77,9 +85,10 @@ impl Workload for Arc<Turns> {
 
     async fn open(&self, index: usize) -> Result<TurnsClient> {
         let mut clients = Vec::new();
-        for requests in &self.of {
-            clients.push(requests.open(index).await?);
+        for way in self.order() {
+            clients.push(self.of[way].open(index).await?);
         }
+        clients.rotate_right(self.round % self.of.len());
         Ok(TurnsClient { turns: Arc::clone(self), clients })
     }
 }
