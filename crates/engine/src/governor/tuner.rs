@@ -9,7 +9,7 @@
 //! ```
 //!
 //! It ends as soon as the pairs' mean is far enough from what decides, by their own scatter; so it takes as long as the machine's unrest asks for, but at most
-//! [`PAIRS_MAX`] pairs. What counts as paying has a *dead band*:
+//! [`PAIRS_MAX`] pairs; a step down that is not clear by then is not taken. What counts as paying has a *dead band*:
 //!
 //! - up, only if the rate gets better by more than the band: more slots mean longer waits, so they have to be worth something;
 //! - down, unless the rate falls by more than the smaller band. On a plateau it therefore goes to the left end: the
@@ -66,7 +66,7 @@ const CUT_SHARE: f64 = 0.4;
 const WINDOW: u32 = 3;
 const SETTLE: u32 = 3;
 /// Shortest and longest rest, in samples: at most some fifty seconds. What changes by much ends it before.
-const REST_MIN: u32 = 8;
+const REST_MIN: u32 = 16;
 const REST_MAX: u32 = 512;
 /// A relative change of the rate that ends a rest, if it lasts for [`UPSET_SAMPLES`].
 const UPSET: f64 = 0.25;
@@ -136,14 +136,14 @@ impl Trial {
         true
     }
 
-    /// The mean gain, once it is clear on which side of `threshold` it is.
-    fn gain(&self, threshold: f64) -> Option<f64> {
+    /// The mean gain, and whether it is clear on which side of `threshold` it is; `None` as long as it is not and further pairs may tell.
+    fn gain(&self, threshold: f64) -> Option<(f64, bool)> {
         let pairs = f64::from(self.pairs);
         let gain = self.sum / pairs;
         let spread = (self.squares - self.sum * gain).max(0.0) + SCATTER_PAIRS * SCATTER * SCATTER;
         let error = (spread / (SCATTER_PAIRS + pairs - 1.0) / pairs).sqrt();
         let clear = (gain - threshold).abs() > CLEAR * error;
-        (clear || self.pairs >= PAIRS_MAX).then_some(gain)
+        (clear || self.pairs >= PAIRS_MAX).then_some((gain, clear))
     }
 }
 
@@ -312,14 +312,15 @@ impl Tuner {
             Direction::Up => DEAD_BAND,
             Direction::Down => self.behind - DOWN_BAND,
         };
-        let Some(gain) = trial.gain(threshold) else {
+        let Some((gain, clear)) = trial.gain(threshold) else {
             // The next pair begins where this one ends.
             self.begin(Phase::Try(trial));
             self.skipped = 0;
             return;
         };
         let ended_at = self.limit;
-        if gain < threshold {
+        // Down only if it is clear that it costs nothing: throughput comes before latency.
+        if gain < threshold || (trial.direction == Direction::Down && !clear) {
             self.limit = trial.from;
             self.turn(trial.at_from);
             return;
