@@ -11,15 +11,17 @@ pub fn median(values: &[f64]) -> f64 {
 /// The median of `above[n] / below[n]`: what is compared took turns, and the machine is more or less the same for both in one round. Rounds in which the one below did nothing
 /// do not count; not a number if none is left.
 pub fn median_ratio(above: &[f64], below: &[f64]) -> f64 {
+    median(&ratios(above, below))
+}
+
+fn ratios(above: &[f64], below: &[f64]) -> Vec<f64> {
     let both = above.iter().zip(below).filter(|(_, below)| **below > 0.0);
-    median(&both.map(|(above, below)| above / below).collect::<Vec<f64>>())
+    both.map(|(above, below)| above / below).collect()
 }
 
 /// The standard error of the mean of such ratios: how far the rounds can be trusted; not a number if there are fewer than two.
 pub fn ratio_error(above: &[f64], below: &[f64]) -> f64 {
-    let ratios =
-        above.iter().zip(below).filter(|(_, below)| **below > 0.0).map(|(above, below)| above / below);
-    let ratios: Vec<f64> = ratios.collect();
+    let ratios = ratios(above, below);
     let count = ratios.len() as f64;
     let mean = ratios.iter().sum::<f64>() / count;
     let squares = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>();

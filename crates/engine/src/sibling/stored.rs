@@ -43,9 +43,13 @@ fn result_key(xid: &Xid) -> SmallKey {
     SmallKey::concat(&[xid.as_str().as_bytes(), &[0, 2]])
 }
 
+fn client_key(client: &str) -> SmallKey {
+    SmallKey::concat(&[b"c", client.as_bytes()])
+}
+
 fn collected_key(xid: &Xid) -> SmallKey {
     match xid.numbered() {
-        Some((client, _)) => SmallKey::concat(&[b"c", client.as_bytes()]),
+        Some((client, _)) => client_key(client),
         None => SmallKey::concat(&[b"x", xid.as_str().as_bytes()]),
     }
 }
@@ -166,8 +170,7 @@ pub(super) fn highest(client: &str, get: Get<'_>, keys: Keys<'_>) -> Result<u64,
         xid.numbered().filter(|(of, _)| *of == client).map(|(_, number)| number)
     };
     let stored = stored.iter().filter_map(number).max().unwrap_or(0);
-    let key = SmallKey::concat(&[b"c", client.as_bytes()]);
-    let Some(forgotten) = get(COLLECTED_TREE, &key)?.1 else { return Ok(stored) };
+    let Some(forgotten) = get(COLLECTED_TREE, &client_key(client))?.1 else { return Ok(stored) };
     let damaged = |what| Error::InvalidArgument(format!("what client {client} has forgotten: {what}"));
     Ok(stored.max(decode_collected(&forgotten).map_err(damaged)?.highest()))
 }

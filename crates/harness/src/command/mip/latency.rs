@@ -3,7 +3,7 @@
 //! In a round the clients of each number connect once, and then have one way after the other for a short time each ([`TURNS`] times): what the machine does
 //! otherwise meets all of them alike, and each round begins with another one. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
 //! points with many clients that weigh most then. Beside it stands the mean of the points' own ratios. FORGET comes after each round's part, outside of
-//! what is measured. The governor is off: its trials compare limits in blocks about as long as a turn, and would take one way for another limit.
+//! what is measured. The governor is off: its trials compare limits in blocks longer than a turn, and would take one way for another limit.
 
 use std::sync::Arc;
 use std::time::Duration;
