@@ -56,6 +56,9 @@ pub trait Workload: Send + Sync + 'static {
 
     /// Opens the client with this index (0-based, unique within a run).
     fn open(&self, index: usize) -> impl Future<Output = Result<Self::Client>>;
+
+    /// Learns the window, once all clients are open and before any of them begins.
+    fn begin(&self, _window: Window) {}
 }
 
 /// One closed-loop client.
@@ -297,6 +300,7 @@ pub async fn run<W: Workload>(workload: Arc<W>, plan: &Plan) -> Result<Outcome> 
     }
     let from = Instant::now() + plan.warmup;
     let until = from + plan.measured;
+    workload.begin(Window { from, until });
     let _ = open.send(Some(Window { from, until }));
     let bar = progress::seconds(&plan.label, (plan.warmup + plan.measured).as_secs_f64());
     let outcome = collect(&mut inbox, until, kinds, plan, &bar).await;

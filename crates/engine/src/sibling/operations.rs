@@ -74,7 +74,7 @@ impl Manager {
                     None => Live::new(Family::default(), 0),
                 },
             };
-            shard.enter(xid, live);
+            return Ok(shard.enter(xid, live));
         }
         shard.get(xid).ok_or(Error::NotPrepared)
     }
@@ -133,7 +133,9 @@ impl Manager {
             }
             Err(refusal) => Err(refusal.into()),
         };
-        shard.part(&xid, 0);
+        if !matches!(begun, Ok(Ok(_))) {
+            shard.part(&xid, 0);
+        }
         drop(shard);
         match begun? {
             Ok(member) => {

@@ -15,7 +15,7 @@ use super::{OutputArgs, ServerArgs};
 use crate::chart::{self, Curve, Panel};
 use crate::checker::history::Abort;
 use crate::error::{Error, Result};
-use crate::median::median_ratio;
+use crate::median::{median_ratio, ratio_error};
 use crate::report::{LatencyMs, Record, align, number};
 use crate::workload::bookstore::Isolation;
 use crate::workload::snum::Shape;
@@ -183,19 +183,29 @@ impl Goal {
         }
     }
 
-    fn tell(&self, ratio: Option<f64>) -> String {
+    /// The standard error of the mean of the rounds' ratios, in percent of one; of rates only.
+    fn error_pct(&self, measured: &[(SystemName, Measured)]) -> Option<f64> {
+        let rounds = |system: SystemName| {
+            measured.iter().find(|(name, _)| *name == system).map(|(_, measured)| &measured.rounds)
+        };
+        let error = 100.0 * ratio_error(rounds(self.ratio.0)?, rounds(self.ratio.1)?);
+        (self.compared == Compared::Rate && error.is_finite()).then_some(error)
+    }
+
+    fn tell(&self, ratio: Option<f64>, error_pct: Option<f64>) -> String {
         let (above, below) = (self.ratio.0.name(), self.ratio.1.name());
         let (sign, holds) = match self.compared {
             Compared::Rate => ("≥", ratio.map(|ratio| ratio >= self.must)),
             Compared::CertifierAborts => ("≤", ratio.map(|ratio| ratio <= self.must)),
         };
         let measured = ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.3}"));
+        let error = error_pct.map_or(String::new(), |error| format!(", standard error {:.3}", error / 100.0));
         let holds = match holds {
             Some(true) => ": holds",
             Some(false) => ": DOES NOT HOLD",
             None => "",
         };
-        format!("{}: {above} / {below}: {measured} (must {sign} {}){holds}", self.what, self.must)
+        format!("{}: {above} / {below}: {measured}{error} (must {sign} {}){holds}", self.what, self.must)
     }
 }
 
@@ -256,15 +266,18 @@ async fn goals(args: &SnumArgs, systems: &mut Systems, records: &mut Vec<Record>
     for goal in GOALS.iter().filter(|goal| wanted(goal.name)) {
         let program = args.program_of(goal.load, goal.clients, goal.embedded);
         let measured = systems.measure(&args.chosen(goal.systems), &program).await?;
-        let ratio = goal.ratio(&measured);
+        let (ratio, error_pct) = (goal.ratio(&measured), goal.error_pct(&measured));
         for (system, measured) in &measured {
             let mut record = record(args, goal.what, *system, &program, measured);
             if let (true, Some(ratio)) = (*system == goal.ratio.0, ratio) {
                 record.params.insert(goal.parameter.to_owned(), json!(ratio));
+                if let Some(error) = error_pct {
+                    record.params.insert("error_pct".to_owned(), json!(error));
+                }
             }
             records.push(record);
         }
-        told.push(goal.tell(ratio));
+        told.push(goal.tell(ratio, error_pct));
     }
     if wanted("needless") {
         let record = oracle::measure(&OracleArgs::of(&args.server, args.seconds)).await?;

@@ -1,4 +1,5 @@
-//! The systems that sNuM compares: started when first needed, loaded once, measured in turns.
+//! The systems that sNuM compares: started when first needed, loaded once, measured in turns: servers one after the other in each round, databases in this process
+//! in turns of 100 ms under the same clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +14,13 @@ use crate::error::{Error, Result};
 use crate::peer::{System, fresh_folder};
 use crate::workload::bookstore::Isolation;
 use crate::workload::snum::{Embedded, Shape, Wire};
+use crate::workload::turns::{Pace, Turns};
 
 /// Time of each round before it is measured.
 const WARMUP: Duration = Duration::from_millis(300);
+/// A turn of a database in this process, and what of its beginning does not count.
+const PART: Duration = Duration::from_millis(100);
+const LEAD: Duration = Duration::from_millis(20);
 
 /// A system, or a way to serializability within one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -92,6 +97,13 @@ pub struct Program {
     pub rounds: u32,
 }
 
+impl Program {
+    /// What is measured of each system in a round.
+    fn of_a_round(&self) -> Duration {
+        Duration::from_secs(u64::from(self.seconds)) / self.rounds.max(1)
+    }
+}
+
 /// What one system did under one load.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -157,16 +169,12 @@ impl Systems {
             self.ready(*name, program).await?;
         }
         for round in 0..program.rounds {
-            let mut order: Vec<usize> = (0..names.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
             self.round += 1;
-            for index in order {
-                let outcome = self.one(names[index], program).await?;
-                if let Some(error) = &outcome.first_error {
-                    return Err(Error::Server(format!("{}: {error}", names[index].label())));
-                }
+            let of_round = match program.embedded {
+                true => self.in_turns(&names, program, round).await?,
+                false => self.one_by_one(&names, program, round).await?,
+            };
+            for (index, outcome) in of_round.into_iter().enumerate() {
                 rates[index].push(outcome.committed_per_s());
                 match &mut outcomes[index] {
                     Some(sum) => sum.add(&outcome),
@@ -183,23 +191,66 @@ impl Systems {
             .collect())
     }
 
-    async fn one(&self, name: SystemName, program: &Program) -> Result<Outcome> {
+    /// A round through the wire: each system has its time, with connections of its own.
+    async fn one_by_one(&self, names: &[SystemName], program: &Program, round: u32) -> Result<Vec<Outcome>> {
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        let mut outcomes = Vec::new();
+        for index in order {
+            let name = names[index];
+            let plan = Plan {
+                label: format!("{}: {} clients", name.label(), program.clients),
+                clients: program.clients,
+                threads: client_threads(),
+                warmup: WARMUP,
+                measured: program.of_a_round(),
+            };
+            let system = self.started.get(&name).ok_or_else(|| missing(name))?;
+            let (config, system) = (system.config().clone(), system.name.clone());
+            let (shape, isolation, round) = (program.shape, self.isolation, self.round);
+            let outcome =
+                driver::run(Arc::new(Wire { system, config, shape, isolation, round }), &plan).await?;
+            if let Some(error) = &outcome.first_error {
+                return Err(Error::Server(format!("{}: {error}", name.label())));
+            }
+            outcomes.push(outcome);
+        }
+        if round % 2 == 1 {
+            outcomes.reverse();
+        }
+        Ok(outcomes)
+    }
+
+    /// A round in this process: the clients have a session with each database and turn from one to the other.
+    async fn in_turns(&self, names: &[SystemName], program: &Program, round: u32) -> Result<Vec<Outcome>> {
+        let mut of = Vec::new();
+        for &name in names {
+            let database = self.opened.get(&name).ok_or_else(|| missing(name))?.database.clone();
+            let (shape, isolation, round) = (program.shape, self.isolation, self.round);
+            of.push((name.label().to_owned(), Embedded { database, shape, isolation, round }));
+        }
+        let turns = program.of_a_round().div_duration_f64(PART).round().max(1.0) as u32;
+        let turns = Arc::new(Turns::new(of, Pace { lead: LEAD, part: PART, turns }, round));
         let plan = Plan {
-            label: format!("{}: {} clients", name.label(), program.clients),
+            label: format!("{} sessions", program.clients),
             clients: program.clients,
             threads: client_threads(),
-            warmup: WARMUP,
-            measured: Duration::from_secs(u64::from(program.seconds)) / program.rounds.max(1),
+            warmup: turns.warmup(),
+            measured: turns.measured(),
         };
-        let (shape, isolation, round) = (program.shape, self.isolation, self.round);
-        if program.embedded {
-            let Some(library) = self.opened.get(&name) else { return Err(missing(name)) };
-            let database = library.database.clone();
-            return driver::run(Arc::new(Embedded { database, shape, isolation, round }), &plan).await;
+        let run = driver::run(Arc::new(Arc::clone(&turns)), &plan).await?;
+        if let Some(error) = run.first_error {
+            return Err(Error::Server(error));
         }
-        let Some(system) = self.started.get(&name) else { return Err(missing(name)) };
-        let (config, system) = (system.config().clone(), system.name.clone());
-        driver::run(Arc::new(Wire { system, config, shape, isolation, round }), &plan).await
+        let outcome = |(name, counts): (&SystemName, &Counts)| Outcome {
+            seconds: turns.seconds(),
+            kinds: vec![name.label().to_owned()],
+            counts: vec![counts.clone()],
+            first_error: None,
+        };
+        Ok(names.iter().zip(&run.counts).map(outcome).collect())
     }
 
     /// Starts and loads a system unless that was done.

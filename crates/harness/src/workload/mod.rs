@@ -9,3 +9,4 @@ pub mod point_read;
 pub mod recorded;
 pub mod s3u1;
 pub mod snum;
+pub mod turns;

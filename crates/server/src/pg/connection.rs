@@ -36,7 +36,7 @@ use super::message::{self, Frontend, MessageError, tag};
 use super::names::Names;
 use super::registry::{Open, Stop};
 use super::response::{self, Report};
-use super::row::{FULL_BYTES, RowBuffer};
+use super::row::{FULL_BYTES, Head, RowBuffer};
 use super::transport::{Broken, Mark, Received, Transport};
 use crate::server::Server;
 
@@ -100,6 +100,7 @@ pub(crate) struct Connection {
     pub(crate) open: Open,
     pub(crate) transport: Transport,
     pub(crate) rows: RowBuffer,
+    pub(crate) head: Head,
     pub(crate) session: Session,
     /// The unnamed prepared statement; those with names are the session's.
     pub(crate) unnamed: Option<Arc<Prepared>>,
@@ -130,6 +131,7 @@ impl Connection {
             open,
             transport,
             rows: RowBuffer::default(),
+            head: Head::default(),
             session,
             unnamed: None,
             portals: Names::default(),
@@ -163,20 +165,24 @@ impl Connection {
 
     /// Waits for input. Ends the connection when the client or the server does.
     async fn receive(&mut self) -> Result<(), End> {
-        let Connection { transport, open, rows, session, .. } = self;
+        let Connection { transport, open, rows, head, session, .. } = self;
         transport.shrink();
         rows.shrink();
+        head.shrink();
         let (mut doomed, idle_ms) = (session.doomed(), session.idle_timeout_ms());
         let received = poll_fn(|cx| {
             if open.entry().stop() != Stop::No {
                 return Poll::Ready(Err(Broken::Stopped));
+            }
+            if let Poll::Ready(received) = transport.poll_receive(cx) {
+                return Poll::Ready(received);
             }
             // A sibling was chosen: what this one holds is given back now, not when its client comes.
             if doomed.as_mut().is_some_and(|doomed| Pin::new(doomed).poll(cx).is_ready()) {
                 doomed = None;
                 session.fail();
             }
-            transport.poll_receive(cx)
+            Poll::Pending
         });
         let received = match idle_ms {
             None => received.await,

@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use cognate_sql::session::{CommandTag, Fetch, Format, OutputColumn, Portal, Prepared};
+use cognate_sql::session::{CommandTag, Fetch, Portal, Prepared};
 use cognate_sql::{SqlError, sqlstate};
 
 use super::connection::{Connection, End, Failure, Rerun, attend};
 use super::message::{Bind, Target};
 use super::names::Taken;
-use super::response::{self, Field};
+use super::response;
+use super::row::describe_columns;
 
 /// How far a portal came.
 pub(crate) enum Ran {
@@ -201,19 +202,4 @@ impl Connection {
 
 fn no_portal(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
-}
-
-/// Writes RowDescription or NoData. `formats` has one entry for each column, or none where all are text.
-pub(crate) fn describe_columns(output: &mut Vec<u8>, columns: Option<&[OutputColumn]>, formats: &[Format]) {
-    let Some(columns) = columns else { return response::no_data(output) };
-    let fields = columns.iter().enumerate().map(|(i, column)| Field {
-        name: &column.name,
-        table_oid: column.table_oid,
-        attribute_number: column.attribute_number,
-        type_oid: column.ty.id.oid(),
-        type_size: column.ty.id.length(),
-        type_modifier: column.ty.modifier,
-        binary: formats.get(i) == Some(&Format::Binary),
-    });
-    response::row_description(output, fields);
 }

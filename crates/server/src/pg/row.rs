@@ -1,9 +1,11 @@
-//! Rows on their way to the client: each is encoded as a DataRow as soon as the executor has it.
+//! Rows on their way to the client: each is encoded as a DataRow as soon as the executor has it. The head of a table comes before them.
+
+use std::sync::Arc;
 
 use cognate_sql::session::{Format, OutputColumn, RowSink, SinkState};
 use cognate_sql::types::{Datum, FormatContext};
 
-use super::response;
+use super::response::{self, Field};
 use super::transport::IDLE_BYTES;
 
 /// Rows waiting beyond this many bytes are sent before more are made.
@@ -64,5 +66,73 @@ impl RowSink for RowBuffer {
     fn copy_out(&mut self, data: &[u8]) -> SinkState {
         response::copy_data(&mut self.bytes, data);
         self.state()
+    }
+}
+
+/// Writes RowDescription or NoData. `formats` has one entry for each column, or none where all are text.
+pub(crate) fn describe_columns(output: &mut Vec<u8>, columns: Option<&[OutputColumn]>, formats: &[Format]) {
+    let Some(columns) = columns else { return response::no_data(output) };
+    let fields = columns.iter().enumerate().map(|(i, column)| Field {
+        name: &column.name,
+        table_oid: column.table_oid,
+        attribute_number: column.attribute_number,
+        type_oid: column.ty.id.oid(),
+        type_size: column.ty.id.length(),
+        type_modifier: column.ty.modifier,
+        binary: formats.get(i) == Some(&Format::Binary),
+    });
+    response::row_description(output, fields);
+}
+
+/// The last RowDescription of the simple protocol: who sends the same statement again gets the same bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    columns: Option<Arc<[OutputColumn]>>,
+    bytes: Vec<u8>,
+}
+
+impl Head {
+    /// Writes the RowDescription of these columns, all as text.
+    pub(crate) fn write(&mut self, output: &mut Vec<u8>, columns: &Arc<[OutputColumn]>) {
+        if !self.columns.as_ref().is_some_and(|known| Arc::ptr_eq(known, columns)) {
+            self.bytes.clear();
+            describe_columns(&mut self.bytes, Some(columns), &[]);
+            self.columns = Some(Arc::clone(columns));
+        }
+        output.extend_from_slice(&self.bytes);
+    }
+
+    /// Gives memory back before the connection goes idle.
+    pub(crate) fn shrink(&mut self) {
+        if self.bytes.capacity() > IDLE_BYTES {
+            *self = Head::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cognate_sql::types::{Type, TypeId};
+
+    use super::*;
+
+    #[test]
+    fn a_head_is_that_of_the_columns_it_is_asked_for() {
+        let columns = |name: &str| -> Arc<[OutputColumn]> {
+            let (name, ty) = (name.to_owned(), Type::new(TypeId::Text));
+            Arc::from([OutputColumn { name, ty, table_oid: 0, attribute_number: 0 }])
+        };
+        let (a, b) = (columns("a"), columns("b"));
+        let mut head = Head::default();
+        for asked in [&a, &a, &b, &a, &columns("a")] {
+            let (mut written, mut expected) = (vec![1], vec![1]);
+            head.write(&mut written, asked);
+            describe_columns(&mut expected, Some(asked), &[]);
+            assert_eq!(written, expected);
+        }
+        let wide = columns(&"w".repeat(2 * IDLE_BYTES));
+        head.write(&mut Vec::new(), &wide);
+        head.shrink();
+        assert!(head.bytes.capacity() == 0 && head.columns.is_none());
     }
 }

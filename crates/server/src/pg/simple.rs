@@ -8,7 +8,7 @@ use cognate_sql::session::Statement;
 
 use super::connection::{Connection, End, Failure};
 use super::copy::CopyIn;
-use super::extended::{Ran, describe_columns};
+use super::extended::Ran;
 use super::response;
 
 /// Statements of a message that are still to run.
@@ -75,9 +75,9 @@ impl Connection {
     async fn run_statement(&mut self, statement: Statement) -> Result<Ran, Failure> {
         let prepared = self.session.prepare_statement(statement)?;
         let mut portal = self.session.bind(&prepared, &[], &[], &[])?;
-        if portal.columns().is_some() {
+        if let Some(columns) = portal.shared_columns() {
             self.release_held();
-            describe_columns(self.transport.output(), portal.columns(), &[]);
+            self.head.write(self.transport.output(), columns);
         }
         self.run(&mut portal, 0).await
     }

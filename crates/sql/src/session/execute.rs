@@ -72,6 +72,7 @@ impl Session {
             #[cfg(feature = "analytic")]
             PortalState::Analytic { .. } => self.pump_analytic(portal, sink, max_rows).await,
             PortalState::Rows { .. } => Ok(self.send_rows(portal, sink, max_rows)),
+            PortalState::Family(_) => Ok(self.send_family(portal, sink, max_rows)),
             PortalState::Inner(inner) => Box::pin(self.advance(inner, sink, max_rows)).await,
             PortalState::CopyOut(_) => self.copy_out(portal, sink),
             PortalState::Done(tag) => Ok(Fetch::Complete(*tag)),

@@ -12,13 +12,15 @@
 
 use std::sync::{Arc, LazyLock};
 
-use cognate_engine::sibling::{Begun, Doomed, Instance, Limits, Mipt, Refusal, State, Text, Told, Xid};
+use cognate_engine::sibling::{
+    Begun, Doomed, Entry, Instance, Limits, Mipt, Refusal, State, Text, Told, Xid,
+};
 
 use super::planning::parameter_type;
-use super::portal::{PortalState, Tag};
+use super::portal::PortalState;
 use super::state::TransactionState;
 use super::transaction::isolation_of;
-use super::{Block, CommandTag, Open, OutputColumn, Portal, Session};
+use super::{Block, CommandTag, Fetch, Open, OutputColumn, Portal, RowSink, Session, SinkState};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{MipArgument, MipOperation};
 use crate::types::{Datum, Type, TypeId};
@@ -59,29 +61,38 @@ pub(super) fn parameter_types(arguments: &[MipArgument], declared: &[Option<Type
     types.into_iter().enumerate().map(|(place, ty)| parameter_type(place, ty)).collect()
 }
 
-fn rows(table: &Mipt) -> Vec<Vec<Datum>> {
+/// One line of a family's table, as a row of [`columns`].
+fn row(table: &Mipt, entry: &Entry) -> [Datum; 4] {
     let text = |text: Option<&Text>| text.map_or(Datum::Null, |text| Datum::from(&**text));
-    let row = |entry: &cognate_engine::sibling::Entry| {
-        let state = match entry.state {
-            State::Unknown => "unknown",
-            State::Active => "active",
-            State::Prepared => "prepared",
-            State::Aborted => "aborted",
-            State::Committed => "committed",
-        };
-        vec![
-            Datum::Int8(entry.instance.get()),
-            Datum::from(state),
-            text(entry.result.as_ref()),
-            text(table.request.as_ref()),
-        ]
+    let state = match entry.state {
+        State::Unknown => "unknown",
+        State::Active => "active",
+        State::Prepared => "prepared",
+        State::Aborted => "aborted",
+        State::Committed => "committed",
     };
-    table.entries.iter().map(row).collect()
+    [
+        Datum::Int8(entry.instance.get()),
+        Datum::from(state),
+        text(entry.result.as_ref()),
+        text(table.request.as_ref()),
+    ]
 }
 
-fn answer(operation: MipOperation, rows: Vec<Vec<Datum>>) -> PortalState {
-    let tag = Tag::Fixed(CommandTag::Plain(operation.words()));
-    PortalState::Rows { rows: rows.into_iter(), sent: 0, tag }
+fn done(operation: MipOperation) -> PortalState {
+    PortalState::Done(CommandTag::Plain(operation.words()))
+}
+
+fn answer(operation: MipOperation, table: Mipt) -> PortalState {
+    PortalState::Family(Box::new(FamilyRows { table, sent: 0, tag: CommandTag::Plain(operation.words()) }))
+}
+
+/// A family's table on its way to the client.
+#[derive(Debug)]
+pub(crate) struct FamilyRows {
+    table: Mipt,
+    sent: usize,
+    tag: CommandTag,
 }
 
 fn in_ordinary_transaction(operation: MipOperation) -> SqlError {
@@ -94,6 +105,32 @@ fn in_ordinary_transaction(operation: MipOperation) -> SqlError {
 }
 
 impl Session {
+    /// Gives the lines of a family's table.
+    pub(super) fn send_family(
+        &mut self,
+        portal: &mut Portal,
+        sink: &mut (dyn RowSink + Send),
+        max_rows: u64,
+    ) -> Fetch {
+        let PortalState::Family(rows) = &mut portal.state else { return Fetch::Empty };
+        let columns = portal.columns.as_deref().unwrap_or_default();
+        let mut given = 0;
+        while let Some(entry) = rows.table.entries.get(rows.sent) {
+            given += 1;
+            rows.sent += 1;
+            let state = sink.row(columns, &portal.formats, &row(&rows.table, entry), &self.format);
+            if given == max_rows {
+                return Fetch::Suspended;
+            }
+            if state == SinkState::Full {
+                return Fetch::SinkFull;
+            }
+        }
+        let tag = rows.tag;
+        portal.state = PortalState::Done(tag);
+        Fetch::Complete(tag)
+    }
+
     /// An error if the open instance has no future any more.
     #[inline]
     pub(super) fn check_sibling(&self) -> Result<()> {
@@ -144,20 +181,22 @@ impl Session {
     }
 
     fn mip_text(&mut self, argument: &MipArgument, place: usize, portal: &Portal) -> Result<Text> {
+        let evaluated;
         let value = match argument {
             MipArgument::Text(text) | MipArgument::Number(text) => return Ok(Text::clone(text)),
-            MipArgument::Parameter(number) => portal.parameters.get(*number - 1).cloned(),
+            MipArgument::Parameter(number) => portal.parameters.get(*number - 1).unwrap_or(&Datum::Null),
             MipArgument::Expression(expr) => {
-                Some(self.evaluate_argument(expr, Type::new(TypeId::Text), place + 1)?)
+                evaluated = self.evaluate_argument(expr, Type::new(TypeId::Text), place + 1)?;
+                &evaluated
             }
         };
-        match value.unwrap_or_default() {
+        match value {
             Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => Ok(Text::from(text.as_str())),
             Datum::Null => Err(SqlError::new(
                 sqlstate::NULL_VALUE_NOT_ALLOWED,
                 "XID, instance, request and result must not be null",
             )),
-            other => Ok(self.parameter_text(&other, argument, portal).into()),
+            other => Ok(self.parameter_text(other, argument, portal).into()),
         }
     }
 
@@ -174,20 +213,24 @@ impl Session {
                 "the instance number is out of range for type bigint",
             )
         };
+        let evaluated;
         let value = match argument {
             MipArgument::Number(digits) => return digits.parse().map_err(|_| out_of_range()),
-            MipArgument::Parameter(number) => portal.parameters.get(*number - 1).cloned().unwrap_or_default(),
-            MipArgument::Expression(expr) => self.evaluate_argument(expr, Type::new(TypeId::Int8), 2)?,
-            MipArgument::Text(_) => Datum::Null,
+            MipArgument::Parameter(number) => portal.parameters.get(*number - 1).unwrap_or(&Datum::Null),
+            MipArgument::Expression(expr) => {
+                evaluated = self.evaluate_argument(expr, Type::new(TypeId::Int8), 2)?;
+                &evaluated
+            }
+            MipArgument::Text(_) => &Datum::Null,
         };
         match value {
-            Datum::Int8(number) => Ok(number),
-            Datum::Int4(number) => Ok(i64::from(number)),
-            Datum::Int2(number) => Ok(i64::from(number)),
+            Datum::Int8(number) => Ok(*number),
+            Datum::Int4(number) => Ok(i64::from(*number)),
+            Datum::Int2(number) => Ok(i64::from(*number)),
             Datum::Null => {
                 Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "the instance number must not be null"))
             }
-            other => self.parameter_text(&other, argument, portal).parse().map_err(|_| out_of_range()),
+            other => self.parameter_text(other, argument, portal).parse().map_err(|_| out_of_range()),
         }
     }
 
@@ -211,7 +254,7 @@ impl Session {
         match self.database.engine().begin_instance(xid.clone(), instance, isolation)? {
             Begun::Decided(told) => {
                 told.durable.await?;
-                Ok(answer(MipOperation::Begin, rows(&told.table)))
+                Ok(answer(MipOperation::Begin, told.table))
             }
             Begun::Active(engine) => {
                 self.enter_implicit();
@@ -224,7 +267,7 @@ impl Session {
                 state.begun_ahead = true;
                 self.open = Some(Open { engine: *engine, state });
                 self.sibling = Some((xid, instance));
-                Ok(answer(MipOperation::Begin, Vec::new()))
+                Ok(done(MipOperation::Begin))
             }
         }
     }
@@ -265,7 +308,7 @@ impl Session {
         match engine.prepare_instance(request, result, self.prepared_note(), Limits::default()) {
             Ok(told) => {
                 self.end_prepared(depends_on, told.durable).await?;
-                Ok(answer(MipOperation::Prepare, rows(&told.table)))
+                Ok(answer(MipOperation::Prepare, told.table))
             }
             Err(error) => Err(self.end_unprepared(error, transaction)),
         }
@@ -278,7 +321,7 @@ impl Session {
                 return Err(refused(Refusal::InstanceUnknown { instance }));
             }
             (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), None) => {
-                return Ok(answer(MipOperation::Prepare, Vec::new()));
+                return Ok(done(MipOperation::Prepare));
             }
             (told, _) => told?,
         };
@@ -298,7 +341,7 @@ impl Session {
                 }
             }
         }
-        Ok(answer(MipOperation::Prepare, rows(&table)))
+        Ok(answer(MipOperation::Prepare, table))
     }
 
     async fn decide_mip(
@@ -310,7 +353,7 @@ impl Session {
         let own = self.sibling.as_ref().is_some_and(|sibling| sibling.0 == xid && sibling.1 == instance);
         if operation == MipOperation::Rollback && own {
             self.rollback();
-            return Ok(answer(operation, Vec::new()));
+            return Ok(done(operation));
         }
         self.refuse_in_block(operation)?;
         let engine = self.database.engine();
@@ -322,18 +365,18 @@ impl Session {
             self.commits += 1;
         }
         told.durable.await?;
-        Ok(answer(operation, rows(&told.table)))
+        Ok(answer(operation, told.table))
     }
 
     async fn mip_of_family(&mut self, operation: MipOperation, xid: &Xid) -> Result<PortalState> {
         if operation == MipOperation::Show {
             let told = self.database.engine().family(xid)?;
             told.durable.await?;
-            return Ok(answer(operation, rows(&told.table)));
+            return Ok(answer(operation, told.table));
         }
         self.refuse_in_block(operation)?;
         self.database.engine().forget_family(xid)?.await?;
-        Ok(answer(operation, Vec::new()))
+        Ok(done(operation))
     }
 }
 

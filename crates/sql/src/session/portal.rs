@@ -42,6 +42,8 @@ pub(crate) enum PortalState {
     Analytic { cursor: Box<crate::analytic::AnalyticCursor>, rows: u64 },
     /// Rows were all made at once.
     Rows { rows: std::vec::IntoIter<Vec<Datum>>, sent: u64, tag: Tag },
+    /// Rows are the lines of a family's table.
+    Family(Box<super::mip::FamilyRows>),
     /// Another portal gives the rows (EXECUTE, FETCH).
     Inner(Box<Portal>),
     /// COPY TO STDOUT.
@@ -73,6 +75,11 @@ impl Portal {
     /// The columns of its rows, or `None` if it returns none.
     pub fn columns(&self) -> Option<&[OutputColumn]> {
         self.columns.as_deref()
+    }
+
+    /// The same, shared with the statement: the same statement's portals have the same.
+    pub fn shared_columns(&self) -> Option<&Arc<[OutputColumn]>> {
+        self.columns.as_ref()
     }
 
     /// Formats of its columns, one for each.

@@ -14,10 +14,11 @@ use super::{Bench, Cell, client_threads, median, median_ratio};
 use crate::chart::{Curve, Panel};
 use crate::driver::{self, Outcome, Plan};
 use crate::error::{Error, Result};
+use crate::median::ratio_error;
 use crate::report::{align, number};
 use crate::workload::mip::profile::Profile;
 use crate::workload::mip::site::Way;
-use crate::workload::mip::turns::Turns;
+use crate::workload::turns::{Pace, Turns};
 
 /// Of Buy Confirm.
 pub(super) const BC: &str = "bc_mip_of_two_phase";
@@ -57,21 +58,18 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
 async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32, round: u32) -> Result<Vec<Outcome>> {
     let mut of = Vec::new();
     for way in WAYS {
-        of.push(Arc::new(bench.requests(way, profile).await?));
+        of.push((way.name().to_owned(), Arc::new(bench.requests(way, profile).await?)));
     }
-    let turns = Arc::new(Turns::new(of, round));
-    let part = bench.window() / TURNS_A_PART;
+    let pace = Pace { lead: LEAD, part: bench.window() / TURNS_A_PART, turns: TURNS };
+    let turns = Arc::new(Turns::new(of, pace, round));
     let plan = Plan {
         label: format!("{}, {clients} clients", profile.name()),
         clients: clients as usize,
         threads: client_threads(),
-        warmup: LEAD + turns.lap(LEAD),
-        measured: (LEAD + part) * TURNS * WAYS.len() as u32,
+        warmup: turns.warmup(),
+        measured: turns.measured(),
     };
-    let run = tokio::select! {
-        run = driver::run(Arc::new(Arc::clone(&turns)), &plan) => run?,
-        () = turns.change(LEAD, part) => return Err(Error::Missing("an end of the turns".to_owned())),
-    };
+    let run = driver::run(Arc::new(Arc::clone(&turns)), &plan).await?;
     for requests in turns.of() {
         requests.clean_up().await?;
     }
@@ -88,7 +86,7 @@ async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32, round: 
             return Err(Error::Violation(text));
         }
         Ok(Outcome {
-            seconds: (part * TURNS).as_secs_f64(),
+            seconds: turns.seconds(),
             kinds: vec![way.name().to_owned()],
             counts: vec![counts.clone()],
             first_error: None,
@@ -131,8 +129,9 @@ async fn report(
     let by_round: Vec<f64> = sums(cells, 0).iter().zip(sums(cells, 1)).map(|(mip, two)| mip / two).collect();
     let (ratio, of_plain) = (median(&by_round), median_ratio(&sums(cells, 0), &sums(cells, 2)));
     let points = of_points.iter().sum::<f64>() / of_points.len().max(1) as f64;
+    let error = ratio_error(&sums(cells, 0), &sums(cells, 1));
     println!(
-        "MIP / two-phase over the curve: {ratio:.3} (rounds {by_round:.3?}); mean of the points' ratios {points:.3}; MIP / plain {of_plain:.3}\n"
+        "MIP / two-phase over the curve: {ratio:.3} (standard error {error:.3}; rounds {by_round:.3?}); mean of the points' ratios {points:.3}; MIP / plain {of_plain:.3}\n"
     );
     bench.store().await?;
     let Some(system) = bench.store.take() else { return Ok(()) };
@@ -146,6 +145,9 @@ async fn report(
     if let Some(record) = bench.records.last_mut() {
         record.params.insert(parameter.to_owned(), json!(ratio));
         record.params.insert("mean_of_point_ratios".to_owned(), json!(points));
+        if error.is_finite() {
+            record.params.insert("error_pct".to_owned(), json!(100.0 * error));
+        }
         record.params.insert("mip_of_two_phase_by_round".to_owned(), json!(by_round));
         record.params.insert("mip_of_plain".to_owned(), json!(of_plain));
     }

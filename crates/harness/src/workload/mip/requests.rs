@@ -24,6 +24,7 @@ use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::{self, System};
 use crate::workload::bookstore::Isolation;
 use crate::workload::bookstore::generator::Scale;
+use crate::workload::turns::Countable;
 
 /// Whether requests have a first sibling that is left prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,12 +195,13 @@ pub struct SharedClient {
     kind: usize,
 }
 
-impl SharedClient {
-    /// What its requests count as from now on.
-    pub(super) fn count_as(&mut self, kind: usize) {
+impl Countable for SharedClient {
+    fn count_as(&mut self, kind: usize) {
         self.kind = kind;
     }
+}
 
+impl SharedClient {
     /// Tries until an attempt is prepared, which is the answer; `None` once the run is over.
     async fn prepared(
         &self,

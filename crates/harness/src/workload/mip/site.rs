@@ -1,11 +1,11 @@
 //! A connection to a site, and the ways to begin and end a transaction on it.
 //!
-//! Whatever begins, prepares and ends a transaction goes as text of the simple protocol, on each way: most of it has an identifier and cannot be prepared, and
-//! that is how drivers send BEGIN and COMMIT, too.
+//! Each way's statements go as its users send them. MIP's are prepared functions with bound parameters, as in `cognate-client`. PREPARE TRANSACTION and
+//! COMMIT PREPARED take no parameters on any system, so they are texts of the simple protocol, as drivers send BEGIN and COMMIT, too.
 
 use std::fmt;
 
-use tokio_postgres::{Client, Config, Error, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Config, Error, Row, Statement};
 
 use crate::peer;
 use crate::workload::bookstore::Isolation;
@@ -80,7 +80,32 @@ pub struct Site {
     /// For the statements between begin and end.
     pub client: Client,
     way: Way,
-    show: Option<Statement>,
+    family: Option<Family>,
+}
+
+/// MIP's statements as functions, prepared, as `cognate-client` sends them: names and texts are parameters.
+#[derive(Debug)]
+struct Family {
+    begin: Statement,
+    prepare: Statement,
+    commit: Statement,
+    show: Statement,
+}
+
+impl Family {
+    async fn open(client: &Client) -> Result<Family, Error> {
+        Ok(Family {
+            begin: client.prepare("SELECT * FROM cognate_mip_begin($1, $2)").await?,
+            prepare: client.prepare("SELECT * FROM cognate_mip_prepare($1, $2, $3, $4)").await?,
+            commit: client.prepare("SELECT * FROM cognate_mip_commit($1, $2)").await?,
+            show: client.prepare("SELECT * FROM cognate_mip_show($1)").await?,
+        })
+    }
+}
+
+/// The smallest prepared instance of a family's table.
+fn smallest_prepared(table: &[Row]) -> Option<i64> {
+    table.iter().filter(|row| row.get::<_, &str>(1) == "prepared").map(|row| row.get(0)).min()
 }
 
 impl Site {
@@ -91,58 +116,53 @@ impl Site {
         client
             .batch_execute(&format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}"))
             .await?;
-        let show = match way {
-            Way::Mip => Some(client.prepare("SELECT * FROM cognate_mip_show($1)").await?),
+        let family = match way {
+            Way::Mip => Some(Family::open(&client).await?),
             Way::TwoPhase | Way::Plain => None,
         };
-        Ok(Site { client, way, show })
+        Ok(Site { client, way, family })
     }
 
     /// The smallest prepared instance of a request whose server has stopped, as the application server's retry looks for it; always `None` without siblings.
     pub async fn find(&self, xid: &str) -> Result<Option<Attempt>, Error> {
-        let Some(show) = &self.show else { return Ok(None) };
+        let Some(Family { show, .. }) = &self.family else { return Ok(None) };
         let table = self.client.query(show, &[&xid]).await?;
-        let prepared = table.iter().filter(|row| row.get::<_, &str>(1) == "prepared");
-        let smallest = prepared.map(|row| row.get(0)).min();
-        Ok(smallest.map(|instance| Attempt { xid: xid.to_owned(), instance }))
+        Ok(smallest_prepared(&table).map(|instance| Attempt { xid: xid.to_owned(), instance }))
     }
 
     /// Begins the attempt.
     pub async fn begin(&self, attempt: &Attempt) -> Result<(), Error> {
-        match self.way {
-            Way::Mip => self.client.batch_execute(&format!("BEGIN MIP {attempt}")).await,
-            Way::TwoPhase | Way::Plain => self.client.batch_execute("BEGIN").await,
+        match &self.family {
+            Some(Family { begin, .. }) => {
+                self.client.execute(begin, &[&attempt.xid, &attempt.instance]).await.map(drop)
+            }
+            None => self.client.batch_execute("BEGIN").await,
         }
     }
 
     /// Prepares the attempt, if the way has that. The answer is the smallest prepared instance, which an application server commits.
     pub async fn prepare(&self, attempt: &Attempt, request: &str, result: &str) -> Result<i64, Error> {
-        match self.way {
-            Way::Mip => {
-                let text = format!("PREPARE MIP {attempt} {} {}", Literal(request), Literal(result));
-                let table = self.client.simple_query(&text).await?;
-                let prepared = table.iter().filter_map(|message| match message {
-                    SimpleQueryMessage::Row(row) if row.get(1) == Some("prepared") => {
-                        row.get(0)?.parse().ok()
-                    }
-                    _ => None,
-                });
-                return Ok(prepared.min().unwrap_or(attempt.instance));
-            }
-            Way::TwoPhase => {
-                self.client.batch_execute(&format!("PREPARE TRANSACTION '{}'", attempt.gid())).await?;
-            }
-            Way::Plain => {}
+        if let Some(Family { prepare, .. }) = &self.family {
+            let Attempt { xid, instance } = attempt;
+            let table = self.client.query(prepare, &[xid, instance, &request, &result]).await?;
+            return Ok(smallest_prepared(&table).unwrap_or(*instance));
+        }
+        if self.way == Way::TwoPhase {
+            self.client.batch_execute(&format!("PREPARE TRANSACTION '{}'", attempt.gid())).await?;
         }
         Ok(attempt.instance)
     }
 
     /// Commits the attempt.
     pub async fn commit(&self, attempt: &Attempt) -> Result<(), Error> {
-        match self.way {
-            Way::Mip => self.client.batch_execute(&format!("COMMIT MIP {attempt}")).await,
-            Way::TwoPhase => self.client.batch_execute(&format!("COMMIT PREPARED '{}'", attempt.gid())).await,
-            Way::Plain => self.client.batch_execute("COMMIT").await,
+        match (&self.family, self.way) {
+            (Some(Family { commit, .. }), _) => {
+                self.client.execute(commit, &[&attempt.xid, &attempt.instance]).await.map(drop)
+            }
+            (None, Way::TwoPhase) => {
+                self.client.batch_execute(&format!("COMMIT PREPARED '{}'", attempt.gid())).await
+            }
+            (None, _) => self.client.batch_execute("COMMIT").await,
         }
     }
 
