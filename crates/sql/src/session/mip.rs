@@ -284,11 +284,11 @@ impl Session {
             (Some(true), Block::Explicit) => {}
             (Some(true), _) => {
                 self.rollback();
-                return self.late_prepare(&xid, None).await;
+                return self.late_prepare(&xid, None, request).await;
             }
             _ => {
                 self.refuse_in_block(MipOperation::Prepare)?;
-                return self.late_prepare(&xid, Some(instance)).await;
+                return self.late_prepare(&xid, Some(instance), request).await;
             }
         }
         let transaction = self.facts.transaction();
@@ -298,7 +298,7 @@ impl Session {
         }
         let Some(Open { engine, state }) = self.open.take() else {
             self.rollback();
-            return self.late_prepare(&xid, None).await;
+            return self.late_prepare(&xid, None, request).await;
         };
         if !state.catalog.is_empty() {
             self.rollback();
@@ -315,7 +315,12 @@ impl Session {
     }
 
     /// PREPARE without an open instance: what became of the family. `instance`: of a session that never had it.
-    async fn late_prepare(&mut self, xid: &Xid, instance: Option<Instance>) -> Result<PortalState> {
+    async fn late_prepare(
+        &mut self,
+        xid: &Xid,
+        instance: Option<Instance>,
+        request: &Text,
+    ) -> Result<PortalState> {
         let told = match (self.database.engine().family(xid), instance) {
             (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), Some(instance)) => {
                 return Err(refused(Refusal::InstanceUnknown { instance }));
@@ -327,6 +332,9 @@ impl Session {
         };
         let Told { table, durable } = told;
         durable.await?;
+        if table.request.as_ref().is_some_and(|known| known != request) {
+            return Err(refused(Refusal::RequestDiffers));
+        }
         let decided = table.entries.iter().any(|entry| entry.state == State::Committed);
         if let Some(instance) = instance.filter(|_| !decided) {
             let state =
