@@ -84,7 +84,7 @@ impl<W> Turns<W> {
         let (count, Pace { lead, part, turns }) = (self.of.len(), self.pace);
         let Some(window) = self.window.get() else { return (self.place(0), false) };
         if now < window.from {
-            let left = (window.from - now).as_nanos() / (COLD * lead).as_nanos().max(1);
+            let left = ((window.from - now).as_nanos() - 1) / (COLD * lead).as_nanos().max(1);
             return (self.place(count - 1 - left as usize % count), false);
         }
         let (since, length) = ((now - window.from).as_nanos(), (lead + part).as_nanos().max(1));
