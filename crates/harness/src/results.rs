@@ -282,17 +282,16 @@ fn sibling_goals(param: impl Fn(&str, &str) -> Option<f64>) -> Vec<Goal> {
             "×",
         ),
         ratio(
-            "SHOW MIPT among a million forgotten and 100,000 live families / among few",
-            ("flat: ≤ 1.5×", 1.5),
+            "SHOW MIPT among a million forgotten and 100,000 live families / among few, through the wire",
+            ("flat: ≤ 1.1×", 1.1),
             "flat",
-            "lookup_show_of_few",
+            "lookup_wire_show_of_few",
         ),
-        ratio("the same in the engine alone", ("flat: ≤ 1.5×", 1.5), "flat", "lookup_family_of_few"),
         ratio(
-            "BEGIN of a fresh family among as many / among few",
-            ("flat: ≤ 1.5×", 1.5),
+            "BEGIN of a fresh family among as many / among few, through the wire",
+            ("flat: ≤ 1.1×", 1.1),
             "flat",
-            "lookup_begin_of_few",
+            "lookup_wire_begin_of_few",
         ),
     ]
 }

@@ -1,42 +1,44 @@
-//! Finding a family among few and among many, in this process, on one thread: by SQL as a client's `SHOW MIPT` does, without the network, and in the engine alone.
+//! Finding a family among few and among many, by one client: through the wire, and in this process on one thread, by SQL as `SHOW MIPT` does, and in the engine alone.
 //!
 //! Two databases: one with a thousand decided families (an empty one has nothing to find), one with a million forgotten ones and a tenth as many decided ones; each after a
 //! checkpoint, so that nothing of a family is in memory but what the block cache holds. Forgotten XIDs have no client's number, so that each leaves a row of its own: numbered ones would
-//! leave one row a client. Timed are the table of a random decided family (`family`, in the engine; `show`, `SELECT * FROM cognate_mip_show($1)`), and BEGIN of a fresh XID with its rollback
-//! (`begin`, in the engine), which has to find that nothing is known of it.
+//! leave one row a client, and BEGIN of a client's next number searches nothing. Timed are the table of a random decided family (`family`, in the engine; `show`, `SELECT * FROM cognate_mip_show($1)`), and BEGIN of a fresh XID with its rollback
+//! (`begin`), which has to find that nothing is known of it.
 //!
-//! A search in a tree is logarithmic: 1.1 million keys are twenty halvings, two thousand are eleven, and the few families lie in the processor's caches, the many do not. So *flat* cannot be one; it is at most
-//! **1.5 times**, where a scan would be 500 times. Each is timed in two passes over the same keys. The first reads blocks that the cache does not have, which costs a read of the file each: how many is told by the growth of the cache, and what they cost by the
-//! first pass. The goal is about the second, in turns on both databases.
+//! The goal is about what a client waits for, through the wire. A search in a tree is logarithmic: 1.1 million keys are twenty halvings, two thousand are eleven, and the few families lie in the processor's caches, the many do not. So in the engine
+//! alone *flat* cannot be one; a scan would be 500 times. Each is timed in several passes over the same keys, in turns on both databases. The first reads blocks that the cache does not have, which costs a read of the file each: how many is told by the
+//! growth of the cache, and what they cost by the first pass, which does not count.
 
 use std::hint::black_box;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cognate_engine::sibling::{Begun, Instance, Limits, Text, Xid};
 use cognate_engine::{Database, Isolation, Options, Value};
 use serde_json::json;
 
 use super::{Bench, blank, median, median_ratio};
-use crate::error::{Error, Result};
-use crate::peer::fresh_folder;
+use crate::error::{DatabaseContext, Error, IoContext, Result};
+use crate::peer::{System, fresh_folder};
 use crate::progress;
 use crate::random::Random;
 use crate::report::{align, number};
 
-/// The table of a family.
-pub(super) const FAMILY: &str = "lookup_family_of_few";
-/// The same by SQL.
-pub(super) const SHOW: &str = "lookup_show_of_few";
-/// BEGIN of a fresh XID.
-pub(super) const BEGIN: &str = "lookup_begin_of_few";
+/// The table of a family, through the wire.
+pub(super) const SHOW: &str = "lookup_wire_show_of_few";
+/// BEGIN of a fresh XID and its rollback, through the wire.
+pub(super) const BEGIN: &str = "lookup_wire_begin_of_few";
 
 /// Decided families of the small database.
 const FEW: u32 = 1_000;
 /// Operations of a pass: more than the engine keeps of families that were begun and given up, for each pass begins the same ones.
 const PASS: u32 = 24_000;
+/// Operations of a pass through the wire.
+const WIRE_PASS: u32 = 4_000;
 /// Passes that count.
 const PASSES: usize = 9;
+/// The folders of the databases.
+const NAMES: [&str; 2] = ["few", "many"];
 
 fn failed(error: cognate_engine::Error) -> Error {
     Error::Server(format!("the engine: {error}"))
@@ -48,7 +50,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
     let (families, seed) = (bench.args.families, bench.args.seed);
     let path = folder.path().to_owned();
     let measured = tokio::task::spawn_blocking(move || both(&path, families, seed)).await;
-    let [few, many] = measured.map_err(|panic| Error::Server(format!("the lookups failed: {panic}")))??;
+    let mut stores = measured.map_err(|panic| Error::Server(format!("the lookups failed: {panic}")))??;
+    by_wire(bench, folder.path(), &mut stores).await?;
+    let [few, many] = stores;
     let mut rows = vec![
         [
             "families",
@@ -59,6 +63,8 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
             "first pass",
             "its misses",
             "show µs",
+            "wire: show µs",
+            "wire: begin µs",
         ]
         .map(str::to_owned),
     ];
@@ -67,8 +73,8 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
         for op in [&of.family, &of.begin] {
             row.extend([number(median(&op.micros)), number(op.first_micros), op.first_misses.to_string()]);
         }
-        row.push(number(median(&of.show)));
-        rows.extend(<[String; 8]>::try_from(row));
+        row.extend([&of.show, &of.wire_show, &of.wire_begin].map(|passes| number(median(passes))));
+        rows.extend(<[String; 10]>::try_from(row));
     }
     println!("{}", align(&rows, 1));
     for (of, is_many) in [(&few, false), (&many, true)] {
@@ -81,12 +87,22 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
             params.insert(format!("{name}_us_first_pass"), json!(op.first_micros));
             params.insert(format!("{name}_misses_first_pass"), json!(op.first_misses));
         }
-        params.insert("show_us".to_owned(), json!(median(&of.show)));
-        params.insert("show_us_of_passes".to_owned(), json!(of.show));
+        for (name, passes) in
+            [("show", &of.show), ("wire_show", &of.wire_show), ("wire_begin", &of.wire_begin)]
+        {
+            params.insert(format!("{name}_us"), json!(median(passes)));
+            params.insert(format!("{name}_us_of_passes"), json!(passes));
+        }
         if is_many {
-            params.insert(SHOW.to_owned(), json!(median_ratio(&of.show, &few.show)));
-            params.insert(FAMILY.to_owned(), json!(median_ratio(&of.family.micros, &few.family.micros)));
-            params.insert(BEGIN.to_owned(), json!(median_ratio(&of.begin.micros, &few.begin.micros)));
+            for (name, many, few) in [
+                (SHOW, &many.wire_show, &few.wire_show),
+                (BEGIN, &many.wire_begin, &few.wire_begin),
+                ("lookup_show_of_few", &many.show, &few.show),
+                ("lookup_family_of_few", &many.family.micros, &few.family.micros),
+                ("lookup_begin_of_few", &many.begin.micros, &few.begin.micros),
+            ] {
+                params.insert(name.to_owned(), json!(median_ratio(many, few)));
+            }
         }
         bench.push(blank("cognate", params));
     }
@@ -112,8 +128,11 @@ struct Store {
     live: u32,
     family: Timed,
     begin: Timed,
-    /// Microseconds of each by SQL, by pass.
+    /// Microseconds of each by SQL in this process, by pass.
     show: Vec<f64>,
+    /// Through the wire.
+    wire_show: Vec<f64>,
+    wire_begin: Vec<f64>,
 }
 
 fn both(folder: &Path, families: u32, seed: u64) -> Result<[Store; 2]> {
@@ -145,7 +164,7 @@ fn both(folder: &Path, families: u32, seed: u64) -> Result<[Store; 2]> {
 /// Times the tables of random families by SQL, in turns; the first pass fills the caches.
 fn by_sql(folder: &Path, stores: &mut [Store; 2]) -> cognate::Result<()> {
     let mut sessions = Vec::new();
-    for (store, name) in stores.iter().zip(["few", "many"]) {
+    for (store, name) in stores.iter().zip(NAMES) {
         let database = cognate::Database::open(folder.join(name))?;
         let mut session = database.session()?;
         let show = session.prepare("SELECT * FROM cognate_mip_show($1)")?;
@@ -168,6 +187,57 @@ fn by_sql(folder: &Path, stores: &mut [Store; 2]) -> cognate::Result<()> {
     for (database, session, ..) in sessions {
         drop(session);
         database.close()?;
+    }
+    Ok(())
+}
+
+/// The same through the wire, and BEGIN and ROLLBACK of fresh XIDs, by one client of a server each.
+async fn by_wire(bench: &Bench<'_>, folder: &Path, stores: &mut [Store; 2]) -> Result<()> {
+    const GRACE: Duration = Duration::from_secs(10);
+    let mut clients = Vec::new();
+    for name in NAMES {
+        let mut system = System::start_cognate(&bench.args.server.cognate()).await?;
+        if let Some(server) = system.cognate() {
+            server.stop(GRACE);
+            std::fs::remove_dir_all(server.data()).doing("removing an empty database")?;
+            std::fs::rename(folder.join(name), server.data()).doing("giving a server its database")?;
+            server.restart().await?;
+        }
+        let client = system.client().await?;
+        let prepare = async |sql: &str| client.prepare(sql).await.at(name, sql);
+        let show = prepare("SELECT * FROM cognate_mip_show($1)").await?;
+        let begin = prepare("SELECT * FROM cognate_mip_begin($1, 1)").await?;
+        let rollback = prepare("ROLLBACK").await?;
+        clients.push((system, client, show, begin, rollback));
+    }
+    for pass in 0..=PASSES {
+        for turn in 0..2 {
+            let index = (turn + pass) % 2;
+            let (_, client, show, begin, rollback) = &clients[index];
+            let store = &mut stores[index];
+            let live = store.names(LIVE)?;
+            let since = Instant::now();
+            for name in live.iter().take(WIRE_PASS as usize) {
+                client.query_one(show, &[&name.as_str()]).await.at(NAMES[index], "showing a family")?;
+            }
+            let shown = since.elapsed();
+            // Others in each pass: those that were begun and given up are known for a while.
+            let first = PASS + pass as u32 * WIRE_PASS;
+            let fresh: Result<Vec<Xid>> =
+                (first..first + WIRE_PASS).map(|n| xid(store.seed, FRESH, n)).collect();
+            let fresh = fresh?;
+            let since = Instant::now();
+            for name in &fresh {
+                client.query(begin, &[&name.as_str()]).await.at(NAMES[index], "BEGIN MIP")?;
+                client.execute(rollback, &[]).await.at(NAMES[index], "ROLLBACK")?;
+            }
+            let begun = since.elapsed();
+            if pass > 0 {
+                let micros = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(WIRE_PASS);
+                store.wire_show.push(micros(shown));
+                store.wire_begin.push(micros(begun));
+            }
+        }
     }
     Ok(())
 }
@@ -232,6 +302,8 @@ impl Store {
             family: Timed::default(),
             begin: Timed::default(),
             show: Vec::new(),
+            wire_show: Vec::new(),
+            wire_begin: Vec::new(),
         })
     }
 
