@@ -14,6 +14,8 @@
 //! The third thing that one could want to know is what prepared siblings cost *their retries*: the first instances are prepared before the window, on connections that are closed (their server is
 //! dead), and the window has the retries only, which execute ([`Siblings::Ahead`]); a request executes once in the window then.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Bench, Cell, median, median_ratio};
@@ -38,6 +40,8 @@ const WAYS: [(Siblings, &str); 3] = [
 
 /// Clients of the measurement with first siblings that were prepared ahead.
 const CLIENTS_AHEAD: u32 = 25;
+/// Its window, at most: what was prepared has to last on a fast machine, too.
+const WINDOW_AHEAD: Duration = Duration::from_millis(200);
 
 /// Measures both profiles.
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
@@ -56,7 +60,8 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
             for (place, &clients) in curve.iter().enumerate() {
                 for turn in 0..WAYS.len() {
                     let index = (turn + round + place) % WAYS.len();
-                    cells[place][index].add(one(bench, profile, WAYS[index].0, clients).await?);
+                    let window = bench.window();
+                    cells[place][index].add(one(bench, profile, WAYS[index].0, clients, window).await?);
                 }
             }
         }
@@ -65,7 +70,8 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<()> {
             for turn in 0..2 {
                 let index = (turn + round) % 2;
                 let siblings = [Siblings::Alone, Siblings::Ahead][index];
-                ahead[index].add(one(bench, profile, siblings, CLIENTS_AHEAD).await?);
+                let window = bench.window().min(WINDOW_AHEAD);
+                ahead[index].add(one(bench, profile, siblings, CLIENTS_AHEAD, window).await?);
             }
         }
         report(bench, profile, parameter, &curve, &cells, &ahead).await?;
@@ -78,6 +84,7 @@ async fn one(
     profile: Profile,
     siblings: Siblings,
     clients: u32,
+    window: Duration,
 ) -> Result<crate::driver::Outcome> {
     let mut requests = bench.requests(Way::Mip, profile).await?;
     requests.siblings = siblings;
@@ -85,7 +92,7 @@ async fn one(
         requests.prepare_ahead(clients as usize, bench.args.ahead as usize).await?;
     }
     let label = format!("{}, {siblings:?}, {clients} clients", profile.name());
-    bench.measure(requests, clients, &label).await
+    bench.measure_for(requests, clients, &label, window).await
 }
 
 /// One cell for each of [`WAYS`].

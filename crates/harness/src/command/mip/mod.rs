@@ -316,13 +316,23 @@ impl<'a> Bench<'a> {
 
     /// Runs them, for a round, and cleans up after them.
     async fn measure(&mut self, requests: Requests, clients: u32, label: &str) -> Result<Outcome> {
+        self.measure_for(requests, clients, label, self.window()).await
+    }
+
+    async fn measure_for(
+        &mut self,
+        requests: Requests,
+        clients: u32,
+        label: &str,
+        measured: Duration,
+    ) -> Result<Outcome> {
         let requests = Arc::new(requests);
         let plan = Plan {
             label: label.to_owned(),
             clients: clients as usize,
             threads: client_threads(),
             warmup: Duration::from_millis(200),
-            measured: self.window(),
+            measured,
         };
         let outcome = driver::run(Arc::new(Arc::clone(&requests)), &plan).await?;
         requests.clean_up().await?;
