@@ -104,7 +104,7 @@ pub struct GovernorInfo {
     pub conflicts: u64,
     /// Steps of the self-tuning limit.
     pub steps: u64,
-    /// Of these, multiplicative cuts.
+    /// Multiplicative cuts. One that does not pay is undone, and is no step.
     pub cuts: u64,
 }
 

@@ -218,6 +218,37 @@ fn thrashing_is_cut_at_once() {
     }
 }
 
+/// One transaction is left in doubt, and nearly all that come after it wait for it, until a sibling answers.
+#[test]
+fn a_stall_does_not_cut_for_long() {
+    println!("seeds 1 to 20");
+    let noise = Noise { scatter: 0.1, drift: 0.0 };
+    for (name, system) in SYSTEMS {
+        for seed in 1..=20 {
+            let mut random = SplitMix::new(seed);
+            let mut tuner = Tuner::new(2);
+            for _ in 0..600 {
+                let sample = sample(system, noise, tuner.limit(), &mut random);
+                tuner.observe(sample);
+            }
+            let mut rates = |stalled: bool| {
+                let rates = (0..50).map(|nth| {
+                    let limit = tuner.limit();
+                    let mut sample = sample(system, noise, limit, &mut random);
+                    if stalled && nth < 2 {
+                        (sample.committed_per_s, sample.blocked_share) = (sample.committed_per_s * 0.1, 0.95);
+                    }
+                    tuner.observe(sample);
+                    if nth < 10 { 0.0 } else { system(f64::from(limit)).0 }
+                });
+                rates.sum::<f64>()
+            };
+            let (before, after) = (rates(false), rates(true));
+            assert!(after >= 0.85 * before, "{name}, seed {seed}: {after:.0} after {before:.0}");
+        }
+    }
+}
+
 #[test]
 fn it_stays_within_its_bounds_and_does_not_move_without_evidence() {
     for cores in [1, 2, 8] {

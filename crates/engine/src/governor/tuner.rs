@@ -31,8 +31,15 @@
 //! and in the end coarse ones again, for a gentle slope; a rate that changes by much ends the rest.
 //!
 //! *Cutting.* If more than a [`share`](CUT_SHARE) of the attempts abort, or of the transactions wait for locks, the system may be
-//! thrashing, and climbing down step by step would take too long: the limit is halved at once. Some loads have such shares at their best limit, too. So
-//! a cut is itself a trial: if the rate is lower afterwards, it is undone, and for a while only a larger share leads to another one.
+//! thrashing, and climbing down step by step would take too long: the limit is halved at once. Some loads have such shares at their best limit, too, and
+//! others for a moment: one transaction that is left in doubt stops all that come after it until somebody answers for it. So a cut is itself a trial, and
+//! what led to it is not among what is compared: it goes on at half the limit, then goes back, and so on. It stays only if that clearly pays, as any step
+//! down does; otherwise, only a larger share leads to another one for a while.
+//!
+//! ```text
+//! rate │ ───┐  ┌─────────          limit │ 32 │ 16 │ 32 …      nearly all wait for a moment: the limit is halved,
+//!      │    └──┘     └──           share  │ 95 % │ 60 % …      and comes back a block later, since the rate does
+//! ```
 //!
 //! *No evidence, no move.* As long as hardly anybody has to wait for a slot, the limit is as good as none, and no trial begins.
 //!
@@ -62,6 +69,8 @@ const STEP_MIN: f64 = 1.1;
 const CUT: f64 = 0.5;
 /// Share of aborts, or of blocked transactions, that leads to a cut.
 const CUT_SHARE: f64 = 0.4;
+/// A share that a limit has at which a cut did not pay is tolerated, and so much more.
+const TOLERANCE: f64 = 1.2;
 /// Samples that make a block; the first after a change is not among them, nor are the first ones after a lull: clients connect, and caches are cold.
 const WINDOW: u32 = 3;
 const SETTLE: u32 = 3;
@@ -100,6 +109,8 @@ struct Trial {
     from: u32,
     to: u32,
     direction: Direction,
+    /// If it is a cut: the largest share that a sample at `from` had since.
+    cut: Option<f64>,
     /// The rate of the present pair's first block, once there is one.
     first: Option<f64>,
     /// The rates of the last blocks.
@@ -115,7 +126,12 @@ impl Trial {
     /// A trial of `to` right after a block at `from`.
     fn new(from: u32, rate: f64, to: u32, direction: Direction) -> Trial {
         let (first, at_from) = (Some(rate), rate);
-        Trial { from, to, direction, first, at_from, at_to: 0.0, sum: 0.0, squares: 0.0, pairs: 0 }
+        Trial { from, to, direction, cut: None, first, at_from, at_to: 0.0, sum: 0.0, squares: 0.0, pairs: 0 }
+    }
+
+    /// A cut. What the rate and the share were before says nothing: it may have been a moment's.
+    fn cut(from: u32, to: u32) -> Trial {
+        Trial { cut: Some(0.0), first: None, ..Trial::new(from, 0.0, to, Direction::Down) }
     }
 
     /// A block at one of the limits has ended. True: so has a pair.
@@ -154,8 +170,6 @@ enum Phase {
     Measure,
     /// The rates at two limits, in turns.
     Try(Trial),
-    /// The rate after a cut from `from`, where it was `rate` and the share `share`.
-    Cut { from: u32, rate: f64, share: f64 },
     /// Nothing, for so many samples.
     Rest { left: u32 },
 }
@@ -236,11 +250,6 @@ impl Tuner {
                 self.limit = trial.from;
                 self.begin(Phase::Try(Trial { first: None, ..trial }));
             }
-            // It is not known yet whether the cut pays.
-            Phase::Cut { from, .. } => {
-                self.limit = from;
-                self.begin(Phase::Measure);
-            }
             Phase::Measure => self.begin(Phase::Measure),
         }
         self.limit
@@ -255,7 +264,7 @@ impl Tuner {
     pub(super) fn observe(&mut self, sample: Sample) -> u32 {
         self.tolerated = CUT_SHARE + (self.tolerated - CUT_SHARE) * FORGET;
         let share = sample.aborted_share.max(sample.blocked_share);
-        if share > self.tolerated && !matches!(self.phase, Phase::Cut { .. }) && self.cut(sample, share) {
+        if share > self.tolerated && self.cut(sample) {
             return self.limit;
         }
         // What is tried may turn out to be as good as no limit; its rate counts all the same.
@@ -272,6 +281,11 @@ impl Tuner {
         let counted = self.samples.saturating_sub(self.skipped);
         if counted > 0 {
             self.sum += sample.committed_per_s;
+            if let Phase::Try(Trial { from, cut: Some(largest), .. }) = &mut self.phase
+                && *from == self.limit
+            {
+                *largest = largest.max(share);
+            }
         }
         if counted >= WINDOW {
             self.measured(self.sum / f64::from(counted));
@@ -290,16 +304,6 @@ impl Tuner {
                     self.limit = if self.limit == trial.to { trial.from } else { trial.to };
                     self.begin(Phase::Try(trial));
                 }
-            }
-            Phase::Cut { from, rate: before, share } => {
-                if rate < before * (1.0 - DEAD_BAND) {
-                    self.tolerated = share * 1.2;
-                    self.move_to(from);
-                }
-                self.behind = 0.0;
-                self.starting = false;
-                self.direction = Direction::Down;
-                self.begin(Phase::Measure);
             }
             Phase::Rest { .. } => {}
         }
@@ -322,8 +326,17 @@ impl Tuner {
         // Down only if it is clear that it costs nothing: throughput comes before latency.
         if gain < threshold || (trial.direction == Direction::Down && !clear) {
             self.limit = trial.from;
-            self.turn(trial.at_from);
+            match trial.cut {
+                Some(share) => {
+                    self.tolerated = (share * TOLERANCE).max(CUT_SHARE);
+                    self.begin(Phase::Measure);
+                }
+                None => self.turn(trial.at_from),
+            }
             return;
+        }
+        if trial.cut.is_some() {
+            (self.starting, self.direction) = (false, Direction::Down);
         }
         self.limit = trial.from;
         self.move_to(trial.to);
@@ -390,23 +403,27 @@ impl Tuner {
         }
     }
 
-    /// Cuts the limit, or undoes the step up that was being tried; false if it is as low as can be already.
-    fn cut(&mut self, sample: Sample, share: f64) -> bool {
-        if let Phase::Try(Trial { from, at_from, direction: Direction::Up, .. }) = self.phase {
-            // It was the step up that did it.
-            self.limit = from;
-            self.turn(at_from);
-            return true;
-        }
-        let from = self.limit;
+    /// Cuts the limit, or undoes the step up that is being tried; false if a cut is being tried, or if it is as low as can be already.
+    fn cut(&mut self, sample: Sample) -> bool {
+        let from = match self.phase {
+            Phase::Try(Trial { cut: Some(_), .. }) => return false,
+            Phase::Try(Trial { from, to, at_from, direction: Direction::Up, .. }) if to == self.limit => {
+                // It was the step up that did it.
+                self.limit = from;
+                self.turn(at_from);
+                return true;
+            }
+            Phase::Try(Trial { from, .. }) => from,
+            Phase::Measure | Phase::Rest { .. } => self.limit,
+        };
         let used = if sample.binding { from } else { from.min(sample.active.max(self.least)) };
         let to = ((f64::from(used) * CUT) as u32).max(self.least);
         if to >= from {
             return false;
         }
         self.cuts += 1;
-        self.move_to(to);
-        self.begin(Phase::Cut { from, rate: sample.committed_per_s, share });
+        self.limit = to;
+        self.begin(Phase::Try(Trial::cut(from, to)));
         true
     }
 
