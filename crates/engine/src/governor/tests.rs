@@ -180,7 +180,7 @@ fn noise_within_the_dead_band_moves_little() {
 }
 
 #[test]
-fn thrashing_is_cut_at_once() {
+fn lasting_thrashing_is_cut() {
     let mut tuner = Tuner::new(2);
     let calm = |tuner: &Tuner| Sample {
         committed_per_s: f64::from(tuner.limit()),
@@ -206,9 +206,10 @@ fn thrashing_is_cut_at_once() {
             }
         };
         let sample = Sample { aborted_share: share(!blocked), blocked_share: share(blocked), ..calm(&tuner) };
-        // The first may only undo a step up that was being tried.
-        tuner.observe(sample);
-        tuner.observe(sample);
+        // The first three may only undo a step up that was being tried.
+        for _ in 0..6 {
+            tuner.observe(sample);
+        }
         assert_eq!(tuner.cuts(), cuts + 1, "blocked: {blocked}");
         assert!(tuner.limit() <= before / 2, "blocked: {blocked}, {before} to {}", tuner.limit());
         while tuner.cuts() == cuts + 1 && tuner.limit() < before {
@@ -218,33 +219,39 @@ fn thrashing_is_cut_at_once() {
     }
 }
 
-/// One transaction is left in doubt, and nearly all that come after it wait for it, until a sibling answers.
+/// One transaction is left in doubt, and nearly all that come after it wait for it: a moment, until a sibling answers, or longer.
 #[test]
-fn a_stall_does_not_cut_for_long() {
+fn a_stall_does_not_cut_and_a_long_one_does_not_for_long() {
     println!("seeds 1 to 20");
     let noise = Noise { scatter: 0.1, drift: 0.0 };
-    for (name, system) in SYSTEMS {
+    for ((name, system), length) in SYSTEMS.into_iter().flat_map(|system| [(system, 2), (system, 10)]) {
         for seed in 1..=20 {
             let mut random = SplitMix::new(seed);
             let mut tuner = Tuner::new(2);
-            for _ in 0..600 {
-                let sample = sample(system, noise, tuner.limit(), &mut random);
-                tuner.observe(sample);
-            }
-            let mut rates = |stalled: bool| {
-                let rates = (0..50).map(|nth| {
+            let mut go_on = |samples: usize, share_of_rate: f64, blocked_share: Option<f64>| {
+                let rates = (0..samples).map(|_| {
                     let limit = tuner.limit();
                     let mut sample = sample(system, noise, limit, &mut random);
-                    if stalled && nth < 2 {
-                        (sample.committed_per_s, sample.blocked_share) = (sample.committed_per_s * 0.1, 0.95);
-                    }
+                    sample.committed_per_s *= share_of_rate;
+                    sample.blocked_share = blocked_share.unwrap_or(sample.blocked_share);
                     tuner.observe(sample);
-                    if nth < 10 { 0.0 } else { system(f64::from(limit)).0 }
+                    system(f64::from(limit)).0
                 });
-                rates.sum::<f64>()
+                let sum: f64 = rates.sum();
+                (sum / samples as f64, tuner.cuts())
             };
-            let (before, after) = (rates(false), rates(true));
-            assert!(after >= 0.85 * before, "{name}, seed {seed}: {after:.0} after {before:.0}");
+            go_on(600, 1.0, None);
+            let (before, cuts) = go_on(40, 1.0, None);
+            let (_, during) = go_on(length, 0.1, Some(0.95));
+            if length == 2 && system(8.0).1 < 0.1 {
+                assert_eq!(during, cuts, "{name}, seed {seed}");
+            }
+            go_on(20, 1.0, None);
+            let (after, _) = go_on(40, 1.0, None);
+            assert!(
+                after >= 0.85 * before,
+                "{name}, {length} samples, seed {seed}: {after:.0} after {before:.0}"
+            );
         }
     }
 }

@@ -31,14 +31,14 @@
 //! and in the end coarse ones again, for a gentle slope; a rate that changes by much ends the rest.
 //!
 //! *Cutting.* If more than a [`share`](CUT_SHARE) of the attempts abort, or of the transactions wait for locks, the system may be
-//! thrashing, and climbing down step by step would take too long: the limit is halved at once. Some loads have such shares at their best limit, too, and
-//! others for a moment: one transaction that is left in doubt stops all that come after it until somebody answers for it. So a cut is itself a trial, and
-//! what led to it is not among what is compared: it goes on at half the limit, then goes back, and so on. It stays only if that clearly pays, as any step
-//! down does; otherwise, only a larger share leads to another one for a while.
+//! thrashing, and climbing down step by step would take too long: the limit is halved. Some loads have such shares for a moment: one transaction that is left
+//! in doubt stops all that come after it until somebody answers for it, and a slow flush does much the same. So the share has to last for some
+//! [`samples`](CUT_SAMPLES). Others have it at their best limit, too. So a cut is itself a trial: after a block at half the limit it goes back for one, and so on,
+//! and the cut stays only if that clearly pays, as any step down does. Otherwise, only a larger share leads to another one for a while.
 //!
 //! ```text
-//! rate │ ───┐  ┌─────────          limit │ 32 │ 16 │ 32 …      nearly all wait for a moment: the limit is halved,
-//!      │    └──┘     └──           share  │ 95 % │ 60 % …      and comes back a block later, since the rate does
+//! share │ 95 % 20 % 25 %          one stall of 100 ms: nothing
+//! share │ 60 % 65 % 60 % │ …      limit 32 │ 16 │ 32 │ …      a cut, and whether it pays
 //! ```
 //!
 //! *No evidence, no move.* As long as hardly anybody has to wait for a slot, the limit is as good as none, and no trial begins.
@@ -69,6 +69,8 @@ const STEP_MIN: f64 = 1.1;
 const CUT: f64 = 0.5;
 /// Share of aborts, or of blocked transactions, that leads to a cut.
 const CUT_SHARE: f64 = 0.4;
+/// So many samples in a row have to have it.
+const CUT_SAMPLES: u32 = 3;
 /// A share that a limit has at which a cut did not pay is tolerated, and so much more.
 const TOLERANCE: f64 = 1.2;
 /// Samples that make a block; the first after a change is not among them, nor are the first ones after a lull: clients connect, and caches are cold.
@@ -193,6 +195,8 @@ pub(super) struct Tuner {
     /// What steps down have cost since the last one up, relative.
     behind: f64,
     tolerated: f64,
+    /// Samples in a row with more than that.
+    beyond: u32,
     /// Somebody had to wait for a slot in the last sample.
     binding: bool,
     /// Samples of the present block, and how many of them are skipped.
@@ -220,6 +224,7 @@ impl Tuner {
             settled: 0.0,
             behind: 0.0,
             tolerated: CUT_SHARE,
+            beyond: 0,
             binding: true,
             samples: 0,
             skipped: 1,
@@ -264,7 +269,9 @@ impl Tuner {
     pub(super) fn observe(&mut self, sample: Sample) -> u32 {
         self.tolerated = CUT_SHARE + (self.tolerated - CUT_SHARE) * FORGET;
         let share = sample.aborted_share.max(sample.blocked_share);
-        if share > self.tolerated && self.cut(sample) {
+        self.beyond = if share > self.tolerated { self.beyond + 1 } else { 0 };
+        if self.beyond >= CUT_SAMPLES && self.cut(sample) {
+            self.beyond = 0;
             return self.limit;
         }
         // What is tried may turn out to be as good as no limit; its rate counts all the same.
