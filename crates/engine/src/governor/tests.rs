@@ -205,7 +205,8 @@ fn lasting_thrashing_is_cut() {
                 0.7
             }
         };
-        let sample = Sample { aborted_share: share(!blocked), blocked_share: share(blocked), ..calm(&tuner) };
+        let (aborted_share, blocked_share) = (share(!blocked), share(blocked));
+        let sample = Sample { committed_per_s: 1.0, aborted_share, blocked_share, ..calm(&tuner) };
         // The first three may only undo a step up that was being tried.
         for _ in 0..6 {
             tuner.observe(sample);

@@ -34,7 +34,8 @@
 //! thrashing, and climbing down step by step would take too long: the limit is halved. Some loads have such shares for a moment: one transaction that is left
 //! in doubt stops all that come after it until somebody answers for it, and a slow flush does much the same. So the share has to last for some
 //! [`samples`](CUT_SAMPLES). Others have it at their best limit, too. So a cut is itself a trial: after a block at half the limit it goes back for one, and so on,
-//! and the cut stays only if that clearly pays, as any step down does. Otherwise, only a larger share leads to another one for a while.
+//! and the cut stays only if that clearly costs nothing, as any step down does. Otherwise, only a larger share leads to another one for a while.
+//! A step up that leads to such a share is undone at once, if the rate is lower, too.
 //!
 //! ```text
 //! share │ 95 % 20 % 25 %          one stall of 100 ms: nothing
@@ -62,6 +63,8 @@ const SCATTER_PAIRS: f64 = 2.0;
 const GAIN_MAX: f64 = 0.3;
 /// Most pairs of a trial.
 const PAIRS_MAX: u32 = 24;
+/// The same of a cut: where there is thrashing, half the limit is better by much.
+const CUT_PAIRS_MAX: u32 = 4;
 /// Factor of a step: the first, and the finest.
 const STEP: f64 = 2.0;
 const STEP_MIN: f64 = 1.1;
@@ -161,7 +164,8 @@ impl Trial {
         let spread = (self.squares - self.sum * gain).max(0.0) + SCATTER_PAIRS * SCATTER * SCATTER;
         let error = (spread / (SCATTER_PAIRS + pairs - 1.0) / pairs).sqrt();
         let clear = (gain - threshold).abs() > CLEAR * error;
-        (clear || self.pairs >= PAIRS_MAX).then_some((gain, clear))
+        let most = if self.cut.is_some() { CUT_PAIRS_MAX } else { PAIRS_MAX };
+        (clear || self.pairs >= most).then_some((gain, clear))
     }
 }
 
@@ -410,11 +414,16 @@ impl Tuner {
         }
     }
 
-    /// Cuts the limit, or undoes the step up that is being tried; false if a cut is being tried, or if it is as low as can be already.
+    /// Cuts the limit, or undoes the step up that is being tried if the rate is lower there; false if it does not, if a cut is being tried, or if the limit is as low as
+    /// can be already.
     fn cut(&mut self, sample: Sample) -> bool {
         let from = match self.phase {
             Phase::Try(Trial { cut: Some(_), .. }) => return false,
             Phase::Try(Trial { from, to, at_from, direction: Direction::Up, .. }) if to == self.limit => {
+                let counted = self.samples.saturating_sub(self.skipped);
+                if self.sum >= f64::from(counted) * at_from * (1.0 - DEAD_BAND) {
+                    return false;
+                }
                 // It was the step up that did it.
                 self.limit = from;
                 self.turn(at_from);

@@ -13,7 +13,7 @@ use cognate_engine::{Database, Lent, ReadView};
 use super::planning::{Request, Sizes};
 use super::portal::PortalState;
 use super::work::ViewReader;
-use super::{Action, CommandTag, Fetch, OutputColumn, Planned, Portal, RowSink, Session, SinkState};
+use super::{Action, CommandTag, Fetch, OutputColumn, Planned, Portal, RowSink, Session};
 use crate::analytic::{AnalyticPlan, Surroundings};
 use crate::bind::RowCounts;
 use crate::catalog::Table;
@@ -143,11 +143,8 @@ impl Session {
             given += 1;
             *rows += 1;
             let state = sink.row(columns, &portal.formats, &row, &self.format);
-            if given == max_rows {
-                return Ok(Fetch::Suspended);
-            }
-            if state == SinkState::Full {
-                return Ok(Fetch::SinkFull);
+            if let Some(stop) = Fetch::stop(given, max_rows, state) {
+                return Ok(stop);
             }
         }
     }

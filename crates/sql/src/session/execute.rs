@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cognate_engine::{Access, Savepoint, TreeMode};
 
 use super::portal::{PortalState, Tag};
-use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session, SinkState};
+use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session};
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Cursor;
@@ -327,11 +327,8 @@ impl Session {
                 given += 1;
                 *rows += 1;
                 let state = sink.row(columns, &portal.formats, row, work.format);
-                if given == max_rows {
-                    return Ok(Fetch::Suspended);
-                }
-                if state == SinkState::Full {
-                    return Ok(Fetch::SinkFull);
+                if let Some(stop) = Fetch::stop(given, max_rows, state) {
+                    return Ok(stop);
                 }
             }
         });
@@ -350,11 +347,8 @@ impl Session {
             given += 1;
             *sent += 1;
             let state = sink.row(columns, &portal.formats, &row, &self.format);
-            if given == max_rows {
-                return Fetch::Suspended;
-            }
-            if state == SinkState::Full {
-                return Fetch::SinkFull;
+            if let Some(stop) = Fetch::stop(given, max_rows, state) {
+                return stop;
             }
         }
         let tag = match tag {

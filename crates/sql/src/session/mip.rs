@@ -20,7 +20,7 @@ use super::planning::parameter_type;
 use super::portal::PortalState;
 use super::state::TransactionState;
 use super::transaction::isolation_of;
-use super::{Block, CommandTag, Fetch, Open, OutputColumn, Portal, RowSink, Session, SinkState};
+use super::{Block, CommandTag, Fetch, Open, OutputColumn, Portal, RowSink, Session};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{MipArgument, MipOperation};
 use crate::types::{Datum, Type, TypeId};
@@ -119,11 +119,8 @@ impl Session {
             given += 1;
             rows.sent += 1;
             let state = sink.row(columns, &portal.formats, &row(&rows.table, entry), &self.format);
-            if given == max_rows {
-                return Fetch::Suspended;
-            }
-            if state == SinkState::Full {
-                return Fetch::SinkFull;
+            if let Some(stop) = Fetch::stop(given, max_rows, state) {
+                return stop;
             }
         }
         let tag = rows.tag;

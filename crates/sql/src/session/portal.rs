@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cognate_engine::ReadView;
 
-use super::{Format, OutputColumn, Prepared};
+use super::{Format, OutputColumn, Prepared, SinkState};
 use crate::oltp::Cursor;
 use crate::parse;
 use crate::types::Datum;
@@ -104,6 +104,17 @@ pub enum Fetch {
     /// COPY TO STDOUT begins: send CopyOutResponse and call again; lines go to `copy_out`. After the last, `Complete`
     /// is preceded by CopyDone.
     CopyOut(CopyInFormat),
+}
+
+impl Fetch {
+    /// Whether to stop after so many rows were given, of which the sink took the last one like this; no more than `max_rows` are asked for (0 is no limit).
+    #[inline]
+    pub(super) fn stop(given: u64, max_rows: u64, state: SinkState) -> Option<Fetch> {
+        if given == max_rows {
+            return Some(Fetch::Suspended);
+        }
+        (state == SinkState::Full).then_some(Fetch::SinkFull)
+    }
 }
 
 /// Format of COPY data.
