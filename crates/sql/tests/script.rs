@@ -415,6 +415,7 @@ scripts!(
     constraints,
     copy,
     cursors,
+    date_styles,
     ddl,
     deadlock,
     foreignkeys,

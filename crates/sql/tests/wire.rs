@@ -1,16 +1,31 @@
 //! Text and binary forms: every value comes back, and no input makes the readers panic.
 
-use cognate_sql::types::{Datum, FormatContext, Type, TypeId, time_zone};
+use cognate_sql::types::{DateOrder, DateStyle, Datum, FormatContext, Type, TypeId, time_zone};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::random::{self, config, exactly};
 
+/// Zones in ISO style, and the other styles in UTC: abbreviations of zones are not those of one moment only.
 fn contexts() -> Vec<FormatContext> {
-    ["UTC", "America/New_York", "Asia/Kathmandu"]
-        .iter()
-        .map(|zone| FormatContext { time_zone: time_zone(zone).expect("a zone"), ..FormatContext::default() })
-        .collect()
+    let zones = ["UTC", "America/New_York", "Asia/Kathmandu"];
+    let iso = zones.iter().map(|zone| FormatContext {
+        time_zone: time_zone(zone).expect("a zone"),
+        ..FormatContext::default()
+    });
+    let styles = [
+        (DateStyle::Sql, DateOrder::Mdy),
+        (DateStyle::Sql, DateOrder::Dmy),
+        (DateStyle::Postgres, DateOrder::Mdy),
+        (DateStyle::Postgres, DateOrder::Dmy),
+        (DateStyle::German, DateOrder::Dmy),
+    ];
+    let styles = styles.into_iter().map(|(date_style, date_order)| FormatContext {
+        date_style,
+        date_order,
+        ..FormatContext::default()
+    });
+    iso.chain(styles).collect()
 }
 
 fn value_and_type() -> impl Strategy<Value = (Type, Datum)> {

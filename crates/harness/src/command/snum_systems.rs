@@ -233,24 +233,12 @@ impl Systems {
         }
         let turns = program.of_a_round().div_duration_f64(PART).round().max(1.0) as u32;
         let turns = Arc::new(Turns::new(of, Pace { lead: LEAD, part: PART, turns }, round));
-        let plan = Plan {
-            label: format!("{} sessions", program.clients),
-            clients: program.clients,
-            threads: client_threads(),
-            warmup: turns.warmup(),
-            measured: turns.measured(),
-        };
+        let plan = turns.plan(format!("{} sessions", program.clients), program.clients, client_threads());
         let run = driver::run(Arc::new(Arc::clone(&turns)), &plan).await?;
-        if let Some(error) = run.first_error {
-            return Err(Error::Server(error));
+        match run.first_error {
+            Some(error) => Err(Error::Server(error)),
+            None => Ok(turns.each(&run)),
         }
-        let outcome = |(name, counts): (&SystemName, &Counts)| Outcome {
-            seconds: turns.seconds(),
-            kinds: vec![name.label().to_owned()],
-            counts: vec![counts.clone()],
-            first_error: None,
-        };
-        Ok(names.iter().zip(&run.counts).map(outcome).collect())
     }
 
     /// Starts and loads a system unless that was done.

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::driver::{Client, Recorder, Window, Workload};
+use crate::driver::{Client, Counts, Outcome, Plan, Recorder, Window, Workload};
 use crate::error::Result;
 
 /// A turn before the window is so many leads long: connections are new, and caches full of what came before.
@@ -59,19 +59,29 @@ impl<W> Turns<W> {
         self.of.iter().map(|(_, workload)| workload)
     }
 
+    /// How to run them with so many clients.
+    pub fn plan(&self, label: String, clients: usize, threads: usize) -> Plan {
+        Plan { label, clients, threads, warmup: self.warmup(), measured: self.measured() }
+    }
+
+    /// What each of them did, in the order in which they were given.
+    pub fn each(&self, run: &Outcome) -> Vec<Outcome> {
+        let seconds = (self.pace.part * self.pace.turns).as_secs_f64();
+        let outcome = |((name, _), counts): (&(String, W), &Counts)| {
+            let (kinds, counts) = (vec![name.clone()], vec![counts.clone()]);
+            Outcome { seconds, kinds, counts, first_error: None }
+        };
+        self.of.iter().zip(&run.counts).map(outcome).collect()
+    }
+
     /// How long to warm up: a turn for each.
-    pub fn warmup(&self) -> Duration {
+    fn warmup(&self) -> Duration {
         COLD * self.pace.lead * self.of.len() as u32
     }
 
     /// How long the window is: all turns, and time for the last requests to end.
-    pub fn measured(&self) -> Duration {
+    fn measured(&self) -> Duration {
         (self.pace.lead + self.pace.part) * self.pace.turns * self.of.len() as u32 + self.pace.lead
-    }
-
-    /// Seconds that count, of each.
-    pub fn seconds(&self) -> f64 {
-        (self.pace.part * self.pace.turns).as_secs_f64()
     }
 
     /// The place of the one that is the `nth` in this round's order.

@@ -27,6 +27,20 @@ pub enum DateOrder {
     Ymd,
 }
 
+/// How dates and timestamps print (`DateStyle`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DateStyle {
+    /// `1997-12-17 07:37:16-08`.
+    #[default]
+    Iso,
+    /// `12/17/1997 07:37:16 PST`.
+    Sql,
+    /// `Wed Dec 17 07:37:16 1997 PST`.
+    Postgres,
+    /// `17.12.1997 07:37:16 PST`.
+    German,
+}
+
 /// Finds catalog objects for the types that print as names (`regclass` and its like).
 pub trait ObjectNames: Send + Sync {
     /// Oid of a relation by its possibly qualified, possibly quoted name.
@@ -52,7 +66,9 @@ pub trait ObjectNames: Send + Sync {
 pub struct FormatContext {
     /// `TimeZone`.
     pub time_zone: Tz,
-    /// `DateStyle`'s order; the output is always ISO.
+    /// `DateStyle`'s style of what is printed.
+    pub date_style: DateStyle,
+    /// `DateStyle`'s order, of what is read and of what is printed in the styles other than ISO.
     pub date_order: DateOrder,
     /// `extra_float_digits`: above 0 the shortest exact form, else rounded to 15 (6 for float4) plus this many digits.
     pub extra_float_digits: i32,
@@ -68,6 +84,7 @@ impl Default for FormatContext {
     fn default() -> FormatContext {
         FormatContext {
             time_zone: Tz::UTC,
+            date_style: DateStyle::Iso,
             date_order: DateOrder::Mdy,
             extra_float_digits: 1,
             bytea_output: ByteaOutput::Hex,
@@ -81,6 +98,7 @@ impl fmt::Debug for FormatContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FormatContext")
             .field("time_zone", &self.time_zone)
+            .field("date_style", &self.date_style)
             .field("date_order", &self.date_order)
             .field("extra_float_digits", &self.extra_float_digits)
             .field("bytea_output", &self.bytea_output)

@@ -25,12 +25,10 @@ impl Datum {
             Datum::Float8(value) => float::write_f64(*value, context.extra_float_digits, out),
             Datum::Numeric(value) => value.write_text(out),
             Datum::Bytea(bytes) => bytea::write(bytes, context.bytea_output, out),
-            Datum::Date(date) => datetime::write_date(*date, out),
+            Datum::Date(date) => datetime::write_date(*date, context, out),
             Datum::Time(time) => datetime::write_time(*time, out),
-            Datum::Timestamp(timestamp) => datetime::write_timestamp(*timestamp, b' ', out),
-            Datum::Timestamptz(timestamp) => {
-                datetime::write_timestamptz(*timestamp, context.time_zone, b' ', out)
-            }
+            Datum::Timestamp(timestamp) => datetime::write_timestamp(*timestamp, context, out),
+            Datum::Timestamptz(timestamp) => datetime::write_timestamptz(*timestamp, context, out),
             Datum::Interval(interval) => datetime::write_interval(*interval, out),
             Datum::Uuid(bytes) => write_uuid(bytes, out),
             Datum::Oid(oid) if ty.id == TypeId::Oid => write_integer(i64::from(*oid), out),

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Bench, Cell, client_threads, median, median_ratio};
 use crate::chart::{Curve, Panel};
-use crate::driver::{self, Outcome, Plan};
+use crate::driver::{self, Outcome};
 use crate::error::{Error, Result};
 use crate::median::ratio_error;
 use crate::report::{align, number};
@@ -62,13 +62,8 @@ async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32, round: 
     }
     let pace = Pace { lead: LEAD, part: bench.window() / TURNS_A_PART, turns: TURNS };
     let turns = Arc::new(Turns::new(of, pace, round));
-    let plan = Plan {
-        label: format!("{}, {clients} clients", profile.name()),
-        clients: clients as usize,
-        threads: client_threads(),
-        warmup: turns.warmup(),
-        measured: turns.measured(),
-    };
+    let label = format!("{}, {clients} clients", profile.name());
+    let plan = turns.plan(label, clients as usize, client_threads());
     let run = driver::run(Arc::new(Arc::clone(&turns)), &plan).await?;
     for requests in turns.of() {
         requests.clean_up().await?;
@@ -80,19 +75,14 @@ async fn in_turns(bench: &mut Bench<'_>, profile: Profile, clients: u32, round: 
     if profile == Profile::BuyConfirm {
         bench.bought += total.acknowledged;
     }
-    let outcomes = WAYS.iter().zip(&run.counts).map(|(way, counts)| {
-        if counts.committed == 0 {
+    let outcomes = turns.each(&run);
+    match WAYS.iter().zip(&outcomes).find(|(_, outcome)| outcome.total().committed == 0) {
+        Some((way, _)) => {
             let text = format!("{}, {}: no request was answered", plan.label, way.name());
-            return Err(Error::Violation(text));
+            Err(Error::Violation(text))
         }
-        Ok(Outcome {
-            seconds: turns.seconds(),
-            kinds: vec![way.name().to_owned()],
-            counts: vec![counts.clone()],
-            first_error: None,
-        })
-    });
-    outcomes.collect()
+        None => Ok(outcomes),
+    }
 }
 
 /// Sums over the curve of the mean latencies, by round.

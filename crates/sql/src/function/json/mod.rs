@@ -34,14 +34,19 @@ pub(super) fn write_value(datum: &Datum, ty: Type, context: &EvalContext<'_>, ou
         }
         Datum::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
         Datum::Text(text) if ty.id == Json => out.extend_from_slice(text.as_bytes()),
+        Datum::Date(date) => {
+            out.push(b'"');
+            datetime::write_iso_date(*date, out);
+            out.push(b'"');
+        }
         Datum::Timestamp(timestamp) => {
             out.push(b'"');
-            datetime::write_timestamp(*timestamp, b'T', out);
+            datetime::write_iso_timestamp(*timestamp, b'T', out);
             out.push(b'"');
         }
         Datum::Timestamptz(timestamp) => {
             out.push(b'"');
-            datetime::write_timestamptz(*timestamp, context.time_zone, b'T', out);
+            datetime::write_iso_timestamptz(*timestamp, context.time_zone, b'T', out);
             out.push(b'"');
         }
         Datum::Array(array) if ty.id.category() == Category::Array => {

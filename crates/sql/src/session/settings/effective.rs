@@ -2,7 +2,7 @@
 
 use chrono_tz::Tz;
 
-use crate::types::{ByteaOutput, DateOrder};
+use crate::types::{ByteaOutput, DateOrder, DateStyle};
 
 /// `cognate.executor`: what runs a SELECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +23,8 @@ pub struct Effective {
     pub search_path: Vec<String>,
     /// `TimeZone`.
     pub time_zone: Tz,
+    /// `DateStyle`'s style.
+    pub date_style: DateStyle,
     /// `DateStyle`'s order.
     pub date_order: DateOrder,
     /// `extra_float_digits`.
@@ -58,6 +60,7 @@ impl Default for Effective {
         Effective {
             search_path: Vec::new(),
             time_zone: Tz::UTC,
+            date_style: DateStyle::Iso,
             date_order: DateOrder::Mdy,
             extra_float_digits: 1,
             bytea_output: ByteaOutput::Hex,
@@ -79,15 +82,13 @@ impl Default for Effective {
 impl Effective {
     /// Decodes values in their normal form.
     pub(super) fn read<'a>(value: impl Fn(&'static str) -> &'a str) -> Effective {
+        let (date_style, date_order) = date_format(value("DateStyle"));
         let milliseconds = |name| value(name).parse().unwrap_or(0);
         Effective {
             search_path: super::value::split_names(value("search_path")).unwrap_or_default(),
             time_zone: value("TimeZone").parse().unwrap_or(Tz::UTC),
-            date_order: match value("DateStyle").rsplit(' ').next() {
-                Some("DMY") => DateOrder::Dmy,
-                Some("YMD") => DateOrder::Ymd,
-                _ => DateOrder::Mdy,
-            },
+            date_style,
+            date_order,
             extra_float_digits: value("extra_float_digits").parse().unwrap_or(1),
             bytea_output: if value("bytea_output") == "escape" {
                 ByteaOutput::Escape
@@ -111,4 +112,21 @@ impl Effective {
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),
         }
     }
+}
+
+/// `DateStyle` in its normal form: `Postgres, DMY`.
+fn date_format(text: &str) -> (DateStyle, DateOrder) {
+    let (style, order) = text.split_once(", ").unwrap_or_default();
+    let style = match style {
+        "SQL" => DateStyle::Sql,
+        "Postgres" => DateStyle::Postgres,
+        "German" => DateStyle::German,
+        _ => DateStyle::Iso,
+    };
+    let order = match order {
+        "DMY" => DateOrder::Dmy,
+        "YMD" => DateOrder::Ymd,
+        _ => DateOrder::Mdy,
+    };
+    (style, order)
 }

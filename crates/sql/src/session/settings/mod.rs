@@ -75,7 +75,8 @@ fn unrecognized(name: &str) -> SqlError {
 /// A setting of an amount of memory, checked, in kB. 22023.
 pub(super) fn whole_number(name: &str, text: &str) -> Result<u64> {
     let Some(index) = definition::find(name) else { return Err(unrecognized(name)) };
-    let value = value::normalize(&definition::all()[index], text)?;
+    let definition = &definition::all()[index];
+    let value = value::normalize(definition, text, definition.default)?;
     value.parse().map_err(|_| unrecognized(name))
 }
 
@@ -114,7 +115,7 @@ impl Settings {
                         ),
                     ));
                 }
-                let value: Arc<str> = value::normalize(definition, text)?.into();
+                let value: Arc<str> = value::normalize(definition, text, self.raw(index))?.into();
                 Arc::make_mut(&mut self.defaults)[index] = value.clone();
                 Arc::make_mut(&mut self.state).session[index] = value;
             }
@@ -133,7 +134,7 @@ impl Settings {
                 let definition = &definition::all()[index];
                 check_access(definition)?;
                 let value = match text {
-                    Some(text) => value::normalize(definition, text)?.into(),
+                    Some(text) => value::normalize(definition, text, self.raw(index))?.into(),
                     None => self.defaults[index].clone(),
                 };
                 let state = Arc::make_mut(&mut self.state);
@@ -310,7 +311,18 @@ mod tests {
             ("TimeZone", "utc", "UTC"),
             ("timezone", "foo/bar", "22023 invalid value for parameter \"TimeZone\": \"foo/bar\""),
             ("datestyle", "dmy", "ISO, DMY"),
+            ("datestyle", "Postgres", "Postgres, DMY"),
+            ("datestyle", "postgres, mdy", "Postgres, MDY"),
+            ("datestyle", "euro", "Postgres, DMY"),
+            ("datestyle", "sql, us", "SQL, MDY"),
+            ("datestyle", "german", "German, DMY"),
+            ("datestyle", "mdy, german", "German, MDY"),
+            ("datestyle", "default", "ISO, MDY"),
             ("datestyle", "iso, ymd", "ISO, YMD"),
+            ("datestyle", "iso, sql", "22023 invalid value for parameter \"DateStyle\": \"iso, sql\""),
+            ("datestyle", "dmy, us", "22023 invalid value for parameter \"DateStyle\": \"dmy, us\""),
+            ("datestyle", "french", "22023 invalid value for parameter \"DateStyle\": \"french\""),
+            ("datestyle", "", "ISO, YMD"),
             ("client_encoding", "unicode", "UTF8"),
             ("server_version", "1", "55P02 parameter \"server_version\" cannot be changed"),
             ("nonsense", "1", "42704 unrecognized configuration parameter \"nonsense\""),

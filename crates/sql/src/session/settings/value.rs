@@ -13,8 +13,8 @@ fn invalid(definition: &Definition, text: &str) -> SqlError {
     )
 }
 
-/// Checks a value and brings it to its normal form: numbers in the setting's own unit, booleans as `on` and `off`.
-pub(super) fn normalize(definition: &Definition, text: &str) -> Result<String> {
+/// Checks a value and brings it to its normal form: numbers in the setting's own unit, booleans as `on` and `off`. `current` is what the setting is now.
+pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> Result<String> {
     match definition.kind {
         Kind::Bool => match parse_bool(text) {
             Some(value) => Ok(if value { "on" } else { "off" }.to_owned()),
@@ -45,7 +45,7 @@ pub(super) fn normalize(definition: &Definition, text: &str) -> Result<String> {
         Kind::TimeZone => {
             time_zone(text).map(|zone| zone.name().to_owned()).ok_or_else(|| invalid(definition, text))
         }
-        Kind::DateStyle => date_style(definition, text),
+        Kind::DateStyle => date_style(definition, text, current),
         Kind::Encoding => match encoding_name(text).as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_owned()),
             "sqlascii" | "latin1" | "iso88591" | "win1252" | "latin9" => {
@@ -150,24 +150,44 @@ pub(crate) fn time_zone(text: &str) -> Option<Tz> {
     if hours == 0 { Some(Tz::UTC) } else { format!("Etc/GMT{:+}", -hours).parse().ok() }
 }
 
-fn date_style(definition: &Definition, text: &str) -> Result<String> {
-    let mut order = "MDY";
-    for word in text.split(',').map(str::trim) {
-        match word.to_ascii_lowercase().as_str() {
-            "iso" | "default" => {}
-            "mdy" | "us" | "noneuro" | "noneuropean" => order = "MDY",
-            "dmy" | "euro" | "european" => order = "DMY",
-            "ymd" => order = "YMD",
-            "sql" | "postgres" | "postgresql" | "german" => {
-                return Err(SqlError::unsupported(format_args!("parameter \"DateStyle\" = \"{text}\"")));
+/// `Postgres, DMY`. What the text does not name is as it is now; German dates have the day first unless it says otherwise.
+fn date_style(definition: &Definition, text: &str, current: &str) -> Result<String> {
+    let (mut style, mut order): (Option<&str>, Option<&str>) = (None, None);
+    let mut conflict = false;
+    let mut choose = |place: &mut Option<&'static str>, value: &'static str| {
+        conflict |= place.replace(value).is_some_and(|before| before != value);
+    };
+    let words = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
+    for word in words {
+        let word = word.to_ascii_lowercase();
+        match word.as_str() {
+            "iso" => choose(&mut style, "ISO"),
+            "sql" => choose(&mut style, "SQL"),
+            "german" => choose(&mut style, "German"),
+            "ymd" => choose(&mut order, "YMD"),
+            "dmy" => choose(&mut order, "DMY"),
+            "mdy" | "us" => choose(&mut order, "MDY"),
+            "default" => {
+                let (default_style, default_order) = definition.default.split_once(", ").unwrap_or_default();
+                style.get_or_insert(default_style);
+                order.get_or_insert(default_order);
             }
-            _ => {
-                return Err(invalid(definition, text)
-                    .with_detail(format!("Unrecognized key word: \"{}\".", word.to_ascii_lowercase())));
+            word if word.starts_with("postgres") => choose(&mut style, "Postgres"),
+            word if word.starts_with("euro") => choose(&mut order, "DMY"),
+            word if word.starts_with("noneuro") => choose(&mut order, "MDY"),
+            word => {
+                return Err(
+                    invalid(definition, text).with_detail(format!("Unrecognized key word: \"{word}\"."))
+                );
             }
         }
     }
-    Ok(format!("ISO, {order}"))
+    if conflict {
+        return Err(invalid(definition, text).with_detail("Conflicting \"datestyle\" specifications."));
+    }
+    let (current_style, current_order) = current.split_once(", ").unwrap_or(("ISO", "MDY"));
+    let german = if style == Some("German") { "DMY" } else { current_order };
+    Ok(format!("{}, {}", style.unwrap_or(current_style), order.unwrap_or(german)))
 }
 
 /// Splits a list of identifiers, folding those without quotes to lower case.

@@ -1,22 +1,23 @@
-//! Dates, times and intervals as text: ISO, and intervals in PostgreSQL's own style.
+//! Dates, times and intervals as text: ISO, and intervals in PostgreSQL's own style. `style` has the other styles of dates.
 
 use chrono_tz::Tz;
 
 use super::calendar::{Clock, civil_from_days, clock, split};
-use super::{DATE_INFINITY, DATE_NEG_INFINITY, SECOND, TIMESTAMP_INFINITY, TIMESTAMP_NEG_INFINITY, zone};
-use crate::types::Interval;
+use super::{
+    DATE_INFINITY, DATE_NEG_INFINITY, SECOND, TIMESTAMP_INFINITY, TIMESTAMP_NEG_INFINITY, style, zone,
+};
 use crate::types::output::write_integer;
+use crate::types::{DateStyle, FormatContext, Interval};
 
-fn two_digits(value: i64, out: &mut Vec<u8>) {
+pub(super) fn two_digits(value: i64, out: &mut Vec<u8>) {
     out.push(b'0' + (value / 10 % 10) as u8);
     out.push(b'0' + (value % 10) as u8);
 }
 
-/// Year, month and day; the year of the era it is in.
-fn write_day(days: i64, out: &mut Vec<u8>) -> bool {
-    let civil = civil_from_days(days);
-    let before_christ = civil.year <= 0;
-    let year = if before_christ { 1 - i64::from(civil.year) } else { i64::from(civil.year) };
+/// The year of the era it is in; whether that is the one before Christ.
+pub(super) fn write_year(year: i32, out: &mut Vec<u8>) -> bool {
+    let before_christ = year <= 0;
+    let year = if before_christ { 1 - i64::from(year) } else { i64::from(year) };
     if year < 1000 {
         out.extend_from_slice(
             &b"000"[if year < 10 {
@@ -29,6 +30,13 @@ fn write_day(days: i64, out: &mut Vec<u8>) -> bool {
         );
     }
     write_integer(year, out);
+    before_christ
+}
+
+/// Year, month and day; whether the year is one before Christ.
+fn write_day(days: i64, out: &mut Vec<u8>) -> bool {
+    let civil = civil_from_days(days);
+    let before_christ = write_year(civil.year, out);
     out.push(b'-');
     two_digits(i64::from(civil.month), out);
     out.push(b'-');
@@ -36,7 +44,7 @@ fn write_day(days: i64, out: &mut Vec<u8>) -> bool {
     before_christ
 }
 
-fn write_clock(time: Clock, out: &mut Vec<u8>) {
+pub(super) fn write_clock(time: Clock, out: &mut Vec<u8>) {
     if time.hour < 100 {
         two_digits(time.hour, out);
     } else {
@@ -65,16 +73,28 @@ fn write_fraction(micros: i64, out: &mut Vec<u8>) {
 }
 
 /// Appends a date.
-pub(crate) fn write_date(date: i32, out: &mut Vec<u8>) {
+pub(crate) fn write_date(date: i32, context: &FormatContext, out: &mut Vec<u8>) {
+    if context.date_style == DateStyle::Iso {
+        write_iso_date(date, out);
+    } else if !write_special_date(date, out) && style::write_day(i64::from(date), context, out) {
+        out.extend_from_slice(b" BC");
+    }
+}
+
+/// Appends a date as JSON has it.
+pub(crate) fn write_iso_date(date: i32, out: &mut Vec<u8>) {
+    if !write_special_date(date, out) && write_day(i64::from(date), out) {
+        out.extend_from_slice(b" BC");
+    }
+}
+
+fn write_special_date(date: i32, out: &mut Vec<u8>) -> bool {
     match date {
         DATE_INFINITY => out.extend_from_slice(b"infinity"),
         DATE_NEG_INFINITY => out.extend_from_slice(b"-infinity"),
-        days => {
-            if write_day(i64::from(days), out) {
-                out.extend_from_slice(b" BC");
-            }
-        }
+        _ => return false,
     }
+    true
 }
 
 /// Appends a time of day.
@@ -100,15 +120,35 @@ fn write_local(timestamp: i64, separator: u8, out: &mut Vec<u8>) -> bool {
     before_christ
 }
 
+/// Appends a timestamp.
+pub(crate) fn write_timestamp(timestamp: i64, context: &FormatContext, out: &mut Vec<u8>) {
+    if context.date_style == DateStyle::Iso {
+        write_iso_timestamp(timestamp, b' ', out);
+    } else if !write_special(timestamp, out) {
+        style::write_time(timestamp, None, context, out);
+    }
+}
+
+/// Appends a moment as the local time of the session's zone.
+pub(crate) fn write_timestamptz(timestamp: i64, context: &FormatContext, out: &mut Vec<u8>) {
+    let zone = context.time_zone;
+    if context.date_style == DateStyle::Iso {
+        write_iso_timestamptz(timestamp, zone, b' ', out);
+    } else if !write_special(timestamp, out) {
+        let local = timestamp + i64::from(zone::offset_at(zone, timestamp)) * SECOND;
+        style::write_time(local, Some((timestamp, zone)), context, out);
+    }
+}
+
 /// Appends a timestamp; `separator` is a blank, or `T` in JSON.
-pub(crate) fn write_timestamp(timestamp: i64, separator: u8, out: &mut Vec<u8>) {
+pub(crate) fn write_iso_timestamp(timestamp: i64, separator: u8, out: &mut Vec<u8>) {
     if !write_special(timestamp, out) && write_local(timestamp, separator, out) {
         out.extend_from_slice(b" BC");
     }
 }
 
 /// Appends a moment as the local time of a zone with its offset. In JSON the separator is `T` and the offset has minutes always.
-pub(crate) fn write_timestamptz(timestamp: i64, zone: Tz, separator: u8, out: &mut Vec<u8>) {
+pub(crate) fn write_iso_timestamptz(timestamp: i64, zone: Tz, separator: u8, out: &mut Vec<u8>) {
     if write_special(timestamp, out) {
         return;
     }

@@ -8,12 +8,16 @@ mod field;
 mod format;
 pub(crate) mod interval_text;
 mod parse;
+mod style;
 mod token;
 mod words;
 pub(crate) mod zone;
 
 pub(crate) use field::{Zone, zone_of as named_zone};
-pub(crate) use format::{write_date, write_interval, write_time, write_timestamp, write_timestamptz};
+pub(crate) use format::{
+    write_date, write_interval, write_iso_date, write_iso_timestamp, write_iso_timestamptz, write_time,
+    write_timestamp, write_timestamptz,
+};
 pub(crate) use interval_text::parse_interval;
 pub(crate) use parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub(crate) use words::{MONTHS, Unit, WEEKDAYS};
