@@ -23,8 +23,14 @@ const FAILURE: &str = "could not serialize access";
 const START: &str = "starting permutation: ";
 /// Seconds after which the tester cancels a step that hangs.
 const STEP_SECONDS: &str = "5";
-/// Longer than that.
-const LOCK_TIMEOUT: &str = "-c lock_timeout=8s";
+/// How PostgreSQL's own runs are set. The time-out is ours, longer than a step: where PostgreSQL has aborted a transaction already, a permutation may leave Cognate's
+/// open; the table is dropped then.
+const SETTINGS: [(&str, &str); 4] = [
+    ("PGISOLATIONTIMEOUT", STEP_SECONDS),
+    ("PGDATESTYLE", "Postgres, MDY"),
+    ("PGTZ", "PST8PDT"),
+    ("PGOPTIONS", "-c intervalstyle=postgres_verbose -c lock_timeout=8s"),
+];
 
 /// The arguments.
 struct Plan {
@@ -159,9 +165,7 @@ fn spec(plan: &Plan, name: &str) -> Result<Outcome, String> {
     let connection = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", server.port);
     let output = Command::new(&plan.tester)
         .arg(connection)
-        .env("PGISOLATIONTIMEOUT", STEP_SECONDS)
-        // Where PostgreSQL has aborted a transaction already, a permutation may leave Cognate's open; the table is dropped then.
-        .env("PGOPTIONS", LOCK_TIMEOUT)
+        .envs(SETTINGS)
         .stdin(input)
         .output()
         .map_err(|error| failed("starting the tester", &error))?;
@@ -177,31 +181,8 @@ fn spec(plan: &Plan, name: &str) -> Result<Outcome, String> {
 fn expected(plan: &Plan, name: &str) -> Result<Vec<String>, String> {
     let of = |suffix: &str| plan.specs.join("expected").join(format!("{name}{suffix}.out"));
     let files = ["", "_1", "_2", "_3"].map(of).into_iter().filter(|file| file.exists());
-    let read = |file: PathBuf| {
-        let text = std::fs::read_to_string(file).map_err(|error| failed("an expected output", &error))?;
-        Ok(iso_dates(&text))
-    };
+    let read = |file| std::fs::read_to_string(file).map_err(|error| failed("an expected output", &error));
     files.map(read).collect()
-}
-
-/// Dates `MM-DD-YYYY` as `YYYY-MM-DD`: PostgreSQL's own runs have another date style, which Cognate does not print.
-fn iso_dates(text: &str) -> String {
-    let mut bytes = text.as_bytes().to_vec();
-    let is_date = |window: &[u8]| {
-        window.iter().enumerate().all(|(at, byte)| match at {
-            2 | 5 => *byte == b'-',
-            _ => byte.is_ascii_digit(),
-        })
-    };
-    for at in 0..bytes.len().saturating_sub(9) {
-        let date = &mut bytes[at..at + 10];
-        if is_date(date) {
-            // The year to the front, then the hyphen that came to the end.
-            date.rotate_left(6);
-            date[4..].rotate_right(1);
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Permutations by their names; one that occurs again is counted.

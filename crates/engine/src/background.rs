@@ -100,7 +100,7 @@ fn checkpoints(manager: &Manager, merging: &Merging) {
             Call::Stop => return,
             // Asked for while the round before was at it: it may have done enough.
             Call::Wanted if manager.memory.bytes() <= manager.pressure.soft() => {
-                manager.pressure.end_round(manager.memory.bytes(), Ok(()));
+                manager.pressure.skip_round();
                 manager.checkpoint_is_due()
             }
             Call::Wanted => true,

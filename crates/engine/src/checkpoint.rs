@@ -128,27 +128,29 @@ impl Iterator for Changes<'_> {
 }
 
 impl Manager {
-    /// Moves what is durable into the base, as far as readers let it; further, if memory stays above `target` bytes.
+    /// Moves what is durable into the base, as far as readers let it; further, if memory stays above `target` bytes. Returns the bytes that had to stay in memory although
+    /// the base had them before: snapshots need them that are older than that. What younger ones need, a transaction's that was just at work, is gone after the next sweep.
     ///
     /// # Errors
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
-    pub(crate) fn checkpoint(&self, target: u64) -> Result<(), Error> {
+    pub(crate) fn checkpoint(&self, target: u64) -> Result<u64, Error> {
         let _one = self.checkpointing.lock();
         let oldest = self.snapshots.pin_oldest(|| self.floor());
-        self.checkpoint_to(&oldest)?;
+        let before = self.base.watermark();
+        let mut kept = self.checkpoint_to(&oldest, before)?;
         drop(oldest);
         if self.memory.bytes() > target {
             let floor = self.snapshots.pin(|| self.floor());
-            self.checkpoint_to(&floor)?;
+            self.checkpoint_to(&floor, before)?;
             drop(floor);
             // What only the pin kept.
-            self.sweep();
+            kept = self.sweep(before);
         }
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(kept)
     }
 
-    fn checkpoint_to(&self, pin: &Pin) -> Result<(), Error> {
+    fn checkpoint_to(&self, pin: &Pin, before: Csn) -> Result<u64, Error> {
         let (watermark, since) = (pin.csn(), self.base.watermark());
         if watermark > since {
             let dropped: Vec<TreeId> =
@@ -158,18 +160,19 @@ impl Manager {
             self.views.publish(&self.base);
             self.log.remove_before(watermark)?;
         }
-        self.sweep();
-        Ok(())
+        Ok(self.sweep(before))
     }
 
-    /// Removes from memory what nobody needs there.
-    fn sweep(&self) {
+    /// Removes from memory what nobody needs there. Returns the bytes of what stays although it is from `before` or older.
+    fn sweep(&self, before: Csn) -> u64 {
         let needs = self.needs();
+        let mut kept = 0;
         for id in self.memory.ids() {
             let Some(tree) = self.memory.tree(id) else { continue };
             let mut after = None;
             loop {
-                after = self.memory.trim(&tree, after.as_ref(), &needs, SLICE);
+                let (next, stays) = self.memory.trim(&tree, after.as_ref(), &needs, before, SLICE);
+                (after, kept) = (next, kept + stays);
                 if after.is_none() {
                     break;
                 }
@@ -182,5 +185,6 @@ impl Manager {
             }
         }
         self.views.prune(&needs.active);
+        kept
     }
 }

@@ -218,7 +218,7 @@ impl Database {
     /// `LogPoisoned`, `DiskFull` or `Io`; nothing is lost then.
     pub fn checkpoint(&self) -> Result<(), Error> {
         self.manager.wait_durable(self.manager.visible()).wait()?;
-        self.manager.checkpoint(0)
+        self.manager.checkpoint(0).map(drop)
     }
 
     /// Checkpoints and stops the background threads. Blocks.

@@ -349,17 +349,18 @@ impl Memory {
         self.bytes.fetch_add((grown as u64).wrapping_sub(shrunk as u64), Ordering::Relaxed);
     }
 
-    /// Trims up to `limit` keys after `after`. Returns where to go on, or `None` at the end.
+    /// Trims up to `limit` keys after `after`. Returns where to go on, or `None` at the end, and the bytes of what had to stay although it was committed at or below `old`.
     pub(crate) fn trim(
         &self,
         tree: &Tree,
         after: Option<&SmallKey>,
         needs: &Needs,
+        old: Csn,
         limit: usize,
-    ) -> Option<SmallKey> {
+    ) -> (Option<SmallKey>, u64) {
         let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut map = spin::write(&tree.map);
-        let (mut looked_at, mut grown, mut shrunk, mut next) = (0, 0, 0, None);
+        let (mut looked_at, mut grown, mut shrunk, mut kept, mut next) = (0, 0, 0, 0, None);
         let mut gone = Vec::new();
         for (key, chain) in map.range_mut::<SmallKey, _>((lower, Bound::Unbounded)) {
             shrunk += chain.bytes();
@@ -368,6 +369,7 @@ impl Memory {
                 gone.push(key.clone());
             } else {
                 grown += chain.bytes();
+                kept += chain.bytes_until(old);
             }
             looked_at += 1;
             if looked_at == limit {
@@ -385,7 +387,7 @@ impl Memory {
         drop(map);
         self.entries.fetch_sub(gone.len() as u64, Ordering::Relaxed);
         self.account(grown, shrunk);
-        next
+        (next, kept as u64)
     }
 
     /// Notes that commit `csn` dropped the tree; snapshots below `csn` go on reading it.

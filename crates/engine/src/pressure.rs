@@ -4,8 +4,9 @@
 //! came faster than checkpoints take them away: then a commit's answer waits until one more round of the checkpoint
 //! thread is over. It waits behind the durability that it waits for anyway, holding no lock and blocking no thread. It
 //! waits for one round, not for memory to be free: so nobody waits for memory that only he himself (a snapshot, an
-//! open cursor) keeps in use. If one round could not bring the use below the soft limit, the limits move up for the
-//! next one, and down again when they can.
+//! open cursor) keeps in use. What a round had to leave in memory although the base had it before (*kept*: an older
+//! snapshot needs it there) moves the limits up for the next one, and down again when it can. What was written meanwhile moves them, too, so that
+//! not every commit waits for a round, but by no more than [`LEEWAY`]: writers cannot push the limits away however slow the rounds are.
 //!
 //! If checkpoints fail (no space on the device), commits beyond the hard limit are refused with that failure; reads go
 //! on.
@@ -19,6 +20,9 @@ use std::time::Duration;
 use crate::Error;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
+
+/// How far what was written in a round moves the limits up, in rooms (the distance of the limits, an eighth of the budget).
+const LEEWAY: u64 = 2;
 
 /// Limits of the version store, and the rounds of the checkpoint thread.
 #[derive(Debug)]
@@ -147,19 +151,29 @@ impl Pressure {
         }
     }
 
-    /// A round of the checkpoint thread is over, leaving `bytes` in use.
-    pub(crate) fn end_round(&self, bytes: u64, result: Result<(), Error>) {
-        if result.is_ok() {
+    /// A round of the checkpoint thread is over, leaving `bytes` in use, of which so many were kept.
+    pub(crate) fn end_round(&self, bytes: u64, kept: Result<u64, Error>) {
+        if let Ok(kept) = &kept {
             let soft = match bytes > self.soft_least {
-                true => bytes + self.room / 2,
+                true => (bytes + self.room / 2).min(self.soft_least.max(*kept) + LEEWAY * self.room),
                 false => self.soft_least,
             };
             self.soft.store(soft, Ordering::Relaxed);
         }
+        self.release(kept.err());
+    }
+
+    /// A round that was asked for is not needed any more.
+    pub(crate) fn skip_round(&self) {
+        self.release(None);
+    }
+
+    /// Lets those go on who wait for a round.
+    fn release(&self, failure: Option<Error>) {
         let waiters = {
             let mut state = self.state.lock();
             state.round += 1;
-            state.failure = result.err();
+            state.failure = failure;
             std::mem::take(&mut state.waiters)
         };
         self.round_ended.notify_all();
@@ -227,7 +241,7 @@ mod tests {
             let rounds = scope.spawn(|| {
                 // So long a tick that a lost call would show.
                 while pressure.wait_for_work(Duration::from_secs(3600)) != Call::Stop {
-                    pressure.end_round(0, Ok(()));
+                    pressure.end_round(0, Ok(0));
                 }
             });
             writers.into_iter().for_each(|writer| writer.join().unwrap());
@@ -241,11 +255,14 @@ mod tests {
     fn limits_follow_what_cannot_be_freed() {
         let pressure = Arc::new(Pressure::new(800));
         assert!(pressure.note(300).is_none() && pressure.note(400).is_none() && pressure.note(401).is_some());
-        pressure.end_round(500, Ok(()));
+        pressure.end_round(500, Ok(500));
         assert!(pressure.note(540).is_none(), "somebody keeps 500 in use");
+        pressure.end_round(900, Ok(500));
+        assert_eq!(pressure.soft(), 700, "what is new does not move it without end");
+        pressure.end_round(500, Ok(500));
         pressure.end_round(540, Err(Error::ShuttingDown));
         assert!(pressure.admit(600).is_ok() && pressure.admit(700).is_err());
-        pressure.end_round(10, Ok(()));
+        pressure.end_round(10, Ok(0));
         assert_eq!(pressure.soft(), 300);
         assert!(pressure.admit(700).is_ok());
     }

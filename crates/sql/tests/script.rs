@@ -420,6 +420,7 @@ scripts!(
     deadlock,
     foreignkeys,
     governor,
+    interval_styles,
     isolation,
     locks,
     prepared,

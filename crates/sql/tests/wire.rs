@@ -1,6 +1,8 @@
 //! Text and binary forms: every value comes back, and no input makes the readers panic.
 
-use cognate_sql::types::{DateOrder, DateStyle, Datum, FormatContext, Type, TypeId, time_zone};
+use cognate_sql::types::{
+    DateOrder, DateStyle, Datum, FormatContext, IntervalStyle, Type, TypeId, time_zone,
+};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -14,15 +16,16 @@ fn contexts() -> Vec<FormatContext> {
         ..FormatContext::default()
     });
     let styles = [
-        (DateStyle::Sql, DateOrder::Mdy),
-        (DateStyle::Sql, DateOrder::Dmy),
-        (DateStyle::Postgres, DateOrder::Mdy),
-        (DateStyle::Postgres, DateOrder::Dmy),
-        (DateStyle::German, DateOrder::Dmy),
+        (DateStyle::Sql, DateOrder::Mdy, IntervalStyle::PostgresVerbose),
+        (DateStyle::Sql, DateOrder::Dmy, IntervalStyle::SqlStandard),
+        (DateStyle::Postgres, DateOrder::Mdy, IntervalStyle::Iso8601),
+        (DateStyle::Postgres, DateOrder::Dmy, IntervalStyle::PostgresVerbose),
+        (DateStyle::German, DateOrder::Dmy, IntervalStyle::SqlStandard),
     ];
-    let styles = styles.into_iter().map(|(date_style, date_order)| FormatContext {
+    let styles = styles.into_iter().map(|(date_style, date_order, interval_style)| FormatContext {
         date_style,
         date_order,
+        interval_style,
         ..FormatContext::default()
     });
     iso.chain(styles).collect()

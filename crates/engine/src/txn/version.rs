@@ -109,6 +109,12 @@ impl Chain {
         self.newest.bytes() + self.older().iter().map(Version::bytes).sum::<usize>()
     }
 
+    /// Of them, what was committed at or below `csn`.
+    pub(crate) fn bytes_until(&self, csn: Csn) -> usize {
+        let versions = self.older().iter().chain([&self.newest]);
+        versions.filter(|version| version.csn <= csn).map(Version::bytes).sum()
+    }
+
     /// The newest version at or below `snapshot`.
     #[inline]
     pub(crate) fn at(&self, snapshot: Csn) -> Option<&Version> {

@@ -303,6 +303,7 @@ impl Session {
     fn apply_settings(&mut self) {
         self.format.time_zone = self.effective.time_zone;
         self.format.date_style = self.effective.date_style;
+        self.format.interval_style = self.effective.interval_style;
         self.format.date_order = self.effective.date_order;
         self.format.extra_float_digits = self.effective.extra_float_digits;
         self.format.bytea_output = self.effective.bytea_output;

@@ -41,6 +41,20 @@ pub enum DateStyle {
     German,
 }
 
+/// How intervals print (`IntervalStyle`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IntervalStyle {
+    /// `1 year 2 mons -3 days +04:05:06`.
+    #[default]
+    Postgres,
+    /// `@ 1 year 2 mons -3 days 4 hours 5 mins 6 secs`.
+    PostgresVerbose,
+    /// `+1-2 -3 +4:05:06`. Such a text's first sign is that of all its parts, if they have none.
+    SqlStandard,
+    /// `P1Y2M-3DT4H5M6S`.
+    Iso8601,
+}
+
 /// Finds catalog objects for the types that print as names (`regclass` and its like).
 pub trait ObjectNames: Send + Sync {
     /// Oid of a relation by its possibly qualified, possibly quoted name.
@@ -70,6 +84,8 @@ pub struct FormatContext {
     pub date_style: DateStyle,
     /// `DateStyle`'s order, of what is read and of what is printed in the styles other than ISO.
     pub date_order: DateOrder,
+    /// `IntervalStyle`.
+    pub interval_style: IntervalStyle,
     /// `extra_float_digits`: above 0 the shortest exact form, else rounded to 15 (6 for float4) plus this many digits.
     pub extra_float_digits: i32,
     /// `bytea_output`.
@@ -86,6 +102,7 @@ impl Default for FormatContext {
             time_zone: Tz::UTC,
             date_style: DateStyle::Iso,
             date_order: DateOrder::Mdy,
+            interval_style: IntervalStyle::Postgres,
             extra_float_digits: 1,
             bytea_output: ByteaOutput::Hex,
             transaction_time: 0,
@@ -100,6 +117,7 @@ impl fmt::Debug for FormatContext {
             .field("time_zone", &self.time_zone)
             .field("date_style", &self.date_style)
             .field("date_order", &self.date_order)
+            .field("interval_style", &self.interval_style)
             .field("extra_float_digits", &self.extra_float_digits)
             .field("bytea_output", &self.bytea_output)
             .field("transaction_time", &self.transaction_time)

@@ -47,7 +47,9 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
         TypeId::Time => Datum::Time(datetime::parse_time(text, context)?),
         TypeId::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, context)?),
         TypeId::Timestamptz => Datum::Timestamptz(datetime::parse_timestamptz(text, context)?),
-        TypeId::Interval => Datum::Interval(datetime::parse_interval(text, ty.modifier)?),
+        TypeId::Interval => {
+            Datum::Interval(datetime::parse_interval(text, ty.modifier, context.interval_style)?)
+        }
         TypeId::Uuid => Datum::Uuid(parse_uuid(text).ok_or_else(|| SqlError::invalid_text("uuid", text))?),
         TypeId::Oid => Datum::Oid(parse_oid(text)?),
         id if id.is_oid() => Datum::Oid(object::parse(id, text, context)?),

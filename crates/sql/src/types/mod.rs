@@ -1,7 +1,7 @@
 //! Types and values: what a column can hold, how it reads and prints, compares, casts and travels.
 //!
 //! A [`Type`] is a [`TypeId`] and PostgreSQL's type modifier; a [`Datum`] is one value. Everything follows PostgreSQL 15
-//! with `IntervalStyle = postgres` and collation `C` (texts compare by their bytes).
+//! with collation `C` (texts compare by their bytes).
 
 mod array;
 mod array_text;
@@ -24,7 +24,7 @@ pub(crate) mod input;
 pub(crate) mod output;
 
 pub use array::{Array, Dimension};
-pub use context::{ByteaOutput, DateOrder, DateStyle, FormatContext, ObjectNames};
+pub use context::{ByteaOutput, DateOrder, DateStyle, FormatContext, IntervalStyle, ObjectNames};
 pub use datetime::zone::from_setting as time_zone;
 pub use datum::Datum;
 pub use interval::Interval;

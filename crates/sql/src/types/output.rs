@@ -29,7 +29,7 @@ impl Datum {
             Datum::Time(time) => datetime::write_time(*time, out),
             Datum::Timestamp(timestamp) => datetime::write_timestamp(*timestamp, context, out),
             Datum::Timestamptz(timestamp) => datetime::write_timestamptz(*timestamp, context, out),
-            Datum::Interval(interval) => datetime::write_interval(*interval, out),
+            Datum::Interval(interval) => datetime::write_interval(*interval, context.interval_style, out),
             Datum::Uuid(bytes) => write_uuid(bytes, out),
             Datum::Oid(oid) if ty.id == TypeId::Oid => write_integer(i64::from(*oid), out),
             Datum::Oid(oid) => object::write(ty.id, *oid, context, out),

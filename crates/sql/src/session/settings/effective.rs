@@ -2,7 +2,7 @@
 
 use chrono_tz::Tz;
 
-use crate::types::{ByteaOutput, DateOrder, DateStyle};
+use crate::types::{ByteaOutput, DateOrder, DateStyle, IntervalStyle};
 
 /// `cognate.executor`: what runs a SELECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,6 +25,8 @@ pub struct Effective {
     pub time_zone: Tz,
     /// `DateStyle`'s style.
     pub date_style: DateStyle,
+    /// `IntervalStyle`.
+    pub interval_style: IntervalStyle,
     /// `DateStyle`'s order.
     pub date_order: DateOrder,
     /// `extra_float_digits`.
@@ -61,6 +63,7 @@ impl Default for Effective {
             search_path: Vec::new(),
             time_zone: Tz::UTC,
             date_style: DateStyle::Iso,
+            interval_style: IntervalStyle::Postgres,
             date_order: DateOrder::Mdy,
             extra_float_digits: 1,
             bytea_output: ByteaOutput::Hex,
@@ -88,6 +91,12 @@ impl Effective {
             search_path: super::value::split_names(value("search_path")).unwrap_or_default(),
             time_zone: value("TimeZone").parse().unwrap_or(Tz::UTC),
             date_style,
+            interval_style: match value("IntervalStyle") {
+                "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                "sql_standard" => IntervalStyle::SqlStandard,
+                "iso_8601" => IntervalStyle::Iso8601,
+                _ => IntervalStyle::Postgres,
+            },
             date_order,
             extra_float_digits: value("extra_float_digits").parse().unwrap_or(1),
             bytea_output: if value("bytea_output") == "escape" {

@@ -6,6 +6,8 @@ use super::definition::{Kind, Unit};
 
 const ISOLATIONS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 
+const INTERVAL_STYLES: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
+
 /// Name, kind, default, who may change it, whether the client is told.
 pub(super) type Row = (&'static str, Kind, &'static str, Access, bool);
 
@@ -180,7 +182,7 @@ pub(super) const TABLE: &[Row] = {
         ),
         ("in_hot_standby", Bool, "off", Internal, true),
         ("integer_datetimes", Bool, "on", Internal, true),
-        ("IntervalStyle", Only("postgres"), "postgres", User, true),
+        ("IntervalStyle", Enum(INTERVAL_STYLES), "postgres", User, true),
         ("jit", Bool, "off", User, false),
         ("jit_above_cost", Real { minimum: -1.0, maximum: f64::MAX }, "100000", User, false),
         ("jit_expressions", Bool, "on", User, false),

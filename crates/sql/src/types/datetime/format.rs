@@ -1,4 +1,4 @@
-//! Dates, times and intervals as text: ISO, and intervals in PostgreSQL's own style. `style` has the other styles of dates.
+//! Dates and times as text, dates in ISO style. `style` has the other ones, `interval_style` intervals.
 
 use chrono_tz::Tz;
 
@@ -7,7 +7,7 @@ use super::{
     DATE_INFINITY, DATE_NEG_INFINITY, SECOND, TIMESTAMP_INFINITY, TIMESTAMP_NEG_INFINITY, style, zone,
 };
 use crate::types::output::write_integer;
-use crate::types::{DateStyle, FormatContext, Interval};
+use crate::types::{DateStyle, FormatContext};
 
 pub(super) fn two_digits(value: i64, out: &mut Vec<u8>) {
     out.push(b'0' + (value / 10 % 10) as u8);
@@ -58,7 +58,7 @@ pub(super) fn write_clock(time: Clock, out: &mut Vec<u8>) {
 }
 
 /// `.5` for half a second; nothing for none.
-fn write_fraction(micros: i64, out: &mut Vec<u8>) {
+pub(super) fn write_fraction(micros: i64, out: &mut Vec<u8>) {
     if micros == 0 {
         return;
     }
@@ -173,52 +173,4 @@ fn write_offset(offset: i32, minutes_always: bool, out: &mut Vec<u8>) {
         out.push(b':');
         two_digits(seconds % 60, out);
     }
-}
-
-/// Appends an interval: `1 year 2 mons -3 days +04:05:06`.
-pub(crate) fn write_interval(interval: Interval, out: &mut Vec<u8>) {
-    let mut empty = true;
-    let mut previous_negative = false;
-    let parts = [(interval.months / 12, "year"), (interval.months % 12, "mon"), (interval.days, "day")];
-    for (value, unit) in parts {
-        if value == 0 {
-            continue;
-        }
-        if !empty {
-            out.push(b' ');
-        }
-        if previous_negative && value > 0 {
-            out.push(b'+');
-        }
-        write_integer(i64::from(value), out);
-        out.push(b' ');
-        out.extend_from_slice(unit.as_bytes());
-        if value != 1 {
-            out.push(b's');
-        }
-        previous_negative = value < 0;
-        empty = false;
-    }
-    if !empty && interval.micros == 0 {
-        return;
-    }
-    if !empty {
-        out.push(b' ');
-    }
-    if interval.micros < 0 {
-        out.push(b'-');
-    } else if previous_negative {
-        out.push(b'+');
-    }
-    let micros = interval.micros.unsigned_abs();
-    let second = SECOND as u64;
-    write_clock(
-        Clock {
-            hour: (micros / (3600 * second)) as i64,
-            minute: (micros / (60 * second) % 60) as i64,
-            second: (micros / second % 60) as i64,
-            micros: (micros % second) as i64,
-        },
-        out,
-    );
 }

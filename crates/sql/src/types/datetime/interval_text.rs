@@ -5,7 +5,7 @@ use super::token::{Kind, Token, tokenize};
 use super::words::Unit;
 use super::{DAY, HOUR, MINUTE, SECOND};
 use crate::error::SqlError;
-use crate::types::Interval;
+use crate::types::{Interval, IntervalStyle};
 
 /// Bits of a modifier's range: which fields `INTERVAL DAY TO SECOND` and the like have.
 pub(crate) mod range {
@@ -102,13 +102,13 @@ impl Sum {
     }
 }
 
-/// Reads an interval whose type has this modifier. 22007, 22008, 22015.
-pub(crate) fn parse_interval(text: &str, modifier: i32) -> Result<Interval, SqlError> {
+/// Reads an interval whose type has this modifier. In the SQL standard's style `-1 2:00:00` is two hours more in the past, in the others two hours less. 22007, 22008, 22015.
+pub(crate) fn parse_interval(text: &str, modifier: i32, style: IntervalStyle) -> Result<Interval, SqlError> {
     let trimmed = text.trim();
     let read = if trimmed.starts_with(['P', 'p']) || trimmed.starts_with("-P") {
         iso(trimmed)
     } else {
-        words(trimmed, range_of(modifier))
+        words(trimmed, range_of(modifier), style == IntervalStyle::SqlStandard)
     };
     read.map_err(|error| match error {
         FieldError::Overflow | FieldError::DayMonthOverflow => {
@@ -154,8 +154,10 @@ fn default_unit(range: i32) -> Unit {
     }
 }
 
-fn words(text: &str, range: i32) -> Result<Interval, FieldError> {
+fn words(text: &str, range: i32, standard: bool) -> Result<Interval, FieldError> {
     let mut tokens = tokenize(text)?;
+    let has_sign = |token: &Token| token.text.starts_with(['-', '+']);
+    let one_sign = standard && text.starts_with('-') && !tokens.iter().skip(1).any(has_sign);
     let mut sum = Sum::default();
     let mut ago = false;
     // Read from the end, so that a number knows the unit after it.
@@ -203,6 +205,9 @@ fn words(text: &str, range: i32) -> Result<Interval, FieldError> {
     }
     if !any || unit.is_some() {
         return Err(FieldError::Format);
+    }
+    if one_sign {
+        (sum.months, sum.days, sum.micros) = (-sum.months.abs(), -sum.days.abs(), -sum.micros.abs());
     }
     sum.finish(ago)
 }

@@ -6,6 +6,7 @@ pub(crate) mod arithmetic;
 pub(crate) mod calendar;
 mod field;
 mod format;
+mod interval_style;
 pub(crate) mod interval_text;
 mod parse;
 mod style;
@@ -15,9 +16,10 @@ pub(crate) mod zone;
 
 pub(crate) use field::{Zone, zone_of as named_zone};
 pub(crate) use format::{
-    write_date, write_interval, write_iso_date, write_iso_timestamp, write_iso_timestamptz, write_time,
-    write_timestamp, write_timestamptz,
+    write_date, write_iso_date, write_iso_timestamp, write_iso_timestamptz, write_time, write_timestamp,
+    write_timestamptz,
 };
+pub(crate) use interval_style::write_interval;
 pub(crate) use interval_text::parse_interval;
 pub(crate) use parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub(crate) use words::{MONTHS, Unit, WEEKDAYS};
