@@ -20,7 +20,9 @@
 //! up to there are in the base, so even the oldest reader needs nothing more than the base at exactly its own point. If
 //! memory is still over its share, because that reader is long and much has been written since, a second checkpoint
 //! goes to the durable mark. The long reader continues with the view that the first one left; memory keeps only what the
-//! *other*, short-lived snapshots need. So a long reader costs disk space and one extra pass, not memory.
+//! *other*, short-lived snapshots need. So a long reader costs disk space and one extra pass, not memory;
+//! except one that begins after the first checkpoint has chosen its watermark and before the second has: no view is at its
+//! point, and what was committed between that watermark and its snapshot stays in memory as long as it is open.
 //!
 //! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Manager::changed`
 //! compares the two views then.

@@ -244,6 +244,7 @@ fn a_stall_does_not_cut_and_a_long_one_does_not_for_long() {
             go_on(600, 1.0, None);
             let (before, cuts) = go_on(40, 1.0, None);
             let (_, during) = go_on(length, 0.1, Some(0.95));
+            // The others have such shares, or nearly, at their best limits, so cuts are tried now and then anyway.
             if length == 2 && system(8.0).1 < 0.1 {
                 assert_eq!(during, cuts, "{name}, seed {seed}");
             }

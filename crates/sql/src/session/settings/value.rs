@@ -157,9 +157,11 @@ fn date_style(definition: &Definition, text: &str, current: &str) -> Result<Stri
     let mut choose = |place: &mut Option<&'static str>, value: &'static str| {
         conflict |= place.replace(value).is_some_and(|before| before != value);
     };
-    let words = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
-    for word in words {
-        let word = word.to_ascii_lowercase();
+    if text.trim().is_empty() {
+        return Ok(current.to_owned());
+    }
+    for word in text.split(',') {
+        let word = word.trim().to_ascii_lowercase();
         match word.as_str() {
             "iso" => choose(&mut style, "ISO"),
             "sql" => choose(&mut style, "SQL"),
@@ -186,8 +188,8 @@ fn date_style(definition: &Definition, text: &str, current: &str) -> Result<Stri
         return Err(invalid(definition, text).with_detail("Conflicting \"datestyle\" specifications."));
     }
     let (current_style, current_order) = current.split_once(", ").unwrap_or(("ISO", "MDY"));
-    let german = if style == Some("German") { "DMY" } else { current_order };
-    Ok(format!("{}, {}", style.unwrap_or(current_style), order.unwrap_or(german)))
+    let unnamed_order = if style == Some("German") { "DMY" } else { current_order };
+    Ok(format!("{}, {}", style.unwrap_or(current_style), order.unwrap_or(unnamed_order)))
 }
 
 /// Splits a list of identifiers, folding those without quotes to lower case.

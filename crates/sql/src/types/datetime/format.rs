@@ -50,6 +50,11 @@ pub(super) fn write_clock(time: Clock, out: &mut Vec<u8>) {
     } else {
         write_integer(time.hour, out);
     }
+    write_within_hour(time, out);
+}
+
+/// `:05:06.7`
+pub(super) fn write_within_hour(time: Clock, out: &mut Vec<u8>) {
     out.push(b':');
     two_digits(time.minute, out);
     out.push(b':');

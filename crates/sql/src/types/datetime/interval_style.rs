@@ -9,7 +9,7 @@
 
 use super::SECOND;
 use super::calendar::Clock;
-use super::format::{two_digits, write_clock, write_fraction};
+use super::format::{write_clock, write_fraction, write_within_hour};
 use crate::types::output::write_integer;
 use crate::types::{Interval, IntervalStyle};
 
@@ -60,6 +60,16 @@ pub(crate) fn write_interval(interval: Interval, style: IntervalStyle, out: &mut
     }
 }
 
+/// `1 day`, `-2 days`.
+fn write_part(value: i64, unit: &str, out: &mut Vec<u8>) {
+    write_integer(value, out);
+    out.push(b' ');
+    out.extend_from_slice(unit.as_bytes());
+    if value != 1 {
+        out.push(b's');
+    }
+}
+
 fn postgres(parts: &Parts, out: &mut Vec<u8>) {
     let mut empty = true;
     let mut previous_negative = false;
@@ -73,12 +83,7 @@ fn postgres(parts: &Parts, out: &mut Vec<u8>) {
         if previous_negative && value > 0 {
             out.push(b'+');
         }
-        write_integer(value, out);
-        out.push(b' ');
-        out.extend_from_slice(unit.as_bytes());
-        if value != 1 {
-            out.push(b's');
-        }
+        write_part(value, unit, out);
         previous_negative = value < 0;
         empty = false;
     }
@@ -107,14 +112,8 @@ fn verbose(parts: &Parts, out: &mut Vec<u8>) {
         if value == 0 {
             continue;
         }
-        let value = if ago { -value } else { value };
         out.push(b' ');
-        write_integer(value, out);
-        out.push(b' ');
-        out.extend_from_slice(unit.as_bytes());
-        if value != 1 {
-            out.push(b's');
-        }
+        write_part(if ago { -value } else { value }, unit, out);
     }
     let Clock { second, micros, .. } = without_sign(parts.time);
     if second != 0 || micros != 0 {
@@ -143,11 +142,7 @@ fn standard(parts: &Parts, out: &mut Vec<u8>) {
     let clock = |out: &mut Vec<u8>| {
         let time = without_sign(parts.time);
         write_integer(time.hour, out);
-        out.push(b':');
-        two_digits(time.minute, out);
-        out.push(b':');
-        two_digits(time.second, out);
-        write_fraction(time.micros, out);
+        write_within_hour(time, out);
     };
     if !negative && !positive {
         out.push(b'0');
