@@ -47,8 +47,9 @@ pub trait RowScan: Send {
 
 /// Tells a running statement to stop.
 pub trait Interrupt {
-    /// 57014 (or what else ends the statement) once it should stop.
-    fn check(&self) -> Result<()>;
+    /// 57014 (or what else ends the statement) once it should stop; otherwise how long ago it was asked
+    /// before, so that the caller can ask more or less often.
+    fn check(&self) -> Result<Duration>;
 
     /// Lets time pass, unless the statement should stop before. 0A000 where nobody can wait.
     fn pause(&self, time: Duration) -> Result<()> {
@@ -79,7 +80,7 @@ pub struct ReadContext<'a> {
     pub catalog: &'a Arc<Catalog>,
     /// Functions that need the session.
     pub external: &'a dyn ExternalFunctions,
-    /// Asked every few hundred rows.
+    /// Asked every fraction of a millisecond, whatever a row costs.
     pub interrupt: &'a dyn Interrupt,
     /// Bytes that sorts, hash tables and materialized queries of one statement may hold together; beyond it the
     /// statement fails with 53200.
@@ -102,8 +103,8 @@ impl Reader for NoReader {
 pub struct NeverInterrupted;
 
 impl Interrupt for NeverInterrupted {
-    fn check(&self) -> Result<()> {
-        Ok(())
+    fn check(&self) -> Result<Duration> {
+        Ok(Duration::ZERO)
     }
 }
 
@@ -126,7 +127,40 @@ pub struct Runtime {
     /// How those are computed that are read from their rows.
     cte_plans: Option<Arc<[Option<Arc<CtePlan>>]>>,
     memory: Cell<usize>,
-    rows: Cell<u32>,
+    stride: Stride,
+}
+
+/// How many steps may be taken until the next question whether to stop.
+///
+/// Steps differ: a row of a scan takes a tenth of a microsecond, one with a subquery may take seconds. So
+/// the number between two questions grows while they come quickly and shrinks as soon as they come late.
+#[derive(Debug, Default)]
+struct Stride {
+    /// Steps left until the next question.
+    left: Cell<u32>,
+    /// Steps between two questions; zero before the first step.
+    length: Cell<u32>,
+}
+
+impl Stride {
+    /// A statement that takes no more steps than this is not asked: most point reads.
+    const FREE: u32 = 8;
+    const LENGTH_MAX: u32 = 256;
+    /// Questions that come closer together are asked less often.
+    const CLOSE: Duration = Duration::from_micros(100);
+    /// Questions that come further apart are asked more often.
+    const FAR: Duration = Duration::from_micros(400);
+
+    /// A question was asked so long after the one before.
+    fn adapt(&self, since: Duration) {
+        let length = match self.length.get().max(1) {
+            length if since > Self::FAR => (length / 8).max(1),
+            length if since < Self::CLOSE => (length * 2).min(Self::LENGTH_MAX),
+            length => length,
+        };
+        self.length.set(length);
+        self.left.set(length - 1);
+    }
 }
 
 impl Runtime {
@@ -172,12 +206,30 @@ pub struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Counts a row looked at; every 256 rows asks whether to stop.
+    /// Counts a step, and asks now and then whether to stop. Whoever gives, compares or moves a row says
+    /// so here: no loop over rows goes without.
     #[inline]
     pub(crate) fn tick(&self) -> Result<()> {
-        let rows = self.runtime.rows.get().wrapping_add(1);
-        self.runtime.rows.set(rows);
-        if rows & 0xff == 0 { self.read.interrupt.check() } else { Ok(()) }
+        let left = &self.runtime.stride.left;
+        match left.get() {
+            0 => self.ask(),
+            steps => {
+                left.set(steps - 1);
+                Ok(())
+            }
+        }
+    }
+
+    #[cold]
+    fn ask(&self) -> Result<()> {
+        let stride = &self.runtime.stride;
+        if stride.length.get() == 0 {
+            stride.length.set(1);
+            stride.left.set(Stride::FREE);
+            return Ok(());
+        }
+        stride.adapt(self.read.interrupt.check()?);
+        Ok(())
     }
 
     /// Accounts for bytes about to be held. 53200 beyond the limit.

@@ -214,6 +214,7 @@ pub(crate) fn quantify<'a>(
 ) -> Result<Datum> {
     let mut unknown = false;
     for element in elements {
+        env.execution.tick()?;
         let holds = match operator.comparison() {
             Some(_) if operand.is_null() || element.is_null() => None,
             Some(comparison) => Some(comparison.test(operand, element)),

@@ -71,7 +71,6 @@ fn collect(
     let mut rows = vec![];
     let mut row = vec![];
     while state.next(node, context, &mut row)? {
-        context.execution.tick()?;
         if let Some(seen) = &mut seen
             && !seen.insert(row.clone())
         {

@@ -7,7 +7,7 @@ use super::Context;
 use super::hash::Seeded;
 use super::input::{SourceState, holds};
 use super::memory::row_bytes;
-use super::sort::compare_keys;
+use super::sort::{compare_keys, sort_rows};
 use crate::error::{Result, SqlError};
 use crate::expr::Env;
 use crate::function::Accumulator;
@@ -108,7 +108,7 @@ impl AggregateState {
         let eval = &context.execution.read.eval;
         if !node.order.is_empty() {
             let mut pending = std::mem::take(&mut self.pending);
-            pending.sort_by(|(a, _), (b, _)| {
+            sort_rows(&mut pending, context.execution, |(a, _), (b, _)| {
                 for ((a, b), (_, descending, nulls_first)) in a.iter().zip(b).zip(&node.order) {
                     match compare_keys(a, b, *descending, *nulls_first) {
                         Ordering::Equal => {}
@@ -116,8 +116,9 @@ impl AggregateState {
                     }
                 }
                 Ordering::Equal
-            });
+            })?;
             for (_, arguments) in &pending {
+                context.execution.tick()?;
                 self.accumulator.add(arguments, eval)?;
             }
         }

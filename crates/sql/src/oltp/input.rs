@@ -188,6 +188,7 @@ impl SourceState {
         context: Context<'_>,
         frame: &mut [Datum],
     ) -> Result<bool> {
+        context.execution.tick()?;
         match (self, node) {
             (SourceState::Scan(state), SourceNode::Scan(scan)) => state.next(scan, context, frame),
             (SourceState::Loop(state), SourceNode::NestedLoop { outer, inner, on, nulls }) => {
@@ -233,7 +234,6 @@ impl SourceState {
                 let Some(next) = rows.as_mut().map(TableRows::next).transpose()?.flatten() else {
                     return Ok(false);
                 };
-                context.execution.tick()?;
                 *count += 1;
                 for (column, slot) in slots {
                     frame[*slot] = if *ordinality == Some(*column) {
@@ -284,7 +284,6 @@ fn next_of_rows(
         _ => return Err(mismatch()),
     };
     let Some(row) = held.as_ref().and_then(|held| held.get(*at)) else { return Ok(false) };
-    context.execution.tick()?;
     *at += 1;
     for (column, slot) in slots {
         frame[*slot] = row[*column].clone();

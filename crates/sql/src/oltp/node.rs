@@ -105,6 +105,7 @@ impl NodeState {
 
     /// Puts the next row into `out`.
     pub(crate) fn next(&mut self, node: &Node, context: Context<'_>, out: &mut Vec<Datum>) -> Result<bool> {
+        context.execution.tick()?;
         match (self, node) {
             (NodeState::Select(state), Node::Select(select)) => state.next(select, context, out),
             (NodeState::Sort(state), Node::Sort { input, keys, limit }) => {
@@ -160,7 +161,6 @@ impl NodeState {
             (NodeState::Values { at }, Node::Values(rows)) => {
                 let Some(row) = rows.get(*at) else { return Ok(false) };
                 *at += 1;
-                context.execution.tick()?;
                 out.clear();
                 let env = context.env(&[]);
                 for expr in row {

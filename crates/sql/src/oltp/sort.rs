@@ -1,4 +1,15 @@
 //! Sorting, in memory.
+//!
+//! Rows are sorted in runs of [`RUN_ROWS`], and runs are merged two by two. A comparison may cost anything
+//! (two long texts), and the standard library's sort cannot be left half-way; so each run and each row of a
+//! merge asks whether to stop.
+//!
+//! ```text
+//! d b | c a | f e        rows
+//! b d | a c | e f        runs, each sorted
+//! a b c d   | e f        first pass
+//! a b c d e f            second pass
+//! ```
 
 use std::cmp::Ordering;
 
@@ -7,7 +18,7 @@ use super::memory::row_bytes;
 use super::node::{NodeState, evaluate_limit};
 use crate::bind::SortKey;
 use crate::error::Result;
-use crate::expr::Expr;
+use crate::expr::{Execution, Expr};
 use crate::plan::Node;
 use crate::types::Datum;
 
@@ -47,6 +58,62 @@ pub(crate) fn compare_rows(a: &[Datum], b: &[Datum], keys: &[SortKey]) -> Orderi
         }
     }
     Ordering::Equal
+}
+
+/// Rows of a run: its sort is the longest step without a question whether to stop.
+const RUN_ROWS: usize = 1024;
+
+/// Sorts `rows`; what compares equal keeps its order. After an error some of them are gone.
+pub(crate) fn sort_rows<T: Default>(
+    rows: &mut Vec<T>,
+    execution: Execution<'_>,
+    compare: impl Fn(&T, &T) -> Ordering,
+) -> Result<()> {
+    for run in rows.chunks_mut(RUN_ROWS) {
+        execution.tick()?;
+        run.sort_by(&compare);
+    }
+    let mut length = RUN_ROWS;
+    while length < rows.len() {
+        let mut merged = Vec::with_capacity(rows.len());
+        for pair in rows.chunks_mut(2 * length) {
+            let (left, right) = pair.split_at_mut(length.min(pair.len()));
+            merge(left, right, &mut merged, execution, &compare)?;
+        }
+        *rows = merged;
+        length *= 2;
+    }
+    Ok(())
+}
+
+/// Moves two sorted runs to the end of `merged`, in order.
+fn merge<T: Default>(
+    left: &mut [T],
+    right: &mut [T],
+    merged: &mut Vec<T>,
+    execution: Execution<'_>,
+    compare: impl Fn(&T, &T) -> Ordering,
+) -> Result<()> {
+    let (mut at_left, mut at_right) = (0, 0);
+    // Runs of rows that came in order need no further comparison.
+    let apart = match (left.last(), right.first()) {
+        (Some(last), Some(first)) => compare(last, first).is_le(),
+        _ => true,
+    };
+    while !apart && at_left < left.len() && at_right < right.len() {
+        execution.tick()?;
+        let next = if compare(&left[at_left], &right[at_right]).is_le() {
+            at_left += 1;
+            &mut left[at_left - 1]
+        } else {
+            at_right += 1;
+            &mut right[at_right - 1]
+        };
+        merged.push(std::mem::take(next));
+    }
+    merged.extend(left[at_left..].iter_mut().map(std::mem::take));
+    merged.extend(right[at_right..].iter_mut().map(std::mem::take));
+    Ok(())
 }
 
 /// State of a sort.
@@ -98,7 +165,7 @@ impl SortState {
             if let Some(bound) = bound
                 && rows.len() >= bound.saturating_mul(2).max(1024)
             {
-                rows.sort_by(|a, b| compare_rows(a, b, keys));
+                sort_rows(&mut rows, context.execution, |a, b| compare_rows(a, b, keys))?;
                 for dropped in rows.drain(bound..) {
                     let bytes = row_bytes(&dropped);
                     context.execution.runtime.release(bytes);
@@ -106,7 +173,7 @@ impl SortState {
                 }
             }
         }
-        rows.sort_by(|a, b| compare_rows(a, b, keys));
+        sort_rows(&mut rows, context.execution, |a, b| compare_rows(a, b, keys))?;
         self.rows = rows.into_iter();
         self.built = true;
         Ok(())

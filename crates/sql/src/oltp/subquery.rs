@@ -185,6 +185,7 @@ fn compare_with<'a>(
     // Rows of several columns: equal if all pairs are.
     let mut unknown = false;
     for row in rows {
+        env.execution.tick()?;
         match row_equal(left, row, operators, env)? {
             Some(equal) if equal != all => return Ok(Datum::Bool(!all)),
             Some(_) => {}

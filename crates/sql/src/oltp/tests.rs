@@ -1,8 +1,10 @@
 //! SELECTs from text to rows, over tables in a plain map.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cognate_engine::Lent;
@@ -10,8 +12,8 @@ use cognate_engine::Lent;
 use super::Cursor;
 use crate::bind::{BindContext, Binder, NoRowCounts, NoVirtualTables};
 use crate::catalog::{Catalog, Column, Index, IndexColumn, Object, PUBLIC_OID, Table};
-use crate::error::Result;
-use crate::expr::{NeverInterrupted, NoExternalFunctions, ReadContext, Reader, RowScan};
+use crate::error::{Result, SqlError, sqlstate};
+use crate::expr::{Interrupt, NeverInterrupted, NoExternalFunctions, ReadContext, Reader, RowScan};
 use crate::function::EvalContext;
 use crate::keys;
 use crate::parse::{self, Command};
@@ -178,6 +180,10 @@ impl World {
     }
 
     fn rows(&self, sql: &str, parameters: &[Datum]) -> Result<Vec<String>> {
+        self.interrupted(sql, parameters, &NeverInterrupted)
+    }
+
+    fn interrupted(&self, sql: &str, parameters: &[Datum], interrupt: &dyn Interrupt) -> Result<Vec<String>> {
         let plan = Arc::new(self.plan(sql)?);
         let format = FormatContext::default();
         let read = ReadContext {
@@ -185,8 +191,8 @@ impl World {
             eval: EvalContext::without_session(&format),
             catalog: &self.catalog,
             external: &NoExternalFunctions,
-            interrupt: &NeverInterrupted,
-            memory_limit: 1 << 20,
+            interrupt,
+            memory_limit: 8 << 20,
         };
         let mut cursor = Cursor::new(&plan, parameters.into());
         let mut lines = vec![];
@@ -371,7 +377,7 @@ fn parameters_and_limits() {
     assert_eq!(rows.expect("it runs"), ["1"]);
     let error = world.rows("SELECT id FROM customer LIMIT -1", &[]).expect_err("negative");
     assert_eq!(error.sqlstate, "2201W");
-    let error = world.rows("SELECT a.id FROM customer a, customer b, customer c, customer d, generate_series(1, 100000) e ORDER BY e", &[]);
+    let error = world.rows("SELECT a.id FROM customer a, customer b, customer c, customer d, generate_series(1, 1000000) e ORDER BY e", &[]);
     assert_eq!(error.expect_err("too much to sort").sqlstate, "53200");
 }
 
@@ -400,4 +406,81 @@ fn window_functions_number_rows() {
         (error.sqlstate, error.message.as_str()),
         ("42P20", "window functions are not allowed in WHERE")
     );
+}
+
+/// Counts the questions whether to stop, says that they come slowly, and stops at the last.
+struct StopAfter {
+    questions: Cell<u32>,
+    last: u32,
+    since: Duration,
+}
+
+impl Interrupt for StopAfter {
+    fn check(&self) -> Result<Duration> {
+        self.questions.set(self.questions.get() + 1);
+        if self.questions.get() > self.last {
+            return Err(SqlError::new(sqlstate::QUERY_CANCELED, "stopped"));
+        }
+        Ok(self.since)
+    }
+}
+
+/// Every kind of step that can go on for long, over tables of which hardly a row is read.
+#[test]
+fn whatever_goes_on_for_long_can_be_stopped() {
+    let world = World::new();
+    let long = [
+        // Rows that are held already, again and again.
+        "SELECT count(*) FROM customer a, customer b, customer c, customer d, customer e, customer f, customer g,
+            customer h, customer i, customer j, customer k, customer l, customer m, customer n",
+        "WITH RECURSIVE w(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM w) SELECT count(*) FROM w",
+        "WITH w AS MATERIALIZED (SELECT 1 FROM generate_series(1, 5000)) SELECT count(*) FROM w a, w b, w c",
+        "SELECT count(*) FROM (VALUES (1), (2)) a(x) JOIN generate_series(1, 1000000000) b ON b < x",
+        "SELECT (SELECT count(*) FROM generate_series(1, 1000000000)) FROM customer",
+        "SELECT id FROM customer WHERE EXISTS (SELECT FROM generate_series(1, 1000000000) g WHERE g < customer.id - 9)",
+        "SELECT count(*) FROM generate_series(1, 3000) a WHERE 0 = ANY (SELECT g + a FROM generate_series(1, 3000) g)",
+        "SELECT DISTINCT g % 3 FROM generate_series(1, 1000000000) g",
+        "SELECT count(*) FROM (SELECT g % 3 FROM generate_series(1, 1000000000) g EXCEPT SELECT 1) x",
+        "SELECT g FROM generate_series(1, 1000000000) g ORDER BY g % 7 LIMIT 3",
+        "SELECT 1 FROM generate_series(1, 1000000000) OFFSET 999999999",
+        "SELECT id FROM customer, LATERAL (SELECT g FROM generate_series(1, 1000000000) g ORDER BY -g LIMIT 1) s",
+    ];
+    for sql in long {
+        let slow = StopAfter { questions: Cell::new(0), last: 500, since: Duration::from_millis(1) };
+        let error = world.interrupted(sql, &[], &slow).expect_err(sql);
+        assert_eq!((error.sqlstate, slow.questions.get()), ("57014", 501), "{sql}");
+    }
+}
+
+/// A sort is asked between its comparisons, too: as often as its rows are dear.
+#[test]
+fn a_sort_can_be_stopped_half_way() {
+    let world = World::new();
+    let count = |sql: &str, since| {
+        let count = StopAfter { questions: Cell::new(0), last: u32::MAX, since };
+        world.interrupted(sql, &[], &count).expect(sql);
+        count.questions.get()
+    };
+    let rows = "SELECT g FROM generate_series(1, 20000) g";
+    let sorted = format!("{rows} ORDER BY g % 100, -g");
+    let dear = Duration::from_millis(1);
+    // Twenty runs are merged in five passes; each row of a pass is a step, the last rows of runs are not.
+    assert!(count(&sorted, dear) > count(rows, dear) + 5 * 20000 * 9 / 10);
+    // Cheap steps are asked for seldom.
+    assert!(count(&sorted, Duration::ZERO) < 2000);
+}
+
+#[test]
+fn rows_are_sorted_over_runs() {
+    let world = World::new();
+    let sql = "SELECT g FROM (SELECT (g * 7919) % 5003 AS g FROM generate_series(1, 5002) g) s";
+    let numbers = |sql: &str| -> Vec<u32> {
+        world.rows(sql, &[]).expect(sql).iter().map(|row| row.parse().expect("a number")).collect()
+    };
+    let up: Vec<u32> = (1..5003).collect();
+    assert_eq!(numbers(&format!("{sql} ORDER BY g")), up);
+    assert_eq!(numbers(&format!("{sql} ORDER BY -g")), up.iter().rev().copied().collect::<Vec<_>>());
+    // What compares equal keeps its order.
+    let wanted: Vec<u32> = (0..3).flat_map(|rest| (1..5003).filter(move |g| g % 3 == rest)).collect();
+    assert_eq!(numbers(&format!("SELECT g FROM ({sql} ORDER BY g) s ORDER BY g % 3")), wanted);
 }

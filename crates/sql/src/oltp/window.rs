@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::Context;
 use super::memory::row_bytes;
-use super::sort::compare_keys;
+use super::sort::{compare_keys, sort_rows};
 use crate::bind::{Ranking, RowsCall};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -38,7 +38,9 @@ impl WindowRows {
             };
             let window = Window { keys, partition: *partition, order };
             let values = self.key_values(&window, context)?;
-            self.order.sort_by(|a, b| window.compare(&values[*a], &values[*b], keys.len()));
+            sort_rows(&mut self.order, context.execution, |a, b| {
+                window.compare(&values[*a], &values[*b], keys.len())
+            })?;
             let numbers = window.numbers(*ranking, &self.order, &values);
             for (row, number) in self.order.iter().zip(numbers) {
                 let row = &mut self.rows[*row];

@@ -9,7 +9,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -63,9 +63,6 @@ impl CancelHandle {
 /// How long a statement may compute before others need not wait for it any more.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Checks between two looks at the clock.
-const CHECKS: u32 = 4;
-
 /// Time that the thread which takes over gets to do so.
 const HANDOVER: Duration = Duration::from_micros(30);
 
@@ -90,29 +87,30 @@ pub(crate) struct Interrupts {
 }
 
 /// When the statement last stepped aside.
+///
+/// Only the statement's own thread comes here, one at a time: nothing is added atomically.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    checks: AtomicU32,
-    /// Microseconds on the process's clock; zero before the first look.
+    /// Microseconds on the process's clock at the last check; zero before the first.
+    checked_us: AtomicU64,
+    /// The same when it last let others go before; zero before the first check.
     last_us: AtomicU64,
     /// Another thread has taken over the connections that this one served.
     aside: AtomicBool,
 }
 
 impl Pace {
-    /// Only the statement's own thread comes here, one at a time: nothing is added atomically. True if it has just stepped aside.
-    #[inline]
-    fn step(&self) -> bool {
-        let checks = self.checks.load(Ordering::Relaxed).wrapping_add(1);
-        self.checks.store(checks, Ordering::Relaxed);
-        checks.is_multiple_of(CHECKS) && self.look()
-    }
-
-    #[cold]
-    fn look(&self) -> bool {
+    /// Looks at the clock. The time since the last look, and whether the statement has just stepped aside.
+    fn look(&self) -> (Duration, bool) {
         static START: std::sync::LazyLock<std::time::Instant> =
             std::sync::LazyLock::new(std::time::Instant::now);
         let now = START.elapsed().as_micros() as u64 + 1;
+        let checked = self.checked_us.swap(now, Ordering::Relaxed);
+        let since = if checked == 0 { 0 } else { now.saturating_sub(checked) };
+        (Duration::from_micros(since), self.step_aside(now))
+    }
+
+    fn step_aside(&self, now: u64) -> bool {
         let last = self.last_us.load(Ordering::Relaxed);
         let aside = self.aside.load(Ordering::Relaxed);
         let due = last + if aside { COURTESY } else { PATIENCE }.as_micros() as u64;
@@ -173,18 +171,19 @@ impl Interrupts {
 }
 
 impl Interrupt for Interrupts {
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<Duration> {
         if self.cancel.is_requested() {
             return Err(canceled());
         }
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(timed_out());
         }
-        if self.pace.step() {
+        let (since, aside) = self.pace.look();
+        if aside {
             // It computes for long: its slot is for others, if they want it.
             self.seat.pause();
         }
-        Ok(())
+        Ok(since)
     }
 
     fn pause(&self, time: Duration) -> Result<()> {
