@@ -1,5 +1,6 @@
 //! Integration tests of the server.
 
+mod arrivals;
 mod client;
 mod codec;
 mod departure;

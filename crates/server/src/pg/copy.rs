@@ -7,7 +7,8 @@
 use cognate_sql::session::{CommandTag, CopyFormat, CopyInFormat};
 use cognate_sql::{SqlError, sqlstate};
 
-use super::connection::{Connection, End, Failure, attend};
+use super::connection::{Connection, Failure};
+use super::conversation::{End, attend};
 use super::message::{self, Frontend, tag};
 use super::response;
 use super::simple::Rest;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use cognate_sql::session::{CommandTag, Fetch, Portal, Prepared};
 use cognate_sql::{SqlError, sqlstate};
 
-use super::connection::{Connection, End, Failure, Rerun, attend};
+use super::connection::{Connection, Failure, Rerun};
+use super::conversation::{End, attend};
 use super::message::{Bind, Target};
 use super::names::Taken;
 use super::response;

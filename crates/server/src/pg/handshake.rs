@@ -16,13 +16,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::auth::{self, AuthError};
-use super::connection::{Connection, End, farewell};
-use super::frame::{self, HEADER_BYTES, Phase};
+use super::connection::Connection;
+use super::conversation::{End, farewell};
+use super::frame::{HEADER_BYTES, Phase};
 use super::message::MessageError;
 use super::registry::{Open, Stop};
 use super::response;
+use super::socket::Socket;
 use super::startup::{self, FirstPacket, Start, StartupError};
-use super::transport::{Broken, Received, Socket, Transport};
+use super::transport::{Broken, Input, Transport};
 use crate::server::Server;
 
 /// What a client said about itself.
@@ -240,18 +242,14 @@ async fn check_password(server: &Server, transport: &mut Transport, user: &str) 
 /// Sends what is to be sent and reads one message of the authentication.
 async fn password_message(transport: &mut Transport) -> Result<Vec<u8>, End> {
     poll_fn(|cx| transport.poll_flush(cx)).await?;
-    loop {
-        if let Some(header) = frame::header(transport.received(), Phase::Authentication)?
-            && let Some(message) = transport.received().get(HEADER_BYTES..header.total)
-        {
-            let body = message.to_vec();
+    match poll_fn(|cx| transport.poll_message(Phase::Authentication, cx)).await? {
+        Input::Message(total) => {
             let received = transport.take_received();
-            transport.put_back(received, header.total);
-            return Ok(body);
+            let body = received[HEADER_BYTES..total].to_vec();
+            transport.put_back(received, total);
+            Ok(body)
         }
-        if poll_fn(|cx| transport.poll_receive(cx)).await? == Received::End {
-            return Err(End::Broken(Broken::Io(io::ErrorKind::UnexpectedEof.into())));
-        }
+        Input::End => Err(End::Broken(Broken::Io(io::ErrorKind::UnexpectedEof.into()))),
     }
 }
 

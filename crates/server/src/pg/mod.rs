@@ -1,11 +1,12 @@
 //! PostgreSQL's wire protocol, version 3: codec, start-up, authentication, and one task per connection.
 //!
 //! Pure parts, bytes in and values out: [`frame`], [`message`], [`startup`], [`auth`], [`response`]. Parts that touch a
-//! socket: `transport` (buffers), `handshake` (up to the session), `connection` (the loop), with the handling of
-//! messages in `simple`, `extended` and `copy`.
+//! socket: `socket`, `transport` (buffers), `handshake` (up to the session), `conversation` (the loop), `connection` (a session's part in it), with the
+//! handling of messages in `simple`, `extended` and `copy`.
 
 pub mod auth;
 mod connection;
+mod conversation;
 mod copy;
 mod extended;
 pub mod frame;
@@ -17,6 +18,7 @@ pub(crate) mod registry;
 pub mod response;
 mod row;
 mod simple;
+mod socket;
 pub mod startup;
 pub mod tls;
 pub(crate) mod transport;

@@ -6,7 +6,8 @@
 
 use cognate_sql::session::Statement;
 
-use super::connection::{Connection, End, Failure};
+use super::connection::{Connection, Failure};
+use super::conversation::End;
 use super::copy::CopyIn;
 use super::extended::Ran;
 use super::response;

@@ -5,24 +5,32 @@
 //! collected and written when the connection says so; a write that the socket does not take waits, which is the
 //! back-pressure that a slow reader feels. Memory for input beyond [`FREE_BYTES`] is drawn from a budget that all
 //! connections share.
+//!
+//! There are two ways to read, and neither can leave a connection waiting for bytes that it has already:
+//!
+//! - [`Transport::poll_message`] waits until a *whole message* is there, and looks at what has been received before it looks at the socket. Nothing waits for mere bytes.
+//! - [`Transport::poll_read_ahead`] takes what arrives while a statement runs, within bounds, and only to learn whether the client is still there. What it takes is seen by the next
+//!   `poll_message`.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
+use tokio::io::ReadBuf;
+
+use super::frame::{self, FrameError, Phase};
+use super::socket::{Look, Socket, Stream};
 
 /// Bytes of input that a connection may hold without drawing on the shared budget.
 const FREE_BYTES: usize = 64 * 1024;
 /// What is drawn from the budget at a time.
 const CHARGE_BYTES: usize = 1024 * 1024;
-/// Read-ahead while a statement runs: beyond it the socket is left to fill up.
-const AHEAD_BYTES: usize = 64 * 1024;
+/// Read-ahead while a statement runs: beyond it the socket is left to fill up. One more read stays within [`FREE_BYTES`].
+pub(crate) const AHEAD_BYTES: usize = FREE_BYTES - SCRATCH_BYTES;
 /// A buffer with more room than this gives it back when the connection goes idle.
 pub(crate) const IDLE_BYTES: usize = 4 * 1024;
 /// Size of the scratch buffer of a thread.
@@ -33,51 +41,6 @@ const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
 thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice());
-}
-
-/// The socket, encrypted or not.
-pub(crate) enum Socket {
-    /// Plain TCP.
-    Plain(TcpStream),
-    /// TLS over it.
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_write(cx, data),
-            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, data),
-        }
-    }
-
-    /// TLS keeps records of its own; plain TCP has nothing to flush.
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Plain(_) => Poll::Ready(Ok(())),
-            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
 }
 
 /// Memory for large messages, shared by all connections.
@@ -119,14 +82,17 @@ pub(crate) enum Broken {
     /// The shared budget for large messages is used up.
     #[error("too much memory is in use for large messages")]
     Budget,
+    /// What the client sent cannot be followed; it is to be told.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
 }
 
 /// What a wait for input ended with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Received {
-    /// More bytes are there.
-    Bytes,
-    /// The client closed its side.
+pub(crate) enum Input {
+    /// A whole message is there, of so many bytes.
+    Message(usize),
+    /// The client closed its side, and what it sent last is no whole message.
     End,
 }
 
@@ -138,11 +104,14 @@ pub(crate) struct Mark {
 }
 
 /// Socket, input and output of one connection.
-pub(crate) struct Transport {
-    socket: Socket,
+pub(crate) struct Transport<S = Socket> {
+    socket: S,
     /// Bytes received and not yet taken.
     received: Vec<u8>,
     ended: bool,
+    /// Whether the client is known to be gone without a goodbye.
+    lost: bool,
+    look: Look,
     /// Whether the bytes taken last ended with a Terminate.
     taken_terminate: bool,
     /// Bytes to send. `sent` of them are gone already.
@@ -158,12 +127,14 @@ pub(crate) struct Transport {
     charged: usize,
 }
 
-impl Transport {
-    pub(crate) fn new(socket: Socket, budget: Arc<Budget>) -> Transport {
+impl<S: Stream> Transport<S> {
+    pub(crate) fn new(socket: S, budget: Arc<Budget>) -> Transport<S> {
         Transport {
             socket,
             received: Vec::new(),
             ended: false,
+            lost: false,
+            look: None,
             taken_terminate: false,
             output: Vec::new(),
             sent: 0,
@@ -173,11 +144,6 @@ impl Transport {
             budget,
             charged: 0,
         }
-    }
-
-    /// Bytes received and not yet taken.
-    pub(crate) fn received(&self) -> &[u8] {
-        &self.received
     }
 
     /// Takes the bytes received, to be worked on while more may arrive.
@@ -232,10 +198,43 @@ impl Transport {
         }
     }
 
-    /// Reads what is there. Ready with [`Received::End`] once the client has closed its side, each time.
-    pub(crate) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Broken>> {
+    /// Bytes of the message at the start of what was received, if it is there whole.
+    fn whole(&self, phase: Phase) -> Result<Option<usize>, FrameError> {
+        let header = frame::header(&self.received, phase)?;
+        Ok(header.map(|header| header.total).filter(|&total| total <= self.received.len()))
+    }
+
+    /// Whether a whole message is there.
+    pub(crate) fn holds_message(&self, phase: Phase) -> Result<bool, FrameError> {
+        Ok(self.whole(phase)?.is_some())
+    }
+
+    /// Waits until a whole message is there: the only way to wait for input. Ready with [`Input::End`] once the client has closed its side, each time.
+    pub(crate) fn poll_message(&mut self, phase: Phase, cx: &mut Context<'_>) -> Poll<Result<Input, Broken>> {
+        loop {
+            if let Some(total) = self.whole(phase)? {
+                return Poll::Ready(Ok(Input::Message(total)));
+            }
+            if ready!(self.poll_read(cx))? == 0 {
+                return Poll::Ready(Ok(Input::End));
+            }
+        }
+    }
+
+    /// Reads and drops what arrives, to the end of the stream or to so many reads.
+    pub(crate) async fn drain(&mut self, reads: usize) {
+        for _ in 0..reads {
+            self.received.clear();
+            if !matches!(poll_fn(|cx| self.poll_read(cx)).await, Ok(1..)) {
+                return;
+            }
+        }
+    }
+
+    /// Reads once and returns how many bytes: 0 once the client has closed its side, each time.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
         if self.ended {
-            return Poll::Ready(Ok(Received::End));
+            return Poll::Ready(Ok(0));
         }
         let Transport { socket, received, .. } = self;
         let count = ready!(SCRATCH.with_borrow_mut(|scratch| {
@@ -244,26 +243,30 @@ impl Transport {
             received.extend_from_slice(buffer.filled());
             Poll::Ready(io::Result::Ok(buffer.filled().len()))
         }))?;
-        if count == 0 {
-            self.ended = true;
-            return Poll::Ready(Ok(Received::End));
-        }
+        self.ended = count == 0;
         if self.received.len() > FREE_BYTES + self.charged {
             self.charge()?;
         }
-        Poll::Ready(Ok(Received::Bytes))
+        Poll::Ready(Ok(count))
     }
 
-    /// Reads ahead while a statement runs, within bounds. Pending means that nothing is to be done now.
-    pub(crate) fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, Broken>> {
-        loop {
-            if self.received.len() >= AHEAD_BYTES {
-                return Poll::Pending;
+    /// Reads ahead while a statement runs. Ready once the client is gone without a goodbye. At the bound the socket is only asked whether it was closed; what a closed socket
+    /// still holds is read, as its last bytes tell whether they are a goodbye.
+    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.lost && !self.ended {
+            if self.received.len() > AHEAD_BYTES {
+                ready!(self.socket.poll_closed(&mut self.look, cx));
             }
-            if ready!(self.poll_receive(cx))? == Received::End {
-                return Poll::Ready(Ok(Received::End));
-            }
+            self.lost = ready!(self.poll_read(cx)).is_err();
         }
+        self.look = None;
+        self.lost |= !self.ends_with_terminate();
+        if self.lost { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Whether the client is known to be gone without a goodbye.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// Writes output until `end` bytes of it are sent.
@@ -289,9 +292,9 @@ impl Transport {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what the client awaits, while a statement runs.
-    pub(crate) fn poll_send_urgent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        self.poll_send(cx, self.urgent)
+    /// Writes what the client awaits, while a statement runs. Ready with false if it cannot be written any more.
+    pub(crate) fn poll_send_urgent(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        self.poll_send(cx, self.urgent).map(|sent| sent.is_ok())
     }
 
     /// Writes all output.
@@ -305,13 +308,13 @@ impl Transport {
     }
 
     /// Whether the last thing received is a Terminate: the client left in an orderly way.
-    pub(crate) fn ends_with_terminate(&self) -> bool {
+    fn ends_with_terminate(&self) -> bool {
         if self.received.is_empty() { self.taken_terminate } else { self.received.ends_with(TERMINATE) }
     }
 
-    /// Whether anything is to be sent that the client awaits.
+    /// Whether anything is to be sent that the client awaits, or was written and may not have left.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.sent < self.urgent
+        self.sent < self.urgent || self.unflushed
     }
 
     /// Gives memory back before the connection goes idle.
@@ -338,7 +341,7 @@ impl Transport {
     }
 }
 
-impl Drop for Transport {
+impl<S> Drop for Transport<S> {
     fn drop(&mut self) {
         self.budget.give_back(self.charged as u64);
     }

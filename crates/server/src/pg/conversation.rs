@@ -1,0 +1,288 @@
+//! The loop of a connection: waits for messages, has each of them answered, sends the answers. It does not know what the messages mean; that is the [`Respondent`]'s part.
+//!
+//! ```text
+//! receive ──▶ [ message, message, message, part of one ] ──▶ output ──▶ send once
+//!                │ answered in order, each to its end
+//! ```
+//!
+//! All complete messages of the input are answered before anything is sent, so a pipeline is answered with one write.
+//! Output leaves when the input is used up and contains something that the client awaits (up to a ReadyForQuery, a
+//! Flush or a COPY response), or when it grows beyond 64 KB; then the connection waits for the socket, and the
+//! statement with it. While a statement waits (for a lock, for the log), awaited output is sent and the socket is
+//! read ahead, within bounds, to learn whether the client is still there.
+//!
+//! # No wake-up is lost
+//!
+//! A connection is one task, and it waits in three places only. Each of them polls all that can let it go on, every time before it is left waiting, so that each of these has the task's waker:
+//!
+//! | where | what it waits for | what wakes it |
+//! |---|---|---|
+//! | [`receive`] | a whole message | the socket's reading side, the order to stop, the time limit of an idle session, what happens to its transaction meanwhile |
+//! | [`attend`] | a statement | all that the statement waits for (a lock, the log, a cancel request, a timeout); while read-ahead has room, the reading side; beyond, the client's close; the writing side while awaited output is unsent |
+//! | [`flush_all`] | room in the socket | the writing side, the order to stop |
+//!
+//! **Invariant.** A connection waits in `receive` only if its input holds no whole message. This cannot be got wrong from here, as there is no way to wait for bytes:
+//! [`Transport::poll_message`] is ready as long as a whole message is there, however it came there, and only then asks the socket. So what was read ahead while a statement waited is
+//! answered after it, and the bytes that follow are not needed for that.
+//!
+//! **Invariant.** Nothing urgent is unsent when a connection waits in `receive`: [`exchange`] flushes first, and `receive` writes nothing.
+//!
+//! `conversation/tests.rs` runs this loop over a scripted socket in every order of what can happen while it waits, and compares it after each event with a model that has no wake-ups.
+//!
+//! # Clients that vanish
+//!
+//! A client that vanishes gets its running statement cancelled, and nothing that it sent after it is begun. The future of a statement is always run to its end,
+//! never dropped half-way: a commit that has begun is finished. Then the session is dropped, which rolls back. A
+//! client that sent Terminate before it left is not in a hurry: what it sent before is done.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use cognate_sql::sqlstate;
+use tokio::task::coop::consume_budget;
+use tokio::time::timeout;
+
+use super::frame::{self, FrameError, HEADER_BYTES, Phase};
+use super::registry::{Open, Stop};
+use super::response::{self, Report};
+use super::row::FULL_BYTES;
+use super::socket::Stream;
+use super::transport::{Broken, Input, Transport};
+
+/// How long a farewell may take.
+const LINGER: Duration = Duration::from_secs(1);
+/// Reads (of up to 32 KB) after a farewell.
+const LINGER_READS: usize = 1024;
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The client said goodbye, or closed its side between messages.
+    Terminated,
+    /// The connection broke or is to stop.
+    Broken(Broken),
+    /// The client did what cannot be followed; it is told, and the connection closed.
+    Refused {
+        /// Five characters.
+        sqlstate: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+impl From<Broken> for End {
+    fn from(broken: Broken) -> End {
+        match broken {
+            Broken::Frame(error) => error.into(),
+            broken => End::Broken(broken),
+        }
+    }
+}
+
+impl From<FrameError> for End {
+    fn from(error: FrameError) -> End {
+        End::Refused { sqlstate: error.sqlstate(), message: error.to_string() }
+    }
+}
+
+/// What others may ask of a connection, and it of them.
+pub(crate) trait Orders: Sync {
+    /// The order in force.
+    fn stop(&self) -> Stop;
+
+    /// Interrupts the statement that runs, if one does.
+    fn cancel_statement(&self);
+}
+
+impl Orders for Open {
+    fn stop(&self) -> Stop {
+        self.entry().stop()
+    }
+
+    fn cancel_statement(&self) {
+        self.entry().cancel_statement();
+    }
+}
+
+/// Who answers the messages of a connection.
+pub(crate) trait Respondent: Send {
+    /// The network.
+    type Stream: Stream;
+    /// Where orders come from.
+    type Orders: Orders;
+
+    /// Buffers and socket, and the orders in force.
+    fn parts(&mut self) -> (&mut Transport<Self::Stream>, &Self::Orders);
+
+    /// What messages may look like.
+    fn phase(&self) -> Phase;
+
+    /// Answers one message, to its end. Waits go through [`attend`] and [`flush_all`].
+    fn message(&mut self, first: u8, body: &[u8]) -> impl Future<Output = Result<(), End>> + Send;
+
+    /// Called when the client has nothing to be answered: gives memory back, and returns how long it may stay so.
+    fn rest(&mut self) -> Option<Duration>;
+
+    /// The end of a client that stayed so for longer.
+    fn idle_too_long(&self) -> End;
+
+    /// What is to be polled while it stays so: the transport, the orders, and what happens to the transaction.
+    fn idle(&mut self) -> (&mut Transport<Self::Stream>, &Self::Orders, impl FnMut(&mut Context<'_>) + Send);
+}
+
+/// Serves a client until one side ends it.
+pub(crate) async fn exchange<R: Respondent>(respondent: &mut R) -> End {
+    loop {
+        let turn = async {
+            flush(respondent).await?;
+            receive(respondent).await?;
+            process(respondent).await
+        };
+        if let Err(end) = turn.await {
+            return end;
+        }
+    }
+}
+
+/// Waits for a whole message. Ends the connection when the client or the server does.
+async fn receive<R: Respondent>(respondent: &mut R) -> Result<(), End> {
+    let phase = respondent.phase();
+    if respondent.parts().0.holds_message(phase)? {
+        return Ok(());
+    }
+    let limit = respondent.rest();
+    let (transport, orders, mut meanwhile) = respondent.idle();
+    let received = poll_fn(|cx| {
+        if orders.stop() != Stop::No {
+            return Poll::Ready(Err(Broken::Stopped));
+        }
+        let received = transport.poll_message(phase, cx);
+        if received.is_pending() {
+            meanwhile(cx);
+        }
+        received
+    });
+    let received = match limit {
+        None => Ok(received.await),
+        Some(limit) => timeout(limit, received).await,
+    };
+    drop(meanwhile);
+    match received.map_err(|_| respondent.idle_too_long())?? {
+        Input::Message(_) => Ok(()),
+        Input::End => Err(End::Terminated),
+    }
+}
+
+/// Has all whole messages answered that have been received. What arrives meanwhile is for the next turn.
+async fn process<R: Respondent>(respondent: &mut R) -> Result<(), End> {
+    let phase = respondent.phase();
+    let input = respondent.parts().0.take_received();
+    let mut at = 0;
+    while let Some(header) = frame::header(&input[at..], phase)? {
+        let Some(message) = input.get(at..at + header.total) else { break };
+        let (transport, orders) = respondent.parts();
+        if orders.stop() == Stop::Now {
+            return Err(Broken::Stopped.into());
+        }
+        if transport.is_lost() {
+            return Err(Broken::Io(io::ErrorKind::ConnectionReset.into()).into());
+        }
+        at += header.total;
+        // A client with a long pipeline lets others have their turn.
+        consume_budget().await;
+        respondent.message(header.tag, &message[HEADER_BYTES..]).await?;
+        let (transport, orders) = respondent.parts();
+        if transport.unsent() > FULL_BYTES {
+            flush_all(transport, orders).await?;
+        }
+    }
+    respondent.parts().0.put_back(input, at);
+    Ok(())
+}
+
+/// Sends the output if the client awaits any of it.
+async fn flush<R: Respondent>(respondent: &mut R) -> Result<(), End> {
+    let (transport, orders) = respondent.parts();
+    if transport.is_urgent() { flush_all(transport, orders).await } else { Ok(()) }
+}
+
+/// Sends all output, waiting for the socket as long as it takes.
+pub(crate) async fn flush_all<S: Stream>(
+    transport: &mut Transport<S>,
+    orders: &impl Orders,
+) -> Result<(), End> {
+    let flushed = poll_fn(|cx| {
+        let poll = transport.poll_flush(cx);
+        if poll.is_pending() && orders.stop() == Stop::Now {
+            return Poll::Ready(Err(Broken::Stopped));
+        }
+        poll
+    });
+    Ok(flushed.await?)
+}
+
+/// Runs a future of the session to its end. While it waits, sends what the client awaits and watches whether the client
+/// is still there; if it is not, cancels the statement. What went wrong with the socket shows again at its next use.
+pub(crate) async fn attend<S: Stream, F: Future>(
+    transport: &mut Transport<S>,
+    orders: &impl Orders,
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    let mut alone = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(output);
+        }
+        if alone {
+            return Poll::Pending;
+        }
+        // Both, always: each has to have the waker.
+        let (sent, lost) = (transport.poll_send_urgent(cx), transport.poll_lost(cx));
+        if lost.is_ready() || sent == Poll::Ready(false) {
+            alone = true;
+            orders.cancel_statement();
+            // The statement may have ended the moment before it would have noticed.
+            return future.as_mut().poll(cx);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Tells the client why the connection ends, if there is something to tell, and closes it. Bounded in time: a client that
+/// does not read is not waited for.
+pub(crate) async fn farewell<S: Stream>(transport: &mut Transport<S>, end: &End) {
+    let (sqlstate, message) = match end {
+        End::Broken(Broken::Io(_)) => return,
+        End::Terminated => {
+            // What was answered in the same turn as the goodbye: a client may read on after it.
+            if transport.is_urgent() {
+                let _ = timeout(LINGER, poll_fn(|cx| transport.poll_flush(cx))).await;
+            }
+            return;
+        }
+        End::Broken(broken @ Broken::Stopped) => (sqlstate::ADMIN_SHUTDOWN, broken.to_string()),
+        End::Broken(broken @ Broken::Budget) => (sqlstate::OUT_OF_MEMORY, broken.to_string()),
+        End::Broken(Broken::Frame(error)) => (error.sqlstate(), error.to_string()),
+        End::Refused { sqlstate, message } => (*sqlstate, message.clone()),
+    };
+    response::error(transport.output(), &Report::fatal(sqlstate, &message));
+    let goodbye = async {
+        if poll_fn(|cx| transport.poll_flush(cx)).await.is_err()
+            || poll_fn(|cx| transport.poll_close(cx)).await.is_err()
+        {
+            return;
+        }
+        // Closing a socket with unread input resets it, and the farewell may be lost on the way: read what the
+        // client had on its way, within bounds.
+        transport.drain(LINGER_READS).await;
+    };
+    let _ = timeout(LINGER, goodbye).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! What a connection has of the network: a stream of bytes in both directions, encrypted or not, that also tells when the other side has closed.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+
+/// How often a socket that is not read is asked whether the other side has closed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A stream of bytes in both directions. [`Socket`] is the real one; tests have one that follows a script.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Ready once the other side has closed, also while there are bytes to read. `look` lasts as long as the wait does.
+    fn poll_closed(&self, look: &mut Look, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+/// When a socket is asked next. The system tells of a close only together with bytes to read, which are left where they are meanwhile.
+pub(crate) type Look = Option<Pin<Box<Sleep>>>;
+
+/// The socket, encrypted or not.
+pub(crate) enum Socket {
+    /// Plain TCP.
+    Plain(TcpStream),
+    /// TLS over it.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Socket {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Socket::Plain(stream) => stream,
+            Socket::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+impl Stream for Socket {
+    fn poll_closed(&self, look: &mut Look, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            // What is known now; nobody is woken by this question.
+            let known =
+                pin!(self.tcp().ready(Interest::READABLE)).poll(&mut Context::from_waker(Waker::noop()));
+            if matches!(known, Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
+                return Poll::Ready(());
+            }
+            ready!(look.get_or_insert_with(|| Box::pin(sleep(LOOK))).as_mut().poll(cx));
+            *look = None;
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_write(cx, data),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, data),
+        }
+    }
+
+    /// TLS keeps records of its own; plain TCP has nothing to flush.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(_) => Poll::Ready(Ok(())),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
