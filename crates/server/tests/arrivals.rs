@@ -1,8 +1,10 @@
 //! Bytes that arrive while a statement waits, for a lock or for its own commit: they are answered without any further byte. Every order of what can happen meanwhile
-//! is generated beside the loop itself (`src/pg/turns/orders.rs`); here are real sockets, real locks and real commits.
+//! is generated beside the loop itself (`src/pg/conversation/tests.rs`); here are real sockets, real locks and real commits.
 
 use std::future::Future;
 use std::time::Duration;
+
+use cognate_server::config::Settings;
 
 use crate::client::{Message, RawClient, bind, execute, message, parse, string, sync, tags};
 use crate::support::TestServer;
@@ -13,7 +15,8 @@ async fn answered<T>(what: impl Future<Output = T>) -> T {
 }
 
 async fn with_rows() -> (TestServer, RawClient) {
-    let server = TestServer::start().await;
+    let settings = Settings { worker_threads: Some(1), ..Settings::default() };
+    let server = TestServer::with(settings).await;
     let mut client = RawClient::connect(server.address()).await;
     client.query("CREATE TABLE x (id int PRIMARY KEY, n int)").await;
     client.query("INSERT INTO x VALUES (1, 0), (2, 0)").await;
@@ -37,14 +40,16 @@ async fn what_arrives_during_a_lock_wait_is_answered_once_the_lock_is_granted() 
     let select = [statement("SELECT n FROM x WHERE id = 1"), sync()].concat();
     for round in 1..=20 {
         holder.query("BEGIN; UPDATE x SET n = n + 1 WHERE id = 1").await;
+        let waits = server.metric("cognate_lock_waits_total").await;
         waiter.send(&update).await;
-        while server.metric("cognate_lock_waits_total").await < round {
+        while server.metric("cognate_lock_waits_total").await == waits {
             tokio::task::yield_now().await;
         }
         // Whole messages in one round, and cut in the middle of a message in the other.
         let cut = if round % 2 == 0 { select.len() } else { select.len() - 7 };
         waiter.send(&select[..cut]).await;
-        server.http("/health").await;
+        // One thread serves both, and hears of the bytes above before it hears of these.
+        holder.query("SELECT 1").await;
         holder.query("COMMIT").await;
         waiter.send(&select[cut..]).await;
         let answer = answered(waiter.until_ready()).await;

@@ -59,6 +59,8 @@ impl RawClient {
     /// Connects and says nothing.
     pub(crate) async fn silent(address: SocketAddr) -> RawClient {
         let socket = TcpStream::connect(address).await.expect("connected");
+        // What is sent leaves now, and not with what is sent next.
+        socket.set_nodelay(true).expect("no delay");
         RawClient { socket, process_id: 0, secret: Vec::new() }
     }
 
