@@ -39,7 +39,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Outside dependency, and the only crates that may name it.
 const HOMES: &[(&str, &[&str])] = &[
-    ("datafusion", &["cognate-sql"]),
     ("sqlparser", &["cognate-sql"]),
     ("tokio-rustls", &["cognate-server"]),
 ];

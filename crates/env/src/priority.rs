@@ -1,6 +1,6 @@
 //! Priority of threads.
 //!
-//! Long analytic work shares the processors with transactions and gives way to them.
+//! Background work shares the processors with transactions and gives way to them.
 
 /// How far below the others a background thread stands, in the operating system's steps of 1.
 const STEPS: i32 = 10;

@@ -36,7 +36,7 @@ fn the_documented_calls_are_understood() {
         "snum --range-scan --embedded --isolation serializable --json snum.json",
         "snum --goals uniform,needless",
         "snum --sweep 1,10,80 --curves docs/snum.svg",
-        "oracle --embedded --analytic --method ssi --seed 7",
+        "oracle --embedded --windows --method ssi --seed 7",
         "all --json bench-results --results docs/results.md --smoke --only pgbench,crash",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",
     ] {

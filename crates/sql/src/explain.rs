@@ -8,12 +8,6 @@ pub(crate) fn lines(planned: &Planned) -> Vec<String> {
     match &planned.action {
         Action::Empty => Vec::new(),
         Action::Select(plan) => plan.explain(),
-        #[cfg(feature = "analytic")]
-        Action::Analytic(plan) => {
-            let mut lines = vec!["Analytic executor".to_owned()];
-            lines.extend(plan.explain().into_iter().map(|line| format!("  {line}")));
-            lines
-        }
         Action::Insert(plan) => {
             let mut lines = vec![format!("Insert on {}", plan.table.name)];
             lines.extend(plan.source_lines().into_iter().map(|line| format!("  {line}")));

@@ -1,7 +1,5 @@
 //! SQL over the engine: types, keys and rows, parsing and binding, the row executor, sessions.
 
-#[cfg(feature = "analytic")]
-pub mod analytic;
 pub mod bind;
 pub mod catalog;
 pub mod copy;

@@ -1,6 +1,5 @@
 //! Tests of the crate's public face, one module a subject.
 
-mod executors;
 mod golden;
 mod keys;
 mod numeric;

@@ -36,9 +36,9 @@ pub struct OracleArgs {
     /// In this process instead of through the wire.
     #[arg(long)]
     embedded: bool,
-    /// Also read ranges by the analytic executor, which reads whole tables.
+    /// Also read ranges through window functions.
     #[arg(long)]
-    analytic: bool,
+    windows: bool,
     /// Reads and writes only: no savepoints, ON CONFLICT, row locks or READ ONLY.
     #[arg(long)]
     plain: bool,
@@ -63,7 +63,7 @@ impl OracleArgs {
             clients: 16,
             keys: 60,
             embedded: false,
-            analytic: false,
+            windows: false,
             plain: false,
             isolation: Isolation::Serializable,
             method: SystemName::Pssi,
@@ -75,7 +75,7 @@ impl OracleArgs {
         let groups = (self.keys / 2).max(1);
         let variety = if self.plain { Variety::Plain } else { Variety::Wide };
         Plan {
-            shape: Shape { keys: self.keys, groups, operations: 4, analytic: self.analytic, variety },
+            shape: Shape { keys: self.keys, groups, operations: 4, windows: self.windows, variety },
             clients: self.clients as usize,
             threads: client_threads(),
             time: Duration::from_secs(u64::from(self.seconds)),
@@ -105,7 +105,7 @@ pub async fn measure(args: &OracleArgs) -> Result<Record> {
     if promised && !verdict.serializable() {
         return Err(Error::Violation(format!("THE HISTORY IS NOT SERIALIZABLE (seed {})", args.seed)));
     }
-    if promised && args.method == SystemName::Pssi && !args.analytic && !verdict.needless.is_empty() {
+    if promised && args.method == SystemName::Pssi && !verdict.needless.is_empty() {
         let told = history.transactions.iter().filter(|t| verdict.needless.contains(&t.id)).take(3);
         told.for_each(|victim| eprintln!("needless: {victim:?}"));
     }

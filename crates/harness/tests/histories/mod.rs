@@ -22,7 +22,7 @@ const TRANSACTIONS: usize = 80;
 #[derive(Clone, Copy)]
 struct Setup {
     isolation: Isolation,
-    analytic: bool,
+    windows: bool,
     variety: Variety,
     method: Method,
     /// Memory of the certifier, if not the default.
@@ -31,7 +31,7 @@ struct Setup {
 
 impl Setup {
     fn new(isolation: Isolation, variety: Variety) -> Setup {
-        Setup { isolation, analytic: false, variety, method: Method::Pssi, certifier_bytes: None }
+        Setup { isolation, windows: false, variety, method: Method::Pssi, certifier_bytes: None }
     }
 }
 
@@ -53,10 +53,10 @@ fn first_seed() -> u64 {
 }
 
 async fn history(database: &Database, setup: Setup, seed: u64) -> Run {
-    let Setup { isolation, analytic, variety, .. } = setup;
+    let Setup { isolation, windows, variety, .. } = setup;
     // Five tables are to be as hot as two.
     let (keys, groups, operations) = if variety == Variety::Exact { (5, 4, 7) } else { (12, 8, 4) };
-    let shape = Shape { keys, groups, operations, analytic, variety };
+    let shape = Shape { keys, groups, operations, windows, variety };
     let mut random = Random::new(seed);
     let mut stage = Stage::new(database, SESSIONS, isolation).unwrap();
     stage.load(&shape.rows(&mut random)).await.unwrap();
@@ -200,11 +200,11 @@ fn histories_under_a_certifier_without_memory_are_serializable() {
     assert_done(&done, &CONSTRAINTS);
 }
 
-/// The analytic executor reads whole tables, so what it reads may cost aborts that a range would not; never an anomaly.
+/// What a window function computes depends on what its rows were read by, and on nothing else.
 #[test]
-fn histories_with_analytic_reads_are_serializable() {
+fn histories_with_windows_are_serializable() {
     for variety in [Variety::Plain, Variety::Exact] {
-        let setup = Setup { analytic: true, ..Setup::new(Isolation::Serializable, variety) };
+        let setup = Setup { windows: true, ..Setup::new(Isolation::Serializable, variety) };
         runs(setup, 25, |run| assert!(run.verdict.serializable(), "{}", run.text));
     }
 }
@@ -231,7 +231,7 @@ fn concurrent_histories_with_safe_snapshots_are_serializable() {
     let seed = first_seed();
     let folder = tempfile::tempdir().unwrap();
     let database = Database::open(folder.path().join("data")).unwrap();
-    let shape = Shape { keys: 30, groups: 15, operations: 4, analytic: false, variety: Variety::Wide };
+    let shape = Shape { keys: 30, groups: 15, operations: 4, windows: false, variety: Variety::Wide };
     let plan = Plan {
         shape,
         clients: 8,
@@ -254,7 +254,7 @@ fn concurrent_histories_with_safe_snapshots_are_serializable() {
 fn snapshot_isolation_shows_anomalies_and_nothing_worse() {
     for variety in [Variety::Plain, Variety::Wide, Variety::Exact] {
         let mut anomalies = 0;
-        let setup = Setup { analytic: true, ..Setup::new(Isolation::RepeatableRead, variety) };
+        let setup = Setup { windows: true, ..Setup::new(Isolation::RepeatableRead, variety) };
         runs(setup, 25, |run| {
             assert!(run.verdict.violations.is_empty(), "{}", run.text);
             assert_eq!(run.verdict.aborted_by(Abort::Certifier), 0, "{}", run.text);
@@ -269,7 +269,7 @@ fn snapshot_isolation_shows_anomalies_and_nothing_worse() {
 fn equal_seeds_give_equal_histories() {
     let mut seen: Vec<String> = Vec::new();
     for _ in 0..2 {
-        let setup = Setup { analytic: true, ..Setup::new(Isolation::RepeatableRead, Variety::Exact) };
+        let setup = Setup { windows: true, ..Setup::new(Isolation::RepeatableRead, Variety::Exact) };
         runs(setup, 1, |run| seen.push(run.text.clone()));
     }
     assert_eq!(seen[0], seen[1]);

@@ -1,5 +1,6 @@
 //! Aggregate calls.
 
+use smallvec::SmallVec;
 use sqlparser::ast::{
     DuplicateTreatment, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArgumentList,
@@ -10,8 +11,8 @@ use super::order::sort_direction;
 use super::{AggregateCall, Binder, Clause};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed, same};
-use crate::function::{self, Kind};
-use crate::types::Type;
+use crate::function::{self, Kind, ResolvedFunction};
+use crate::types::{Type, TypeId};
 
 impl Binder<'_> {
     /// A call of an aggregate. It becomes a reference to the level's list of aggregates.
@@ -44,9 +45,41 @@ impl Binder<'_> {
             })?),
             None => None,
         };
-        let mut call = AggregateCall { filter, ..call };
+        let call = AggregateCall { filter, ..call };
+        self.own_aggregate(call)
+    }
+
+    /// GROUPING: which of the arguments are not grouped by. It belongs to a level as an aggregate does.
+    pub(super) fn grouping(&mut self, arguments: Vec<&Syntax>) -> Result<Typed> {
+        if arguments.len() > 31 {
+            return Err(SqlError::new(
+                sqlstate::TOO_MANY_ARGUMENTS,
+                "GROUPING must have fewer than 32 arguments",
+            ));
+        }
+        let arguments = (arguments.into_iter())
+            .map(|argument| Ok(self.settled_expression(argument)?.expr))
+            .collect::<Result<Vec<_>>>()?;
+        let function = ResolvedFunction {
+            function: &function::GROUPING,
+            arguments: SmallVec::new(),
+            result: TypeId::Int4.into(),
+        };
+        let grouping = Some(vec![]);
+        self.own_aggregate(AggregateCall {
+            function,
+            arguments,
+            distinct: false,
+            order: vec![],
+            filter: None,
+            grouping,
+        })
+    }
+
+    /// Gives a call to the level it belongs to.
+    fn own_aggregate(&mut self, mut call: AggregateCall) -> Result<Typed> {
         let depth = self.owner(&call);
-        self.check_aggregate_allowed(depth)?;
+        self.check_aggregate_allowed(depth, call.grouping.is_some())?;
         if depth > 0 {
             lower(&mut call, depth);
         }
@@ -76,15 +109,16 @@ impl Binder<'_> {
     }
 
     /// Whether the clause that the owning query is at allows aggregates.
-    fn check_aggregate_allowed(&self, depth: usize) -> Result<()> {
+    fn check_aggregate_allowed(&self, depth: usize, grouping: bool) -> Result<()> {
+        let what = if grouping { "grouping operations" } else { "aggregate functions" };
         let Some(level) = self.levels.len().checked_sub(1 + depth).and_then(|index| self.levels.get(index))
         else {
-            return Err(SqlError::new(sqlstate::GROUPING_ERROR, "aggregate functions are not allowed here"));
+            return Err(SqlError::new(sqlstate::GROUPING_ERROR, format!("{what} are not allowed here")));
         };
         let message = match level.clause {
-            Clause::Targets | Clause::Having | Clause::OrderBy => return Ok(()),
-            Clause::Aggregate | Clause::Filter => "aggregate function calls cannot be nested".to_owned(),
-            clause => format!("aggregate functions are not allowed in {}", clause.name()),
+            Clause::Targets | Clause::Having | Clause::OrderBy | Clause::WindowDefinition => return Ok(()),
+            Clause::Aggregate => "aggregate function calls cannot be nested".to_owned(),
+            clause => format!("{what} are not allowed in {}", clause.name()),
         };
         Err(SqlError::new(sqlstate::GROUPING_ERROR, message))
     }
@@ -136,7 +170,7 @@ impl Binder<'_> {
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
             ));
         }
-        Ok(AggregateCall { function, arguments, distinct, order, filter: None })
+        Ok(AggregateCall { function, arguments, distinct, order, filter: None, grouping: None })
     }
 }
 

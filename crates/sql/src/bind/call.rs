@@ -47,7 +47,7 @@ impl Binder<'_> {
             FunctionArguments::List(list) => list,
         };
         if syntax.over.is_some() {
-            return self.window_function(&name, syntax);
+            return self.window_function(schema.as_deref(), &name, syntax);
         }
         if schema.is_none() {
             if name == "row" {
@@ -55,7 +55,7 @@ impl Binder<'_> {
                 return self.row(items);
             }
             if name == "grouping" {
-                return Err(self.lacks("GROUPING"));
+                return self.grouping(plain_arguments(&list.args)?);
             }
             if let Some(time) = self.precise_time(&name, list)? {
                 return Ok(time);
@@ -153,6 +153,10 @@ impl Binder<'_> {
                 }
                 self.set_returning(RowsCall::Set { function: resolved.function, arguments, width }, ty)
             }
+            Kind::Window => Err(SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("window function {name} requires an OVER clause"),
+            )),
             Kind::Aggregate => Err(SqlError::internal("an aggregate called as a scalar function")),
         }
     }
@@ -202,9 +206,6 @@ impl Binder<'_> {
         }
         if call.exprs().iter().any(|expr| expr.any(&mut |inner| matches!(inner, Expr::SetResult(_)))) {
             return Err(self.lacks("a set-returning function within another"));
-        }
-        if self.level()?.set_returning.iter().any(|set| matches!(set.call, RowsCall::Ranking { .. })) {
-            return Err(self.lacks("a set-returning function beside a window function"));
         }
         let level = self.level()?;
         level.set_returning.push(SetReturning { call, ty });

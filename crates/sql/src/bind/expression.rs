@@ -93,6 +93,9 @@ impl Binder<'_> {
             Syntax::Function(function) => self.function(function),
             Syntax::Array(array) => self.array(array, None),
             Syntax::CompoundFieldAccess { root, access_chain } => self.access(root, access_chain),
+            Syntax::Tuple(items) if items.is_empty() => {
+                Err(SqlError::syntax("syntax error at or near \")\""))
+            }
             Syntax::Tuple(items) => self.row(items.iter().collect()),
             Syntax::Collate { expr, .. } => self.expression(expr),
             _ => self.special_form(syntax),

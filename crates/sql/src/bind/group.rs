@@ -18,6 +18,19 @@ use super::scope::object_name;
 use super::{Binder, Group, Level, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, SubqueryBody, Typed, same};
+use crate::parse::DISTINCT_SETS;
+
+/// What GROUP BY says.
+#[derive(Default)]
+pub(super) struct GroupKeys {
+    keys: Vec<Expr>,
+    /// With grouping sets: each as places among the keys.
+    sets: Option<Vec<Vec<usize>>>,
+}
+
+/// Most grouping sets of one query, and most columns of a CUBE.
+const MOST_SETS: usize = 4096;
+const MOST_OF_CUBE: usize = 12;
 
 impl Binder<'_> {
     /// The keys of GROUP BY; none if there is no such clause.
@@ -26,57 +39,132 @@ impl Binder<'_> {
         syntax: &GroupByExpr,
         targets: &mut [(String, Typed)],
         visible: usize,
-    ) -> Result<Option<Vec<Expr>>> {
+    ) -> Result<Option<GroupKeys>> {
         let GroupByExpr::Expressions(items, modifiers) = syntax else {
             return Err(SqlError::syntax("syntax error at or near \"ALL\""));
         };
         if !modifiers.is_empty() {
-            return Err(self.lacks("GROUP BY with modifiers"));
+            return Err(SqlError::syntax("syntax error at or near \"WITH\""));
         }
+        let distinct = matches!(items.first(), Some(Syntax::Identifier(word)) if word.value == DISTINCT_SETS);
+        let items = &items[usize::from(distinct)..];
         if items.is_empty() {
             return Ok(None);
         }
         let mut keys = vec![];
+        let mut sets: Vec<Vec<usize>> = vec![vec![]];
         for item in items {
-            self.group_item(item, targets, visible, &mut keys)?;
+            let more = self.grouping_sets(item, targets, visible, &mut keys)?;
+            check_sets(sets.len().saturating_mul(more.len()))?;
+            // Every set with every other.
+            sets = sets
+                .iter()
+                .flat_map(|set| more.iter().map(|more| set.iter().chain(more).copied().collect()))
+                .collect();
         }
-        Ok(Some(keys))
+        for set in &mut sets {
+            set.sort_unstable();
+            set.dedup();
+        }
+        if distinct {
+            let mut seen = std::collections::HashSet::new();
+            sets.retain(|set| seen.insert(set.clone()));
+        }
+        let plain = matches!(sets.as_slice(), [only] if only.len() == keys.len());
+        Ok(Some(GroupKeys { keys, sets: (!plain).then_some(sets) }))
     }
 
+    /// The grouping sets that an item stands for; one for a plain expression.
+    fn grouping_sets(
+        &mut self,
+        item: &Syntax,
+        targets: &mut [(String, Typed)],
+        visible: usize,
+        keys: &mut Vec<Expr>,
+    ) -> Result<Vec<Vec<usize>>> {
+        let item = strip(item);
+        let mut places = |binder: &mut Self, items: &[Syntax], keys: &mut Vec<Expr>| {
+            let mut set = vec![];
+            for item in items {
+                set.extend(binder.group_item(item, targets, visible, keys)?);
+            }
+            Ok::<_, SqlError>(set)
+        };
+        match item {
+            Syntax::Rollup(columns) => {
+                let columns = (columns.iter())
+                    .map(|column| places(self, column, keys))
+                    .collect::<Result<Vec<Vec<usize>>>>()?;
+                Ok((0..=columns.len()).rev().map(|count| columns[..count].concat()).collect())
+            }
+            Syntax::Cube(columns) => {
+                if columns.len() > MOST_OF_CUBE {
+                    return Err(SqlError::new(
+                        sqlstate::TOO_MANY_COLUMNS,
+                        format!("CUBE is limited to {MOST_OF_CUBE} elements"),
+                    ));
+                }
+                let columns = (columns.iter())
+                    .map(|column| places(self, column, keys))
+                    .collect::<Result<Vec<Vec<usize>>>>()?;
+                let chosen = |mask: usize| {
+                    let columns = columns.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+                    columns.flat_map(|(_, places)| places.iter().copied()).collect()
+                };
+                Ok((0..1usize << columns.len()).rev().map(chosen).collect())
+            }
+            Syntax::GroupingSets(items) => {
+                let mut sets = vec![];
+                for item in items {
+                    // The parser gives the items one by one, each as a list of its own.
+                    match item.as_slice() {
+                        [item] => sets.extend(self.grouping_sets(item, targets, visible, keys)?),
+                        items => {
+                            let tuple = Syntax::Tuple(items.to_vec());
+                            sets.extend(self.grouping_sets(&tuple, targets, visible, keys)?);
+                        }
+                    }
+                    check_sets(sets.len())?;
+                }
+                Ok(sets)
+            }
+            item => Ok(vec![self.group_item(item, targets, visible, keys)?]),
+        }
+    }
+
+    /// The places among the keys of a plain item: one, or those of a list in parentheses.
     fn group_item(
         &mut self,
         item: &Syntax,
         targets: &mut [(String, Typed)],
         visible: usize,
         keys: &mut Vec<Expr>,
-    ) -> Result<()> {
+    ) -> Result<Vec<usize>> {
         let item = strip(item);
-        match item {
-            Syntax::GroupingSets(_) | Syntax::Cube(_) | Syntax::Rollup(_) => {
-                return Err(self.lacks("GROUPING SETS, CUBE and ROLLUP"));
+        if let Syntax::Tuple(items) = item {
+            let mut places = vec![];
+            for item in items {
+                places.extend(self.group_item(item, targets, visible, keys)?);
             }
-            Syntax::Tuple(items) => {
-                return items.iter().try_for_each(|item| self.group_item(item, targets, visible, keys));
-            }
-            _ => {}
+            return Ok(places);
         }
         if let Some(position) = ordinal(item, "GROUP BY")? {
             let place = target_at(position, visible, "GROUP BY")?;
-            return self.group_target(&mut targets[place].1, keys);
+            return Ok(vec![self.group_target(&mut targets[place].1, keys)?]);
         }
         // A name means an input column first, an output column else.
         if let Syntax::Identifier(ident) = item {
             let name = object_name(ident);
             let is_input = self.level()?.namespace.star.iter().any(|column| column.name == name);
             if !is_input && let Some(place) = target_named(&name, targets, visible, "GROUP BY")? {
-                return self.group_target(&mut targets[place].1, keys);
+                return Ok(vec![self.group_target(&mut targets[place].1, keys)?]);
             }
         }
         let mut typed = self.settled_expression(item)?;
-        self.group_target(&mut typed, keys)
+        Ok(vec![self.group_target(&mut typed, keys)?])
     }
 
-    fn group_target(&mut self, typed: &mut Typed, keys: &mut Vec<Expr>) -> Result<()> {
+    fn group_target(&mut self, typed: &mut Typed, keys: &mut Vec<Expr>) -> Result<usize> {
         let settled = self.settle(typed.clone())?;
         *typed = settled;
         self.check_sortable(typed.ty, "equality")?;
@@ -86,30 +174,39 @@ impl Binder<'_> {
                 "aggregate functions are not allowed in GROUP BY",
             ));
         }
+        if typed.expr.any(&mut |expr| matches!(expr, Expr::WindowResult(_))) {
+            return Err(SqlError::new(
+                sqlstate::WINDOWING_ERROR,
+                "window functions are not allowed in GROUP BY",
+            ));
+        }
         if typed.expr.any(&mut |expr| matches!(expr, Expr::SetResult(_))) {
             return Err(self.lacks("GROUP BY over a set-returning function"));
         }
-        if !keys.iter().any(|known| same(known, &typed.expr)) {
+        Ok(keys.iter().position(|known| same(known, &typed.expr)).unwrap_or_else(|| {
             keys.push(typed.expr.clone());
-        }
-        Ok(())
+            keys.len() - 1
+        }))
     }
 
     /// Puts a bound level together: groups it if it aggregates, and gives set-returning results their places.
     pub(super) fn finish_select(
         &mut self,
         level: Level,
-        keys: Option<Vec<Expr>>,
+        keys: Option<GroupKeys>,
         having: Option<Expr>,
     ) -> Result<Select> {
-        let Level { mut select, aggregates, set_returning, .. } = level;
+        let Level { mut select, aggregates, set_returning, window_results, .. } = level;
+        select.windows.retain(|window| !window.calls.is_empty());
         select.set_returning = set_returning;
         if keys.is_some() || having.is_some() || !aggregates.is_empty() {
             let mut conjuncts = vec![];
             if let Some(having) = having {
                 having.into_conjuncts(&mut conjuncts);
             }
-            let mut group = Group { keys: keys.unwrap_or_default(), aggregates, having: conjuncts };
+            let GroupKeys { keys, sets } = keys.unwrap_or_default();
+            let mut group = Group { keys, sets, aggregates, having: conjuncts };
+            find_grouped(&mut group)?;
             regroup(&mut select, &mut group)?;
             select.group = Some(group);
         }
@@ -118,7 +215,10 @@ impl Binder<'_> {
             None => select.slots.len(),
         };
         for target in &mut select.targets {
-            place_set_results(&mut target.expr, base);
+            place_results(&mut target.expr, base, window_results);
+        }
+        for set in &mut select.set_returning {
+            set.call.exprs_mut().iter_mut().for_each(|expr| place_results(expr, base, window_results));
         }
         Ok(select)
     }
@@ -128,6 +228,9 @@ impl Binder<'_> {
 fn over_group<'a>(select: &'a mut Select, having: &'a mut Vec<Expr>) -> Vec<&'a mut Expr> {
     let mut exprs: Vec<&mut Expr> = select.targets.iter_mut().map(|target| &mut target.expr).collect();
     exprs.extend(having);
+    for window in &mut select.windows {
+        window.for_each_expr_mut(&mut |expr| exprs.push(expr));
+    }
     for set in &mut select.set_returning {
         exprs.extend(set.call.exprs_mut());
     }
@@ -146,8 +249,11 @@ fn regroup(select: &mut Select, group: &mut Group) -> Result<()> {
         if group.keys.contains(&key) {
             continue;
         }
-        if !depends_on_keys(select, slot, &group.keys) {
+        if !depends_on_keys(select, slot, &group.common_keys()) {
             return Err(ungrouped(select, slot, within_subquery));
+        }
+        for set in group.sets.iter_mut().flatten() {
+            set.push(group.keys.len());
         }
         group.keys.push(key);
     }
@@ -249,11 +355,38 @@ fn ungrouped(select: &Select, slot: usize, within_subquery: bool) -> SqlError {
     SqlError::new(sqlstate::GROUPING_ERROR, message)
 }
 
-/// Gives results of set-returning calls their places behind the frame.
-fn place_set_results(expr: &mut Expr, base: usize) {
-    if let Expr::SetResult(place) = expr {
-        *expr = Expr::Slot(base + *place);
-        return;
+/// Gives results of calls with OVER, and of set-returning calls, their places behind the frame.
+fn place_results(expr: &mut Expr, base: usize, windows: usize) {
+    match expr {
+        Expr::WindowResult(place) => *expr = Expr::Slot(base + *place),
+        Expr::SetResult(place) => *expr = Expr::Slot(base + windows + *place),
+        _ => expr.for_each_child_mut(&mut |child| place_results(child, base, windows)),
     }
-    expr.for_each_child_mut(&mut |child| place_set_results(child, base));
+}
+
+fn check_sets(count: usize) -> Result<()> {
+    if count <= MOST_SETS {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        sqlstate::STATEMENT_TOO_COMPLEX,
+        format!("too many grouping sets present (maximum {MOST_SETS})"),
+    ))
+}
+
+/// Finds the arguments of GROUPING among the keys.
+fn find_grouped(group: &mut Group) -> Result<()> {
+    for call in &mut group.aggregates {
+        let Some(grouping) = &mut call.grouping else { continue };
+        for argument in std::mem::take(&mut call.arguments) {
+            let place = group.keys.iter().position(|key| same(key, &argument)).ok_or_else(|| {
+                SqlError::new(
+                    sqlstate::GROUPING_ERROR,
+                    "arguments to GROUPING must be grouping expressions of the associated query level",
+                )
+            })?;
+            grouping.push(place);
+        }
+    }
+    Ok(())
 }

@@ -2,8 +2,7 @@
 //!
 //! It resolves names, operators and functions, settles the types of untyped literals and parameters from where they stand, inserts
 //! conversions, folds constants, merges simple derived tables and views into the query around them, and says in PostgreSQL's
-//! words what is wrong. What the row executor cannot do (window functions, grouping sets) ends in an error that
-//! [`Binder::unsupported`] tells from a wrong statement, so that the session can try the analytic executor.
+//! words what is wrong. What the executor cannot do is refused by name with 0A000.
 //!
 //! One [`Binder`] binds one statement. Its state is a stack of query levels (see [`expr`](crate::expr) for frames), the types
 //! of the parameters as far as they are known, and the common table expressions in sight.
@@ -15,6 +14,7 @@ mod aggregate;
 mod call;
 mod coerce;
 mod expression;
+mod frame;
 mod from;
 mod group;
 mod literal;
@@ -35,8 +35,7 @@ mod window;
 mod with;
 
 pub use coerce::common_type;
-#[cfg(feature = "analytic")]
-pub(crate) use naming::figure_name;
+pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
 pub use query::*;
@@ -103,7 +102,6 @@ pub struct Binder<'a> {
     tables: Vec<Arc<Table>>,
     /// Oids of the views.
     views: Vec<u32>,
-    unsupported: Option<String>,
     view_depth: usize,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
@@ -119,6 +117,8 @@ pub(crate) struct Level {
     pub(crate) aggregates: Vec<AggregateCall>,
     pub(crate) clause: Clause,
     pub(crate) set_returning: Vec<SetReturning>,
+    /// Number of calls with OVER.
+    pub(crate) window_results: usize,
     /// Names of all tables bound so far, those out of sight too, for messages.
     pub(crate) mentioned: Vec<String>,
 }
@@ -145,6 +145,8 @@ pub enum Clause {
     Aggregate,
     /// FILTER.
     Filter,
+    /// PARTITION BY and ORDER BY of a window.
+    WindowDefinition,
     /// LIMIT and OFFSET.
     Limit,
     /// VALUES.
@@ -172,6 +174,7 @@ impl Clause {
             Clause::OrderBy => "ORDER BY",
             Clause::Aggregate => "aggregate function calls",
             Clause::Filter => "FILTER",
+            Clause::WindowDefinition => "window definitions",
             Clause::Limit => "LIMIT",
             Clause::Values => "VALUES",
             Clause::Update => "UPDATE",
@@ -195,7 +198,6 @@ impl<'a> Binder<'a> {
             cte_count: 0,
             tables: vec![],
             views: vec![],
-            unsupported: None,
             view_depth: 0,
             copied: 0,
             positions: true,
@@ -226,17 +228,9 @@ impl<'a> Binder<'a> {
         self.cte_count
     }
 
-    /// If binding failed because the row executor lacks a feature: which. The statement may be correct.
-    pub fn unsupported(&self) -> Option<&str> {
-        self.unsupported.as_deref()
-    }
-
-    /// An error that names what the row executor lacks; remembered for [`unsupported`](Binder::unsupported).
-    pub(crate) fn lacks(&mut self, feature: impl Into<String>) -> SqlError {
-        let feature = feature.into();
-        let error = SqlError::unsupported(&feature);
-        self.unsupported.get_or_insert(feature);
-        error
+    /// 0A000: names what is not supported.
+    pub(crate) fn lacks(&self, feature: impl Into<String>) -> SqlError {
+        SqlError::unsupported(feature.into())
     }
 
     /// The error with the position of a syntax tree node.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::frame::Window;
 use super::virtual_table::VirtualTable;
 use crate::catalog::Table;
 use crate::expr::{Expr, Typed};
@@ -106,7 +107,9 @@ pub struct Select {
     pub filter: Vec<Expr>,
     /// Grouping and aggregates. Then `having`, set-returning calls and targets are over the group's frame: its keys, then its aggregates.
     pub group: Option<Group>,
-    /// Set-returning calls in the targets. Their results take the places behind the frame's (or the group's frame's).
+    /// Windows, in the order they were written. The results of their calls take the places behind the frame's (or the group's frame's).
+    pub windows: Vec<Window>,
+    /// Set-returning calls in the targets. Their results take the places behind those of windows.
     pub set_returning: Vec<SetReturning>,
     /// The output, hidden sort columns last.
     pub targets: Vec<Typed>,
@@ -209,28 +212,6 @@ pub enum RowsCall {
     Unnest(Vec<Expr>),
     /// A scalar function: one row of one column.
     Scalar(Expr),
-    /// A window function that numbers rows, among the targets only: one number for each row of the level.
-    Ranking {
-        /// How it counts.
-        ranking: Ranking,
-        /// PARTITION BY, then ORDER BY, over the frame.
-        keys: Vec<Expr>,
-        /// Number of keys of PARTITION BY.
-        partition: usize,
-        /// For each key of ORDER BY: descending, NULLs first.
-        order: Vec<(bool, bool)>,
-    },
-}
-
-/// How a window function numbers the rows of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ranking {
-    /// 1, 2, 3 ...
-    RowNumber,
-    /// Rows that sort alike share the number of the first of them.
-    Rank,
-    /// The same without gaps.
-    DenseRank,
 }
 
 /// A set-returning call among the targets.
@@ -278,14 +259,26 @@ pub enum JoinKind {
 }
 
 /// Grouping.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Group {
     /// Keys, over the frame: the first places of the group's frame.
     pub keys: Vec<Expr>,
+    /// GROUPING SETS, with ROLLUP and CUBE written out: for each set the places of its keys; the other keys are NULL in its groups. None if the
+    /// rows are grouped once, by all keys.
+    pub sets: Option<Vec<Vec<usize>>>,
     /// Aggregates: the places after the keys.
     pub aggregates: Vec<AggregateCall>,
     /// HAVING, over the group's frame.
     pub having: Vec<Expr>,
+}
+
+impl Group {
+    /// The keys that all groups have.
+    pub(crate) fn common_keys(&self) -> Vec<Expr> {
+        let in_all = |place: usize| self.sets.iter().flatten().all(|set| set.contains(&place));
+        let keys = self.keys.iter().enumerate().filter(|(place, _)| in_all(*place));
+        keys.map(|(_, key)| key.clone()).collect()
+    }
 }
 
 /// A call of an aggregate.
@@ -301,6 +294,8 @@ pub struct AggregateCall {
     pub order: Vec<(Expr, bool, bool)>,
     /// FILTER.
     pub filter: Option<Expr>,
+    /// It is no aggregate but GROUPING; the arguments' places among the keys, once these are known.
+    pub grouping: Option<Vec<usize>>,
 }
 
 impl PartialEq for AggregateCall {
@@ -311,6 +306,7 @@ impl PartialEq for AggregateCall {
             && self.distinct == other.distinct
             && self.order == other.order
             && self.filter == other.filter
+            && self.grouping == other.grouping
     }
 }
 
@@ -405,7 +401,6 @@ impl RowsCall {
         match self {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
             RowsCall::Scalar(expr) => std::slice::from_ref(expr),
-            RowsCall::Ranking { keys, .. } => keys,
         }
     }
 
@@ -414,14 +409,13 @@ impl RowsCall {
         match self {
             RowsCall::Set { arguments, .. } | RowsCall::Unnest(arguments) => arguments,
             RowsCall::Scalar(expr) => std::slice::from_mut(expr),
-            RowsCall::Ranking { keys, .. } => keys,
         }
     }
 }
 
 /// The traversal of a SELECT's expressions, for shared and for exclusive references.
 macro_rules! select_exprs {
-    ($select:ident, $nested:ident, $visit:ident, $iter:ident, $exprs:ident, $walk:ident, $from:ident, [$($mutable:tt)?]) => {
+    ($select:ident, $nested:ident, $visit:ident, $iter:ident, $exprs:ident, $walk:ident, $from:ident, $window:ident, [$($mutable:tt)?]) => {
         for relation in $select.relations.$iter() {
             match & $($mutable)? relation.source {
                 Source::Query(query) => query.$walk($nested + 1, $visit),
@@ -446,6 +440,9 @@ macro_rules! select_exprs {
             }
             group.having.$iter().for_each(|expr| $visit(expr, $nested));
         }
+        for window in $select.windows.$iter() {
+            window.$window(&mut |expr| $visit(expr, $nested));
+        }
         for set in $select.set_returning.$iter() {
             set.call.$exprs().$iter().for_each(|expr| $visit(expr, $nested));
         }
@@ -457,11 +454,11 @@ macro_rules! select_exprs {
 
 impl Select {
     fn walk(&self, nested: usize, visit: &mut dyn FnMut(&Expr, usize)) {
-        select_exprs!(self, nested, visit, iter, exprs, walk, for_each_condition, []);
+        select_exprs!(self, nested, visit, iter, exprs, walk, for_each_condition, for_each_expr, []);
     }
 
     fn walk_mut(&mut self, nested: usize, visit: &mut dyn FnMut(&mut Expr, usize)) {
-        select_exprs!(self, nested, visit, iter_mut, exprs_mut, walk_mut, for_each_condition_mut, [mut]);
+        select_exprs!(self, nested, visit, iter_mut, exprs_mut, walk_mut, for_each_condition_mut, for_each_expr_mut, [mut]);
     }
 }
 

@@ -133,9 +133,6 @@ impl Binder<'_> {
         if syntax.into.is_some() {
             return Err(SqlError::unsupported("SELECT INTO"));
         }
-        if !syntax.named_window.is_empty() {
-            return Err(self.lacks("a WINDOW clause"));
-        }
         check_dialect(syntax)?;
         let depth = self.levels.len();
         self.push_level();
@@ -155,6 +152,7 @@ impl Binder<'_> {
         if let Some(condition) = &syntax.selection {
             self.where_clause(condition)?;
         }
+        self.window_clause(&syntax.named_window)?;
         let mut targets = self.expand_targets(&syntax.projection, vec![])?;
         let visible = targets.len();
         let having = match &syntax.having {
@@ -348,6 +346,8 @@ impl Binder<'_> {
             Some("with HAVING clause")
         } else if !level.aggregates.is_empty() {
             Some("with aggregate functions")
+        } else if level.window_results > 0 {
+            Some("with window functions")
         } else if !level.set_returning.is_empty() {
             Some("with set-returning functions in the target list")
         } else {

@@ -215,6 +215,7 @@ impl Binder<'_> {
         let slots = level.select.slots.len();
         let filters = level.select.filter.len();
         let (aggregates, sets) = (level.aggregates.len(), level.set_returning.len());
+        let (windows, results) = (level.select.windows.clone(), level.window_results);
         let from = std::mem::take(&mut level.select.from);
         let namespace = level.namespace.clone();
         let clause = std::mem::replace(&mut level.clause, Clause::Targets);
@@ -227,6 +228,7 @@ impl Binder<'_> {
         let outputs = outputs?;
         let simple = level.aggregates.len() == aggregates
             && level.set_returning.len() == sets
+            && level.window_results == results
             && !outputs.iter().any(|column| match &column.source {
                 ColumnSource::Expr(typed) => {
                     typed.expr.is_volatile() || typed.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
@@ -235,6 +237,7 @@ impl Binder<'_> {
             });
         if !simple {
             level.undo_to(relations, slots, filters, aggregates, sets);
+            (level.select.windows, level.window_results) = (windows, results);
             self.set_cte_references(references);
             return Ok(None);
         }
@@ -317,6 +320,12 @@ impl Binder<'_> {
                 let typed = self.call(schema.as_deref(), &function, bound)?;
                 let column = (self.single_column_name(&function, alias), typed.ty);
                 (RowsCall::Scalar(typed.expr), vec![column])
+            }
+            Kind::Window => {
+                return Err(SqlError::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("window function {function} requires an OVER clause"),
+                ));
             }
             Kind::Aggregate => {
                 return Err(SqlError::new(

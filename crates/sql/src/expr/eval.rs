@@ -108,7 +108,7 @@ impl Expr {
             Expr::Slice(slice) => evaluate_slice(&slice.0, &slice.1, env),
             Expr::Subquery(query) => subquery::evaluate(query, env),
             Expr::Row(items) => row_text(items, env),
-            Expr::Aggregate { .. } | Expr::SetResult(_) => {
+            Expr::Aggregate { .. } | Expr::SetResult(_) | Expr::WindowResult(_) => {
                 Err(SqlError::internal("an aggregate outside its query"))
             }
         }

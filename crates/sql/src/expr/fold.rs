@@ -16,12 +16,13 @@ fn is_foldable(expr: &Expr) -> bool {
         | Expr::Subquery(_)
         | Expr::Aggregate { .. }
         | Expr::SetResult(_)
+        | Expr::WindowResult(_)
         | Expr::Row(_) => false,
         Expr::Function(call) => {
             call.function.function.volatility == Volatility::Immutable
                 && !matches!(
                     call.function.function.body,
-                    Body::External | Body::SetReturning | Body::Aggregate(_)
+                    Body::External | Body::SetReturning | Body::Aggregate(_) | Body::Window(_)
                 )
         }
         // Conversions between texts and times depend on the session's time zone and formats.

@@ -146,6 +146,8 @@ pub enum Expr {
     },
     /// While binding: the value of the n-th set-returning call of the select list.
     SetResult(usize),
+    /// While binding: the result of the n-th call with OVER of the level.
+    WindowResult(usize),
     /// ROW(...) or a whole row, as the composite value's text form.
     Row(Vec<(Expr, Type)>),
 }

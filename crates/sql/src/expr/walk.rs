@@ -11,7 +11,8 @@ macro_rules! children {
             | Expr::Outer { .. }
             | Expr::Parameter(_)
             | Expr::Aggregate { .. }
-            | Expr::SetResult(_) => {}
+            | Expr::SetResult(_)
+            | Expr::WindowResult(_) => {}
             Expr::Compare(_, operands) => operands.$iter().for_each($visit),
             Expr::Operator(call) => {
                 $visit(children!(@$as_ref call.left));

@@ -19,17 +19,13 @@ mod session;
 pub mod set;
 mod string;
 mod to_char;
+mod window;
 
 pub use aggregate::Accumulator;
 pub use context::{EvalContext, NoSession, SessionView};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub use resolve::{ResolvedFunction, resolve};
-
-/// Whether a function of this name may ask for more of the session than its settings of reading and printing.
-pub(crate) fn depends_on_session(name: &str) -> bool {
-    let of_session = session::FUNCTIONS.iter().chain(session::EXTERNAL);
-    of_session.chain(crate::pg_catalog::functions()).any(|function| function.name == name)
-}
+pub use window::{GROUPING, WindowFunction};
 
 /// Whether a function of this name is an aggregate.
 pub fn is_aggregate(name: &str) -> bool {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use super::aggregate::AccumulatorMaker;
+use super::window::{self, WindowFunction};
 use super::{EvalContext, aggregate, array, convert, datetime, json, math, pattern, session, string};
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
@@ -33,6 +34,8 @@ pub enum Body {
     Typed(TypedBody),
     /// An aggregate.
     Aggregate(AccumulatorMaker),
+    /// A window function; the executor implements it.
+    Window(WindowFunction),
     /// Gives rows; the executor implements it by name.
     SetReturning,
     /// The executor or the session implements it by name.
@@ -46,6 +49,8 @@ pub enum Kind {
     Scalar,
     /// For each group a value.
     Aggregate,
+    /// For each row of a window a value.
+    Window,
     /// For each row a set of rows.
     SetReturning,
 }
@@ -77,6 +82,7 @@ impl Function {
     pub fn kind(&self) -> Kind {
         match self.body {
             Body::Aggregate(_) => Kind::Aggregate,
+            Body::Window(_) => Kind::Window,
             Body::SetReturning => Kind::SetReturning,
             _ => Kind::Scalar,
         }
@@ -168,6 +174,18 @@ pub(super) const fn aggregate(
     Function::new(oid, name, arguments, result, Body::Aggregate(maker)).called_on_null()
 }
 
+/// A window function. PostgreSQL calls those with arguments strict, which means nothing for them.
+pub(super) const fn window(
+    oid: u32,
+    name: &'static str,
+    arguments: &'static [TypeId],
+    result: TypeId,
+    function: WindowFunction,
+) -> Function {
+    let function = Function::new(oid, name, arguments, result, Body::Window(function));
+    if arguments.is_empty() { function.called_on_null() } else { function }
+}
+
 /// A function that gives rows.
 pub(super) const fn set(
     oid: u32,
@@ -188,7 +206,7 @@ pub(super) const fn external(
     Function::new(oid, name, arguments, result, Body::External)
 }
 
-fn tables() -> [&'static [Function]; 10] {
+fn tables() -> [&'static [Function]; 11] {
     [
         math::FUNCTIONS,
         string::FUNCTIONS,
@@ -199,6 +217,7 @@ fn tables() -> [&'static [Function]; 10] {
         array::FUNCTIONS,
         session::FUNCTIONS,
         aggregate::FUNCTIONS,
+        window::FUNCTIONS,
         session::EXTERNAL,
     ]
 }

@@ -16,10 +16,19 @@ use crate::types::Datum;
 
 /// Groups, in the order their first rows came.
 pub(crate) struct GroupState {
-    groups: Vec<(Vec<Datum>, Vec<AggregateState>)>,
+    groups: Vec<Grouped>,
     at: usize,
     built: bool,
     bytes: usize,
+}
+
+/// One group.
+struct Grouped {
+    /// Its grouping set.
+    set: usize,
+    /// Its keys; those that the set has not are NULL.
+    key: Vec<Datum>,
+    states: Vec<AggregateState>,
 }
 
 /// Arguments of an aggregate that are so large are asked for before they are added, not after.
@@ -145,7 +154,27 @@ impl GroupState {
     }
 
     fn states(group: &GroupNode) -> Result<Vec<AggregateState>> {
-        group.aggregates.iter().map(AggregateState::new).collect()
+        group.aggregates.iter().filter(|node| node.grouping.is_none()).map(AggregateState::new).collect()
+    }
+
+    /// Makes the group of a key, if it is not there yet; its place.
+    fn place(
+        &mut self,
+        places: &mut HashMap<Vec<Datum>, usize, Seeded>,
+        set: usize,
+        key: &Vec<Datum>,
+        group: &GroupNode,
+        context: Context<'_>,
+    ) -> Result<usize> {
+        if let Some(place) = places.get(key) {
+            return Ok(*place);
+        }
+        let place = self.groups.len();
+        let states = GroupState::states(group)?;
+        self.reserve(2 * row_bytes(key) + 64 + 96 * states.len(), context)?;
+        places.insert(key.clone(), place);
+        self.groups.push(Grouped { set, key: key.clone(), states });
+        Ok(place)
     }
 
     /// Reads all input rows.
@@ -157,37 +186,41 @@ impl GroupState {
         context: Context<'_>,
         frame: &mut [Datum],
     ) -> Result<()> {
-        let mut places: HashMap<Vec<Datum>, usize, Seeded> = HashMap::default();
-        let mut key = Vec::with_capacity(group.keys.len());
-        if group.keys.is_empty() {
-            // There is one group even without a row.
-            self.groups.push((vec![], GroupState::states(group)?));
+        let all = [vec![true; group.keys.len()]];
+        let sets: &[Vec<bool>] = group.sets.as_deref().unwrap_or(&all);
+        // The groups of each set by their keys. A set without keys has one group, even without a row.
+        let mut places: Vec<HashMap<Vec<Datum>, usize, Seeded>> = sets.iter().map(|_| HashMap::default()).collect();
+        let no_key = vec![Datum::Null; group.keys.len()];
+        for (set, keys) in sets.iter().enumerate() {
+            if !keys.contains(&true) {
+                self.place(&mut places[set], set, &no_key, group, context)?;
+            }
         }
+        let mut values = Vec::with_capacity(group.keys.len());
+        let mut key = Vec::with_capacity(group.keys.len());
         while source.next(&select.source, context, frame)? {
             let env = context.env(frame);
-            let mut place = 0;
-            if !group.keys.is_empty() {
-                key.clear();
-                for expr in &group.keys {
-                    key.push(expr.eval(&env)?);
-                }
-                place = match places.get(&key) {
-                    Some(place) => *place,
-                    None => {
-                        let place = self.groups.len();
-                        let states = GroupState::states(group)?;
-                        self.reserve(2 * row_bytes(&key) + 64 + 96 * states.len(), context)?;
-                        places.insert(key.clone(), place);
-                        self.groups.push((key.clone(), states));
-                        place
+            values.clear();
+            for expr in &group.keys {
+                values.push(expr.eval(&env)?);
+            }
+            for (set, keys) in sets.iter().enumerate() {
+                let place = match group.sets {
+                    None => self.place(&mut places[set], set, &values, group, context)?,
+                    Some(_) => {
+                        key.clear();
+                        let given = values.iter().zip(keys);
+                        key.extend(given.map(|(value, has)| if *has { value.clone() } else { Datum::Null }));
+                        self.place(&mut places[set], set, &key, group, context)?
                     }
                 };
+                let mut held = 0;
+                let nodes = group.aggregates.iter().filter(|node| node.grouping.is_none());
+                for (state, node) in self.groups[place].states.iter_mut().zip(nodes) {
+                    held += state.add(node, &env)?;
+                }
+                self.reserve(held, context)?;
             }
-            let mut held = 0;
-            for (state, node) in self.groups[place].1.iter_mut().zip(&group.aggregates) {
-                held += state.add(node, &env)?;
-            }
-            self.reserve(held, context)?;
         }
         self.built = true;
         Ok(())
@@ -206,14 +239,20 @@ impl GroupState {
         if !self.built {
             self.build(select, group, source, context, frame)?;
         }
-        while let Some((key, states)) = self.groups.get_mut(self.at) {
+        while let Some(Grouped { set, key, states }) = self.groups.get_mut(self.at) {
             self.at += 1;
             for (place, value) in grouped.iter_mut().zip(key.iter_mut()) {
                 *place = std::mem::take(value);
             }
-            let aggregates = grouped[group.keys.len()..].iter_mut();
-            for ((place, state), node) in aggregates.zip(states.iter_mut()).zip(&group.aggregates) {
-                *place = state.finish(node, context)?;
+            let mut states = states.iter_mut();
+            for (place, node) in grouped[group.keys.len()..].iter_mut().zip(&group.aggregates) {
+                *place = match &node.grouping {
+                    Some(values) => Datum::Int4(values[*set]),
+                    None => match states.next() {
+                        Some(state) => state.finish(node, context)?,
+                        None => return Err(SqlError::internal("a group without one of its aggregates")),
+                    },
+                };
             }
             if holds(&group.having, &context.env(grouped))? {
                 return Ok(true);

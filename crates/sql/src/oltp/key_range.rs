@@ -2,25 +2,15 @@
 
 use std::borrow::Cow;
 use std::ops::Bound;
-#[cfg(feature = "analytic")]
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::subquery;
-#[cfg(feature = "analytic")]
-use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::expr::{Env, Expr};
-#[cfg(feature = "analytic")]
-use crate::expr::{Execution, NeverInterrupted, NoExternalFunctions, NoReader, ReadContext, Runtime};
-#[cfg(feature = "analytic")]
-use crate::function::EvalContext;
 use crate::function::operator::Comparison;
 use crate::keys::{self, KeyOrder};
 use crate::plan::{Access, KeyPart, KeyRange, KeyValues, RangeBound};
-#[cfg(feature = "analytic")]
-use crate::types::FormatContext;
 use crate::types::{Datum, TypeId};
 
 /// Keys from `lower` (included) to `upper` (excluded; none is the end).
@@ -191,24 +181,6 @@ pub(crate) fn range(prefix: &[u8], range: Option<&KeyRange>, env: &Env<'_>) -> R
     // Contradictory bounds leave nothing.
     let is_empty = result.upper.as_ref().is_some_and(|upper| *upper <= result.lower);
     Ok((!is_empty).then_some(result))
-}
-
-/// The ranges of an access whose values are all constants, in key order.
-#[cfg(feature = "analytic")]
-pub(crate) fn constant_ranges(access: &Access) -> Result<Vec<Range>> {
-    let (format, runtime) = (FormatContext::default(), Runtime::default());
-    let read = ReadContext {
-        reader: &NoReader,
-        eval: EvalContext::without_session(&format),
-        catalog: &Arc::new(Catalog::new(0, [])),
-        external: &NoExternalFunctions,
-        interrupt: &NeverInterrupted,
-        memory_limit: usize::MAX,
-    };
-    let execution = Execution { read: &read, parameters: &[], runtime: &runtime };
-    let env = Env::new(&[], execution);
-    let ranges = prefixes(access, &env)?;
-    ranges.iter().filter_map(|prefix| range(prefix, access.range.as_ref(), &env).transpose()).collect()
 }
 
 /// Applies one bound; false if nothing can satisfy it.

@@ -10,8 +10,7 @@ use super::memory::row_bytes;
 use super::set_operation::SetState;
 use super::sort::SortState;
 use super::table_function::TableRows;
-use super::window::WindowRows;
-use crate::bind::RowsCall;
+use super::window::WindowState;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::plan::{Node, SelectNode};
@@ -37,8 +36,8 @@ pub(crate) struct SelectState {
     grouped: Vec<Datum>,
     /// Rows of the set-returning calls for the current frame, and how many were given.
     sets: Option<(Vec<Vec<Datum>>, usize)>,
-    /// With window functions: all rows.
-    window: Option<WindowRows>,
+    /// With windows: their state, and the row with all results.
+    windows: Option<(WindowState, Vec<Datum>)>,
 }
 
 /// The number a LIMIT or OFFSET stands for; none for NULL. 2201W and 2201X if it is negative.
@@ -87,8 +86,8 @@ impl NodeState {
                 if let Some(group) = &mut state.group {
                     group.release(context);
                 }
-                if let Some(window) = &mut state.window {
-                    window.release(context);
+                if let Some((windows, _)) = &mut state.windows {
+                    windows.release(context);
                 }
             }
             NodeState::Values { .. } => {}
@@ -178,66 +177,70 @@ impl NodeState {
 
 impl SelectState {
     fn new(select: &SelectNode) -> SelectState {
-        let grouped = match &select.group {
-            Some(group) => group.keys.len() + group.aggregates.len() + select.set_returning.len(),
-            None => 0,
+        // Places for the results of windows and sets.
+        let results = match &select.windows {
+            Some(windows) => windows.results,
+            None => select.set_returning.len(),
         };
-        let frame = select.frame + if select.group.is_none() { select.set_returning.len() } else { 0 };
+        let (frame, grouped) = match &select.group {
+            Some(group) => (select.frame, group.keys.len() + group.aggregates.len() + results),
+            None => (select.frame + results, 0),
+        };
         SelectState {
             source: new_source(select),
             frame: vec![Datum::Null; frame],
             group: select.group.as_ref().map(|_| GroupState::new()),
             grouped: vec![Datum::Null; grouped],
             sets: None,
-            window: None,
+            windows: select.windows.as_ref().map(|windows| (WindowState::new(windows), vec![])),
         }
     }
 
     fn next(&mut self, select: &SelectNode, context: Context<'_>, out: &mut Vec<Datum>) -> Result<bool> {
-        if matches!(select.set_returning.first(), Some(RowsCall::Ranking { .. })) {
-            return self.next_of_window(select, context, out);
-        }
         if !select.set_returning.is_empty() {
             return self.next_of_sets(select, context, out);
         }
         if !self.advance(select, context)? {
             return Ok(false);
         }
-        let row = if self.group.is_some() { &self.grouped } else { &self.frame };
-        project(&select.targets, row, context, out)?;
+        project(&select.targets, self.row(), context, out)?;
         Ok(true)
     }
 
-    /// Brings the next input row, or group, into the frame.
-    fn advance(&mut self, select: &SelectNode, context: Context<'_>) -> Result<bool> {
-        match (&mut self.group, &select.group) {
-            (Some(state), Some(group)) => {
-                state.next(select, group, &mut self.source, context, &mut self.frame, &mut self.grouped)
-            }
-            _ => self.source.next(&select.source, context, &mut self.frame),
+    /// The row that the output is made of.
+    fn row(&self) -> &[Datum] {
+        match (&self.windows, &self.group) {
+            (Some((_, row)), _) => row,
+            (None, Some(_)) => &self.grouped,
+            (None, None) => &self.frame,
         }
     }
 
-    /// With window functions: all rows are read before the first is given.
-    fn next_of_window(
-        &mut self,
-        select: &SelectNode,
-        context: Context<'_>,
-        out: &mut Vec<Datum>,
-    ) -> Result<bool> {
-        if self.window.is_none() {
-            let mut window = WindowRows::default();
-            while self.advance(select, context)? {
-                let row = if self.group.is_some() { &self.grouped } else { &self.frame };
-                window.push(row.clone(), context)?;
+    /// Brings the next input row, or group, with the results of windows.
+    fn advance(&mut self, select: &SelectNode, context: Context<'_>) -> Result<bool> {
+        let SelectState { source, frame, group, grouped, windows, .. } = self;
+        let mut advance = |frame: &mut Vec<Datum>, grouped: &mut Vec<Datum>| match (&mut *group, &select.group) {
+            (Some(state), Some(group)) => state.next(select, group, source, context, frame, grouped),
+            _ => source.next(&select.source, context, frame),
+        };
+        let (Some((state, row)), Some(node)) = (windows, &select.windows) else {
+            return advance(frame, grouped);
+        };
+        let is_grouped = select.group.is_some();
+        let next = state.next(node, context, &mut |row: &mut Vec<Datum>| {
+            let found = advance(frame, grouped)?;
+            if found {
+                row.clear();
+                row.reserve_exact(if is_grouped { grouped.len() } else { frame.len() } + node.computed.len());
+                row.extend_from_slice(if is_grouped { grouped } else { frame });
             }
-            window.number(&select.set_returning, context)?;
-            self.window = Some(window);
+            Ok(found)
+        })?;
+        match next {
+            Some(next) => *row = next,
+            None => return Ok(false),
         }
-        match self.window.as_mut().and_then(WindowRows::next) {
-            Some(row) => project(&select.targets, row, context, out).map(|()| true),
-            None => Ok(false),
-        }
+        Ok(true)
     }
 
     /// With set-returning calls: as many rows for each frame as the longest set has, shorter ones filled up with NULLs.
@@ -251,8 +254,12 @@ impl SelectState {
             if let Some((rows, at)) = &mut self.sets {
                 if let Some(values) = rows.get_mut(*at) {
                     *at += 1;
-                    let row = if self.group.is_some() { &mut self.grouped } else { &mut self.frame };
-                    let base = row.len() - select.set_returning.len();
+                    let (row, behind) = match (&mut self.windows, &select.windows) {
+                        (Some((_, row)), Some(node)) => (row, node.computed.len()),
+                        _ if self.group.is_some() => (&mut self.grouped, 0),
+                        _ => (&mut self.frame, 0),
+                    };
+                    let base = row.len() - behind - select.set_returning.len();
                     for (place, value) in row[base..].iter_mut().zip(values.iter_mut()) {
                         *place = std::mem::take(value);
                     }
@@ -264,8 +271,7 @@ impl SelectState {
             if !self.advance(select, context)? {
                 return Ok(false);
             }
-            let row = if self.group.is_some() { &self.grouped } else { &self.frame };
-            self.sets = Some((sets(select, row, context)?, 0));
+            self.sets = Some((sets(select, self.row(), context)?, 0));
         }
     }
 }

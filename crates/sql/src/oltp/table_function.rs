@@ -26,7 +26,6 @@ impl TableRows {
         match call {
             RowsCall::Scalar(expr) => Ok(ready(vec![vec![expr.eval(env)?]])),
             RowsCall::Unnest(arrays) => unnest(arrays, env),
-            RowsCall::Ranking { .. } => Err(SqlError::internal("a window function as a set of rows")),
             RowsCall::Set { function, arguments, .. } => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {

@@ -120,7 +120,6 @@ impl Dialect for CognateDialect {
     delegate!(
         supports_unicode_string_literal,
         supports_filter_during_aggregation,
-        supports_group_by_expr,
         allow_extract_custom,
         allow_extract_single_quotes,
         supports_create_index_with_clause,
@@ -207,6 +206,9 @@ impl Dialect for CognateDialect {
         if parser.peek_token_ref().token == Token::LParen && is_word(parser, 1, "VALUES") {
             return Some(values_subquery(parser));
         }
+        if let Some(grouping) = grouping_sets(parser) {
+            return Some(grouping);
+        }
         // The crate reads the value of an interval without a look at the stack, so intervals of intervals would use it up.
         if (0..3).all(|ahead| is_word(parser, ahead, "INTERVAL")) {
             return Some(parser.expected_ref("a string", parser.peek_nth_token_ref(2)));
@@ -239,6 +241,33 @@ impl Dialect for CognateDialect {
 fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
     matches!(&parser.peek_nth_token_ref(ahead).token,
         Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
+/// GROUPING SETS, ROLLUP and CUBE, each within another, and `()`: the crate knows them at the top of GROUP BY only, and takes `(a + b) * c` there for
+/// a list. Each item of GROUPING SETS is a list of its own.
+fn grouping_sets(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+    let opens = |at: usize| parser.peek_nth_token_ref(at).token == Token::LParen;
+    if opens(0) && parser.peek_nth_token_ref(1).token == Token::RParen {
+        parser.advance_token();
+        parser.advance_token();
+        return Some(Ok(Expr::Tuple(vec![])));
+    }
+    let (make, length): (fn(Vec<Vec<Expr>>) -> Expr, usize) =
+        if is_word(parser, 0, "ROLLUP") && opens(1) {
+            (Expr::Rollup, 2)
+        } else if is_word(parser, 0, "CUBE") && opens(1) {
+            (Expr::Cube, 2)
+        } else if is_word(parser, 0, "GROUPING") && is_word(parser, 1, "SETS") && opens(2) {
+            (Expr::GroupingSets, 3)
+        } else {
+            return None;
+        };
+    (0..length).for_each(|_| parser.advance_token());
+    let items = parser.parse_comma_separated(Parser::parse_expr).and_then(|items| {
+        parser.expect_token(&Token::RParen)?;
+        Ok(items)
+    });
+    Some(items.map(|items| make(items.into_iter().map(|item| vec![item]).collect())))
 }
 
 /// `(VALUES ...)` as a value: the crate takes VALUES for a function.

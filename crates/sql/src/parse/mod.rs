@@ -27,6 +27,7 @@ pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub use error::character_position;
 pub use mip::{MipArgument, MipOperation};
+pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of};
 
 use std::sync::Arc;
 

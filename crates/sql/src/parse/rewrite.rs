@@ -19,9 +19,13 @@
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `ABORT` | `ROLLBACK` |
+//! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
+//! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
+//! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
 
+use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
 use super::{Notes, Overriding, is_line_break};
 use crate::error::{Result, SqlError, sqlstate};
@@ -107,7 +111,24 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::HEADER
             | Keyword::IDENTITY
             | Keyword::ABORT
+            | Keyword::GROUP
+            | Keyword::EXCLUDE
+            | Keyword::PRECEDING
+            | Keyword::FOLLOWING
     )
+}
+
+/// Begins the list of a GROUP BY DISTINCT: the parser has no place for the word.
+pub(crate) const DISTINCT_SETS: &str = "\u{1}distinct";
+
+/// Begins the name of a window that leaves out rows.
+const EXCLUSION: char = '\u{1}';
+
+/// What such a name says: which rows are left out (`c`: the current one, `g`: its group, `t`: its ties), and the name that was there, if it is
+/// not empty. None for any other name.
+pub(crate) fn exclusion_of(name: &Ident) -> Option<(char, &str)> {
+    let mut rest = name.value.strip_prefix(EXCLUSION)?.chars();
+    Some((rest.next()?, rest.as_str()))
 }
 
 struct Pass<'a> {
@@ -165,6 +186,25 @@ impl<'a> Pass<'a> {
             "IDENTITY" if matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen)) => {
                 self.identity_options();
             }
+            "DISTINCT" if self.after(&["BY"]) && self.after_group() => {
+                let marked = Word { value: DISTINCT_SETS.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+                self.out.push(TokenWithSpan { token: Token::Word(marked), span });
+                self.out.push(TokenWithSpan { token: Token::Comma, span });
+                self.at += 1;
+            }
+            "ALL" if self.after(&["BY"]) && self.after_group() => self.at += 1,
+            "ROWS" | "RANGE" | "GROUPS" => {
+                self.copy();
+                if self.is(0, "BETWEEN") {
+                    self.copy();
+                }
+                self.frame_offset();
+            }
+            "AND" if self.after(&["PRECEDING", "FOLLOWING", "ROW"]) => {
+                self.copy();
+                self.frame_offset();
+            }
+            "EXCLUDE" => self.exclusion(),
             "OVERRIDING" if self.first == "INSERT" || self.first == "WITH" => self.overriding(),
             _ => self.copy(),
         }
@@ -198,6 +238,69 @@ impl<'a> Pass<'a> {
         }
         self.at += length;
         Ok(())
+    }
+
+    /// Whether what was copied last is GROUP BY.
+    fn after_group(&self) -> bool {
+        let before = self.out.len().checked_sub(2).and_then(|at| self.out.get(at));
+        is(before, "GROUP")
+    }
+
+    /// A string that begins a frame's offset: the crate takes it for an interval, and nothing may follow then.
+    fn frame_offset(&mut self) {
+        if let Some(TokenWithSpan { token: Token::SingleQuotedString(_), span }) = self.peek(0) {
+            self.out.push(TokenWithSpan { token: Token::LParen, span: *span });
+            self.copy();
+            self.out.push(TokenWithSpan { token: Token::RParen, span: *span });
+        }
+    }
+
+    /// EXCLUDE at the end of a window. It goes into a name at the window's beginning.
+    fn exclusion(&mut self) {
+        let (mark, length) = if self.is(1, "CURRENT") && self.is(2, "ROW") {
+            (Some('c'), 3)
+        } else if self.is(1, "GROUP") {
+            (Some('g'), 2)
+        } else if self.is(1, "TIES") {
+            (Some('t'), 2)
+        } else if self.is(1, "NO") && self.is(2, "OTHERS") {
+            (None, 3)
+        } else {
+            return self.copy();
+        };
+        if !matches!(self.peek(length).map(|token| &token.token), Some(Token::RParen)) {
+            return self.copy();
+        }
+        let mut depth = 0;
+        let open = self.out.iter().rposition(|token| {
+            match token.token {
+                Token::RParen => depth += 1,
+                Token::LParen if depth == 0 => return true,
+                Token::LParen => depth -= 1,
+                _ => {}
+            }
+            false
+        });
+        let (Some(mark), Some(open)) = (mark, open) else {
+            self.at += length;
+            return;
+        };
+        let span = self.out[open].span;
+        let clause = ["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"];
+        let base = match self.out.get(open + 1).map(|token| &token.token) {
+            Some(Token::Word(name)) if name.quote_style.is_some() => Some(name.value.clone()),
+            Some(Token::Word(name)) if !clause.iter().any(|word| name.value.eq_ignore_ascii_case(word)) => {
+                Some(name.value.to_ascii_lowercase())
+            }
+            _ => None,
+        };
+        if base.is_some() {
+            self.out.remove(open + 1);
+        }
+        let value = format!("{EXCLUSION}{mark}{}", base.unwrap_or_default());
+        let marked = Word { value, quote_style: Some('"'), keyword: Keyword::NoKeyword };
+        self.out.insert(open + 1, TokenWithSpan { token: Token::Word(marked), span });
+        self.at += length;
     }
 
     /// `FOR [NO KEY] UPDATE ...`, several times, with a LIMIT behind that belongs before.

@@ -43,7 +43,11 @@ impl Procedure {
     }
 
     fn kind(&self) -> char {
-        if self.function.is_some_and(|function| function.kind() == Kind::Aggregate) { 'a' } else { 'f' }
+        match self.function.map(Function::kind) {
+            Some(Kind::Aggregate) => 'a',
+            Some(Kind::Window) => 'w',
+            _ => 'f',
+        }
     }
 
     /// Gives rows.

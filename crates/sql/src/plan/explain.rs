@@ -49,8 +49,19 @@ impl Lines {
                     self.line(depth, "ProjectSet");
                     depth += 1;
                 }
+                for stage in select.windows.iter().flat_map(|windows| windows.stages.iter().rev()) {
+                    self.line(depth, "WindowAgg");
+                    depth += 1;
+                    if !stage.sort.is_empty() {
+                        self.line(depth, "Sort");
+                        depth += 1;
+                    }
+                }
                 if let Some(group) = &select.group {
                     self.line(depth, if group.keys.is_empty() { "Aggregate" } else { "HashAggregate" });
+                    if let Some(sets) = &group.sets {
+                        self.detail(depth, format!("Grouping Sets: {}", sets.len()));
+                    }
                     if !group.having.is_empty() {
                         self.detail(depth, format!("Filter: {} condition(s)", group.having.len()));
                     }

@@ -25,15 +25,14 @@ mod pushdown;
 mod relation;
 mod select;
 mod walk;
+mod window;
 
 pub use access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound, Scan, ScanColumn};
-#[cfg(feature = "analytic")]
-pub(crate) use path::{KeyCondition, access_by_constants};
 pub use planner::{plan, plan_expressions};
 
 use std::sync::Arc;
 
-use crate::bind::{LockWait, RowsCall, SetKind, SortKey, VirtualTable};
+use crate::bind::{Frame, LockWait, RowsCall, SetKind, SortKey, VirtualTable, WindowCall};
 use crate::catalog::Table;
 use crate::expr::Expr;
 use crate::function::ResolvedFunction;
@@ -155,7 +154,9 @@ pub struct SelectNode {
     pub source: SourceNode,
     /// Grouping.
     pub group: Option<GroupNode>,
-    /// Set-returning calls; their results stand behind the (group's) frame.
+    /// Windows; the results of their calls stand behind the (group's) frame.
+    pub windows: Option<WindowsNode>,
+    /// Set-returning calls; their results stand behind those of windows.
     pub set_returning: Vec<RowsCall>,
     /// The output.
     pub targets: Vec<Expr>,
@@ -166,6 +167,8 @@ pub struct SelectNode {
 pub struct GroupNode {
     /// Keys over the frame.
     pub keys: Vec<Expr>,
+    /// Grouping sets: which of the keys each has.
+    pub sets: Option<Vec<Vec<bool>>>,
     /// Aggregates.
     pub aggregates: Vec<AggregateNode>,
     /// Conditions over the group's frame.
@@ -185,6 +188,34 @@ pub struct AggregateNode {
     pub order: Vec<(Expr, bool, bool)>,
     /// FILTER.
     pub filter: Option<Expr>,
+    /// It is no aggregate but GROUPING: its value in each grouping set.
+    pub grouping: Option<Vec<i32>>,
+}
+
+/// The windows of a query level, in the order they are computed: each reads the rows that the one before gives.
+#[derive(Debug)]
+pub struct WindowsNode {
+    /// Number of results, and of those of set-returning calls behind them.
+    pub results: usize,
+    /// Keys that are no places of the frame. Their values stand behind everything else.
+    pub computed: Vec<Expr>,
+    /// The windows.
+    pub stages: Vec<WindowNode>,
+}
+
+/// One window.
+#[derive(Debug)]
+pub struct WindowNode {
+    /// The keys to sort by first; none if the rows come in this order.
+    pub sort: Vec<SortKey>,
+    /// PARTITION BY.
+    pub partition: Vec<SortKey>,
+    /// ORDER BY.
+    pub order: Vec<SortKey>,
+    /// The frame.
+    pub frame: Frame,
+    /// The calls; their places are those of the whole row.
+    pub calls: Vec<WindowCall>,
 }
 
 /// What fills places of a frame.

@@ -20,8 +20,6 @@ use crate::catalog::{Index, Table};
 use crate::expr::{Expr, SubqueryBody, SubqueryKind};
 use crate::function::operator::Comparison;
 use crate::keys::KeyOrder;
-#[cfg(feature = "analytic")]
-use crate::types::Datum;
 use crate::types::TypeId;
 
 /// A wanted order: column, descending, NULLs first.
@@ -342,53 +340,6 @@ fn found_rows(index: &Index, parts: &[KeyPart], range: Option<&KeyRange>, unique
         };
     }
     found.clamp(1.0, rows.max(1.0))
-}
-
-/// A condition that compares a column of a table with constants, none of them NULL and each of the column's own type.
-#[cfg(feature = "analytic")]
-#[derive(Clone, Debug)]
-pub(crate) enum KeyCondition {
-    /// It is one of these.
-    OneOf(Vec<Datum>),
-    /// `<`, `<=`, `>` or `>=`, as seen from the column.
-    Compare(Comparison, Datum),
-}
-
-/// So many ranges of the table's own tree are read rather than all of it even where that costs more: others then abort less.
-#[cfg(feature = "analytic")]
-const FEW_RANGES: f64 = 256.0;
-
-/// The cheapest way to the rows that fulfil the conditions, each on a column; it may find others too. `rows` are those of the table.
-#[cfg(feature = "analytic")]
-pub(crate) fn access_by_constants(table: &Table, rows: f64, conditions: &[(usize, KeyCondition)]) -> Access {
-    let sargs = conditions.iter().enumerate().map(|(condition, (column, what))| {
-        let offer = match what {
-            KeyCondition::OneOf(values) => match values.as_slice() {
-                [value] => Offer::Equal(KeyValues::One(Expr::Constant(value.clone()))),
-                values => Offer::Equal(KeyValues::List(values.iter().cloned().map(Expr::Constant).collect())),
-            },
-            KeyCondition::Compare(comparison, value) => {
-                let value = Expr::Constant(value.clone());
-                Offer::Range(RangeBound { comparison: *comparison, value })
-            }
-        };
-        Sarg { condition, column: *column, offer }
-    });
-    let sargs: Vec<Sarg> = sargs.collect();
-    let mut best = (Access::everything(false), OPEN + rows * SCAN_ROW);
-    for index in &table.indexes {
-        let Use { parts, range, .. } = key_use(table, index, &sargs);
-        if parts.is_empty() && range.is_none() {
-            continue;
-        }
-        let (access, _, cost) = access(index, parts, range, None, rows);
-        let narrow =
-            index.is_clustered() && best.0.parts.is_empty() && combinations(&access.parts) <= FEW_RANGES;
-        if cost < best.1 || narrow {
-            best = (access, cost);
-        }
-    }
-    best.0
 }
 
 /// The equality on a column that leaves the fewest values.

@@ -74,6 +74,10 @@ fn push_into_select(select: &mut Select, condition: &Expr, columns: &[Option<usi
 /// A target as an expression over the select's input, if it is the same for all rows a target row stands for.
 fn input_expr(select: &Select, column: usize) -> Option<Expr> {
     let target = &select.targets.get(column)?.expr;
+    // A condition that leaves whole partitions is none for the windows.
+    if !select.windows.iter().all(|window| window.partition.contains(target)) {
+        return None;
+    }
     let usable = !target.is_volatile() && !target.any(&mut |expr| matches!(expr, Expr::Subquery(_)));
     if !usable {
         return None;
@@ -81,7 +85,10 @@ fn input_expr(select: &Select, column: usize) -> Option<Expr> {
     match &select.group {
         None => Some(target.clone()),
         Some(group) => match target {
-            Expr::Slot(place) => group.keys.get(*place).cloned(),
+            Expr::Slot(place) => {
+                let key = group.keys.get(*place)?;
+                group.common_keys().contains(key).then(|| key.clone())
+            }
             _ => None,
         },
     }

@@ -34,7 +34,7 @@ impl Planner<'_> {
         let visible = select.visible;
         let width = select.targets.len();
         let plain =
-            select.group.is_none() && select.set_returning.is_empty() && select.distinct == Distinct::No;
+            select.group.is_none() && !has_calls_behind(&select) && select.distinct == Distinct::No;
         let wanted = if plain { slot_order(&select, &order) } else { None };
         let first = minimum_or_maximum(&select);
         let limit_hint = if plain { limit_rows(limit.as_ref(), offset.as_ref()) } else { None };
@@ -66,13 +66,23 @@ impl Planner<'_> {
         if let (Some(limit), true) = (limit_hint, source.ordered || order.is_empty()) {
             cost *= (limit / rows.max(1.0)).min(1.0);
         }
-        if select.set_returning.iter().any(|set| !matches!(set.call, RowsCall::Ranking { .. })) {
+        let base = group.as_ref().map_or(select.slots.len(), |group| group.keys.len() + group.aggregates.len());
+        let windows = super::window::plan_windows(&mut select, &order, base);
+        let mut ordered = source.ordered;
+        let windows = windows.map(|(windows, keys)| {
+            cost += windows.stages.iter().map(|stage| 1.0 + f64::from(!stage.sort.is_empty() as u8)).sum::<f64>()
+                * sort_cost(rows);
+            ordered = super::window::is_in_order(&select, &order, &keys);
+            windows
+        });
+        if !select.set_returning.is_empty() {
             rows *= 10.0;
         }
         let node = Node::Select(Box::new(SelectNode {
             frame: select.slots.len(),
             source: source.node,
             group,
+            windows,
             set_returning: select.set_returning.into_iter().map(|set| set.call).collect(),
             targets: select.targets.into_iter().map(|target| target.expr).collect(),
         }));
@@ -80,7 +90,7 @@ impl Planner<'_> {
         if select.distinct == Distinct::All {
             planned = distinct(planned, (0..visible).collect());
         }
-        if !source.ordered {
+        if !ordered {
             // DISTINCT ON takes the first of each kind after the sort.
             let is_on = matches!(select.distinct, Distinct::On(_));
             let stop = if is_on { None } else { limit.as_ref() };
@@ -126,6 +136,9 @@ impl Planner<'_> {
                 aggregate.filter.iter_mut().for_each(|expr| plan(expr, self));
             }
             group.having.iter_mut().for_each(|expr| plan(expr, self));
+        }
+        for window in &mut select.windows {
+            window.for_each_expr_mut(&mut |expr| plan(expr, self));
         }
         for set in &mut select.set_returning {
             set.call.exprs_mut().iter_mut().for_each(|expr| plan(expr, self));
@@ -265,6 +278,7 @@ fn minimum_or_maximum(select: &Select) -> Option<(usize, bool)> {
         _ => return None,
     };
     let plain = group.keys.is_empty()
+        && group.sets.is_none()
         && aggregate.filter.is_none()
         && matches!(select.relations.as_slice(), [Relation { source: Source::Table(_), .. }]);
     match aggregate.arguments.as_slice() {
@@ -273,15 +287,34 @@ fn minimum_or_maximum(select: &Select) -> Option<(usize, bool)> {
     }
 }
 
+/// Whether windows or set-returning calls take the rows.
+fn has_calls_behind(select: &Select) -> bool {
+    !select.windows.is_empty() || !select.set_returning.is_empty()
+}
+
 fn plan_group(group: Group) -> GroupNode {
-    let aggregates = group.aggregates.into_iter().map(|call| AggregateNode {
-        function: call.function,
-        arguments: call.arguments,
-        distinct: call.distinct,
-        order: call.order,
-        filter: call.filter,
+    let sets = group.sets.map(|sets| {
+        let keys = 0..group.keys.len();
+        sets.into_iter().map(|set| keys.clone().map(|key| set.contains(&key)).collect()).collect()
     });
-    GroupNode { keys: group.keys, aggregates: aggregates.collect(), having: group.having }
+    let all = [vec![true; group.keys.len()]];
+    let aggregates = group.aggregates.into_iter().map(|call| {
+        let sets: &[Vec<bool>] = sets.as_deref().unwrap_or(&all);
+        // A bit for each argument, the first the highest: whether the set does without it.
+        let value = |places: &Vec<usize>, set: &Vec<bool>| {
+            places.iter().fold(0, |bits, place| bits << 1 | i32::from(!set[*place]))
+        };
+        AggregateNode {
+            grouping: call.grouping.map(|places| sets.iter().map(|set| value(&places, set)).collect()),
+            function: call.function,
+            arguments: call.arguments,
+            distinct: call.distinct,
+            order: call.order,
+            filter: call.filter,
+        }
+    });
+    let aggregates = aggregates.collect();
+    GroupNode { keys: group.keys, aggregates, sets, having: group.having }
 }
 
 /// A scan of a stored table that reads what the level needs.

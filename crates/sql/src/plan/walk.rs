@@ -26,6 +26,16 @@ impl Node {
                     }
                     group.having.iter().for_each(|expr| visit(expr, nested));
                 }
+                if let Some(windows) = &select.windows {
+                    windows.computed.iter().for_each(|expr| visit(expr, nested));
+                    for stage in &windows.stages {
+                        let bounds = [stage.frame.start.offset(), stage.frame.end.offset()];
+                        bounds.into_iter().flatten().for_each(|expr| visit(expr, nested));
+                        for call in &stage.calls {
+                            call.arguments.iter().chain(&call.filter).for_each(|expr| visit(expr, nested));
+                        }
+                    }
+                }
                 for call in &select.set_returning {
                     call.exprs().iter().for_each(|expr| visit(expr, nested));
                 }

@@ -46,9 +46,6 @@ struct Shared {
     counters: Counters,
     plans: PlanCache,
     healing: super::Healing,
-    /// Started with the first query that needs it.
-    #[cfg(feature = "analytic")]
-    analytic: std::sync::OnceLock<crate::analytic::AnalyticRuntime>,
 }
 
 impl SqlDatabase {
@@ -84,8 +81,6 @@ impl SqlDatabase {
             presence: Presence::default(),
             plans: PlanCache::default(),
             healing: super::Healing::default(),
-            #[cfg(feature = "analytic")]
-            analytic: std::sync::OnceLock::new(),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
     }
@@ -190,23 +185,6 @@ impl SqlDatabase {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.counters
-    }
-
-    /// Where analytic queries run.
-    #[cfg(feature = "analytic")]
-    pub(crate) fn analytic(&self) -> Result<&crate::analytic::AnalyticRuntime> {
-        if self.shared.analytic.get().is_none() {
-            let lower = cognate_env::priority::lower_thread_priority;
-            // All analytic queries together may hold what one statement may.
-            let memory = super::memory_limit(self.engine().memory_bytes());
-            let runtime = crate::analytic::AnalyticRuntime::new(1, memory, lower)?;
-            // Another session may have been faster; then this one is dropped.
-            let _ = self.shared.analytic.set(runtime);
-        }
-        self.shared
-            .analytic
-            .get()
-            .ok_or_else(|| crate::error::SqlError::internal("the analytic threads did not start"))
     }
 
     pub(crate) fn plans(&self) -> &PlanCache {

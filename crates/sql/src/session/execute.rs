@@ -69,8 +69,6 @@ impl Session {
         }
         match &mut portal.state {
             PortalState::Cursor { .. } => self.pump(portal, sink, max_rows),
-            #[cfg(feature = "analytic")]
-            PortalState::Analytic { .. } => self.pump_analytic(portal, sink, max_rows).await,
             PortalState::Rows { .. } => Ok(self.send_rows(portal, sink, max_rows)),
             PortalState::Family(_) => Ok(self.send_family(portal, sink, max_rows)),
             PortalState::Inner(inner) => Box::pin(self.advance(inner, sink, max_rows)).await,
@@ -162,8 +160,6 @@ impl Session {
                 let open = self.open.as_ref().ok_or_else(|| SqlError::internal("no transaction is open"))?;
                 Ok(PortalState::Cursor { cursor, view: open.engine.view(), rows: 0 })
             }
-            #[cfg(feature = "analytic")]
-            Action::Analytic(plan) => self.start_analytic(plan, parameters),
             Action::Insert(plan) => {
                 let mut run = Run::new(parameters.clone(), plan.places);
                 let interrupts = self.interrupts();

@@ -18,8 +18,6 @@
 //! 4. run it; at its end the queued foreign keys
 //! ```
 
-#[cfg(feature = "analytic")]
-mod analytic;
 mod copy;
 mod cursor;
 mod cycle;

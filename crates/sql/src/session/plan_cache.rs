@@ -1,6 +1,6 @@
 //! Prepared statements by text, shared by all sessions.
 //!
-//! Found by a hash of text, declared types, search path and executor; a bounded number is kept, in shards with a lock each, and a full shard drops
+//! Found by a hash of text, declared types and search path; a bounded number is kept, in shards with a lock each, and a full shard drops
 //! what it has: statements in use live on in their sessions, and come back with their next preparation.
 
 use std::collections::HashMap;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::Prepared;
-use super::settings::Executor;
 use crate::types::Type;
 
 const SHARDS: usize = 16;
@@ -32,7 +31,6 @@ pub(crate) struct Key<'a> {
     pub(crate) text: &'a str,
     pub(crate) declared: &'a [Option<Type>],
     pub(crate) search_path: &'a [String],
-    pub(crate) executor: Executor,
 }
 
 impl PlanCache {
@@ -48,8 +46,7 @@ impl PlanCache {
         let statement = found.statement()?;
         let same = *statement.source == *key.text
             && found.declared() == key.declared
-            && found.search_path() == key.search_path
-            && found.executor() == key.executor;
+            && found.search_path() == key.search_path;
         same.then(|| found.clone())
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::plan_cache::Key;
-use super::settings::Executor;
 use super::statement::tag;
 use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Session, Statement};
 use crate::bind::{BindContext, Binder, NoRowCounts, RowCounts};
@@ -26,18 +25,6 @@ impl RowCounts for Sizes<'_> {
     fn rows(&self, table: &Table) -> Option<u64> {
         Some(self.0.approximate_rows(table.tree))
     }
-}
-
-/// A query to be planned.
-#[cfg_attr(not(feature = "analytic"), allow(dead_code))]
-pub(super) struct Request<'a> {
-    pub(super) statement: &'a ast::Statement,
-    pub(super) catalog: &'a Arc<Catalog>,
-    pub(super) search_path: &'a [String],
-    /// Types of the parameters, as far as they are known.
-    pub(super) declared: &'a [Option<Type>],
-    /// The state of the catalog.
-    pub(super) state: u64,
 }
 
 /// What runs, and the columns it gives.
@@ -61,8 +48,7 @@ impl Session {
     pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         let declared = declared_types(parameter_oids)?;
         let search_path = self.effective.search_path.clone();
-        let executor = self.effective.executor;
-        let key = Key { text, declared: &declared, search_path: &search_path, executor };
+        let key = Key { text, declared: &declared, search_path: &search_path };
         if let Some(found) = self.database.plans().get(key) {
             self.check_not_failed(found.statement())?;
             if found.planned().is_for(self.catalog_state()) {
@@ -96,7 +82,7 @@ impl Session {
             Some(statement) => parse::on_large_stack(statement.depth(), || self.plan(statement, &declared))?,
         };
         let search_path = self.effective.search_path.clone();
-        Ok(Prepared::new(statement, declared, search_path, self.effective.executor, planned))
+        Ok(Prepared::new(statement, declared, search_path, planned))
     }
 
     /// 25P02 unless the statement may be given in a failed block.
@@ -196,51 +182,16 @@ impl Session {
                         .with_hint("Put WITH before the SELECT: INSERT INTO ... WITH ... SELECT."));
                 }
                 _ => {
-                    let request = Request {
-                        statement: sql,
-                        catalog: &catalog,
-                        search_path: &search_path,
-                        declared,
-                        state,
-                    };
-                    return self.plan_query(query, binder, &request, &sizes);
+                    let bound = binder.query(query, false)?;
+                    let (columns, types) = (bound.columns.clone(), binder.parameter_types()?);
+                    let tables = binder.tables().to_vec();
+                    let plan = plan::plan(bound, binder.cte_count(), types, tables, &sizes)?;
+                    (Action::Select(Arc::new(plan)), Some(columns))
                 }
             },
             _ => return self.plan_utility(statement, declared),
         };
         self.planned(action, columns, &binder, state)
-    }
-
-    /// Plans a query for the executor that is to run it.
-    fn plan_query(
-        &self,
-        query: &ast::Query,
-        mut binder: Binder<'_>,
-        request: &Request<'_>,
-        sizes: &Sizes<'_>,
-    ) -> Result<Planned> {
-        let executor = self.effective.executor;
-        let bound = match binder.query(query, false) {
-            Ok(bound) => bound,
-            #[cfg(feature = "analytic")]
-            Err(lacking) if binder.unsupported().is_some() && executor != Executor::Row => {
-                return super::analytic::plan(request, lacking);
-            }
-            Err(error) => return Err(error),
-        };
-        let columns = bound.columns.clone();
-        if executor == Executor::Analytic {
-            #[cfg(feature = "analytic")]
-            {
-                let found: Vec<Option<Type>> = binder.parameter_types()?.into_iter().map(Some).collect();
-                return super::analytic::plan_bound(&Request { declared: &found, ..*request }, columns);
-            }
-            #[cfg(not(feature = "analytic"))]
-            return Err(SqlError::unsupported("the analytic executor, which was not built in,"));
-        }
-        let types = binder.parameter_types()?;
-        let plan = plan::plan(bound, binder.cte_count(), types, binder.tables().to_vec(), sizes)?;
-        self.planned(Action::Select(Arc::new(plan)), Some(columns), &binder, request.state)
     }
 
     fn planned(

@@ -37,9 +37,6 @@ pub(crate) enum PortalState {
     Ready,
     /// Rows come from a cursor, which reads what was there when it began; so many came already.
     Cursor { cursor: Box<Cursor>, view: ReadView, rows: u64 },
-    /// Rows come from the analytic executor.
-    #[cfg(feature = "analytic")]
-    Analytic { cursor: Box<crate::analytic::AnalyticCursor>, rows: u64 },
     /// Rows were all made at once.
     Rows { rows: std::vec::IntoIter<Vec<Datum>>, sent: u64, tag: Tag },
     /// Rows are the lines of a family's table.

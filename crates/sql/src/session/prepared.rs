@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use cognate_engine::Database;
 
-use super::settings::Executor;
 use crate::catalog::{Oid, Table};
 use crate::oltp::delete::DeletePlan;
 use crate::oltp::insert::InsertPlan;
@@ -41,8 +40,6 @@ pub struct Prepared {
     declared: Vec<Option<Type>>,
     /// `search_path` it was bound under.
     search_path: Vec<String>,
-    /// `cognate.executor` it was planned under.
-    executor: Executor,
     parameter_types: Vec<Type>,
     columns: Option<Arc<[OutputColumn]>>,
     first: Arc<Planned>,
@@ -73,11 +70,8 @@ const OUTGROWN: u64 = 4;
 pub(crate) enum Action {
     /// Nothing: an empty query.
     Empty,
-    /// SELECT by the row executor.
+    /// SELECT.
     Select(Arc<Plan>),
-    /// SELECT by the analytic executor.
-    #[cfg(feature = "analytic")]
-    Analytic(Arc<crate::analytic::AnalyticPlan>),
     Insert(InsertPlan),
     Update(UpdatePlan),
     Delete(DeletePlan),
@@ -129,8 +123,6 @@ impl Planned {
     pub(crate) fn is_reading(&self) -> bool {
         match &self.action {
             Action::Select(plan) => !plan.has_locks(),
-            #[cfg(feature = "analytic")]
-            Action::Analytic(_) => true,
             _ => false,
         }
     }
@@ -172,14 +164,12 @@ impl Prepared {
         statement: Option<Statement>,
         declared: Vec<Option<Type>>,
         search_path: Vec<String>,
-        executor: Executor,
         planned: Planned,
     ) -> Prepared {
         Prepared {
             statement,
             declared,
             search_path,
-            executor,
             parameter_types: planned.parameter_types.clone(),
             columns: planned.columns.clone(),
             first: Arc::new(planned),
@@ -216,10 +206,6 @@ impl Prepared {
 
     pub(crate) fn search_path(&self) -> &[String] {
         &self.search_path
-    }
-
-    pub(crate) fn executor(&self) -> Executor {
-        self.executor
     }
 
     pub(crate) fn planned(&self) -> Arc<Planned> {

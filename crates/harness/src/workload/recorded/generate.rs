@@ -33,15 +33,15 @@ pub struct Shape {
     pub groups: i64,
     /// The most operations of a transaction.
     pub operations: i64,
-    /// Whether some ranges are read by the analytic executor. It reads whole tables, and depends on all that it reads.
-    pub analytic: bool,
+    /// Whether some ranges are read through a window function.
+    pub windows: bool,
     /// Which operations there are.
     pub variety: Variety,
 }
 
 impl Default for Shape {
     fn default() -> Shape {
-        Shape { keys: 24, groups: 12, operations: 4, analytic: false, variety: Variety::Plain }
+        Shape { keys: 24, groups: 12, operations: 4, windows: false, variety: Variety::Plain }
     }
 }
 
@@ -136,7 +136,7 @@ impl Shape {
             1..=8 => Operation::Point(self.object(random)),
             9..=13 => Operation::Range(Access::Rows, self.range(random)),
             14..=16 => Operation::Range(Access::Aggregate, self.range(random)),
-            17 if self.analytic => Operation::Range(Access::Analytic, self.range(random)),
+            17 if self.windows => Operation::Range(Access::Window, self.range(random)),
             _ => {
                 let Predicate { low, .. } = self.range(random);
                 let low = low.min(self.groups);

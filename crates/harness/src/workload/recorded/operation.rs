@@ -52,8 +52,8 @@ pub enum Access {
     Rows,
     /// Counted and concatenated by an aggregate.
     Aggregate,
-    /// With a window function, which the analytic executor runs.
-    Analytic,
+    /// With a window function.
+    Window,
 }
 
 /// The names of the columns of a history's row.
@@ -128,7 +128,7 @@ impl Operation {
                 let columns = match access {
                     Access::Rows => "id, ver",
                     Access::Aggregate => "count(*), string_agg(id::text || ':' || ver::text, ',')",
-                    Access::Analytic => "id, ver, count(*) OVER ()",
+                    Access::Window => "id, ver, count(*) OVER ()",
                 };
                 let table = TABLES[p.table as usize];
                 (format!("SELECT {columns} FROM {table} WHERE {}", within(p)), vec![p.low, p.high])
@@ -184,7 +184,7 @@ impl Operation {
                 vec![scan(Predicate::key(o), pairs(rows)?)]
             }
             Operation::Range(Access::Aggregate, p) => vec![scan(p, aggregated(rows)?)],
-            Operation::Range(Access::Rows | Access::Analytic, p) => vec![scan(p, pairs(rows)?)],
+            Operation::Range(Access::Rows | Access::Window, p) => vec![scan(p, pairs(rows)?)],
             Operation::Join { low, high } => {
                 joined(rows, Predicate { table: 1, column: 1, low, high }, snapshot)?
             }

@@ -1,7 +1,7 @@
 //! Sessions of one embedded database, driven by one task in an order that the caller gives.
 //!
 //! A step runs until it is answered or its transaction waits for a lock; which of the two is asked of the engine's own
-//! list of transactions, never of a clock. Waiting for anything else (the log, the analytic threads) is waited out. So
+//! list of transactions, never of a clock. Waiting for anything else (the log) is waited out. So
 //! the same steps give the same history every time.
 //!
 //! ```text

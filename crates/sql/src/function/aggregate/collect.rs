@@ -15,6 +15,17 @@ struct Joined {
     bytes: bool,
 }
 
+impl Joined {
+    fn datum(&self, out: Option<Vec<u8>>) -> Datum {
+        match out {
+            None => Datum::Null,
+            Some(out) if self.bytes => Datum::Bytea(out.into()),
+            // Texts joined are a text.
+            Some(out) => Datum::Text(Text::from_stored(out.into())),
+        }
+    }
+}
+
 fn raw(datum: &Datum) -> &[u8] {
     match datum {
         Datum::Bytea(bytes) => bytes,
@@ -37,12 +48,11 @@ impl Accumulator for Joined {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
-        Ok(match self.out.take() {
-            None => Datum::Null,
-            Some(out) if self.bytes => Datum::Bytea(out.into()),
-            // Texts joined are a text.
-            Some(out) => Datum::Text(Text::from_stored(out.into())),
-        })
+        let out = self.out.take();
+        Ok(self.datum(out))
+    }
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
+        Ok(self.datum(self.out.clone()))
     }
     fn memory(&self) -> usize {
         self.out.as_ref().map_or(0, Vec::capacity)
@@ -68,6 +78,9 @@ impl Accumulator for Elements {
     fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
         Ok(self.values.take().map_or(Datum::Null, |values| Array::new(self.element, values).into()))
     }
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
+        Ok(self.values.clone().map_or(Datum::Null, |values| Array::new(self.element, values).into()))
+    }
     fn memory(&self) -> usize {
         self.bytes
     }
@@ -83,6 +96,14 @@ struct Nested {
     array: Option<Array>,
     rows: usize,
     bytes: usize,
+}
+
+impl Nested {
+    fn datum(array: Option<Array>, rows: usize) -> Datum {
+        let Some(mut array) = array else { return Datum::Null };
+        array.dimensions.insert(0, Dimension { length: rows, lower: 1 });
+        array.into()
+    }
 }
 
 impl Accumulator for Nested {
@@ -110,9 +131,10 @@ impl Accumulator for Nested {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
-        let Some(mut array) = self.array.take() else { return Ok(Datum::Null) };
-        array.dimensions.insert(0, Dimension { length: self.rows, lower: 1 });
-        Ok(array.into())
+        Ok(Nested::datum(self.array.take(), self.rows))
+    }
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
+        Ok(Nested::datum(self.array.clone(), self.rows))
     }
     fn memory(&self) -> usize {
         self.bytes
@@ -129,6 +151,14 @@ struct Json {
     types: Vec<Type>,
     object: bool,
     binary: bool,
+}
+
+impl Json {
+    fn datum(&self, out: Option<Vec<u8>>) -> Finished {
+        let Some(mut out) = out else { return Ok(Datum::Null) };
+        out.extend_from_slice(if self.object { b" }" } else { b"]" });
+        json::finish(out, self.binary)
+    }
 }
 
 impl Accumulator for Json {
@@ -150,9 +180,11 @@ impl Accumulator for Json {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
-        let Some(mut out) = self.out.take() else { return Ok(Datum::Null) };
-        out.extend_from_slice(if self.object { b" }" } else { b"]" });
-        json::finish(out, self.binary)
+        let out = self.out.take();
+        self.datum(out)
+    }
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
+        self.datum(self.out.clone())
     }
     fn memory(&self) -> usize {
         self.out.as_ref().map_or(0, Vec::capacity)

@@ -24,8 +24,8 @@ impl Accumulator for Fold {
         }
         Ok(())
     }
-    fn finish(&mut self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
-        Ok(std::mem::take(&mut self.value))
+    fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        Ok(self.value.clone())
     }
 }
 
@@ -41,12 +41,42 @@ pub(super) fn maximum(_: &[Type]) -> Box<dyn Accumulator> {
     fold(|kept, next| next.compare(kept).is_gt().then(|| next.clone()))
 }
 
+/// How many values were TRUE and FALSE.
+struct Truth {
+    counts: [i64; 2],
+    /// The value that decides alone: FALSE for `bool_and`.
+    decisive: bool,
+}
+
+impl Truth {
+    fn count(&mut self, argument: &Datum, by: i64) {
+        if let Some(value) = argument.as_bool() {
+            self.counts[usize::from(value)] += by;
+        }
+    }
+}
+
+impl Accumulator for Truth {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
+        self.count(&arguments[0], 1);
+        Ok(())
+    }
+    fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        let decisive = self.counts[usize::from(self.decisive)] > 0;
+        Ok(if self.counts == [0, 0] { Datum::Null } else { Datum::Bool(decisive == self.decisive) })
+    }
+    fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
+        self.count(&arguments[0], -1);
+        Ok(true)
+    }
+}
+
 pub(super) fn all_true(_: &[Type]) -> Box<dyn Accumulator> {
-    fold(|_, next| (next.as_bool() == Some(false)).then(|| next.clone()))
+    Box::new(Truth { counts: [0, 0], decisive: false })
 }
 
 pub(super) fn any_true(_: &[Type]) -> Box<dyn Accumulator> {
-    fold(|_, next| (next.as_bool() == Some(true)).then(|| next.clone()))
+    Box::new(Truth { counts: [0, 0], decisive: true })
 }
 
 pub(super) fn bits_of_all(_: &[Type]) -> Box<dyn Accumulator> {

@@ -17,8 +17,18 @@ use crate::types::{Datum, Type, TypeId};
 pub trait Accumulator: Send {
     /// Takes one row's arguments (converted to the resolved types), NULLs included.
     fn add(&mut self, arguments: &[Datum], context: &EvalContext<'_>) -> Result<(), SqlError>;
-    /// The result over what was added.
-    fn finish(&mut self, context: &EvalContext<'_>) -> Result<Datum, SqlError>;
+    /// The result over what was added so far; more may follow.
+    fn result(&self, context: &EvalContext<'_>) -> Result<Datum, SqlError>;
+    /// The result when nothing follows: large ones are moved out instead of copied.
+    fn finish(&mut self, context: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        self.result(context)
+    }
+    /// Takes back what was added first: the arguments of that row, for frames whose start moves. False if the state without that row cannot be
+    /// told exactly; then the state is not to be used any more.
+    fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
+        let _ = arguments;
+        Ok(false)
+    }
     /// Approximate memory held, in bytes.
     fn memory(&self) -> usize {
         0

@@ -1,6 +1,7 @@
 //! Variances and standard deviations: exact for integers and numerics, by Youngs and Cramer's updating formula for floats.
 
 use super::Accumulator;
+use super::sum::Scales;
 use crate::error::SqlError;
 use crate::function::EvalContext;
 use crate::types::{Datum, Numeric, Type};
@@ -17,23 +18,32 @@ struct Exact {
     count: i64,
     sum: Numeric,
     squares: Numeric,
+    scales: Scales,
     wanted: Wanted,
+}
+
+impl Exact {
+    /// The number of an argument; none for NULL.
+    fn value(argument: &Datum) -> Option<Numeric> {
+        match argument {
+            Datum::Null => None,
+            Datum::Numeric(value) => Some(value.clone()),
+            other => Some(Numeric::from(other.as_i64().unwrap_or(0))),
+        }
+    }
 }
 
 impl Accumulator for Exact {
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
-        let value = match &arguments[0] {
-            Datum::Null => return Ok(()),
-            Datum::Numeric(value) => value.clone(),
-            other => Numeric::from(other.as_i64().unwrap_or(0)),
-        };
+        let Some(value) = Exact::value(&arguments[0]) else { return Ok(()) };
         self.count += 1;
+        self.scales.add(&value);
         self.sum = self.sum.add(&value)?;
         self.squares = self.squares.add(&value.multiply(&value)?)?;
         Ok(())
     }
 
-    fn finish(&mut self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+    fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
         let Wanted { sample, root } = self.wanted;
         if self.count == 0 || (sample && self.count == 1) {
             return Ok(Datum::Null);
@@ -50,10 +60,23 @@ impl Accumulator for Exact {
         let variance = numerator.divide(&divisor)?;
         Ok(Datum::Numeric(if root { variance.sqrt_to_scale(variance.scale())? } else { variance }))
     }
+
+    fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
+        let Some(value) = Exact::value(&arguments[0]) else { return Ok(true) };
+        if !self.scales.remove(&value) {
+            return Ok(false);
+        }
+        self.count -= 1;
+        self.sum = self.sum.subtract(&value)?;
+        self.squares = self.squares.subtract(&value.multiply(&value)?)?;
+        Ok(true)
+    }
 }
 
 fn exact(sample: bool, root: bool) -> Box<dyn Accumulator> {
-    Box::new(Exact { count: 0, sum: Numeric::ZERO, squares: Numeric::ZERO, wanted: Wanted { sample, root } })
+    let scales = Scales::default();
+    let (sum, squares) = (Numeric::ZERO, Numeric::ZERO);
+    Box::new(Exact { count: 0, sum, squares, scales, wanted: Wanted { sample, root } })
 }
 
 pub(super) fn sample_variance(_: &[Type]) -> Box<dyn Accumulator> {
@@ -100,7 +123,7 @@ impl Accumulator for Float {
         Ok(())
     }
 
-    fn finish(&mut self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+    fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
         let Wanted { sample, root } = self.wanted;
         if self.count == 0.0 || (sample && self.count <= 1.0) {
             return Ok(Datum::Null);

@@ -21,8 +21,14 @@ impl Accumulator for Count {
         }
         Ok(())
     }
-    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
         Ok(Datum::Int8(self.rows))
+    }
+    fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
+        if !self.skip_nulls || !arguments[0].is_null() {
+            self.rows -= 1;
+        }
+        Ok(true)
     }
 }
 
@@ -56,7 +62,7 @@ impl Accumulator for IntegerSum {
         }
         Ok(())
     }
-    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
@@ -69,6 +75,13 @@ impl Accumulator for IntegerSum {
                 Numeric::from(self.sum).divide(&Numeric::from(self.count)).map(Datum::Numeric)
             }
         }
+    }
+    fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
+        if let Some(value) = arguments[0].as_i64() {
+            self.sum -= i128::from(value);
+            self.count -= 1;
+        }
+        Ok(true)
     }
 }
 
@@ -88,9 +101,36 @@ pub(super) fn average_of_integer(_: &[Type]) -> Box<dyn Accumulator> {
     integers(IntegerResult::Average)
 }
 
+/// How many of the values have the most digits behind the point. A sum shows as many; once the last such value goes, it would show too many.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Scales {
+    most: u32,
+    count: i64,
+}
+
+impl Scales {
+    pub(super) fn add(&mut self, value: &Numeric) {
+        let scale = value.scale();
+        if scale > self.most {
+            *self = Scales { most: scale, count: 0 };
+        }
+        self.count += i64::from(scale == self.most);
+    }
+
+    /// False if the values that are left have fewer digits, no one knows how many, or if the value is no number: what was added to it is lost.
+    pub(super) fn remove(&mut self, value: &Numeric) -> bool {
+        if !value.is_finite() {
+            return false;
+        }
+        self.count -= i64::from(value.scale() == self.most);
+        self.count > 0 || self.most == 0
+    }
+}
+
 struct NumericSum {
     sum: Numeric,
     count: i64,
+    scales: Scales,
     average: bool,
 }
 
@@ -98,11 +138,12 @@ impl Accumulator for NumericSum {
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
         if let Datum::Numeric(value) = &arguments[0] {
             self.sum = self.sum.add(value)?;
+            self.scales.add(value);
             self.count += 1;
         }
         Ok(())
     }
-    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
@@ -112,14 +153,23 @@ impl Accumulator for NumericSum {
             self.sum.clone()
         }))
     }
+    fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
+        let Datum::Numeric(value) = &arguments[0] else { return Ok(true) };
+        if !self.scales.remove(value) {
+            return Ok(false);
+        }
+        self.sum = self.sum.subtract(value)?;
+        self.count -= 1;
+        Ok(true)
+    }
 }
 
 pub(super) fn sum_of_numeric(_: &[Type]) -> Box<dyn Accumulator> {
-    Box::new(NumericSum { sum: Numeric::ZERO, count: 0, average: false })
+    Box::new(NumericSum { sum: Numeric::ZERO, count: 0, scales: Scales::default(), average: false })
 }
 
 pub(super) fn average_of_numeric(_: &[Type]) -> Box<dyn Accumulator> {
-    Box::new(NumericSum { sum: Numeric::ZERO, count: 0, average: true })
+    Box::new(NumericSum { sum: Numeric::ZERO, count: 0, scales: Scales::default(), average: true })
 }
 
 /// Floats, summed in the order they come. The sum of float4 rounds at each step.
@@ -149,7 +199,7 @@ impl Accumulator for FloatSum {
         }
         Ok(())
     }
-    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
         Ok(if self.count == 0 {
             Datum::Null
         } else if self.average {
@@ -185,11 +235,18 @@ impl Accumulator for IntervalSum {
         }
         Ok(())
     }
-    fn finish(&mut self, _: &EvalContext<'_>) -> Finished {
+    fn result(&self, _: &EvalContext<'_>) -> Finished {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
         Ok(Datum::Interval(if self.average { self.sum.divided_by(self.count as f64)? } else { self.sum }))
+    }
+    fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
+        if let Datum::Interval(value) = &arguments[0] {
+            self.sum = self.sum.plus(value.negated()?)?;
+            self.count -= 1;
+        }
+        Ok(true)
     }
 }
 

@@ -4,18 +4,6 @@ use chrono_tz::Tz;
 
 use crate::types::{ByteaOutput, DateOrder, DateStyle, IntervalStyle};
 
-/// `cognate.executor`: what runs a SELECT.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Executor {
-    /// The row executor, or the analytic one if the row executor lacks a feature of the query.
-    #[default]
-    Auto,
-    /// The row executor; 0A000 names what it lacks.
-    Row,
-    /// The analytic executor; 0A000 names what it cannot do exactly as the row executor.
-    Analytic,
-}
-
 /// The decoded values.
 #[derive(Clone, Debug)]
 pub struct Effective {
@@ -49,8 +37,6 @@ pub struct Effective {
     pub default_deferrable: bool,
     /// `client_min_messages`.
     pub client_min_messages: String,
-    /// `cognate.executor`.
-    pub executor: Executor,
     /// `cognate.retry_of`: the transaction whose age the next ones have, 0 for none.
     pub retry_of: u64,
     /// `cognate.statement_retries`.
@@ -75,7 +61,6 @@ impl Default for Effective {
             default_read_only: false,
             default_deferrable: false,
             client_min_messages: String::new(),
-            executor: Executor::Auto,
             retry_of: 0,
             statement_retries: 0,
         }
@@ -112,11 +97,6 @@ impl Effective {
             default_read_only: value("default_transaction_read_only") == "on",
             default_deferrable: value("default_transaction_deferrable") == "on",
             client_min_messages: value("client_min_messages").to_owned(),
-            executor: match value("cognate.executor") {
-                "row" => Executor::Row,
-                "analytic" => Executor::Analytic,
-                _ => Executor::Auto,
-            },
             retry_of: value("cognate.retry_of").parse().unwrap_or(0),
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),
         }

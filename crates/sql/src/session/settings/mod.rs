@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use access::Access;
 pub use definition::{Definition, Kind, Unit, all as definitions};
-pub use effective::{Effective, Executor};
+pub use effective::Effective;
 pub(crate) use value::{parse_bool, quote_name, split_qualified};
 
 use crate::error::{Result, SqlError, sqlstate};

@@ -50,7 +50,6 @@ pub(super) const TABLE: &[Row] = {
             Server,
             false,
         ),
-        // Which executor runs SELECT: see `Executor`.
         (
             "cognate.certifier_memory",
             Integer { minimum: 1024, maximum: 67108864, unit: Unit::Kilobytes },
@@ -67,7 +66,6 @@ pub(super) const TABLE: &[Row] = {
             User,
             false,
         ),
-        ("cognate.executor", Enum(&["auto", "row", "analytic"]), "auto", User, false),
         ("commit_siblings", Integer { minimum: 0, maximum: 1000, unit: Unit::None }, "5", User, false),
         ("compute_query_id", Enum(&["auto", "regress", "on", "off"]), "auto", User, false),
         ("constraint_exclusion", Enum(&["partition", "on", "off"]), "partition", User, false),
