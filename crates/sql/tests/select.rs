@@ -4,6 +4,8 @@
 //! that is a plain map, SELECT and VALUES are bound, planned and run. The answers (`.out`) were written by PostgreSQL itself; see
 //! [`write_answers`]. An error is one line: its SQLSTATE and message.
 
+mod product;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
@@ -526,7 +528,7 @@ fn expressions_without_a_query() {
 }
 
 /// Asks PostgreSQL for the answers and writes them beside the scripts: run with `--ignored`, `psql` installed, and `PGHOST`, `PGPORT`,
-/// `PGUSER`, `PGDATABASE` naming an empty database, whose schema `public` is dropped.
+/// `PGUSER`, `PGDATABASE` naming an empty database, whose schema `public` is dropped; with one thread.
 #[test]
 #[ignore = "needs a PostgreSQL server"]
 fn write_answers() {
@@ -576,9 +578,12 @@ fn psql(script: &str) -> String {
         .stderr(writer)
         .spawn()
         .expect("psql");
-    child.stdin.take().expect("its input").write_all(script.as_bytes()).expect("written");
+    // Both at a time: neither pipe holds everything.
+    let (mut input, script) = (child.stdin.take().expect("its input"), script.to_owned());
+    let writer = std::thread::spawn(move || input.write_all(script.as_bytes()).expect("written"));
     let mut out = String::new();
     reader.read_to_string(&mut out).expect("UTF-8");
+    writer.join().expect("written");
     child.wait().expect("its end");
     out
 }

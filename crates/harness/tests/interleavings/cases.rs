@@ -5,7 +5,7 @@
 use cognate_harness::checker::history::{Object, Predicate};
 use cognate_harness::workload::bookstore::Isolation::{self, ReadCommitted, RepeatableRead};
 use cognate_harness::workload::recorded::constraint::BADGE;
-use cognate_harness::workload::recorded::operation::Access::{Aggregate, Analytic, Rows};
+use cognate_harness::workload::recorded::operation::Access::{Aggregate, Rows, Window};
 use cognate_harness::workload::recorded::operation::Operation::{
     self, Delete, Insert, Join, Move, Point, Range, Share, Update, UpdateRange,
 };
@@ -256,8 +256,8 @@ pub(crate) const PHANTOM_BY_AGGREGATE: &[Case] = &[
         "phantom by window function",
         BELOW_SERIALIZABLE,
         &[
-            &[Range(Analytic, keys(1, 9)), Insert(account(5), 50)],
-            &[Range(Analytic, keys(1, 9)), Insert(account(6), 60)],
+            &[Range(Window, keys(1, 9)), Insert(account(5), 50)],
+            &[Range(Window, keys(1, 9)), Insert(account(6), 60)],
         ],
     ),
     case(
@@ -272,16 +272,16 @@ pub(crate) const PHANTOM_BY_AGGREGATE: &[Case] = &[
         "window functions beside the inserts",
         NEVER,
         &[
-            &[Range(Analytic, keys(5, 8)), Insert(account(4), 50)],
-            &[Range(Analytic, groups(10, 29)), Insert(account(9), 60)],
+            &[Range(Window, keys(5, 8)), Insert(account(4), 50)],
+            &[Range(Window, groups(10, 29)), Insert(account(9), 60)],
         ],
     ),
     case(
         "window functions on keys apart",
         NEVER,
         &[
-            &[Range(Analytic, keys(1, 4)), Insert(account(9), 50)],
-            &[Range(Analytic, keys(5, 8)), Insert(account(10), 60)],
+            &[Range(Window, keys(1, 4)), Insert(account(9), 50)],
+            &[Range(Window, keys(5, 8)), Insert(account(10), 60)],
         ],
     ),
 ];

@@ -80,8 +80,12 @@ impl Binder<'_> {
         let arguments = self.convert_arguments(arguments, &function)?;
         for argument in &arguments {
             if argument.any(&mut |expr| matches!(expr, Expr::SetResult(_))) {
-                return Err(not_implemented("window function calls cannot contain set-returning function calls")
-                    .with_hint("You might be able to move the set-returning function into a LATERAL FROM item."));
+                return Err(not_implemented(
+                    "window function calls cannot contain set-returning function calls",
+                )
+                .with_hint(
+                    "You might be able to move the set-returning function into a LATERAL FROM item.",
+                ));
             }
             if argument.any(&mut |expr| matches!(expr, Expr::WindowResult(_))) {
                 return Err(windowing("window function calls cannot be nested"));

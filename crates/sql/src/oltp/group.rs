@@ -189,7 +189,8 @@ impl GroupState {
         let all = [vec![true; group.keys.len()]];
         let sets: &[Vec<bool>] = group.sets.as_deref().unwrap_or(&all);
         // The groups of each set by their keys. A set without keys has one group, even without a row.
-        let mut places: Vec<HashMap<Vec<Datum>, usize, Seeded>> = sets.iter().map(|_| HashMap::default()).collect();
+        let mut places: Vec<HashMap<Vec<Datum>, usize, Seeded>> =
+            sets.iter().map(|_| HashMap::default()).collect();
         let no_key = vec![Datum::Null; group.keys.len()];
         for (set, keys) in sets.iter().enumerate() {
             if !keys.contains(&true) {

@@ -219,10 +219,11 @@ impl SelectState {
     /// Brings the next input row, or group, with the results of windows.
     fn advance(&mut self, select: &SelectNode, context: Context<'_>) -> Result<bool> {
         let SelectState { source, frame, group, grouped, windows, .. } = self;
-        let mut advance = |frame: &mut Vec<Datum>, grouped: &mut Vec<Datum>| match (&mut *group, &select.group) {
-            (Some(state), Some(group)) => state.next(select, group, source, context, frame, grouped),
-            _ => source.next(&select.source, context, frame),
-        };
+        let mut advance =
+            |frame: &mut Vec<Datum>, grouped: &mut Vec<Datum>| match (&mut *group, &select.group) {
+                (Some(state), Some(group)) => state.next(select, group, source, context, frame, grouped),
+                _ => source.next(&select.source, context, frame),
+            };
         let (Some((state, row)), Some(node)) = (windows, &select.windows) else {
             return advance(frame, grouped);
         };

@@ -252,16 +252,18 @@ fn grouping_sets(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         parser.advance_token();
         return Some(Ok(Expr::Tuple(vec![])));
     }
-    let (make, length): (fn(Vec<Vec<Expr>>) -> Expr, usize) =
-        if is_word(parser, 0, "ROLLUP") && opens(1) {
-            (Expr::Rollup, 2)
-        } else if is_word(parser, 0, "CUBE") && opens(1) {
-            (Expr::Cube, 2)
-        } else if is_word(parser, 0, "GROUPING") && is_word(parser, 1, "SETS") && opens(2) {
-            (Expr::GroupingSets, 3)
-        } else {
-            return None;
-        };
+    let length = if is_word(parser, 0, "GROUPING") && is_word(parser, 1, "SETS") && opens(2) {
+        3
+    } else if (is_word(parser, 0, "ROLLUP") || is_word(parser, 0, "CUBE")) && opens(1) {
+        2
+    } else {
+        return None;
+    };
+    let make = match &parser.peek_token_ref().token {
+        _ if length == 3 => Expr::GroupingSets,
+        Token::Word(word) if word.keyword == Keyword::CUBE => Expr::Cube,
+        _ => Expr::Rollup,
+    };
     (0..length).for_each(|_| parser.advance_token());
     let items = parser.parse_comma_separated(Parser::parse_expr).and_then(|items| {
         parser.expect_token(&Token::RParen)?;

@@ -187,7 +187,11 @@ impl<'a> Pass<'a> {
                 self.identity_options();
             }
             "DISTINCT" if self.after(&["BY"]) && self.after_group() => {
-                let marked = Word { value: DISTINCT_SETS.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+                let marked = Word {
+                    value: DISTINCT_SETS.to_owned(),
+                    quote_style: Some('"'),
+                    keyword: Keyword::NoKeyword,
+                };
                 self.out.push(TokenWithSpan { token: Token::Word(marked), span });
                 self.out.push(TokenWithSpan { token: Token::Comma, span });
                 self.at += 1;

@@ -33,8 +33,7 @@ impl Planner<'_> {
         self.level_subqueries(&mut select)?;
         let visible = select.visible;
         let width = select.targets.len();
-        let plain =
-            select.group.is_none() && !has_calls_behind(&select) && select.distinct == Distinct::No;
+        let plain = select.group.is_none() && !has_calls_behind(&select) && select.distinct == Distinct::No;
         let wanted = if plain { slot_order(&select, &order) } else { None };
         let first = minimum_or_maximum(&select);
         let limit_hint = if plain { limit_rows(limit.as_ref(), offset.as_ref()) } else { None };
@@ -66,12 +65,14 @@ impl Planner<'_> {
         if let (Some(limit), true) = (limit_hint, source.ordered || order.is_empty()) {
             cost *= (limit / rows.max(1.0)).min(1.0);
         }
-        let base = group.as_ref().map_or(select.slots.len(), |group| group.keys.len() + group.aggregates.len());
+        let base =
+            group.as_ref().map_or(select.slots.len(), |group| group.keys.len() + group.aggregates.len());
         let windows = super::window::plan_windows(&mut select, &order, base);
         let mut ordered = source.ordered;
         let windows = windows.map(|(windows, keys)| {
-            cost += windows.stages.iter().map(|stage| 1.0 + f64::from(!stage.sort.is_empty() as u8)).sum::<f64>()
-                * sort_cost(rows);
+            cost +=
+                windows.stages.iter().map(|stage| 1.0 + f64::from(!stage.sort.is_empty() as u8)).sum::<f64>()
+                    * sort_cost(rows);
             ordered = super::window::is_in_order(&select, &order, &keys);
             windows
         });

@@ -3,7 +3,7 @@
 use super::Accumulator;
 use crate::error::SqlError;
 use crate::function::EvalContext;
-use crate::types::{Datum, Type};
+use crate::types::{Datum, Type, TypeId};
 
 /// Keeps one value and replaces it by what `choose` makes of it and each further one.
 struct Fold {
@@ -33,12 +33,23 @@ fn fold(choose: fn(&Datum, &Datum) -> Option<Datum>) -> Box<dyn Accumulator> {
     Box::new(Fold { value: Datum::Null, choose })
 }
 
-pub(super) fn minimum(_: &[Type]) -> Box<dyn Accumulator> {
-    fold(|kept, next| next.compare(kept).is_lt().then(|| next.clone()))
+/// Of equal values that look different (1.5 and 1.50) the last one stays, but the first of char(n).
+fn keeps_first(types: &[Type]) -> bool {
+    types.first().is_some_and(|ty| ty.id == TypeId::Bpchar)
 }
 
-pub(super) fn maximum(_: &[Type]) -> Box<dyn Accumulator> {
-    fold(|kept, next| next.compare(kept).is_gt().then(|| next.clone()))
+pub(super) fn minimum(types: &[Type]) -> Box<dyn Accumulator> {
+    match keeps_first(types) {
+        true => fold(|kept, next| next.compare(kept).is_lt().then(|| next.clone())),
+        false => fold(|kept, next| next.compare(kept).is_le().then(|| next.clone())),
+    }
+}
+
+pub(super) fn maximum(types: &[Type]) -> Box<dyn Accumulator> {
+    match keeps_first(types) {
+        true => fold(|kept, next| next.compare(kept).is_gt().then(|| next.clone())),
+        false => fold(|kept, next| next.compare(kept).is_ge().then(|| next.clone())),
+    }
 }
 
 /// How many values were TRUE and FALSE.

@@ -145,12 +145,7 @@ fn neighbour(
     }
 }
 
-fn nth_value(
-    call: &WindowCall,
-    partition: &Partition,
-    place: &Place,
-    context: Context<'_>,
-) -> Result<Datum> {
+fn nth_value(call: &WindowCall, partition: &Partition, place: &Place, context: Context<'_>) -> Result<Datum> {
     let Some(n) = argument(call, 1, partition, place.at, context)?.as_i64() else { return Ok(Datum::Null) };
     let mut left = usize::try_from(n).ok().and_then(|n| n.checked_sub(1)).ok_or_else(|| {
         SqlError::new(

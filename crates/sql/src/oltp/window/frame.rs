@@ -147,7 +147,9 @@ impl Frames {
             (FrameBound::Current, FrameMode::Rows) => at + 1,
             (FrameBound::Current, _) => peers.1,
             (FrameBound::Preceding(_), FrameMode::Rows) => (at + 1).saturating_sub(count(&self.end)),
-            (FrameBound::Following(_), FrameMode::Rows) => (at + 1).saturating_add(count(&self.end)).min(rows),
+            (FrameBound::Following(_), FrameMode::Rows) => {
+                (at + 1).saturating_add(count(&self.end)).min(rows)
+            }
             (FrameBound::Preceding(_), FrameMode::Groups) => {
                 partition.group((self.group + 1).saturating_sub(count(&self.end)))
             }
@@ -156,13 +158,7 @@ impl Frames {
             }
             (bound, FrameMode::Range) => self.range_end(bound, false, order, partition, at, context)?,
         };
-        Ok(Place {
-            at,
-            group: self.group,
-            peers,
-            frame: (self.head, self.tail),
-            exclusion: frame.exclusion,
-        })
+        Ok(Place { at, group: self.group, peers, frame: (self.head, self.tail), exclusion: frame.exclusion })
     }
 
     /// An end of a frame by distance: the first row, or the one after the last, whose key is no further away than the offset. NULLs are at no distance from

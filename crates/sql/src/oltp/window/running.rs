@@ -27,9 +27,8 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn new(call: &WindowCall, frame: &Frame) -> Running {
-        let once = |expr: &Expr| {
-            expr.is_volatile() || expr.any(&mut |inner| matches!(inner, Expr::Subquery(_)))
-        };
+        let once =
+            |expr: &Expr| expr.is_volatile() || expr.any(&mut |inner| matches!(inner, Expr::Subquery(_)));
         Running {
             accumulator: None,
             from: 0,

@@ -92,12 +92,7 @@ impl Stage {
     }
 
     /// Reads the next partition. False if there is none.
-    fn next_partition(
-        &mut self,
-        node: &WindowNode,
-        context: Context<'_>,
-        input: Input<'_>,
-    ) -> Result<bool> {
+    fn next_partition(&mut self, node: &WindowNode, context: Context<'_>, input: Input<'_>) -> Result<bool> {
         if !self.begun {
             self.begun = true;
             self.frames = Some(Frames::new(&node.frame, context)?);
