@@ -453,6 +453,11 @@ macro_rules! select_exprs {
 }
 
 impl Select {
+    /// Whether windows or set-returning calls take its rows.
+    pub(crate) fn has_calls_behind(&self) -> bool {
+        !self.windows.is_empty() || !self.set_returning.is_empty()
+    }
+
     fn walk(&self, nested: usize, visit: &mut dyn FnMut(&Expr, usize)) {
         select_exprs!(self, nested, visit, iter, exprs, walk, for_each_condition, for_each_expr, []);
     }

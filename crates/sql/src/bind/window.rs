@@ -5,8 +5,8 @@
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArguments, NamedWindowDefinition, NamedWindowExpr, WindowFrame,
-    WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
+    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, NamedWindowDefinition, NamedWindowExpr,
+    WindowFrame, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
 
 use super::call::plain_arguments;
@@ -16,7 +16,7 @@ use super::scope::object_name;
 use super::{Binder, Clause};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed, same};
-use crate::function::{self, Kind};
+use crate::function::{self, Kind, ResolvedFunction};
 use crate::parse::exclusion_of;
 use crate::types::cast::CastContext;
 use crate::types::{Type, TypeId};
@@ -38,44 +38,7 @@ impl Binder<'_> {
             arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
         let function = function::resolve(schema, name, &types)?;
-        let kind = function.function.kind();
-        if !matches!(kind, Kind::Window | Kind::Aggregate) {
-            return Err(SqlError::new(
-                sqlstate::WRONG_OBJECT_TYPE,
-                format!("OVER specified, but {name} is not a window function nor an aggregate function"),
-            ));
-        }
-        if !syntax.within_group.is_empty() {
-            return Err(match kind {
-                Kind::Window => SqlError::new(
-                    sqlstate::WRONG_OBJECT_TYPE,
-                    format!("window function {name} cannot have WITHIN GROUP"),
-                ),
-                _ => SqlError::unsupported("an ordered-set aggregate"),
-            });
-        }
-        if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
-            return Err(not_implemented("DISTINCT is not implemented for window functions"));
-        }
-        match list.clauses.first() {
-            Some(FunctionArgumentClause::OrderBy(_)) => {
-                return Err(not_implemented("aggregate ORDER BY is not implemented for window functions"));
-            }
-            Some(other) => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
-            None => {}
-        }
-        if syntax.null_treatment.is_some() {
-            return Err(SqlError::syntax("syntax error at or near \"NULLS\""));
-        }
-        if kind == Kind::Window && syntax.filter.is_some() {
-            return Err(not_implemented("FILTER is not implemented for non-aggregate window functions"));
-        }
-        if kind == Kind::Aggregate && arguments.is_empty() && !wildcard {
-            return Err(SqlError::new(
-                sqlstate::WRONG_OBJECT_TYPE,
-                format!("{name}(*) must be used to call a parameterless aggregate function"),
-            ));
-        }
+        check_call(name, &function, syntax, list, wildcard)?;
         self.check_window_allowed()?;
         let arguments = self.convert_arguments(arguments, &function)?;
         for argument in &arguments {
@@ -368,6 +331,55 @@ impl Binder<'_> {
         };
         Ok(self.convert(offset, chosen.into())?.expr)
     }
+}
+
+/// What a call with OVER cannot be.
+fn check_call(
+    name: &str,
+    function: &ResolvedFunction,
+    syntax: &FunctionSyntax,
+    list: &FunctionArgumentList,
+    wildcard: bool,
+) -> Result<()> {
+    let kind = function.function.kind();
+    if !matches!(kind, Kind::Window | Kind::Aggregate) {
+        return Err(SqlError::new(
+            sqlstate::WRONG_OBJECT_TYPE,
+            format!("OVER specified, but {name} is not a window function nor an aggregate function"),
+        ));
+    }
+    if !syntax.within_group.is_empty() {
+        return Err(match kind {
+            Kind::Window => SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!("window function {name} cannot have WITHIN GROUP"),
+            ),
+            _ => SqlError::unsupported("an ordered-set aggregate"),
+        });
+    }
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+        return Err(not_implemented("DISTINCT is not implemented for window functions"));
+    }
+    match list.clauses.first() {
+        Some(FunctionArgumentClause::OrderBy(_)) => {
+            return Err(not_implemented("aggregate ORDER BY is not implemented for window functions"));
+        }
+        Some(other) => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+        None => {}
+    }
+    if syntax.null_treatment.is_some() {
+        return Err(SqlError::syntax("syntax error at or near \"NULLS\""));
+    }
+    if kind == Kind::Window && syntax.filter.is_some() {
+        return Err(not_implemented("FILTER is not implemented for non-aggregate window functions"));
+    }
+    if kind == Kind::Aggregate && list.args.is_empty() && !wildcard {
+        return Err(SqlError::new(
+            sqlstate::WRONG_OBJECT_TYPE,
+            format!("{name}(*) must be used to call a parameterless aggregate function"),
+        ));
+    }
+    Ok(())
 }
 
 /// The types that can be added to a sort key of this type.

@@ -2,6 +2,7 @@
 
 use super::access::{Access, Scan, ScanColumn};
 use super::estimate::{MEMORY_ROW, OPEN, limit_rows, sort_cost};
+use super::group::plan_group;
 use super::join::{
     Chosen, Inner, ItemKind, Joiner, LeafEstimate, Method, Problem, Step, hash_key, inside_problem,
 };
@@ -9,8 +10,9 @@ use super::path::Path;
 use super::planner::{CteReference, Planned, Planner};
 use super::pushdown::push_down;
 use super::relation::{Condition, MAX_RELATIONS, Mask, bit, filled_slots, mask_of, slots_of};
-use super::{AggregateNode, GroupNode, HashJoin, Node, SelectNode, SourceNode};
-use crate::bind::{Body, Distinct, Group, Query, Relation, RowsCall, Select, SortKey, Source};
+use super::window::plan_windows;
+use super::{GroupNode, HashJoin, Node, SelectNode, SourceNode};
+use crate::bind::{Body, Distinct, Query, Relation, RowsCall, Select, SortKey, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::types::cast::Cast;
@@ -33,7 +35,7 @@ impl Planner<'_> {
         self.level_subqueries(&mut select)?;
         let visible = select.visible;
         let width = select.targets.len();
-        let plain = select.group.is_none() && !has_calls_behind(&select) && select.distinct == Distinct::No;
+        let plain = select.group.is_none() && !select.has_calls_behind() && select.distinct == Distinct::No;
         let wanted = if plain { slot_order(&select, &order) } else { None };
         let first = minimum_or_maximum(&select);
         let limit_hint = if plain { limit_rows(limit.as_ref(), offset.as_ref()) } else { None };
@@ -65,17 +67,9 @@ impl Planner<'_> {
         if let (Some(limit), true) = (limit_hint, source.ordered || order.is_empty()) {
             cost *= (limit / rows.max(1.0)).min(1.0);
         }
-        let base =
-            group.as_ref().map_or(select.slots.len(), |group| group.keys.len() + group.aggregates.len());
-        let windows = super::window::plan_windows(&mut select, &order, base);
-        let mut ordered = source.ordered;
-        let windows = windows.map(|(windows, keys)| {
-            cost +=
-                windows.stages.iter().map(|stage| 1.0 + f64::from(!stage.sort.is_empty() as u8)).sum::<f64>()
-                    * sort_cost(rows);
-            ordered = super::window::is_in_order(&select, &order, &keys);
-            windows
-        });
+        let base = group.as_ref().map_or(select.slots.len(), GroupNode::width);
+        let (windows, more, in_order) = plan_windows(&mut select, &order, base, rows);
+        let ordered = source.ordered || in_order;
         if !select.set_returning.is_empty() {
             rows *= 10.0;
         }
@@ -87,7 +81,7 @@ impl Planner<'_> {
             set_returning: select.set_returning.into_iter().map(|set| set.call).collect(),
             targets: select.targets.into_iter().map(|target| target.expr).collect(),
         }));
-        let mut planned = Planned { node, rows, cost };
+        let mut planned = Planned { node, rows, cost: cost + more };
         if select.distinct == Distinct::All {
             planned = distinct(planned, (0..visible).collect());
         }
@@ -286,36 +280,6 @@ fn minimum_or_maximum(select: &Select) -> Option<(usize, bool)> {
         [Expr::Slot(slot)] if plain => Some((*slot, descending)),
         _ => None,
     }
-}
-
-/// Whether windows or set-returning calls take the rows.
-fn has_calls_behind(select: &Select) -> bool {
-    !select.windows.is_empty() || !select.set_returning.is_empty()
-}
-
-fn plan_group(group: Group) -> GroupNode {
-    let sets = group.sets.map(|sets| {
-        let keys = 0..group.keys.len();
-        sets.into_iter().map(|set| keys.clone().map(|key| set.contains(&key)).collect()).collect()
-    });
-    let all = [vec![true; group.keys.len()]];
-    let aggregates = group.aggregates.into_iter().map(|call| {
-        let sets: &[Vec<bool>] = sets.as_deref().unwrap_or(&all);
-        // A bit for each argument, the first the highest: whether the set does without it.
-        let value = |places: &Vec<usize>, set: &Vec<bool>| {
-            places.iter().fold(0, |bits, place| bits << 1 | i32::from(!set[*place]))
-        };
-        AggregateNode {
-            grouping: call.grouping.map(|places| sets.iter().map(|set| value(&places, set)).collect()),
-            function: call.function,
-            arguments: call.arguments,
-            distinct: call.distinct,
-            order: call.order,
-            filter: call.filter,
-        }
-    });
-    let aggregates = aggregates.collect();
-    GroupNode { keys: group.keys, aggregates, sets, having: group.having }
 }
 
 /// A scan of a stored table that reads what the level needs.

@@ -5,12 +5,13 @@
 
 use std::cmp::Ordering;
 
+use super::estimate::sort_cost;
 use super::{WindowNode, WindowsNode};
 use crate::bind::{Select, SortKey, Window, WindowCall};
 use crate::expr::{Expr, same};
 
 /// Sort keys: expression, descending, NULLs first.
-pub(super) type Keys = Vec<(Expr, bool, bool)>;
+type Keys = Vec<(Expr, bool, bool)>;
 
 /// Expressions, each with a number: the place where it was met first.
 #[derive(Default)]
@@ -25,14 +26,16 @@ impl Numbers {
     }
 }
 
-/// Plans the windows of a level whose (group's) frame has `base` places; none if there are none. With them the order of the rows they give.
+/// Plans the windows of a level whose (group's) frame has `base` places, if there are any. With them what they cost over so many rows, and whether the
+/// rows they give are in the order that the query wants.
 pub(super) fn plan_windows(
     select: &mut Select,
     order: &[SortKey],
     base: usize,
-) -> Option<(WindowsNode, Keys)> {
+    rows: f64,
+) -> (Option<WindowsNode>, f64, bool) {
     if select.windows.is_empty() {
-        return None;
+        return (None, 0.0, false);
     }
     let mut numbers = Numbers::default();
     for key in order {
@@ -75,7 +78,9 @@ pub(super) fn plan_windows(
         });
     }
     let results = first_computed - base;
-    Some((WindowsNode { results, computed: columns.computed, stages }, sorted))
+    let cost = stages.iter().map(|stage| stage_cost(stage, rows)).sum();
+    let in_order = is_in_order(select, order, &sorted);
+    (Some(WindowsNode { results, computed: columns.computed, stages }), cost, in_order)
 }
 
 /// Which window comes first: at the first key that differs, the one whose key was met later; else the one with more keys.
@@ -120,8 +125,13 @@ impl Columns {
     }
 }
 
+/// What computing a window over so many rows costs: about as much again as sorting them.
+fn stage_cost(stage: &WindowNode, rows: f64) -> f64 {
+    if stage.sort.is_empty() { sort_cost(rows) } else { 2.0 * sort_cost(rows) }
+}
+
 /// Whether rows in the order of `sorted` are in the order that a query wants.
-pub(super) fn is_in_order(select: &Select, order: &[SortKey], sorted: &Keys) -> bool {
+fn is_in_order(select: &Select, order: &[SortKey], sorted: &Keys) -> bool {
     order.len() <= sorted.len()
         && order.iter().zip(sorted).all(|(key, (expr, descending, nulls_first))| {
             key.descending == *descending
