@@ -120,14 +120,32 @@ impl Pace {
             self.last_us.store(now, Ordering::Relaxed);
             if aside {
                 std::thread::yield_now();
-            } else if Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread) {
-                tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
+            } else if hand_over() {
                 self.aside.store(true, Ordering::Relaxed);
                 return true;
             }
         }
         false
     }
+}
+
+/// Texts longer than this take so long to be read and planned that others need not wait for it.
+const LONG_TEXT_BYTES: usize = 32 << 10;
+
+/// Steps aside before work on a statement's text that cannot be left half-way, if the text is long.
+pub(crate) fn step_aside_for(text: &str) {
+    if text.len() >= LONG_TEXT_BYTES {
+        hand_over();
+    }
+}
+
+/// Lets another thread take over what this one serves besides. False where there is none to do so.
+fn hand_over() -> bool {
+    let many = Handle::try_current().is_ok_and(|h| h.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if many {
+        tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
+    }
+    many
 }
 
 impl Interrupts {

@@ -286,6 +286,7 @@ impl Session {
 
     /// The statements of a simple query, possibly none. 42601 with position.
     pub fn split(&self, text: &str) -> Result<Vec<Statement>> {
+        interrupt::step_aside_for(text);
         parse::parse(text)
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 
+use super::interrupt;
 use super::plan_cache::Key;
 use super::statement::tag;
 use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Session, Statement};
@@ -55,6 +56,7 @@ impl Session {
                 return Ok(found);
             }
         }
+        interrupt::step_aside_for(text);
         let statement = parse::parse_single(text)?;
         self.check_not_failed(statement.as_ref())?;
         let prepared = Arc::new(self.plan_prepared(statement, declared.clone())?);
