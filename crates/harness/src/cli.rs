@@ -12,6 +12,7 @@ use crate::command::memory::{self, MemoryArgs};
 use crate::command::mip::{self, MipArgs};
 use crate::command::mixed::{self, MixedArgs};
 use crate::command::oracle::{self, OracleArgs};
+use crate::command::pages::{self, PagesArgs};
 use crate::command::pgbench::{self, PgbenchArgs};
 use crate::command::point_read::{self, PointReadArgs};
 use crate::command::recovery::{self, RecoveryArgs};
@@ -61,8 +62,10 @@ enum Command {
     Oracle(OracleArgs),
     /// Each statement of the bookstore on its own, for finding the one behind a slow interaction.
     Statements(StatementsArgs),
-    /// Every benchmark with the settings of the project's goals, and the tables of docs/results.md.
+    /// Every benchmark with the settings of the project's goals, and the pages of results.
     All(AllArgs),
+    /// The pages of results from the JSON files of earlier runs; nothing is measured.
+    Pages(PagesArgs),
 }
 
 impl Cli {
@@ -93,6 +96,7 @@ impl Cli {
             Command::Oracle(args) => oracle::run(args).await,
             Command::Statements(args) => statements::run(args).await,
             Command::All(args) => all::run(args).await,
+            Command::Pages(args) => pages::run(args),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! | `driver` | closed-loop clients, one measured window, counts per interaction |
 //! | `chart` | curves over the number of clients, as SVG |
 //! | `report` | the table, the JSON list and the chart that every benchmark ends with |
-//! | `results` | docs/results.md from one run of everything |
+//! | `results` | docs/results.md and its pages, from the JSON files of the runs |
 //! | `command` | one file per subcommand of `cognate-bench` |
 //!
 //! Invariants: every server started here is a child with its own temporary folder and a free loopback port, and is

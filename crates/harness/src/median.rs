@@ -28,6 +28,11 @@ pub fn ratio_error(above: &[f64], below: &[f64]) -> f64 {
     if ratios.len() < 2 { f64::NAN } else { (squares / (count - 1.0) / count).sqrt() }
 }
 
+/// The standard error of the mean of values; not a number if there are fewer than two.
+pub fn mean_error(values: &[f64]) -> f64 {
+    ratio_error(values, &vec![1.0; values.len()])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

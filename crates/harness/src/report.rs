@@ -59,6 +59,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// Adds a figure, and its standard error as `name_error` if there is one.
+    pub fn measured(&mut self, name: &str, value: f64, error: f64) {
+        self.params.insert(name.to_owned(), json!(value));
+        if error.is_finite() {
+            self.params.insert(format!("{name}_error"), json!(error));
+        }
+    }
+
     /// The value of a text parameter; empty if there is none.
     pub fn param(&self, name: &str) -> &str {
         self.params.get(name).and_then(Value::as_str).unwrap_or_default()

@@ -37,7 +37,8 @@ fn the_documented_calls_are_understood() {
         "snum --goals uniform,needless",
         "snum --sweep 1,10,80 --curves docs/snum.svg",
         "oracle --embedded --windows --method ssi --seed 7",
-        "all --json bench-results --results docs/results.md --smoke --only pgbench,crash",
+        "all --json bench-results --docs docs --smoke --only pgbench,crash",
+        "pages --json bench-results --docs docs",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",
     ] {
         let all = std::iter::once("cognate-bench").chain(line.split(' '));

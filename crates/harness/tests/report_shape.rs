@@ -6,7 +6,7 @@ use cognate_harness::chart::{self, Curve, Panel};
 use cognate_harness::checker::history::Abort;
 use cognate_harness::driver::{Counts, Outcome, Recorder, Window};
 use cognate_harness::report::{self, Record, TOTAL};
-use cognate_harness::results::{self, Section};
+use cognate_harness::results;
 use cognate_harness::workload::pgbench::parse_output;
 use serde_json::{Map, Value, json};
 
@@ -163,25 +163,27 @@ fn results_compare_what_was_measured_with_the_goals() {
     let mut bookstore = records();
     for record in &mut bookstore {
         record.workload = "bookstore".to_owned();
+        record.params.insert("command".to_owned(), json!("cognate-bench bookstore"));
     }
-    let section = Section {
-        name: "bookstore".to_owned(),
-        command: "cognate-bench bookstore".to_owned(),
-        records: bookstore,
-        failure: None,
-        picture: Some("somewhere/bookstore.svg".into()),
-    };
-    let failed = Section {
-        name: "memory".to_owned(),
-        command: "cognate-bench memory".to_owned(),
-        records: Vec::new(),
-        failure: Some("no server".to_owned()),
-        picture: None,
-    };
-    let text = results::markdown(&[section, failed], "a machine");
-    assert!(text.contains("| bookstore, ordering mix, 80 clients | ≥ 1× | 2× | 2.00× | yes |"), "{text}");
-    assert!(text.contains("| recovery | ≥ 100 MB/s |  | not measured |  |"), "{text}");
-    assert!(text.contains("FAILED: no server"), "{text}");
-    assert!(text.contains("![bookstore](bookstore.svg)"), "{text}");
-    assert!(text.contains("| postgres | Home | 37.5 |"), "{text}");
+    let (json, docs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    report::write_json(&json.path().join("bookstore.json"), &bookstore).unwrap();
+    std::fs::create_dir_all(docs.path().join("results")).unwrap();
+    std::fs::write(docs.path().join("results/bookstore.svg"), "<svg/>").unwrap();
+    results::write(&results::load(json.path()).unwrap(), docs.path()).unwrap();
+    let read = |name: &str| std::fs::read_to_string(docs.path().join(name)).unwrap();
+    let first = read("results.md");
+    let row = "| [bookstore, ordering mix, 80 clients: Cognate / PostgreSQL](results/bookstore.md) |  | ≥ 1× | 2× | 2.00× | yes |";
+    assert!(first.contains(row), "{first}");
+    assert!(
+        first.contains("| kill -9 rounds: transactions lost or too many | | ≤ 0 | 0 | not measured | |"),
+        "{first}"
+    );
+    let page = read("results/bookstore.md");
+    for part in
+        ["    cognate-bench bookstore\n", "![bookstore](bookstore.svg)", "| postgres | Home |  | 37.5 |"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    std::fs::write(json.path().join("broken.json"), "{").unwrap();
+    assert!(results::load(json.path()).is_err(), "a damaged file is no result");
 }

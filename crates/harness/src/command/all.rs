@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser};
+use serde_json::json;
 
 use super::ServerArgs;
 use crate::cli::Cli;
 use crate::error::{Error, IoContext, Result};
-use crate::report::Record;
-use crate::results::{self, Section};
+use crate::report::{self, Record};
+use crate::results;
 
 /// The arguments of the whole series.
 #[derive(Clone, Debug, Args)]
@@ -18,9 +19,9 @@ pub struct AllArgs {
     /// Write each benchmark's results into this folder, one JSON file each.
     #[arg(long, value_name = "DIR", default_value = "bench-results")]
     json: PathBuf,
-    /// Write the tables into this Markdown file, between its two marker lines.
-    #[arg(long, value_name = "FILE")]
-    results: Option<PathBuf>,
+    /// Write the pages of results into this folder: results.md, and one page for each JSON file.
+    #[arg(long, value_name = "DIR")]
+    docs: Option<PathBuf>,
     /// Leave PostgreSQL out.
     #[arg(long)]
     without_peer: bool,
@@ -32,77 +33,122 @@ pub struct AllArgs {
     only: Vec<String>,
 }
 
-/// A benchmark of the series: name, whether it has a peer, arguments for the goals, arguments for a smoke run.
-const SERIES: &[(&str, bool, &str, &str)] = &[
-    ("pgbench", true, "", "--scale 1 --seconds 2 --rounds 1"),
-    ("bookstore", true, "", "--seconds 4 --items 1000 --browsers 1 --clients 16"),
-    ("mixed", true, "", "--seconds 3 --rows 10000 --readings 20000"),
-    ("point-read", false, "", "--rows 2000 --reads 2000"),
-    ("log", false, "", "--seconds 1"),
-    ("device", false, "", "--seconds 1 --rounds 1 --rows 2000 --clients 800"),
-    (
+/// A benchmark of the series.
+struct Benchmark {
+    /// Of its JSON file and its page.
+    name: &'static str,
+    /// The subcommand, with the settings of the goals.
+    line: &'static str,
+    /// The subcommand with settings for a smoke run.
+    smoke: &'static str,
+    has_peer: bool,
+    /// Whether it draws curves for its page.
+    draws: bool,
+}
+
+const fn benchmark(name: &'static str, line: &'static str, smoke: &'static str) -> Benchmark {
+    Benchmark { name, line, smoke, has_peer: false, draws: false }
+}
+
+const fn against_peer(name: &'static str, line: &'static str, smoke: &'static str) -> Benchmark {
+    Benchmark { has_peer: true, ..benchmark(name, line, smoke) }
+}
+
+const fn drawing(benchmark: Benchmark) -> Benchmark {
+    Benchmark { draws: true, ..benchmark }
+}
+
+const SERIES: &[Benchmark] = &[
+    against_peer("pgbench", "pgbench --rounds 5", "pgbench --scale 1 --seconds 2 --rounds 1"),
+    against_peer(
+        "bookstore",
+        "bookstore --rounds 4",
+        "bookstore --seconds 4 --items 1000 --browsers 1 --clients 16",
+    ),
+    against_peer("mixed", "mixed", "mixed --seconds 3 --rows 10000 --readings 20000"),
+    benchmark("point-read", "point-read", "point-read --rows 2000 --reads 2000"),
+    benchmark("log", "log", "log --seconds 1"),
+    benchmark("device", "device", "device --seconds 1 --rounds 1 --rows 2000 --clients 800"),
+    drawing(benchmark(
         "governor",
-        false,
-        "",
-        "--seconds 1 --settle 1 --turns 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8",
+        "governor --turns 16",
+        "governor --seconds 1 --settle 1 --turns 1 --rows 2000 --clients 8,16 --limits 4,off --connected 100 --busy 8",
+    )),
+    benchmark("memory", "memory", "memory --memory 64MB --seconds 3"),
+    drawing(benchmark(
+        "mip-latency",
+        "mip --goals latency --rounds 8 --milliseconds 400",
+        "mip --goals latency --rounds 1 --milliseconds 200 --clients 1,4 --items 1000 --browsers 1",
+    )),
+    benchmark(
+        "mip-failover",
+        "mip --goals failover --rounds 4 --milliseconds 500",
+        "mip --goals failover --rounds 1 --milliseconds 200 --clients 1,4 --items 1000 --browsers 1 --ahead 10",
     ),
-    ("memory", false, "", "--memory 64MB --seconds 3"),
-    (
-        "mip",
-        true,
-        "",
-        "--rounds 1 --milliseconds 200 --clients 1,4 --items 1000 --browsers 1 --ahead 10 --retries 20 --rows 1000 --families 10000",
+    benchmark(
+        "mip-retry",
+        "mip --goals retry,storage,lookup --rounds 3",
+        "mip --goals retry,storage,lookup --rounds 1 --items 1000 --browsers 1 --retries 20 --rows 1000 --families 10000",
     ),
-    ("snum", false, "", "--seconds 1 --rounds 1 --rows 2000"),
-    ("recovery", false, "", "--megabytes 40 --rounds 1"),
-    ("crash", false, "", "--rounds 3"),
+    against_peer(
+        "mip-crowd",
+        "mip --goals crowd --rounds 12 --milliseconds 500",
+        "mip --goals crowd --rounds 1 --milliseconds 200",
+    ),
+    against_peer(
+        "mip-pairs",
+        "mip --goals pairs --rounds 8 --milliseconds 400",
+        "mip --goals pairs --rounds 1 --milliseconds 200",
+    ),
+    benchmark("snum", "snum --rounds 20 --seconds 20", "snum --seconds 1 --rounds 1 --rows 2000"),
+    benchmark("recovery", "recovery", "recovery --megabytes 40 --rounds 1"),
+    benchmark("crash", "crash", "crash --rounds 3"),
 ];
 
 /// Runs the series; a benchmark that fails does not keep the others from running, but fails the whole in the end.
 pub async fn run(args: &AllArgs) -> Result<()> {
-    if let Some(unknown) = args.only.iter().find(|name| !SERIES.iter().any(|(known, ..)| known == name)) {
-        let known: Vec<&str> = SERIES.iter().map(|(name, ..)| *name).collect();
-        return Err(Error::Usage(format!("--only {unknown}: there are {}", known.join(", "))));
+    let known = |name: &String| SERIES.iter().any(|benchmark| benchmark.name == name);
+    if let Some(unknown) = args.only.iter().find(|name| !known(name)) {
+        let names: Vec<&str> = SERIES.iter().map(|benchmark| benchmark.name).collect();
+        return Err(Error::Usage(format!("--only {unknown}: there are {}", names.join(", "))));
     }
-    let mut sections = Vec::new();
-    for (name, has_peer, goal, smoke) in SERIES {
-        if !args.only.is_empty() && !args.only.iter().any(|only| only == name) {
+    let mut failed = Vec::new();
+    for benchmark in SERIES {
+        if !args.only.is_empty() && !args.only.iter().any(|only| only == benchmark.name) {
             continue;
         }
-        let peer = *has_peer && !args.without_peer;
-        sections.push(one(args, name, peer, if args.smoke { smoke } else { goal }).await?);
+        if let Err(error) = one(args, benchmark).await {
+            eprintln!("error: {error}");
+            failed.push(format!("{}: {error}", benchmark.name));
+        }
     }
-    if let Some(path) = &args.results {
-        results::write(path, &results::markdown(&sections, &results::machine()))?;
-        eprintln!("wrote {}", path.display());
+    if let Some(docs) = &args.docs {
+        results::write(&results::load(&args.json)?, docs)?;
+        eprintln!("wrote {}", docs.join("results.md").display());
     }
-    let failed: Vec<String> = sections
-        .iter()
-        .filter_map(|section| Some(format!("{}: {}", section.name, section.failure.as_ref()?)))
-        .collect();
     match failed.is_empty() {
         true => Ok(()),
         false => Err(Error::Violation(format!("{} benchmarks failed\n{}", failed.len(), failed.join("\n")))),
     }
 }
 
-async fn one(args: &AllArgs, name: &str, peer: bool, settings: &str) -> Result<Section> {
-    let file = args.json.join(format!("{name}.json"));
-    let mut shown = vec!["cognate-bench".to_owned(), name.to_owned()];
-    shown.extend(settings.split_whitespace().map(str::to_owned));
-    if name == "snum" && args.without_peer {
+async fn one(args: &AllArgs, benchmark: &Benchmark) -> Result<()> {
+    let file = args.json.join(format!("{}.json", benchmark.name));
+    let line = if args.smoke { benchmark.smoke } else { benchmark.line };
+    let mut shown = vec!["cognate-bench".to_owned()];
+    shown.extend(line.split_whitespace().map(str::to_owned));
+    if benchmark.name == "snum" && args.without_peer {
         shown.extend(["--systems".to_owned(), "pssi,ssi,si,2pl".to_owned()]);
     }
-    if peer {
+    if benchmark.has_peer && !args.without_peer {
         shown.extend(["--peer".to_owned(), "postgres".to_owned()]);
-    }
-    let drawn = args.results.as_ref().filter(|_| matches!(name, "governor" | "mip"));
-    let picture = drawn.map(|path| path.with_file_name(format!("{name}.svg")));
-    if let Some(picture) = &picture {
-        shown.extend(["--curves".to_owned(), picture.display().to_string()]);
     }
     let mut line = shown.clone();
     line.extend(["--json".to_owned(), file.display().to_string()]);
+    if let (Some(docs), true) = (&args.docs, benchmark.draws) {
+        let picture = docs.join("results").join(format!("{}.svg", benchmark.name));
+        line.extend(["--curves".to_owned(), picture.display().to_string()]);
+    }
     line.extend(args.server.as_arguments(&shown));
     eprintln!("\n{}", shown.join(" "));
     // What an earlier run left must not pass for this one's result.
@@ -110,17 +156,20 @@ async fn one(args: &AllArgs, name: &str, peer: bool, settings: &str) -> Result<S
         std::fs::remove_file(&file).doing(format!("removing {}", file.display()))?;
     }
     let cli = Cli::try_parse_from(&line).map_err(|error| Error::Usage(error.to_string()))?;
-    let failure = match Box::pin(cli.run_command()).await {
-        Ok(()) => None,
-        Err(error) => {
-            eprintln!("error: {error}");
-            Some(error.to_string())
-        }
-    };
-    let records: Vec<Record> = match std::fs::read_to_string(&file) {
-        Ok(text) => serde_json::from_str(&text)
-            .map_err(|error| Error::Usage(format!("reading {}: {error}", file.display())))?,
-        Err(_) => Vec::new(),
-    };
-    Ok(Section { name: name.to_owned(), command: shown.join(" "), records, failure, picture })
+    let outcome = Box::pin(cli.run_command()).await;
+    if file.exists() {
+        name_command(&file, &shown.join(" "))?;
+    }
+    outcome
+}
+
+/// Puts the benchmark's own command in the place of that of the whole series.
+fn name_command(file: &std::path::Path, command: &str) -> Result<()> {
+    let text = std::fs::read_to_string(file).doing(format!("reading {}", file.display()))?;
+    let mut records: Vec<Record> = serde_json::from_str(&text)
+        .map_err(|error| Error::Usage(format!("reading {}: {error}", file.display())))?;
+    for record in &mut records {
+        record.params.insert("command".to_owned(), json!(command));
+    }
+    report::write_json(file, &records)
 }

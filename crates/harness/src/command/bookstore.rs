@@ -60,6 +60,7 @@ pub async fn run(args: &BookstoreArgs) -> Result<()> {
         generator::load(system, &scale).await?;
     }
     let mut outcomes: Vec<Option<Outcome>> = vec![None; systems.len()];
+    let mut rates = vec![Vec::new(); systems.len()];
     for round in 0..args.rounds {
         // Turn and turn about (A B, B A): what drifts over time then falls on both.
         let mut order: Vec<usize> = (0..systems.len()).collect();
@@ -68,6 +69,7 @@ pub async fn run(args: &BookstoreArgs) -> Result<()> {
         }
         for index in order {
             let outcome = one_round(args, scale, &systems[index], round).await?;
+            rates[index].push(outcome.committed_per_s());
             match &mut outcomes[index] {
                 Some(all) => all.add(&outcome),
                 none => *none = Some(outcome),
@@ -75,7 +77,7 @@ pub async fn run(args: &BookstoreArgs) -> Result<()> {
         }
     }
     let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
-    finish(args, scale, &systems, &outcomes).await
+    finish(args, scale, &systems, &outcomes, &rates).await
 }
 
 async fn one_round(args: &BookstoreArgs, scale: Scale, system: &System, round: u32) -> Result<Outcome> {
@@ -97,10 +99,19 @@ async fn one_round(args: &BookstoreArgs, scale: Scale, system: &System, round: u
     driver::run(bookstore, &plan).await
 }
 
-async fn finish(args: &BookstoreArgs, scale: Scale, systems: &[System], outcomes: &[Outcome]) -> Result<()> {
+async fn finish(
+    args: &BookstoreArgs,
+    scale: Scale,
+    systems: &[System],
+    outcomes: &[Outcome],
+    rates: &[Vec<f64>],
+) -> Result<()> {
     let mut records = Vec::new();
-    for (system, outcome) in systems.iter().zip(outcomes) {
+    for ((system, outcome), rates) in systems.iter().zip(outcomes).zip(rates) {
         records.extend(system_records(args, system, outcome));
+        if let Some(total) = records.last_mut() {
+            total.params.insert("per_s_of_rounds".to_owned(), json!(rates));
+        }
     }
     println!("{}", report::table(&records, "interaction"));
     print_errors(systems, outcomes);

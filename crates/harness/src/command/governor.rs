@@ -323,8 +323,7 @@ impl Bench<'_> {
             found: auto.found,
         };
         if let Some(record) = self.records.last_mut() {
-            record.params.insert("of_best_pct".to_owned(), json!(100.0 * share.of_best));
-            record.params.insert("error_pct".to_owned(), json!(100.0 * share.error));
+            record.measured("of_best_pct", 100.0 * share.of_best, 100.0 * share.error);
             record.params.insert("best_limit".to_owned(), json!(share.best_limit));
         }
         Ok(share)

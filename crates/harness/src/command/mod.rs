@@ -10,6 +10,7 @@ pub mod memory;
 pub mod mip;
 pub mod mixed;
 pub mod oracle;
+pub mod pages;
 pub mod pgbench;
 pub mod point_read;
 pub mod recovery;
@@ -27,6 +28,7 @@ use crate::peer::System;
 use crate::peer::cognate::CognateOptions;
 use crate::peer::postgres::PostgresOptions;
 use crate::report::{self, Record};
+use crate::results::provenance;
 
 /// A system to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -129,7 +131,9 @@ impl OutputArgs {
     /// Writes the files that were asked for.
     pub fn write(&self, title: &str, records: &[Record], column: &str) -> Result<()> {
         if let Some(path) = &self.json {
-            report::write_json(path, records)?;
+            let mut records = records.to_vec();
+            provenance::stamp(&mut records);
+            report::write_json(path, &records)?;
             eprintln!("wrote {}", path.display());
         }
         if let Some(path) = &self.svg {

@@ -54,8 +54,7 @@ pub async fn run(args: &PgbenchArgs) -> Result<()> {
     let scripts = if args.scripts.is_empty() { SCRIPTS.to_vec() } else { args.scripts.clone() };
     let mut records = Vec::new();
     for script in scripts {
-        for (system, mut runs) in systems.iter().zip(rounds(args, &systems, script, &settings).await?) {
-            runs.sort_by(|a, b| a.tps.total_cmp(&b.tps));
+        for (system, runs) in systems.iter().zip(rounds(args, &systems, script, &settings).await?) {
             records.push(record(args, system, script, &runs));
         }
     }
@@ -101,9 +100,11 @@ async fn rounds(
     Ok(runs)
 }
 
-/// The median run, with all rates as a parameter; `runs` are sorted by rate.
+/// The median run, with the rates of all rounds as a parameter.
 fn record(args: &PgbenchArgs, system: &System, script: Script, runs: &[Measured]) -> Record {
-    let median = runs[runs.len() / 2];
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(|a, b| a.tps.total_cmp(&b.tps));
+    let median = sorted[sorted.len() / 2];
     let all: Vec<f64> = runs.iter().map(|run| run.tps).collect();
     let params = parameters(
         system,

@@ -40,6 +40,7 @@ pub async fn run(args: &PointReadArgs) -> Result<()> {
         .map(|(case, reads)| {
             let mut params = serde_json::Map::new();
             params.insert("case".to_owned(), json!(case));
+            params.insert("isolation".to_owned(), json!("serializable"));
             params.insert("rows".to_owned(), json!(args.rows));
             params.insert("reads".to_owned(), json!(args.reads));
             params.insert("seed".to_owned(), json!(args.seed));

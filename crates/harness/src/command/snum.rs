@@ -183,23 +183,23 @@ impl Goal {
         }
     }
 
-    /// The standard error of the mean of the rounds' ratios, in percent of one; of rates only.
-    fn error_pct(&self, measured: &[(SystemName, Measured)]) -> Option<f64> {
+    /// The standard error of the mean of the rounds' ratios; of rates only.
+    fn error(&self, measured: &[(SystemName, Measured)]) -> Option<f64> {
         let rounds = |system: SystemName| {
             measured.iter().find(|(name, _)| *name == system).map(|(_, measured)| &measured.rounds)
         };
-        let error = 100.0 * ratio_error(rounds(self.ratio.0)?, rounds(self.ratio.1)?);
+        let error = ratio_error(rounds(self.ratio.0)?, rounds(self.ratio.1)?);
         (self.compared == Compared::Rate && error.is_finite()).then_some(error)
     }
 
-    fn tell(&self, ratio: Option<f64>, error_pct: Option<f64>) -> String {
+    fn tell(&self, ratio: Option<f64>, error: Option<f64>) -> String {
         let (above, below) = (self.ratio.0.name(), self.ratio.1.name());
         let (sign, holds) = match self.compared {
             Compared::Rate => ("≥", ratio.map(|ratio| ratio >= self.must)),
             Compared::CertifierAborts => ("≤", ratio.map(|ratio| ratio <= self.must)),
         };
         let measured = ratio.map_or("not measured".to_owned(), |ratio| format!("{ratio:.3}"));
-        let error = error_pct.map_or(String::new(), |error| format!(", standard error {:.3}", error / 100.0));
+        let error = error.map_or(String::new(), |error| format!(", standard error {error:.3}"));
         let holds = match holds {
             Some(true) => ": holds",
             Some(false) => ": DOES NOT HOLD",
@@ -266,18 +266,15 @@ async fn goals(args: &SnumArgs, systems: &mut Systems, records: &mut Vec<Record>
     for goal in GOALS.iter().filter(|goal| wanted(goal.name)) {
         let program = args.program_of(goal.load, goal.clients, goal.embedded);
         let measured = systems.measure(&args.chosen(goal.systems), &program).await?;
-        let (ratio, error_pct) = (goal.ratio(&measured), goal.error_pct(&measured));
+        let (ratio, error) = (goal.ratio(&measured), goal.error(&measured));
         for (system, measured) in &measured {
             let mut record = record(args, goal.what, *system, &program, measured);
             if let (true, Some(ratio)) = (*system == goal.ratio.0, ratio) {
-                record.params.insert(goal.parameter.to_owned(), json!(ratio));
-                if let Some(error) = error_pct {
-                    record.params.insert("error_pct".to_owned(), json!(error));
-                }
+                record.measured(goal.parameter, ratio, error.unwrap_or(f64::NAN));
             }
             records.push(record);
         }
-        told.push(goal.tell(ratio, error_pct));
+        told.push(goal.tell(ratio, error));
     }
     if wanted("needless") {
         let record = oracle::measure(&OracleArgs::of(&args.server, args.seconds)).await?;

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{Bench, Cell, client_threads, median};
 use crate::driver::{self, Plan};
 use crate::error::{DatabaseContext, Error, Result};
+use crate::median::mean_error;
 use crate::peer::System;
 use crate::report::number;
 use crate::workload::mip::crowd::{AFTER, BEFORE, Crowd, WARMUP};
@@ -57,7 +58,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result
         };
         let case = format!("{case}, {}", way(system).name());
         let record = bench.record(system, case, CLIENTS as u32, cell);
-        record.params.insert(parameter.to_owned(), json!(median(ratios)));
+        record.measured(parameter, median(ratios), mean_error(ratios));
         record.params.insert("isolation".to_owned(), json!("read-committed"));
         record.params.insert("ratios_of_rounds".to_owned(), json!(ratios));
     }

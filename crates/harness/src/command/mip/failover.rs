@@ -21,6 +21,7 @@ use serde_json::json;
 use super::{Bench, Cell, median, median_ratio};
 use crate::chart::{Curve, Panel};
 use crate::error::{Error, Result};
+use crate::median::mean_error;
 use crate::report::{align, number};
 use crate::workload::mip::profile::{LINES, Profile};
 use crate::workload::mip::requests::Siblings;
@@ -30,6 +31,8 @@ use crate::workload::mip::site::Way;
 pub(super) const BC: &str = "bc_failover_lost_pct";
 /// Of Admin Confirm.
 pub(super) const AC: &str = "ac_failover_lost_pct";
+/// The same if the retry executes again.
+const AGAIN: [(&str, &str); 2] = [(BC, "bc_failover_again_lost_pct"), (AC, "ac_failover_again_lost_pct")];
 
 /// What is compared over the curve, with its name in tables.
 const WAYS: [(Siblings, &str); 3] = [
@@ -166,7 +169,10 @@ async fn report(
     }
     bench.store = Some(system);
     if let Some(record) = bench.records.last_mut() {
-        record.params.insert(parameter.to_owned(), json!(median(&found)));
+        record.measured(parameter, median(&found), mean_error(&found));
+        if let Some((_, name)) = AGAIN.iter().find(|(found, _)| *found == parameter) {
+            record.measured(name, median(&again), mean_error(&again));
+        }
         record.params.insert("lost_pct_by_round".to_owned(), json!(found));
         record.params.insert("executed_again_lost_pct_by_round".to_owned(), json!(again));
         record.params.insert("retries_lost_pct".to_owned(), json!(retries));

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Bench, Cell, median_ratio};
 use crate::error::Result;
+use crate::median::ratio_error;
 use crate::peer::System;
 use crate::workload::bookstore::Isolation;
 use crate::workload::mip::profile::{Profile, UPDATE_ROWS};
@@ -19,6 +20,8 @@ use crate::workload::s3u1::Table;
 
 /// Cognate over PostgreSQL.
 pub(super) const RATIO: &str = "pairs_of_postgres";
+/// The same with MIP on Cognate.
+const MIP_RATIO: &str = "mip_pairs_of_postgres";
 
 const CLIENTS: u32 = 16;
 /// Short rounds for each of the other rows': the log of one disturbs the next.
@@ -54,12 +57,15 @@ pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result
         }
     }
     let first = runs[0].2.rates.clone();
+    let siblings = runs[runs.len() - 1].2.rates.clone();
     for (system, way, cell) in &runs {
         let case = format!("update, {}, {CLIENTS} clients", way.name());
         let record = bench.record(system, case, CLIENTS, cell);
         record.params.insert("isolation".to_owned(), json!("read-committed"));
         if system.name == "postgres" {
-            record.params.insert(RATIO.to_owned(), json!(median_ratio(&first, &cell.rates)));
+            for (name, ours) in [(RATIO, &first), (MIP_RATIO, &siblings)] {
+                record.measured(name, median_ratio(ours, &cell.rates), ratio_error(ours, &cell.rates));
+            }
         }
     }
     Ok(())

@@ -137,7 +137,7 @@ impl Requests {
             }
         }
         let done = std::mem::take(&mut *lock(&self.done));
-        if self.way != Way::Mip {
+        if !self.way.is_mip() {
             return Ok(left.len());
         }
         let part = async |xids: &[String]| -> Result<(), tokio_postgres::Error> {

@@ -1,11 +1,11 @@
 //! A connection to a site, and the ways to begin and end a transaction on it.
 //!
-//! Each way's statements go as its users send them. MIP's are prepared functions with bound parameters, as in `cognate-client`. PREPARE TRANSACTION and
-//! COMMIT PREPARED take no parameters on any system, so they are texts of the simple protocol, as drivers send BEGIN and COMMIT, too.
+//! Each way's statements go as its users send them. MIP's are prepared functions with bound parameters, as in `cognate-client`, or texts, as in psql.
+//! PREPARE TRANSACTION and COMMIT PREPARED take no parameters on any system, so they are texts of the simple protocol, as drivers send BEGIN and COMMIT, too.
 
 use std::fmt;
 
-use tokio_postgres::{Client, Config, Error, Row, Statement};
+use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, Statement};
 
 use crate::peer;
 use crate::workload::bookstore::Isolation;
@@ -15,6 +15,8 @@ use crate::workload::bookstore::Isolation;
 pub enum Way {
     /// An instance of a family of siblings.
     Mip,
+    /// The same, each statement as text.
+    MipText,
     /// PREPARE TRANSACTION and COMMIT PREPARED.
     TwoPhase,
     /// BEGIN and COMMIT.
@@ -22,10 +24,16 @@ pub enum Way {
 }
 
 impl Way {
+    /// Whether requests are families of siblings.
+    pub fn is_mip(self) -> bool {
+        matches!(self, Way::Mip | Way::MipText)
+    }
+
     /// In tables.
     pub fn name(self) -> &'static str {
         match self {
             Way::Mip => "MIP",
+            Way::MipText => "MIP as text",
             Way::TwoPhase => "two-phase",
             Way::Plain => "plain",
         }
@@ -108,6 +116,15 @@ fn smallest_prepared(table: &[Row]) -> Option<i64> {
     table.iter().filter(|row| row.get::<_, &str>(1) == "prepared").map(|row| row.get(0)).min()
 }
 
+/// The same of a table that came as text.
+fn smallest_prepared_text(table: &[SimpleQueryMessage]) -> Option<i64> {
+    let rows = table.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some((row.get(0)?.parse().ok()?, row.get(1)?)),
+        _ => None,
+    });
+    rows.filter(|(_, state)| *state == "prepared").map(|(instance, _)| instance).min()
+}
+
 impl Site {
     /// Connects and prepares the statements.
     pub async fn open(config: &Config, way: Way, isolation: Isolation) -> Result<Site, Error> {
@@ -118,7 +135,7 @@ impl Site {
             .await?;
         let family = match way {
             Way::Mip => Some(Family::open(&client).await?),
-            Way::TwoPhase | Way::Plain => None,
+            Way::MipText | Way::TwoPhase | Way::Plain => None,
         };
         Ok(Site { client, way, family })
     }
@@ -136,6 +153,9 @@ impl Site {
             Some(Family { begin, .. }) => {
                 self.client.execute(begin, &[&attempt.xid, &attempt.instance]).await.map(drop)
             }
+            None if self.way == Way::MipText => {
+                self.client.batch_execute(&format!("BEGIN MIP {attempt}")).await
+            }
             None => self.client.batch_execute("BEGIN").await,
         }
     }
@@ -146,6 +166,11 @@ impl Site {
             let Attempt { xid, instance } = attempt;
             let table = self.client.query(prepare, &[xid, instance, &request, &result]).await?;
             return Ok(smallest_prepared(&table).unwrap_or(*instance));
+        }
+        if self.way == Way::MipText {
+            let statement = format!("PREPARE MIP {attempt} {} {}", Literal(request), Literal(result));
+            let table = self.client.simple_query(&statement).await?;
+            return Ok(smallest_prepared_text(&table).unwrap_or(attempt.instance));
         }
         if self.way == Way::TwoPhase {
             self.client.batch_execute(&format!("PREPARE TRANSACTION '{}'", attempt.gid())).await?;
@@ -159,6 +184,7 @@ impl Site {
             (Some(Family { commit, .. }), _) => {
                 self.client.execute(commit, &[&attempt.xid, &attempt.instance]).await.map(drop)
             }
+            (None, Way::MipText) => self.client.batch_execute(&format!("COMMIT MIP {attempt}")).await,
             (None, Way::TwoPhase) => {
                 self.client.batch_execute(&format!("COMMIT PREPARED '{}'", attempt.gid())).await
             }
@@ -174,7 +200,7 @@ impl Site {
     /// Ends an attempt that is prepared.
     pub async fn roll_back_prepared(&self, attempt: &Attempt) -> Result<(), Error> {
         let statement = match self.way {
-            Way::Mip => format!("ROLLBACK MIP {attempt}"),
+            Way::Mip | Way::MipText => format!("ROLLBACK MIP {attempt}"),
             _ => format!("ROLLBACK PREPARED '{}'", attempt.gid()),
         };
         self.client.batch_execute(&statement).await

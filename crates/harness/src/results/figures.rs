@@ -1,0 +1,134 @@
+//! All records that were read, and what can be asked of them: a figure by its name, a ratio of two systems.
+
+use serde_json::Value;
+
+use crate::median::{median_ratio, ratio_error};
+use crate::report::Record;
+
+/// The records of one JSON file.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Its name without folder and ending.
+    pub name: String,
+    /// What stands in it.
+    pub records: Vec<Record>,
+}
+
+/// A figure, and how far it can be trusted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The figure.
+    pub value: f64,
+    /// Its standard error over the rounds, in its own unit, if there were several.
+    pub error: Option<f64>,
+    /// The isolation level that it was measured at, if it has one.
+    pub isolation: String,
+    /// The page on which it stands.
+    pub page: String,
+}
+
+/// All pages.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// In the order of their names.
+    pub pages: Vec<Page>,
+}
+
+/// What a record is called in its table: the one parameter that tells the rows apart.
+pub fn row_name(record: &Record) -> String {
+    let names = ["point reads", "case", "interaction", "script", "step"];
+    names.iter().map(|name| record.param(name)).find(|value| !value.is_empty()).unwrap_or("").to_owned()
+}
+
+/// The rates of a record's rounds, if it says them.
+fn rounds(record: &Record) -> Option<Vec<f64>> {
+    let names = ["per_s_of_rounds", "tps_of_rounds"];
+    let list = names.iter().find_map(|name| record.params.get(*name)?.as_array())?;
+    list.iter().map(Value::as_f64).collect()
+}
+
+impl Figures {
+    fn records(&self) -> impl Iterator<Item = (&Page, &Record)> {
+        self.pages.iter().flat_map(|page| page.records.iter().map(move |record| (page, record)))
+    }
+
+    /// The parameter `name` of the first record of `workload` that has it; its standard error is `name_error`.
+    pub fn param(&self, workload: &str, name: &str) -> Option<Measured> {
+        self.records().filter(|(_, record)| record.workload == workload).find_map(|(page, record)| {
+            let value = record.params.get(name)?.as_f64()?;
+            let error = record.params.get(&format!("{name}_error")).and_then(Value::as_f64);
+            Some(of(page, record, value, error))
+        })
+    }
+
+    /// The smallest value of a parameter over all records of a workload.
+    pub fn lowest(&self, workload: &str, name: &str) -> Option<Measured> {
+        let found = self.records().filter(|(_, record)| record.workload == workload);
+        let with = found.filter_map(|(page, record)| {
+            let error = record.params.get(&format!("{name}_error")).and_then(Value::as_f64);
+            Some(of(page, record, record.params.get(name)?.as_f64()?, error))
+        });
+        with.reduce(|lowest, next| if next.value < lowest.value { next } else { lowest })
+    }
+
+    /// Committed requests a second, Cognate over PostgreSQL, of a row: the median of the rounds' ratios if both say
+    /// their rounds.
+    pub fn of_postgres(&self, workload: &str, row: &str) -> Option<Measured> {
+        let (page, ours) = self.record(workload, "cognate", row)?;
+        let (_, theirs) = self.record(workload, "postgres", row)?;
+        match (rounds(ours), rounds(theirs)) {
+            (Some(above), Some(below)) if above.len() == below.len() && above.len() > 1 => {
+                let error = Some(ratio_error(&above, &below)).filter(|error| error.is_finite());
+                Some(of(page, ours, median_ratio(&above, &below), error))
+            }
+            _ => {
+                let below = Some(theirs.committed_per_s).filter(|rate| *rate > 0.0)?;
+                Some(of(page, ours, ours.committed_per_s / below, None))
+            }
+        }
+    }
+
+    /// The 99th percentile of a row's latency, Cognate over PostgreSQL.
+    pub fn p99_of_postgres(&self, workload: &str, row: &str) -> Option<Measured> {
+        let (page, ours) = self.record(workload, "cognate", row)?;
+        let (_, theirs) = self.record(workload, "postgres", row)?;
+        let below = Some(theirs.latency_ms.p99).filter(|p99| *p99 > 0.0)?;
+        Some(of(page, ours, ours.latency_ms.p99 / below, None))
+    }
+
+    /// The mean latency of a row in microseconds.
+    pub fn mean_us(&self, workload: &str, row: &str) -> Option<Measured> {
+        let (page, record) = self.record(workload, "cognate", row)?;
+        Some(of(page, record, 1000.0 * record.latency_ms.mean, None))
+    }
+
+    fn record(&self, workload: &str, system: &str, row: &str) -> Option<(&Page, &Record)> {
+        self.records().find(|(_, r)| r.workload == workload && r.system == system && row_name(r) == row)
+    }
+
+    /// Rows in which PostgreSQL did more a second, or had a shorter 99th percentile: page, row, both figures as text.
+    pub fn better_of_postgres(&self) -> Vec<(String, String, String)> {
+        let mut found = Vec::new();
+        for (page, theirs) in self.records().filter(|(_, record)| record.system == "postgres") {
+            let row = row_name(theirs);
+            let Some((_, ours)) = self.record(&theirs.workload, "cognate", &row) else { continue };
+            let mut told = Vec::new();
+            if theirs.committed_per_s > ours.committed_per_s {
+                let (ours, theirs) = (ours.committed_per_s, theirs.committed_per_s);
+                told.push(format!("{ours:.0} against {theirs:.0} a second"));
+            }
+            let (our_p99, their_p99) = (ours.latency_ms.p99, theirs.latency_ms.p99);
+            if their_p99 > 0.0 && our_p99 > their_p99 {
+                told.push(format!("99th percentile {our_p99:.2} against {their_p99:.2} ms"));
+            }
+            if !told.is_empty() {
+                found.push((page.name.clone(), row, told.join(", ")));
+            }
+        }
+        found
+    }
+}
+
+fn of(page: &Page, record: &Record, value: f64, error: Option<f64>) -> Measured {
+    Measured { value, error, isolation: record.param("isolation").to_owned(), page: page.name.clone() }
+}

@@ -1,0 +1,185 @@
+//! The goals: what is to hold, how much is wanted, and which figure tells.
+//!
+//! A row keeps its meaning. Where another form of a measurement is fairer to somebody, it is a row of its own beside the
+//! first, and both are shown with what they measured.
+
+use super::figures::{Figures, Measured};
+
+/// What a figure must do.
+#[derive(Clone, Copy, Debug)]
+pub enum Must {
+    /// It is at least so large.
+    AtLeast(f64),
+    /// It is at most so large.
+    AtMost(f64),
+    /// It is only shown.
+    Nothing,
+}
+
+/// Whether it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes, by more than its standard error.
+    Holds,
+    /// No, by more than that.
+    Fails,
+    /// The limit lies within the standard error.
+    Open,
+    /// There is nothing to hold.
+    Shown,
+}
+
+/// One row of the goals.
+pub struct Goal {
+    /// What is compared with what.
+    pub what: &'static str,
+    /// The limit.
+    pub must: Must,
+    /// What is really wanted.
+    pub aim: &'static str,
+    /// Behind the figure.
+    pub unit: &'static str,
+    /// Whether it stands on the first page.
+    pub first_page: bool,
+    /// Where the figure is found.
+    pub find: fn(&Figures) -> Option<Measured>,
+}
+
+impl Must {
+    /// As it stands in the table.
+    pub fn text(self, unit: &str) -> String {
+        match self {
+            Must::AtLeast(limit) => format!("≥ {limit}{unit}"),
+            Must::AtMost(limit) => format!("≤ {limit}{unit}"),
+            Must::Nothing => String::new(),
+        }
+    }
+
+    /// What a figure says of it.
+    pub fn verdict(self, measured: &Measured) -> Verdict {
+        let (above, limit) = match self {
+            Must::AtLeast(limit) => (measured.value - limit, limit),
+            Must::AtMost(limit) => (limit - measured.value, limit),
+            Must::Nothing => return Verdict::Shown,
+        };
+        match measured.error {
+            Some(error) if (measured.value - limit).abs() < error => Verdict::Open,
+            _ if above >= 0.0 => Verdict::Holds,
+            _ => Verdict::Fails,
+        }
+    }
+}
+
+/// `goal!(first | further; "what"; >= 1.3, "×"; aim "2×"; |f| ...)`.
+macro_rules! goals {
+    ($($place:ident $what:literal, $must:ident $(($limit:expr))?, $unit:literal, $aim:literal, $find:expr;)*) => {
+        &[$(Goal {
+            what: $what,
+            must: Must::$must $(($limit))?,
+            unit: $unit,
+            aim: $aim,
+            first_page: goals!(@ $place),
+            find: $find,
+        }),*]
+    };
+    (@ first) => { true };
+    (@ further) => { false };
+}
+
+/// All goals, in the order in which they are shown.
+pub const GOALS: &[Goal] = goals! {
+    first "pgbench select-only, prepared, 16 clients: Cognate / PostgreSQL", AtLeast(1.3), "×", "2×",
+        |f| f.of_postgres("pgbench", "select-only");
+    further "pgbench select-only: 99th percentile, Cognate / PostgreSQL", Nothing, "×", "≤ 1×",
+        |f| f.p99_of_postgres("pgbench", "select-only");
+    first "pgbench tpcb-like, prepared, 16 clients: Cognate / PostgreSQL", AtLeast(1.3), "×", "2.5×",
+        |f| f.of_postgres("pgbench", "tpcb-like");
+    further "pgbench simple-update, prepared, 16 clients: Cognate / PostgreSQL", AtLeast(1.3), "×", "2.5×",
+        |f| f.of_postgres("pgbench", "simple-update");
+    first "bookstore, ordering mix, 80 clients: Cognate / PostgreSQL", AtLeast(1.0), "×", "2×",
+        |f| f.of_postgres("bookstore", crate::report::TOTAL);
+    further "point read in the embedded library, one thread, from memory", AtMost(3.0), " µs", "1 µs",
+        |f| f.mean_us("point-read", "in memory");
+    first "log: durable commits, 64 in flight, of the raw device", AtLeast(80.0), " %", "95 %",
+        |f| f.param("log", "of_device_pct");
+    further "log: the same, of the raw device written past the page cache, which is like for like",
+        AtLeast(80.0), " %", "95 %", |f| f.param("log", "of_direct_pct");
+    first "data 4× the memory budget: resident size / budget", AtMost(1.5), "×", "",
+        |f| f.param("memory", "resident_to_budget");
+    further "recovery, by bytes replayed", AtLeast(100.0), " MB/s", "", |f| f.param("recovery", "mb_per_s");
+    first "kill -9 rounds: transactions lost or too many", AtMost(0.0), "", "0",
+        |f| f.param("crash", "lost_or_extra");
+    first "s3u1 uniform, 80 clients, wire: PSSI / own snapshot isolation", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("snum", "uniform_of_si");
+    further "s3u1 uniform, 80 clients, embedded: PSSI / own snapshot isolation", AtLeast(0.95), "×", "0.99×",
+        |f| f.param("snum", "embedded_of_si");
+    first "s3u1 hot, 80 clients, wire: Cognate / PostgreSQL", AtLeast(2.0), "×", "3×",
+        |f| f.param("snum", "hot_of_postgres");
+    further "s5u1 hot, 40 clients: aborts by the certifier, PSSI / own SSI", AtMost(0.6), "×", "0.3×",
+        |f| f.param("snum", "certifier_aborts_of_ssi");
+    first "needless aborts by the oracle", AtMost(0.0), "", "0", |f| f.param("oracle", "needless");
+    further "read-mostly with 1,000-row ranges: PSSI / own snapshot isolation", AtLeast(0.9), "×", "0.97×",
+        |f| f.param("snum", "scans_of_si");
+    further "78 ms log device with governor: of the 2.5 ms device", AtLeast(95.0), " %", "99 %",
+        |f| f.param("device", "of_ssd_pct");
+    further "78 ms log device with governor: over late release with clients = limit", AtLeast(5.6), "×", "10×",
+        |f| f.param("device", "over_late");
+    first "auto governor: of the best fixed limit, the worst load", AtLeast(95.0), " %", "98 %",
+        |f| f.lowest("governor", "of_best_pct");
+    first "Buy Confirm, MIP / two-phase: mean latency over the curve, MIP sent as functions", AtMost(1.02), "×", "1×",
+        |f| f.param("mip", "bc_mip_of_two_phase");
+    further "Buy Confirm, the same, MIP sent as text", AtMost(1.02), "×", "1×",
+        |f| f.param("mip", "bc_mip_text_of_two_phase");
+    further "Admin Confirm, MIP / two-phase: mean latency over the curve, MIP sent as functions", AtMost(1.02), "×", "1×",
+        |f| f.param("mip", "ac_mip_of_two_phase");
+    further "Admin Confirm, the same, MIP sent as text", AtMost(1.02), "×", "1×",
+        |f| f.param("mip", "ac_mip_text_of_two_phase");
+    further "Buy Confirm, a first sibling left prepared by every request, the retry finds it: throughput lost",
+        AtMost(20.0), " %", "10 %", |f| f.param("mip", "bc_failover_lost_pct");
+    first "Buy Confirm, the same, the retry executes again, as in the paper: throughput lost",
+        AtMost(20.0), " %", "10 %", |f| f.param("mip", "bc_failover_again_lost_pct");
+    further "Admin Confirm, a first sibling left prepared by every request, the retry finds it: throughput lost",
+        AtMost(15.0), " %", "10 %", |f| f.param("mip", "ac_failover_lost_pct");
+    further "Admin Confirm, the same, the retry executes again, as in the paper: throughput lost",
+        AtMost(15.0), " %", "10 %", |f| f.param("mip", "ac_failover_again_lost_pct");
+    further "storage a row of MIP transactions", AtMost(0.0), " bytes", "0", |f| f.param("mip", "bytes_a_row");
+    further "retry, the first instance prepared and its server dead / a request", AtMost(2.0), "×", "1.2×",
+        |f| f.param("mip", "retry_of_request");
+    first "25 clients, ten hot items, one in doubt: third second / before", AtLeast(0.9), "×", "1×",
+        |f| f.param("mip", "crowd_of_before");
+    first "PREPARE TRANSACTION and COMMIT PREPARED, 16 clients: Cognate / PostgreSQL", AtLeast(2.0), "×", "4×",
+        |f| f.param("mip", "pairs_of_postgres");
+    further "PREPARE MIP and COMMIT MIP on Cognate / PREPARE TRANSACTION and COMMIT PREPARED on PostgreSQL",
+        AtLeast(2.0), "×", "4×", |f| f.param("mip", "mip_pairs_of_postgres");
+    further "SHOW MIPT among a million forgotten and 100,000 live families / among few, through the wire",
+        AtMost(1.1), "×", "flat", |f| f.param("mip", "lookup_wire_show_of_few");
+    further "BEGIN of a fresh family among as many / among few, through the wire", AtMost(1.1), "×", "flat",
+        |f| f.param("mip", "lookup_wire_begin_of_few");
+    further "the look-up of a family in the engine alone, which is logarithmic, among as many / among few",
+        Nothing, "×", "", |f| f.param("mip", "lookup_family_of_few");
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_within_the_error_stays_open() {
+        let measured =
+            |value, error| Measured { value, error, isolation: String::new(), page: String::new() };
+        let must = Must::AtLeast(0.95);
+        assert_eq!(must.verdict(&measured(0.96, None)), Verdict::Holds);
+        assert_eq!(must.verdict(&measured(0.96, Some(0.02))), Verdict::Open);
+        assert_eq!(must.verdict(&measured(0.94, Some(0.02))), Verdict::Open);
+        assert_eq!(must.verdict(&measured(0.90, Some(0.02))), Verdict::Fails);
+        assert_eq!(Must::AtMost(0.0).verdict(&measured(0.0, Some(0.0))), Verdict::Holds);
+        assert_eq!(Must::AtMost(1.02).verdict(&measured(1.03, None)), Verdict::Fails);
+        assert_eq!(Must::Nothing.verdict(&measured(1.03, None)), Verdict::Shown);
+    }
+
+    #[test]
+    fn the_first_page_is_one_screen() {
+        let first = GOALS.iter().filter(|goal| goal.first_page).count();
+        assert!((10..=15).contains(&first), "{first} goals");
+    }
+}

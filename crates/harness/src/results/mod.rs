@@ -1,0 +1,361 @@
+//! The pages of results, made from the JSON files that the benchmarks wrote.
+//!
+//! ```text
+//! bench-results/*.json ──▶ figures ──▶ goals ──▶ docs/results.md          the first page, between two marker lines
+//!                                  └──▶ tables ─▶ docs/results/NAME.md    one page for each file
+//! ```
+//!
+//! Nothing is measured here and nothing is remembered: the same files give the same pages. Every record says which
+//! commit, machine, day and command it comes from (`provenance`); where these differ, the first page says so.
+
+pub mod figures;
+pub mod goal;
+pub mod provenance;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::{Error, IoContext, Result};
+use crate::report::{Record, number};
+use figures::{Figures, Measured, Page, row_name};
+use goal::{GOALS, Goal, Verdict};
+
+/// Begins the part of the first page that is written.
+pub const BEGIN: &str = "<!-- figures: begin -->";
+/// Ends it.
+pub const END: &str = "<!-- figures: end -->";
+
+/// At the head of a page that is written as a whole.
+const MADE: &str = "<!-- made by `cognate-bench pages` from the JSON file of the same name: do not edit -->";
+
+/// Reads all JSON files of a folder.
+///
+/// # Errors
+/// A file that cannot be read or is no list of records.
+pub fn load(folder: &Path) -> Result<Figures> {
+    let entries = std::fs::read_dir(folder).doing(format!("reading {}", folder.display()))?;
+    let mut pages = Vec::new();
+    for entry in entries {
+        let path = entry.doing(format!("reading {}", folder.display()))?.path();
+        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
+        let (Some(name), true) = (name, path.extension().is_some_and(|ending| ending == "json")) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).doing(format!("reading {}", path.display()))?;
+        let records = serde_json::from_str(&text)
+            .map_err(|error| Error::Usage(format!("reading {}: {error}", path.display())))?;
+        pages.push(Page { name, records });
+    }
+    pages.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Figures { pages })
+}
+
+/// Writes docs/results.md and the pages below docs/results.
+///
+/// # Errors
+/// What cannot be written, and a first page whose markers are damaged.
+pub fn write(figures: &Figures, docs: &Path) -> Result<()> {
+    let folder = docs.join("results");
+    std::fs::create_dir_all(&folder).doing(format!("creating {}", folder.display()))?;
+    for page in &figures.pages {
+        let picture = folder.join(format!("{}.svg", page.name)).exists();
+        let path = folder.join(format!("{}.md", page.name));
+        let text = page_text(figures, page, picture);
+        std::fs::write(&path, text).doing(format!("writing {}", path.display()))?;
+    }
+    replace(&docs.join("results.md"), &first_page(figures))
+}
+
+/// The part of the first page that is written: where the figures come from, the goals, and where the peer is better.
+pub fn first_page(figures: &Figures) -> String {
+    let mut out = origin(figures);
+    out.push_str(&goal_table(figures, GOALS.iter().filter(|goal| goal.first_page), true));
+    let all: Vec<(&Goal, Measured)> =
+        GOALS.iter().filter_map(|goal| Some((goal, (goal.find)(figures)?))).collect();
+    let missed = all.iter().filter(|(goal, measured)| goal.must.verdict(measured) == Verdict::Fails);
+    let missed: Vec<String> = missed
+        .map(|(goal, measured)| {
+            let text = shown(goal, measured);
+            format!("- {}: {text} ([{}](results/{}.md))", goal.what, measured.page, measured.page)
+        })
+        .collect();
+    if !missed.is_empty() {
+        let _ = writeln!(out, "\nWhat does not hold, of all goals on all pages:\n\n{}", missed.join("\n"));
+    }
+    let better = figures.better_of_postgres();
+    if !better.is_empty() {
+        let _ = writeln!(out, "\nWhere PostgreSQL is better (Cognate against PostgreSQL):\n");
+        for (page, row, told) in better {
+            let _ = writeln!(out, "- {row}: {told} ([{page}](results/{page}.md))");
+        }
+    }
+    let links: Vec<String> =
+        figures.pages.iter().map(|page| format!("[{}](results/{}.md)", page.name, page.name)).collect();
+    let _ = writeln!(out, "\nAll pages: {}.", links.join(" · "));
+    out
+}
+
+/// One value of all records, or each value with the pages that have it.
+fn by_value(figures: &Figures, name: &str) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for page in &figures.pages {
+        let values: BTreeSet<&str> = page.records.iter().map(|record| record.param(name)).collect();
+        for value in values {
+            let value = if value.is_empty() { "unknown" } else { value };
+            match found.iter_mut().find(|(known, _)| known == value) {
+                Some((_, pages)) => pages.push(page.name.clone()),
+                None => found.push((value.to_owned(), vec![page.name.clone()])),
+            }
+        }
+    }
+    found
+}
+
+fn origin(figures: &Figures) -> String {
+    let mut out = String::new();
+    for (what, name) in [("Commit", "commit"), ("Machine", "machine"), ("Measured on", "date")] {
+        match by_value(figures, name).as_slice() {
+            [] => {}
+            [(value, _)] => {
+                let _ = writeln!(out, "{what}: {value}.  ");
+            }
+            many => {
+                let _ = write!(out, "{what}: **not the same for all**");
+                for (value, pages) in many {
+                    let _ = write!(out, "; {value} ({})", pages.join(", "));
+                }
+                let _ = writeln!(out, ".  ");
+            }
+        }
+    }
+    out.push('\n');
+    out
+}
+
+fn shown(goal: &Goal, measured: &Measured) -> String {
+    let error = measured.error.filter(|error| *error > 0.0);
+    let error = error.map_or(String::new(), |error| format!(" ± {}", number(error)));
+    format!("{}{error}{}", number(measured.value), goal.unit)
+}
+
+fn goal_table<'a>(figures: &Figures, goals: impl Iterator<Item = &'a Goal>, links: bool) -> String {
+    let mut out =
+        String::from("| what | isolation | must | aim | measured | holds |\n|---|---|---|---|---|---|\n");
+    for goal in goals {
+        let must = goal.must.text(goal.unit);
+        let Some(measured) = (goal.find)(figures) else {
+            let _ = writeln!(out, "| {} | | {must} | {} | not measured | |", goal.what, goal.aim);
+            continue;
+        };
+        let holds = match goal.must.verdict(&measured) {
+            Verdict::Holds => "yes",
+            Verdict::Fails => "**no**",
+            Verdict::Open => "not distinguishable from the limit",
+            Verdict::Shown => "",
+        };
+        let what = match links {
+            true => format!("[{}](results/{}.md)", goal.what, measured.page),
+            false => goal.what.to_owned(),
+        };
+        let text = shown(goal, &measured);
+        let _ =
+            writeln!(out, "| {what} | {} | {must} | {} | {text} | {holds} |", measured.isolation, goal.aim);
+    }
+    out
+}
+
+fn page_text(figures: &Figures, page: &Page, picture: bool) -> String {
+    let mut out = format!("{MADE}\n# {}\n\n", page.name);
+    let commands: BTreeSet<&str> = page.records.iter().map(|record| record.param("command")).collect();
+    for command in commands.into_iter().filter(|command| !command.is_empty()) {
+        let _ = writeln!(out, "    {command}");
+    }
+    let own = Figures { pages: vec![page.clone()] };
+    let _ = writeln!(out, "\n{}", origin(&own).trim_end());
+    let goals = GOALS.iter().filter(|goal| (goal.find)(figures).is_some_and(|found| found.page == page.name));
+    let goals = goal_table(figures, goals, false);
+    if goals.lines().count() > 2 {
+        let _ = writeln!(out, "\n{goals}");
+    }
+    if picture {
+        let _ = writeln!(out, "\n![{}]({}.svg)", page.name, page.name);
+    }
+    let _ = writeln!(
+        out,
+        "\nA ± is the standard error of the mean over the rounds.\n\n{}",
+        table(&page.records).trim_end()
+    );
+    out
+}
+
+fn table(records: &[Record]) -> String {
+    let mut out = String::from(
+        "| system | row | isolation | committed/s | aborts % | mean ms | p50 ms | p95 ms | p99 ms | further |\n\
+         |---|---|---|---:|---:|---:|---:|---:|---:|---|\n",
+    );
+    for record in records {
+        let latency = record.latency_ms;
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {:.2} | {} | {} | {} | {} | {} |",
+            record.system,
+            row_name(record),
+            record.param("isolation"),
+            number(record.committed_per_s),
+            record.aborted_pct,
+            number(latency.mean),
+            number(latency.p50),
+            number(latency.p95),
+            number(latency.p99),
+            further(record)
+        );
+    }
+    out
+}
+
+/// Figures that are no rates, where a benchmark has some.
+fn further(record: &Record) -> String {
+    let names = [
+        "mb_per_s",
+        "replayed_mb",
+        "log_mb",
+        "resident_to_budget",
+        "rounds",
+        "acknowledged",
+        "lost_or_extra",
+        "device_per_s",
+        "of_device_pct",
+        "of_direct_pct",
+        "certifier_pct",
+        "first_updater_pct",
+        "deadlock_pct",
+        "needless",
+        "analytic_queries",
+        "commits_per_flush",
+        "of_ssd_pct",
+        "over_late",
+        "of_best_pct",
+        "of_alone_pct",
+        "mip_of_plain",
+        "retries_lost_pct",
+        "postgres_crowd_of_before",
+    ];
+    let shown = names.iter().filter(|name| **name != "rounds" || record.workload == "crash");
+    let found = shown.filter_map(|name| {
+        let value = record.params.get(*name).and_then(Value::as_f64)?;
+        Some(format!("{} {}", name.replace('_', " "), number(value)))
+    });
+    found.collect::<Vec<String>>().join(", ")
+}
+
+/// Puts Markdown between the markers of a file; a file without markers gets them at its end.
+///
+/// # Errors
+/// A file that has only one of the markers, or both in the wrong order, is not written.
+pub fn replace(path: &Path, figures: &str) -> Result<()> {
+    let old = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "# Results\n".to_owned(),
+        Err(error) => return Err(error).doing(format!("reading {}", path.display())),
+    };
+    let (before, after) = match (old.find(BEGIN), old.find(END)) {
+        (Some(begin), Some(end)) if begin < end => (&old[..begin], &old[end + END.len()..]),
+        (None, None) => (old.as_str(), ""),
+        _ => return Err(Error::Usage(format!("{}: its two marker lines are damaged", path.display()))),
+    };
+    let gap = if before.ends_with("\n\n") { "" } else { "\n" };
+    let tail = if after.is_empty() { "\n" } else { after };
+    let new = format!("{before}{gap}{BEGIN}\n\n{}\n\n{END}{tail}", figures.trim_end());
+    std::fs::write(path, new).doing(format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::LatencyMs;
+    use serde_json::json;
+
+    fn record(system: &str, params: &[(&str, Value)], rate: f64, p99: f64) -> Record {
+        Record {
+            system: system.into(),
+            workload: "pgbench".into(),
+            params: params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            committed_per_s: rate,
+            aborted_pct: 0.0,
+            latency_ms: LatencyMs { mean: 1.0, p50: 1.0, p95: 1.0, p99 },
+        }
+    }
+
+    #[test]
+    fn rows_are_named_by_what_tells_them_apart() {
+        let name = |params: &[(&str, &str)]| {
+            let params: Vec<(&str, Value)> =
+                params.iter().map(|(name, value)| (*name, json!(value))).collect();
+            row_name(&record("cognate", &params, 1.0, 1.0))
+        };
+        assert_eq!(name(&[("interaction", "point read"), ("point reads", "alone")]), "alone");
+        assert_eq!(name(&[("interaction", "Home")]), "Home");
+        assert_eq!(
+            name(&[("case", "SSD (2.5 ms), late release"), ("interaction", "s3u1")]),
+            "SSD (2.5 ms), late release"
+        );
+        assert_eq!(name(&[]), "");
+    }
+
+    #[test]
+    fn the_first_page_tells_origins_ratios_errors_and_what_is_lost() {
+        let of = |system: &str, commit: &str, rounds: [f64; 3], p99: f64| {
+            let params = [
+                ("script", json!("select-only")),
+                ("isolation", json!("read-committed")),
+                ("commit", json!(commit)),
+                ("tps_of_rounds", json!(rounds)),
+            ];
+            record(system, &params, rounds[1], p99)
+        };
+        let pages = |commit: &str| Figures {
+            pages: vec![Page {
+                name: "pgbench".to_owned(),
+                records: vec![
+                    of("cognate", "abc", [20.0, 26.0, 33.0], 1.43),
+                    of("postgres", commit, [10.0, 20.0, 30.0], 0.59),
+                ],
+            }],
+        };
+        let text = first_page(&pages("abc"));
+        assert!(text.contains("Commit: abc."), "{text}");
+        assert!(
+            text.contains(
+                "| read-committed | ≥ 1.3× | 2× | 1.30 ± 0.267× | not distinguishable from the limit |"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("- select-only: 99th percentile 1.43 against 0.59 ms"), "{text}");
+        assert!(
+            text.contains(
+                "| bookstore, ordering mix, 80 clients: Cognate / PostgreSQL | | ≥ 1× | 2× | not measured | |"
+            ),
+            "{text}"
+        );
+        let text = first_page(&pages("def"));
+        assert!(text.contains("Commit: **not the same for all**; abc (pgbench); def (pgbench)."), "{text}");
+    }
+
+    #[test]
+    fn only_the_part_between_the_markers_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.md");
+        replace(&path, "first").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("# Results\n\n{BEGIN}\n\nfirst\n\n{END}\n"));
+        std::fs::write(&path, format!("{text}\nWhat falls short: nothing.\n")).unwrap();
+        replace(&path, "second").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("second") && !text.contains("first") && text.ends_with("nothing.\n"), "{text}");
+        std::fs::write(&path, END).unwrap();
+        assert!(replace(&path, "third").is_err(), "a damaged file is not written");
+    }
+}

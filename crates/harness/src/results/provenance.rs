@@ -1,0 +1,125 @@
+//! Where figures come from: the commit, the machine, the day and the command, kept with every record.
+//!
+//! A figure without these cannot be repeated, and figures of different commits or machines cannot be compared; the
+//! pages of results say so where they meet.
+
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use crate::report::Record;
+
+/// Parameters of a record that say where it comes from; they are told once a page and not in its tables.
+pub const NAMES: [&str; 4] = ["commit", "machine", "date", "command"];
+
+/// Options of the command line that say where something lies, and not what is measured. Each has a value.
+const PLACES: [&str; 5] = ["--json", "--svg", "--curves", "--directory", "--cognate-binary"];
+
+/// Adds to each record where it comes from, unless it says so already.
+pub fn stamp(records: &mut [Record]) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let values = [commit(), machine(), today(), command(&words)];
+    for record in records {
+        for (name, value) in NAMES.iter().zip(&values) {
+            record.params.entry(*name).or_insert_with(|| json!(value));
+        }
+    }
+}
+
+/// The command line without what concerns only places.
+pub fn command(words: &[String]) -> String {
+    let mut shown = vec!["cognate-bench"];
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (name, has_value) = word.split_once('=').map_or((word.as_str(), false), |(name, _)| (name, true));
+        match PLACES.contains(&name) {
+            true if has_value => {}
+            true => drop(words.next()),
+            false => shown.push(word),
+        }
+    }
+    shown.join(" ")
+}
+
+/// The commit of the working folder, with a plus sign if the folder differs from it.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok().filter(|out| out.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    // Results themselves may have changed: they are what is being measured.
+    let changed =
+        ["status", "--porcelain", "--untracked-files=no", "--", "crates", "Cargo.toml", "Cargo.lock"];
+    match git(&["rev-parse", "--short=10", "HEAD"]) {
+        Some(commit) if git(&changed).is_some_and(|changes| changes.is_empty()) => commit,
+        Some(commit) => format!("{commit}+"),
+        None => "unknown".to_owned(),
+    }
+}
+
+/// The machine and the compiler, in one line.
+pub fn machine() -> String {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("model name")?.split_once(':').map(|(_, model)| model.trim().to_owned())
+        })
+        .unwrap_or_else(|| "unknown processor".to_owned());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kilobytes: u64 = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let compiler = Command::new("rustc").arg("--version").output().map_or_else(
+        |_| "rustc of unknown version".to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    );
+    let gigabytes = (kilobytes + (1 << 19)) >> 20;
+    format!("{cores} cores ({model}), {gigabytes} GB, Linux {}, {compiler}", kernel.trim())
+}
+
+/// Today's date in UTC, year-month-day.
+pub fn today() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (year, month, day) = civil(seconds as i64 / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The date of a day counted from 1970-01-01, by walking 400-year cycles of March-based years.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468; // days since 0000-03-01
+    let cycle = shifted.div_euclid(146_097);
+    let in_cycle = shifted.rem_euclid(146_097);
+    let year_in_cycle = (in_cycle - in_cycle / 1_460 + in_cycle / 36_524 - in_cycle / 146_096) / 365;
+    let day_in_year = in_cycle - (365 * year_in_cycle + year_in_cycle / 4 - year_in_cycle / 100);
+    let month_from_march = (5 * day_in_year + 2) / 153;
+    let day = day_in_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_in_cycle + cycle * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(10_956), (1999, 12, 31));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+    }
+
+    #[test]
+    fn a_command_is_told_without_places() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let line = words("mip --goals pairs --json /tmp/x.json --rounds 3 --svg=/tmp/y.svg --directory /tmp");
+        assert_eq!(command(&line), "cognate-bench mip --goals pairs --rounds 3");
+        assert_eq!(command(&[]), "cognate-bench");
+    }
+}
