@@ -329,7 +329,7 @@ mod tests {
         assert!(text.contains("Commit: abc."), "{text}");
         assert!(
             text.contains(
-                "| read-committed | ≥ 1.3× | 2× | 1.30 ± 0.267× | not distinguishable from the limit |"
+                "| read-committed | ≥ 1.3× | 2× | 1.30 ± 0.273× | not distinguishable from the limit |"
             ),
             "{text}"
         );
