@@ -80,6 +80,9 @@ impl Binder<'_> {
     fn own_aggregate(&mut self, mut call: AggregateCall) -> Result<Typed> {
         let depth = self.owner(&call);
         self.check_aggregate_allowed(depth, call.grouping.is_some())?;
+        if call.exprs().any(|expr| expr.any(&mut |inner| is_aggregate_of(inner, depth))) {
+            return Err(SqlError::new(sqlstate::GROUPING_ERROR, "aggregate function calls cannot be nested"));
+        }
         if depth > 0 {
             lower(&mut call, depth);
         }
@@ -99,10 +102,13 @@ impl Binder<'_> {
     /// How many levels out the query is that an aggregate belongs to: the innermost one whose columns it is over.
     fn owner(&self, call: &AggregateCall) -> usize {
         let mut nearest = None;
-        let order = call.order.iter().map(|(key, ..)| key);
-        for expr in call.arguments.iter().chain(order).chain(&call.filter) {
-            expr.for_each_reference(0, &mut |depth, _| {
-                nearest = Some(nearest.map_or(depth, |known: usize| known.min(depth)));
+        let mut note = |depth: usize| nearest = Some(nearest.map_or(depth, |known: usize| known.min(depth)));
+        for expr in call.exprs() {
+            expr.for_each_reference(0, &mut |depth, _| note(depth));
+            expr.visit(&mut |inner| {
+                if let Expr::Aggregate { depth, .. } = inner {
+                    note(*depth);
+                }
             });
         }
         nearest.unwrap_or(0)
@@ -174,10 +180,15 @@ impl Binder<'_> {
     }
 }
 
+/// Whether it is an aggregate of the query so many levels out.
+fn is_aggregate_of(expr: &Expr, level: usize) -> bool {
+    matches!(expr, Expr::Aggregate { depth, .. } if *depth == level)
+}
+
 /// Makes the expressions of a call, bound `depth` levels further in, those of the query it belongs to.
 fn lower(call: &mut AggregateCall, depth: usize) {
     let order = call.order.iter_mut().map(|(key, ..)| key);
     for expr in call.arguments.iter_mut().chain(order).chain(&mut call.filter) {
-        expr.lower(depth);
+        expr.lower(0, depth);
     }
 }

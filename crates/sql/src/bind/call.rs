@@ -27,6 +27,10 @@ pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>>
         .collect()
 }
 
+/// Aggregates over an order, which are not supported.
+const ORDERED_SET: [&str; 7] =
+    ["percentile_cont", "percentile_disc", "mode", "rank", "dense_rank", "percent_rank", "cume_dist"];
+
 impl Binder<'_> {
     pub(crate) fn function(&mut self, syntax: &FunctionSyntax) -> Result<Typed> {
         self.bind_function(syntax).map_err(|error| self.at(error, name_span(&syntax.name)))
@@ -80,9 +84,14 @@ impl Binder<'_> {
             return self.call(schema.as_deref(), &name, arguments);
         }
         if !function::is_aggregate(&name) {
-            if matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]) {
-                function::resolve(schema.as_deref(), &name, &[])?;
+            if !syntax.within_group.is_empty() && ORDERED_SET.contains(&name.as_str()) {
+                return Err(self.lacks("an ordered-set aggregate"));
             }
+            let wildcard = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+            let arguments = if wildcard { vec![] } else { plain_arguments(&list.args)? };
+            let types: Vec<Type> =
+                arguments.iter().map(|a| Ok(self.expression(a)?.ty)).collect::<Result<_>>()?;
+            function::resolve(schema.as_deref(), &name, &types)?;
             return Err(not_an_aggregate(&name, syntax, list));
         }
         self.aggregate(schema.as_deref(), &name, syntax, list)

@@ -26,11 +26,20 @@ pub(super) struct GroupKeys {
     keys: Vec<Expr>,
     /// With grouping sets: each as places among the keys.
     sets: Option<Vec<Vec<usize>>>,
+    /// Targets that were named by place or alias, and the key that each is. Two of them are two keys even if they are written alike: one may be in a
+    /// grouping set and the other not.
+    named: Vec<(usize, usize)>,
 }
 
 /// Most grouping sets of one query, and most columns of a CUBE.
 const MOST_SETS: usize = 4096;
 const MOST_OF_CUBE: usize = 12;
+
+/// Whether GROUP BY says more than a list of keys.
+pub(super) fn has_grouping_sets(syntax: &GroupByExpr) -> bool {
+    let GroupByExpr::Expressions(items, _) = syntax else { return false };
+    items.iter().any(|item| matches!(item, Syntax::GroupingSets(_) | Syntax::Rollup(_) | Syntax::Cube(_)))
+}
 
 impl Binder<'_> {
     /// The keys of GROUP BY; none if there is no such clause.
@@ -51,10 +60,10 @@ impl Binder<'_> {
         if items.is_empty() {
             return Ok(None);
         }
-        let mut keys = vec![];
+        let mut found = GroupKeys::default();
         let mut sets: Vec<Vec<usize>> = vec![vec![]];
         for item in items {
-            let more = self.grouping_sets(item, targets, visible, &mut keys)?;
+            let more = self.grouping_sets(item, targets, visible, &mut found)?;
             check_sets(sets.len().saturating_mul(more.len()))?;
             // Every set with every other.
             sets = sets
@@ -70,8 +79,9 @@ impl Binder<'_> {
             let mut seen = std::collections::HashSet::new();
             sets.retain(|set| seen.insert(set.clone()));
         }
-        let plain = matches!(sets.as_slice(), [only] if only.len() == keys.len());
-        Ok(Some(GroupKeys { keys, sets: (!plain).then_some(sets) }))
+        let plain = matches!(sets.as_slice(), [only] if only.len() == found.keys.len());
+        found.sets = (!plain).then_some(sets);
+        Ok(Some(found))
     }
 
     /// The grouping sets that an item stands for; one for a plain expression.
@@ -80,10 +90,10 @@ impl Binder<'_> {
         item: &Syntax,
         targets: &mut [(String, Typed)],
         visible: usize,
-        keys: &mut Vec<Expr>,
+        keys: &mut GroupKeys,
     ) -> Result<Vec<Vec<usize>>> {
         let item = strip(item);
-        let mut places = |binder: &mut Self, items: &[Syntax], keys: &mut Vec<Expr>| {
+        let mut places = |binder: &mut Self, items: &[Syntax], keys: &mut GroupKeys| {
             let mut set = vec![];
             for item in items {
                 set.extend(binder.group_item(item, targets, visible, keys)?);
@@ -138,7 +148,7 @@ impl Binder<'_> {
         item: &Syntax,
         targets: &mut [(String, Typed)],
         visible: usize,
-        keys: &mut Vec<Expr>,
+        keys: &mut GroupKeys,
     ) -> Result<Vec<usize>> {
         let item = strip(item);
         if let Syntax::Tuple(items) = item {
@@ -150,21 +160,27 @@ impl Binder<'_> {
         }
         if let Some(position) = ordinal(item, "GROUP BY")? {
             let place = target_at(position, visible, "GROUP BY")?;
-            return Ok(vec![self.group_target(&mut targets[place].1, keys)?]);
+            return Ok(vec![self.group_target(&mut targets[place].1, Some(place), keys)?]);
         }
         // A name means an input column first, an output column else.
         if let Syntax::Identifier(ident) = item {
             let name = object_name(ident);
             let is_input = self.level()?.namespace.star.iter().any(|column| column.name == name);
             if !is_input && let Some(place) = target_named(&name, targets, visible, "GROUP BY")? {
-                return Ok(vec![self.group_target(&mut targets[place].1, keys)?]);
+                return Ok(vec![self.group_target(&mut targets[place].1, Some(place), keys)?]);
             }
         }
         let mut typed = self.settled_expression(item)?;
-        Ok(vec![self.group_target(&mut typed, keys)?])
+        Ok(vec![self.group_target(&mut typed, None, keys)?])
     }
 
-    fn group_target(&mut self, typed: &mut Typed, keys: &mut Vec<Expr>) -> Result<usize> {
+    /// The place of an expression among the keys; `target` is its place among the targets, if it was named as such.
+    fn group_target(
+        &mut self,
+        typed: &mut Typed,
+        target: Option<usize>,
+        found: &mut GroupKeys,
+    ) -> Result<usize> {
         let settled = self.settle(typed.clone())?;
         *typed = settled;
         self.check_sortable(typed.ty, "equality")?;
@@ -183,10 +199,19 @@ impl Binder<'_> {
         if typed.expr.any(&mut |expr| matches!(expr, Expr::SetResult(_))) {
             return Err(self.lacks("GROUP BY over a set-returning function"));
         }
-        Ok(keys.iter().position(|known| same(known, &typed.expr)).unwrap_or_else(|| {
+        let GroupKeys { keys, named, .. } = found;
+        let known = match target {
+            Some(target) => named.iter().find(|(known, _)| *known == target).map(|(_, key)| *key),
+            None => keys.iter().position(|known| same(known, &typed.expr)),
+        };
+        let place = known.unwrap_or_else(|| {
             keys.push(typed.expr.clone());
             keys.len() - 1
-        }))
+        });
+        if let (Some(target), None) = (target, known) {
+            named.push((target, place));
+        }
+        Ok(place)
     }
 
     /// Puts a bound level together: groups it if it aggregates, and gives set-returning results their places.
@@ -204,10 +229,13 @@ impl Binder<'_> {
             if let Some(having) = having {
                 having.into_conjuncts(&mut conjuncts);
             }
-            let GroupKeys { keys, sets } = keys.unwrap_or_default();
+            let GroupKeys { keys, sets, named } = keys.unwrap_or_default();
             let mut group = Group { keys, sets, aggregates, having: conjuncts };
             find_grouped(&mut group)?;
             regroup(&mut select, &mut group)?;
+            for (target, key) in named {
+                select.targets[target].expr = Expr::Slot(key);
+            }
             select.group = Some(group);
         }
         let base = match &select.group {

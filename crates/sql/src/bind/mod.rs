@@ -117,6 +117,8 @@ pub(crate) struct Level {
     pub(crate) aggregates: Vec<AggregateCall>,
     pub(crate) clause: Clause,
     pub(crate) set_returning: Vec<SetReturning>,
+    /// Rows are grouped by several sets of keys: a key is NULL in some groups, whatever it was computed from.
+    pub(crate) has_grouping_sets: bool,
     /// Number of calls with OVER.
     pub(crate) window_results: usize,
     /// Names of all tables bound so far, those out of sight too, for messages.

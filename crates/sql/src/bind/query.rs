@@ -298,6 +298,14 @@ pub struct AggregateCall {
     pub grouping: Option<Vec<usize>>,
 }
 
+impl AggregateCall {
+    /// The expressions in it.
+    pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let order = self.order.iter().map(|(key, ..)| key);
+        self.arguments.iter().chain(order).chain(&self.filter)
+    }
+}
+
 impl PartialEq for AggregateCall {
     fn eq(&self, other: &AggregateCall) -> bool {
         std::ptr::eq(self.function.function, other.function.function)

@@ -6,6 +6,7 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
 };
 
+use super::group::has_grouping_sets;
 use super::naming::figure_name;
 use super::scope::{NamedColumn, name_parts, object_name};
 use super::{Binder, Body, Clause, Distinct, From, LockWait, Query, RowLock, Select, SlotPart, Source};
@@ -148,6 +149,7 @@ impl Binder<'_> {
         locks: &[LockClause],
         keep_unknown: bool,
     ) -> Result<Query> {
+        self.level()?.has_grouping_sets = has_grouping_sets(&syntax.group_by);
         self.from_clause(&syntax.from)?;
         if let Some(condition) = &syntax.selection {
             self.where_clause(condition)?;

@@ -231,7 +231,9 @@ impl Binder<'_> {
             && level.window_results == results
             && !outputs.iter().any(|column| match &column.source {
                 ColumnSource::Expr(typed) => {
-                    typed.expr.is_volatile() || typed.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
+                    level.has_grouping_sets
+                        || typed.expr.is_volatile()
+                        || typed.expr.any(&mut |expr| matches!(expr, Expr::Subquery(_)))
                 }
                 ColumnSource::Relation { .. } => false,
             });

@@ -180,13 +180,19 @@ impl Expr {
         }
     }
 
-    /// Moves the expression `by` query levels further out: the opposite of [`raise`](Expr::raise), for expressions without
-    /// subqueries that refer to nothing in between.
-    pub(crate) fn lower(&mut self, by: usize) {
+    /// Moves the expression `by` query levels further out: the opposite of [`raise`](Expr::raise), for expressions that refer to
+    /// nothing in between. `level` is the number of levels between the moved expression and this part of it; 0 from outside.
+    pub(crate) fn lower(&mut self, level: usize, by: usize) {
         match self {
-            Expr::Outer { depth, slot } if *depth == by => *self = Expr::Slot(*slot),
-            Expr::Outer { depth, .. } => *depth -= by,
-            _ => self.for_each_child_mut(&mut |child| child.lower(by)),
+            Expr::Outer { depth, slot } if level == 0 && *depth == by => *self = Expr::Slot(*slot),
+            Expr::Outer { depth, .. } | Expr::Aggregate { depth, .. } if *depth >= level + by => *depth -= by,
+            Expr::Subquery(subquery) => {
+                if let SubqueryBody::Bound(query) = &mut subquery.body {
+                    query.for_each_expr_mut(&mut |inner, nested| inner.lower(level + 1 + nested, by));
+                }
+            }
+            _ => {}
         }
+        self.for_each_child_mut(&mut |child| child.lower(level, by));
     }
 }

@@ -37,3 +37,12 @@ SELECT ();
 SELECT g FROM w GROUP BY CUBE (id,g,a,b,f,d,ts,i,ok,j,r,id+1,id+2);
 SELECT count(*) FROM w GROUP BY CUBE (id,g,a,b,f,d), CUBE (id,g,a,b,f,d), CUBE(id);
 SELECT DISTINCT g, grouping(g) FROM w GROUP BY ROLLUP (g) ORDER BY 1, 2;
+-- What a key was computed from does not matter where it is NULL.
+SELECT x, count(*) FROM (SELECT 'foo'::text AS x, a FROM w) t GROUP BY GROUPING SETS (a, x) HAVING x = 'foo' ORDER BY 1;
+SELECT a, x || 'x' FROM (SELECT 'foo'::text AS x, a FROM w) t GROUP BY GROUPING SETS (a, x) ORDER BY 1, 2;
+SELECT g AS one, g AS two, count(*) FROM w GROUP BY one, ROLLUP (two) ORDER BY 1, 2, 3;
+-- Aggregates of the query around.
+SELECT (SELECT max(id) FILTER (WHERE sum(a) > 0) FROM (VALUES (1)) v(k)) FROM w;
+SELECT (SELECT max((SELECT i.a FROM w i WHERE i.id = o.id)) FILTER (WHERE o.id < 6)) FROM w o;
+SELECT (SELECT sum(sum(o.a))) FROM w o;
+SELECT nowhere(DISTINCT a) FROM w;
