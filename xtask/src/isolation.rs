@@ -13,9 +13,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+use super::server::{self, Server};
 
 /// What PostgreSQL says when a transaction cannot be serialized.
 const FAILURE: &str = "could not serialize access";
@@ -91,11 +92,7 @@ fn plan(root: &Path, arguments: &[&str]) -> Result<Plan, String> {
     }
     let server = match server {
         Some(server) => server,
-        None => {
-            super::cargo(root, "server", &["build", "-p", "cognate", "--locked"], &[])?;
-            let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-            target.join("debug/cognate")
-        }
+        None => server::build(root)?,
     };
     let tester = tester.ok_or("--tester: the path of PostgreSQL's isolationtester")?;
     let specs = specs.ok_or("--specs: a folder with PostgreSQL's isolation specs/ and expected/")?;
@@ -106,60 +103,8 @@ fn failed(doing: &str, error: &std::io::Error) -> String {
     format!("{doing}: {error}")
 }
 
-/// A server on an empty folder; both end with it.
-struct Server {
-    child: Child,
-    port: String,
-    folder: PathBuf,
-}
-
-impl Server {
-    fn start(program: &Path) -> Result<Server, String> {
-        let folder = std::env::temp_dir().join(format!("cognate-isolation-{}", std::process::id()));
-        drop(std::fs::remove_dir_all(&folder));
-        let mut child = Command::new(program)
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--http",
-                "off",
-                "--log",
-                "error",
-                "--memory",
-                "256MB",
-            ])
-            .arg("--data")
-            .arg(&folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed("starting the server", &error))?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).map_err(|error| failed("the server", &error))?;
-        }
-        // It says how to connect: `... -p PORT ...`.
-        let port =
-            line.split_whitespace().skip_while(|word| *word != "-p").nth(1).unwrap_or_default().to_owned();
-        let server = Server { child, port, folder };
-        if server.port.is_empty() {
-            Err(format!("the server did not become ready: {line}"))
-        } else {
-            Ok(server)
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-        drop(std::fs::remove_dir_all(&self.folder));
-    }
-}
-
 fn spec(plan: &Plan, name: &str) -> Result<Outcome, String> {
-    let server = Server::start(&plan.server)?;
+    let server = Server::start(&plan.server, "isolation")?;
     let file = plan.specs.join("specs").join(format!("{name}.spec"));
     let input = std::fs::File::open(&file).map_err(|error| failed(&file.display().to_string(), &error))?;
     let connection = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", server.port);

@@ -1,25 +1,30 @@
 //! The project's own chores: `cargo xtask ci` is the one gate, locally and in CI; `cargo xtask tidy` checks the shape of the house;
 //! `cargo xtask isolation` runs PostgreSQL's isolation specs, for which it needs PostgreSQL's tester; `cargo xtask regress` runs
-//! PostgreSQL's regression scripts and compares, for which it needs PostgreSQL.
+//! PostgreSQL's regression scripts and compares, for which it needs PostgreSQL; `cargo xtask clients` runs programs of PostgreSQL
+//! drivers, which it takes from their registries.
 //!
 //! Nothing here changes a file. Each step prints its name and its time, and the first that fails ends the run.
 
+mod clients;
 mod isolation;
 mod regress;
+mod server;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress>
+const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clients>
   ci    fmt, clippy, tidy, tests, explored schedules, a trial of exactly-once and docs, all with warnings denied
   tidy  crate direction, file and function lengths, prose at the head of modules
   isolation --tester PROGRAM --specs FOLDER [--server PROGRAM] [SPEC ...]
         PostgreSQL's isolation specs against this server, as a table
   regress --files FOLDER --postgres FOLDER|HOST:PORT [--server PROGRAM|HOST:PORT] [--details FILE] [--seconds N] [--every] [NAME ...]
         PostgreSQL's regression scripts (src/test/regress of its source), statement by statement against PostgreSQL (the folder of its
-        programs) and this server; --every also those about what Cognate does not have";
+        programs) and this server; --every also those about what Cognate does not have
+  clients [--server PROGRAM] [NAME ...]
+        programs of PostgreSQL drivers against this server, drivers as their registries have them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +34,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(&root),
         ["isolation", arguments @ ..] => isolation::run(&root, arguments),
         ["regress", arguments @ ..] => regress::run(&root, arguments),
+        ["clients", arguments @ ..] => clients::run(&root, arguments),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -34,7 +34,7 @@ enum Action {
 }
 
 /// Every option can also be set in the environment or in the configuration file (keys as the options, `_` for `-`).
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct Serve {
     /// TOML file with settings; options and environment go before it.
     #[arg(long, value_name = "FILE", env = "COGNATE_CONFIG")]
@@ -57,7 +57,7 @@ struct Serve {
     /// Largest message from a client [default: 64MB].
     #[arg(long, value_name = "SIZE", env = "COGNATE_MAX_MESSAGE")]
     max_message: Option<String>,
-    /// Seconds until a client must be authenticated [default: 30].
+    /// Seconds until a client must be authenticated [default: 10].
     #[arg(long, value_name = "SECONDS", env = "COGNATE_AUTHENTICATION_TIMEOUT_S")]
     authentication_timeout_s: Option<u64>,
     /// Seconds that running statements get at shutdown [default: 5].
@@ -87,6 +87,18 @@ struct Serve {
     /// Number of this site among those that take part in the same requests, 1 to 1023: no two have the same [default: 1].
     #[arg(long, value_name = "N", env = "COGNATE_SITE")]
     site: Option<u16>,
+    /// The user that may change settings which are the whole server's [default: cognate].
+    #[arg(long, value_name = "NAME", env = "COGNATE_SUPERUSER")]
+    superuser: Option<String>,
+    /// File whose first line is the token (`Authorization: Bearer TOKEN`) that metrics and the details of health need; COGNATE_HTTP_TOKEN is the token itself.
+    #[arg(long, value_name = "FILE", env = "COGNATE_HTTP_TOKEN_FILE")]
+    http_token_file: Option<PathBuf>,
+    /// Show metrics to everybody who reaches an --http address that is not loopback.
+    #[arg(long, env = "COGNATE_ALLOW_PUBLIC_HTTP")]
+    allow_public_http: bool,
+    /// Let clients on other machines connect without encryption.
+    #[arg(long, env = "COGNATE_ALLOW_PLAINTEXT")]
+    allow_plaintext: bool,
     /// When a commit releases its locks: `early` (once it is ordered) or `late` (once it is durable) [default: early].
     #[arg(long, value_name = "WHEN", env = "COGNATE_LOCK_RELEASE")]
     lock_release: Option<String>,
@@ -135,6 +147,14 @@ impl Serve {
             application_servers: self.application_servers,
             in_doubt_push_after: self.in_doubt_push_after,
             site: self.site,
+            superuser: self.superuser,
+            http_token: match self.http_token_file {
+                Some(_) => None,
+                None => std::env::var("COGNATE_HTTP_TOKEN").ok(),
+            },
+            http_token_file: self.http_token_file,
+            allow_public_http: self.allow_public_http.then_some(true),
+            allow_plaintext: self.allow_plaintext.then_some(true),
             tls: TlsSettings { cert: self.tls_cert, key: self.tls_key },
             auth: AuthSettings { password, password_file: self.password_file, ..AuthSettings::default() },
         };
@@ -144,7 +164,7 @@ impl Serve {
 
 fn main() -> ExitCode {
     let outcome = match Command::parse().action {
-        Action::Serve(serve) => serve.resolve().and_then(run),
+        Action::Serve(serve) => serve.clone().resolve().and_then(|config| run(config, &serve)),
         Action::Check { data } => check(&data),
     };
     match outcome {
@@ -156,9 +176,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: Config) -> Result<(), String> {
+fn run(config: Config, sources: &Serve) -> Result<(), String> {
     let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logging = logging.with_filter_reloading();
+    let log = logging.reload_handle();
+    logging.init();
+    // Reads the same sources again; what they say of the log takes effect here.
+    let reread = || {
+        let config = sources.clone().resolve()?;
+        let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
+        log.reload(filter).map_err(|e| format!("log: {e}"))?;
+        Ok(config)
+    };
     // For accepting clients, HTTP and signals; connections have threads of their own.
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder
@@ -166,24 +196,30 @@ fn run(config: Config) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|e| format!("cannot start the runtime: {e}"))?;
-    let outcome = runtime.block_on(serve(config));
+    let outcome = runtime.block_on(serve(config, reread));
     // Nothing is left that matters: the database is closed or was never opened.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(config: Config) -> Result<(), String> {
+async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
-    let running = tokio::select! {
+    let mut running = tokio::select! {
         running = assemble::start(config) => running.map_err(|e| e.to_string())?,
-        () = signals.next() => return Ok(()),
+        () = signals.end() => return Ok(()),
     };
     announce(&running);
-    signals.next().await;
+    while signals.next().await == Asked::Reload {
+        // What cannot be used changes nothing.
+        let reloaded = reread().and_then(|config| running.reload(config).map_err(|e| e.to_string()));
+        if let Err(error) = reloaded {
+            tracing::error!("the configuration stays as it was: {error}");
+        }
+    }
     tracing::info!("stopping; a second signal ends at once");
     tokio::select! {
         stopped = running.stop() => stopped.map_err(|e| e.to_string()),
-        () = signals.next() => {
+        () = signals.end() => {
             // What was acknowledged is in the log; the next start replays it.
             tracing::warn!("ended at once");
             std::process::exit(1)
@@ -216,12 +252,23 @@ fn check(data: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// SIGINT and SIGTERM.
+/// What a signal asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    /// SIGINT and SIGTERM: to stop.
+    End,
+    /// SIGHUP: to read the configuration again.
+    Reload,
+}
+
+/// SIGINT, SIGTERM and SIGHUP.
 struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Signals {
@@ -231,6 +278,7 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
@@ -240,13 +288,22 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Asked {
         #[cfg(unix)]
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::Reload,
         }
         #[cfg(not(unix))]
-        let _ = tokio::signal::ctrl_c().await;
+        {
+            let _ = tokio::signal::ctrl_c().await;
+            Asked::End
+        }
+    }
+
+    /// Waits for one that asks to stop.
+    async fn end(&mut self) {
+        while self.next().await != Asked::End {}
     }
 }

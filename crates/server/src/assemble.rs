@@ -18,13 +18,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::config::Config;
 use crate::crew::Crew;
-use crate::http::metrics::Metrics;
 use crate::http::{self, Ready};
 use crate::listener;
-use crate::pg::registry::{Registry, Stop};
-use crate::pg::tls;
-use crate::pg::transport::Budget;
-use crate::server::Server;
+use crate::pg::registry::Stop;
+use crate::reload;
+use crate::server::{Access, Server};
 use crate::stub;
 
 /// Time that cancelled statements get to notice it.
@@ -44,15 +42,12 @@ pub struct Running {
     server: Arc<Server>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
-    grace: Duration,
+    config: Config,
 }
 
 /// Starts a server. Returns once clients are accepted.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let tls = match &config.tls {
-        Some((certificate, key)) => Some(tls::acceptor(certificate, key).map_err(StartError)?),
-        None => None,
-    };
+    let access = Access::read(&config).map_err(StartError)?;
     let cannot_listen = |address: SocketAddr| {
         move |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => StartError(format!("cannot listen on {address}: the port is in use")),
@@ -68,29 +63,24 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     if let Some(address) = config.http {
         let socket = listener::bind(address).map_err(cannot_listen(address))?;
         http_address = Some(socket.local_addr().map_err(cannot_listen(address))?);
-        tasks.push(tokio::spawn(http::serve(socket, ready.clone(), stopped.clone())));
+        tasks.push(tokio::spawn(http::serve(
+            socket,
+            ready.clone(),
+            config.http_token.clone(),
+            stopped.clone(),
+        )));
     }
     let database = open_database(&config).await?;
     let threads =
         config.worker_threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     let crew = Crew::start(threads.unwrap_or(1))
         .map_err(|error| StartError(format!("cannot start the serving threads: {error}")))?;
-    let server = Arc::new(Server {
-        database,
-        crew,
-        registry: Registry::new(config.max_connections as usize),
-        users: config.users,
-        tls,
-        budget: Budget::new((config.memory_bytes / 4).max(4 * config.message_bytes_max as u64)),
-        metrics: Metrics::default(),
-        message_bytes_max: config.message_bytes_max,
-        authentication_timeout: config.authentication_timeout,
-    });
-    server.database.healing().configure(config.in_doubt_push_after, config.application_servers);
+    let server = Arc::new(Server::new(database, crew, access, &config));
+    server.database.healing().configure(config.in_doubt_push_after, config.application_servers.clone());
     tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
     tasks.push(tokio::spawn(stub::run(server.clone(), config.site, stopped)));
     let _ = ready.set(server.clone());
-    Ok(Running { listen, http: http_address, server, stop, tasks, grace: config.shutdown_grace })
+    Ok(Running { listen, http: http_address, server, stop, tasks, config })
 }
 
 /// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its time.
@@ -132,8 +122,10 @@ impl Running {
             std::net::IpAddr::V6(ip) if ip.is_unspecified() => "::1".to_owned(),
             ip => ip.to_string(),
         };
-        let user = self.server.users.only_named().map(|name| format!(" -U {name}")).unwrap_or_default();
-        format!("psql -h {host} -p {} -d cognate{user}", self.listen.port())
+        let access = self.server.access();
+        // Whoever starts the server is its operator, if the superuser gets in at all.
+        let user = access.users.only_named(&access.superuser).unwrap_or(&access.superuser);
+        format!("psql -h {host} -p {} -d cognate -U {user}", self.listen.port())
     }
 
     /// The database that is served.
@@ -141,12 +133,27 @@ impl Running {
         &self.server.database
     }
 
+    /// Takes over what of this configuration a running server can, for connections that begin from now on, and says in the log what it cannot. On an error nothing has changed.
+    pub fn reload(&mut self, config: Config) -> Result<(), StartError> {
+        let access = Access::read(&config).map_err(StartError)?;
+        self.server.set_access(access);
+        reload::settings(&self.server.database, &self.config, &config);
+        let fixed = reload::fixed(&self.config, &config);
+        if !fixed.is_empty() {
+            tracing::warn!("changed only by a restart: {}", fixed.join(", "));
+        }
+        tracing::info!("configuration, certificate and passwords were read again");
+        // What was not taken over stays as it is, and is named again next time.
+        self.config = reload::in_force(&self.config, config);
+        Ok(())
+    }
+
     /// Stops: nobody new, a grace time for what runs, then cancel, checkpoint, close.
     pub async fn stop(self) -> Result<(), StartError> {
         let registry = &self.server.registry;
         let _ = self.stop.send(true);
         registry.stop(Stop::WhenIdle);
-        if timeout(self.grace, registry.closed()).await.is_err() {
+        if timeout(self.config.shutdown_grace, registry.closed()).await.is_err() {
             let deadline = Instant::now() + CANCEL_GRACE;
             loop {
                 // Again and again: an order that arrives between two statements finds nothing to cancel.

@@ -31,6 +31,8 @@ use serde::Deserialize;
 
 use crate::pg::auth::Users;
 
+/// The operator's name where none is configured.
+const SUPERUSER: &str = "cognate";
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 /// The smallest memory budget the server starts with, in bytes.
@@ -80,6 +82,16 @@ pub struct Settings {
     pub in_doubt_push_after: Option<String>,
     /// Number of this site among those of a request, from 1 to 1023: no two have the same.
     pub site: Option<u16>,
+    /// The user that may change what is the whole server's.
+    pub superuser: Option<String>,
+    /// What whoever asks for metrics has to show.
+    pub http_token: Option<String>,
+    /// File whose first line is that.
+    pub http_token_file: Option<PathBuf>,
+    /// Metrics are for everybody who reaches the address.
+    pub allow_public_http: Option<bool>,
+    /// Clients on other machines may do without encryption.
+    pub allow_plaintext: Option<bool>,
     /// Certificate and key.
     #[serde(default)]
     pub tls: TlsSettings,
@@ -162,6 +174,12 @@ pub struct Config {
     pub in_doubt_push_after: Option<Duration>,
     /// Number of this site.
     pub site: u16,
+    /// The user that may change what is the whole server's.
+    pub superuser: String,
+    /// What whoever asks for metrics has to show, if anything.
+    pub http_token: Option<String>,
+    /// Clients on other machines may do without encryption.
+    pub allow_plaintext: bool,
     /// Certificate and key files.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whom to let in.
@@ -217,6 +235,18 @@ impl Settings {
             application_servers: self.application_servers.or(below.application_servers),
             in_doubt_push_after: self.in_doubt_push_after.or(below.in_doubt_push_after),
             site: self.site.or(below.site),
+            superuser: self.superuser.or(below.superuser),
+            // As with passwords: one form above hides both below.
+            http_token_file: match &self.http_token {
+                Some(_) => None,
+                None => self.http_token_file.clone().or(below.http_token_file),
+            },
+            http_token: match self.http_token_file {
+                Some(_) => self.http_token,
+                None => self.http_token.or(below.http_token),
+            },
+            allow_public_http: self.allow_public_http.or(below.allow_public_http),
+            allow_plaintext: self.allow_plaintext.or(below.allow_plaintext),
             tls: TlsSettings { cert: self.tls.cert.or(below.tls.cert), key: self.tls.key.or(below.tls.key) },
             auth: AuthSettings {
                 password: self.auth.password.or(below_auth.password),
@@ -242,12 +272,29 @@ impl Config {
                  --password-file or [auth] in the configuration file, or listen on 127.0.0.1"
             )));
         }
+        let http_token = http_token(settings.http_token, settings.http_token_file)?;
+        if let Some(address) = http.filter(|address| !address.ip().is_loopback())
+            && http_token.is_none()
+            && settings.allow_public_http != Some(true)
+        {
+            return Err(ConfigError(format!(
+                "http: {address} can be reached from other machines, so a token is needed for the metrics: set COGNATE_HTTP_TOKEN or \
+                 --http-token-file, listen on 127.0.0.1, or say --allow-public-http"
+            )));
+        }
+        let allow_plaintext = settings.allow_plaintext == Some(true);
         let tls = match (settings.tls.cert, settings.tls.key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
             (Some(_), None) => return Err(ConfigError("tls: a certificate is given but no key".to_owned())),
             (None, Some(_)) => return Err(ConfigError("tls: a key is given but no certificate".to_owned())),
         };
+        if tls.is_none() && !allow_plaintext && !listen.ip().is_loopback() {
+            return Err(ConfigError(format!(
+                "listen: {listen} can be reached from other machines, so a certificate is needed: set --tls-cert and --tls-key, listen on \
+                 127.0.0.1, or say --allow-plaintext if the network between is your own"
+            )));
+        }
         Ok(Config {
             data: settings.data.unwrap_or_else(|| PathBuf::from("cognate-data")),
             listen,
@@ -258,7 +305,7 @@ impl Config {
             authentication_timeout: Duration::from_secs(positive(
                 "authentication_timeout_s",
                 settings.authentication_timeout_s,
-                30,
+                10,
             )?),
             shutdown_grace: Duration::from_secs(settings.shutdown_grace_s.unwrap_or(5)),
             worker_threads: settings
@@ -277,6 +324,9 @@ impl Config {
             .map_err(|what| ConfigError(format!("application_servers: {what}")))?,
             in_doubt_push_after: settings.in_doubt_push_after.as_deref().map(push_after).transpose()?,
             site: site(settings.site)?,
+            superuser: settings.superuser.unwrap_or_else(|| SUPERUSER.to_owned()),
+            http_token,
+            allow_plaintext,
             tls,
             users,
         })
@@ -324,6 +374,22 @@ fn users(auth: &AuthSettings) -> Result<Users, ConfigError> {
         return Err(ConfigError("auth: an empty password is not allowed".to_owned()));
     }
     Ok(Users::new(&auth.users, anyone.as_deref()))
+}
+
+fn http_token(token: Option<String>, file: Option<PathBuf>) -> Result<Option<String>, ConfigError> {
+    let token = match (token, file) {
+        (Some(token), _) => token,
+        (None, None) => return Ok(None),
+        (None, Some(file)) => {
+            let text = std::fs::read_to_string(&file)
+                .map_err(|e| ConfigError(format!("cannot read token file {}: {e}", file.display())))?;
+            text.lines().next().unwrap_or_default().to_owned()
+        }
+    };
+    match token.is_empty() {
+        false => Ok(Some(token)),
+        true => Err(ConfigError("http: an empty token is not allowed".to_owned())),
+    }
 }
 
 fn memory(text: Option<&str>) -> Result<u64, ConfigError> {
@@ -507,6 +573,10 @@ mod tests {
             ("active_limit = 'many'", "active_limit: \"many\" is neither auto, off nor a number"),
             ("max_message = '2GB'", "max_message: must be between"),
             ("listen = '0.0.0.0:5433'", "a password is needed"),
+            ("listen = '0.0.0.0:5433'\n[auth]\npassword = 'x'", "a certificate is needed"),
+            ("http = '0.0.0.0:8433'", "a token is needed"),
+            ("http_token = ''", "an empty token"),
+            ("http_token_file = '/nonexistent/file'", "cannot read token file /nonexistent/file"),
             ("[tls]\ncert = 'c'", "no key"),
             ("[auth]\npassword = ''", "empty password"),
             ("[auth]\npassword_file = '/nonexistent/file'", "cannot read password file /nonexistent/file"),
@@ -517,8 +587,15 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_are_fine_with_a_password() {
-        assert!(resolve("listen = '0.0.0.0:5433'\n[auth]\npassword = 'x'").is_ok());
+    fn other_addresses_are_fine_with_a_password_and_a_certificate_or_if_it_is_said() {
+        for text in [
+            "listen = '0.0.0.0:5433'\n[auth]\npassword = 'x'\n[tls]\ncert = 'c'\nkey = 'k'",
+            "listen = '0.0.0.0:5433'\nallow_plaintext = true\n[auth]\npassword = 'x'",
+            "http = '0.0.0.0:8433'\nhttp_token = 'x'",
+            "http = '0.0.0.0:8433'\nallow_public_http = true",
+        ] {
+            assert!(resolve(text).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -6,5 +6,6 @@ mod crew;
 mod http;
 mod listener;
 pub mod pg;
+mod reload;
 mod server;
 mod stub;

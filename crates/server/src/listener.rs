@@ -9,7 +9,6 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use crate::pg::handshake;
-use crate::pg::response::{self, Report};
 use crate::server::Server;
 
 /// Connections that wait to be accepted.
@@ -49,18 +48,8 @@ fn greet(socket: TcpStream, server: &Arc<Server>) {
     if socket.set_nodelay(true).is_err() {
         return;
     }
-    match server.registry.open() {
-        Some(open) => {
-            let shared = server.clone();
-            server.crew.serve(socket, move |socket| handshake::serve(shared, socket, open));
-        }
-        None => {
-            // Before any packet is read, and without waiting: a fresh socket has room for it.
-            let mut farewell = Vec::new();
-            response::error(&mut farewell, &Report::fatal("53300", "sorry, too many clients already"));
-            let _ = socket.try_write(&farewell);
-        }
-    }
+    let (open, shared) = (server.registry.open(), server.clone());
+    server.crew.serve(socket, move |socket| handshake::serve(shared, socket, open));
 }
 
 /// Errors of `accept` that concern one client which has already gone.

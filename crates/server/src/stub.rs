@@ -34,8 +34,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// How often the prepared families are looked at, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_secs(1);
-/// Pushes under way at a time.
-const PUSHES_MAX: usize = 16;
+/// Pushes under way at a time, to each application server: one that does not answer keeps nobody from the others.
+const PUSHES_MAX: usize = 8;
 /// An application server may take so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -71,9 +71,16 @@ impl Stub {
         Stub { lane, turns: HashMap::new(), looks: 0 }
     }
 
-    /// What is to be pushed now. `families` are all that are prepared and undecided.
-    pub(crate) fn due(&mut self, families: &[InDoubt], push_after: Duration, servers: usize) -> Vec<Push> {
+    /// What is to be pushed now. `families` are all that are prepared and undecided, `room` says how many pushes each server still takes. A family goes to the next server that takes
+    /// one; while there is none, its turn waits.
+    pub(crate) fn due(
+        &mut self,
+        families: &[InDoubt],
+        push_after: Duration,
+        room: &mut [usize],
+    ) -> Vec<Push> {
         self.looks += 1;
+        let servers = room.len();
         let mut pushes = Vec::new();
         for family in families {
             let age = Duration::from_micros(u64::try_from(family.age_us).unwrap_or(0));
@@ -86,15 +93,17 @@ impl Stub {
             if age < turn.next_age.max(push_after) || servers == 0 {
                 continue;
             }
+            let first = turn.attempts as usize;
+            let Some(server) = (first..first + servers).map(|at| at % servers).find(|&at| room[at] > 0)
+            else {
+                continue;
+            };
             let Some(instance) = Instance::above(family.highest, self.lane) else { continue };
+            room[server] -= 1;
             let pause = push_after.saturating_mul(1 << turn.attempts.min(20)).clamp(LOOK_MAX, PAUSE_MAX);
-            pushes.push(Push {
-                xid: family.xid.clone(),
-                instance,
-                request: family.request.clone(),
-                server: turn.attempts as usize % servers,
-            });
-            turn.attempts += 1;
+            pushes.push(Push { xid: family.xid.clone(), instance, request: family.request.clone(), server });
+            // The next turn is the next server's, also if this one was not the first choice.
+            turn.attempts += 1 + ((server + servers - first % servers) % servers) as u32;
             turn.next_age = age + pause;
         }
         let looks = self.looks;
@@ -106,7 +115,7 @@ impl Stub {
 /// Looks and pushes until the server stops.
 pub(crate) async fn run(server: Arc<Server>, lane: u16, mut stopped: watch::Receiver<bool>) {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let (mut stub, room) = (Stub::new(lane), Arc::new(Semaphore::new(PUSHES_MAX)));
+    let (mut stub, mut rooms) = (Stub::new(lane), HashMap::<String, Arc<Semaphore>>::new());
     loop {
         let healing = server.database.healing();
         let push_after = healing.push_after();
@@ -119,8 +128,16 @@ pub(crate) async fn run(server: Arc<Server>, lane: u16, mut stopped: watch::Rece
         if servers.is_empty() {
             continue;
         }
-        for push in stub.due(&server.database.engine().in_doubt(), push_after, servers.len()) {
-            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        rooms.retain(|url, _| servers.contains(url));
+        let room_of = |url: &String| {
+            let room = rooms.entry(url.clone()).or_insert_with(|| Arc::new(Semaphore::new(PUSHES_MAX)));
+            Arc::clone(room)
+        };
+        let room: Vec<_> = servers.iter().map(room_of).collect();
+        let mut free: Vec<_> = room.iter().map(|room| room.available_permits()).collect();
+        for push in stub.due(&server.database.engine().in_doubt(), push_after, &mut free) {
+            // There is one: only this loop takes them, and it has counted. A server named twice has one room.
+            let Ok(place) = Arc::clone(&room[push.server]).try_acquire_owned() else { continue };
             let (client, url) = (client.clone(), format!("{}/etx", servers[push.server]));
             server.metrics.push();
             tokio::spawn(async move {
@@ -184,20 +201,47 @@ mod tests {
         let (mut stub, after) = (Stub::new(3), Duration::from_secs(2));
         let mut turns = Vec::new();
         for age_ms in (0..60_000).step_by(500) {
-            for push in stub.due(&[family("c/1", age_ms)], after, 2) {
+            for push in stub.due(&[family("c/1", age_ms)], after, &mut [8, 8]) {
                 assert_eq!(push.instance.get(), (2 << 10) | 3);
                 turns.push((age_ms, push.server));
             }
         }
         assert_eq!(turns, [(2_000, 0), (4_000, 1), (8_000, 0), (16_000, 1), (32_000, 0)]);
-        assert_eq!(stub.due(&[], after, 2), []);
+        assert_eq!(stub.due(&[], after, &mut [8, 8]), []);
         assert!(stub.turns.is_empty(), "what is decided is forgotten");
     }
 
     #[test]
     fn without_servers_nothing_is_counted_as_pushed() {
         let (mut stub, after) = (Stub::new(1), Duration::from_secs(1));
-        assert_eq!(stub.due(&[family("c/1", 9_000)], after, 0), []);
-        assert_eq!(stub.due(&[family("c/1", 9_500)], after, 1).len(), 1);
+        assert_eq!(stub.due(&[family("c/1", 9_000)], after, &mut []), []);
+        assert_eq!(stub.due(&[family("c/1", 9_500)], after, &mut [8]).len(), 1);
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_keeps_nobody_from_the_others() {
+        let (mut stub, after) = (Stub::new(1), Duration::from_secs(1));
+        let families: Vec<_> = (0..100).map(|n| family(&format!("c/{n}"), 5_000)).collect();
+        // The first server never gives a place back; the second does so at once.
+        let mut dead = PUSHES_MAX;
+        let mut served = std::collections::HashSet::new();
+        for _ in 0..100 {
+            let mut room = [dead, PUSHES_MAX];
+            for push in stub.due(&families, after, &mut room) {
+                if push.server == 1 {
+                    served.insert(push.xid);
+                }
+            }
+            dead = room[0];
+        }
+        assert!(served.len() >= 100 - PUSHES_MAX, "{}", served.len());
+        // Those at the dead one go to the other at their next turn.
+        let later: Vec<_> = (0..100).map(|n| family(&format!("c/{n}"), 500_000)).collect();
+        for _ in 0..100 {
+            for push in stub.due(&later, after, &mut [0, PUSHES_MAX]) {
+                served.insert(push.xid);
+            }
+        }
+        assert_eq!(served.len(), 100);
     }
 }

@@ -5,6 +5,8 @@ use cognate_server::pg::message::{self, Bind, Frontend, Target, tag};
 use cognate_server::pg::{fuzz, startup};
 use cognate_sql::session::Format;
 use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 
 const SESSION: Phase = Phase::Session { message_bytes_max: 1 << 20 };
 
@@ -85,6 +87,89 @@ fn encode_bind(body: Body, bind: &Bind<'_>) -> Body {
 
 fn formats(count: usize) -> impl Strategy<Value = Vec<Format>> {
     prop::collection::vec(prop_oneof![Just(Format::Text), Just(Format::Binary)], 0..=count)
+}
+
+/// Seeds of [`damaged_conversations_are_survived`].
+const SEEDS: u64 = 3_000;
+
+/// A conversation of a client: start-up packet or none, then messages of all kinds.
+fn conversation(random: &mut StdRng) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if random.random_bool(0.3) {
+        let parameters = Body::default().int4(0).int4(3 << 16).string("user").string("ann").string("options");
+        let mut body = parameters.string("-c work_mem=1MB --x=y").0;
+        body.push(0);
+        let length = body.len() as u32;
+        body[..4].copy_from_slice(&length.to_be_bytes());
+        bytes.extend(body);
+    }
+    if random.random_bool(0.3) {
+        bytes.extend(Body::default().string("SCRAM-SHA-256").int4(20).0);
+        bytes.extend(b"n,,n=,r=fyko+d2lbbFg");
+    }
+    let long = "x".repeat(random.random_range(0..300));
+    let values: [Option<&[u8]>; 3] = [Some(b"1"), None, Some(long.as_bytes())];
+    let bind = Bind {
+        portal: "p",
+        statement: &long,
+        formats: vec![Format::Text, Format::Binary, Format::Text].into(),
+        values: values.as_slice().into(),
+        result_formats: vec![Format::Binary].into(),
+    };
+    let messages = [
+        Frontend::Query(&long),
+        Frontend::Parse { name: "s", text: &long, parameter_oids: [23, 0, 25].as_slice().into() },
+        Frontend::Bind(bind),
+        Frontend::Describe(Target::Portal, "p"),
+        Frontend::Close(Target::Statement, &long),
+        Frontend::Execute { portal: "p", max_rows: 9 },
+        Frontend::Flush,
+        Frontend::Sync,
+        Frontend::CopyData(long.as_bytes()),
+        Frontend::CopyDone,
+        Frontend::CopyFail("no"),
+        Frontend::Password(b"n,,n=,r=x"),
+        Frontend::FunctionCall,
+        Frontend::Terminate,
+    ];
+    for _ in 0..random.random_range(1..12) {
+        let (tag, body) = encode(&messages[random.random_range(0..messages.len())]);
+        bytes.push(tag);
+        bytes.extend((body.len() as u32 + 4).to_be_bytes());
+        bytes.extend(body);
+    }
+    bytes
+}
+
+/// What a fuzzer would do, from seeds: conversations that are right but for some bytes that are changed, missing, doubled, or numbers at their limits.
+#[test]
+fn damaged_conversations_are_survived() {
+    for seed in 0..SEEDS {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut bytes = conversation(&mut random);
+        for _ in 0..random.random_range(0..4) {
+            let at = random.random_range(0..bytes.len());
+            match random.random_range(0..5) {
+                0 => bytes[at] = random.random(),
+                1 => bytes.truncate(at + 1),
+                2 => drop(bytes.remove(at)),
+                3 if at + 4 <= bytes.len() => {
+                    let numbers = [0, 1, 3, 4, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff_u32];
+                    let number = numbers[random.random_range(0..numbers.len())];
+                    bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
+                }
+                _ => {
+                    let again = bytes[at..].to_vec();
+                    bytes.extend(again);
+                }
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        let survived = std::panic::catch_unwind(|| fuzz::frontend(&bytes));
+        assert!(survived.is_ok(), "seed {seed}: {bytes:?}");
+    }
 }
 
 proptest! {

@@ -31,18 +31,71 @@ async fn one_session_too_many_is_refused_until_another_leaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_who_say_nothing_are_limited_and_do_not_keep_users_out() {
     let server = TestServer::with(settings()).await;
+    let mut user = RawClient::connect(server.address()).await;
     let mut silent = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..1_100 {
         silent.push(RawClient::silent(server.address()).await);
     }
-    server.metric_becomes("cognate_sockets", 60).await;
-    let _user = RawClient::connect(server.address()).await;
-    for _ in 0..42 {
-        silent.push(RawClient::silent(server.address()).await);
+    // Whoever comes next gets in, and those who have been silent for longest are gone.
+    let mut other = RawClient::connect(server.address()).await;
+    assert_eq!(client::tags(&other.query("SELECT 1").await), "TDC");
+    assert_eq!(client::tags(&user.query("SELECT 1").await), "TDC");
+    assert_eq!(silent[0].until_end().await, []);
+    drop(other);
+    server.metric_becomes("cognate_sockets", 31 + 1).await;
+    assert_eq!(server.metric("cognate_connections_refused_total").await, 1_101 - 32);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_session_is_ended_when_its_time_is_up_and_not_while_it_works() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("SET idle_session_timeout = '300ms'").await;
+    // A statement that takes longer is not idleness.
+    assert_eq!(client::tags(&client.query("SELECT pg_sleep(0.5)").await), "TDC");
+    // Neither is a block, which has a limit of its own.
+    client.query("BEGIN").await;
+    assert_eq!(client::tags(&client.query("SELECT pg_sleep(0.5)").await), "TDC");
+    client.query("COMMIT").await;
+    let end = client.until_end().await;
+    assert_eq!(end[0].sqlstate(), "57P05");
+    assert_eq!(end[0].field('S').as_deref(), Some("FATAL"));
+    let message = "terminating connection due to idle-session timeout";
+    assert_eq!(end[0].field('M').as_deref(), Some(message));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_idle_in_its_transaction_is_ended_and_its_locks_are_free() {
+    let server = TestServer::start().await;
+    let mut other = RawClient::connect(server.address()).await;
+    other.query("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)").await;
+    let update = "UPDATE t SET n = n + 1 WHERE id = 1";
+    // In a block, in one that has failed but has a savepoint, and in the extended protocol before its Sync.
+    for round in 0..3 {
+        let mut client = RawClient::connect(server.address()).await;
+        client.query("SET idle_in_transaction_session_timeout = '300ms'").await;
+        match round {
+            0 => drop(client.query(&format!("BEGIN; {update}")).await),
+            1 => drop(client.query(&format!("BEGIN; {update}; SAVEPOINT s; SELECT 1/0")).await),
+            _ => {
+                let unit = [client::parse("", update), client::bind("", "", &[]), client::execute("", 0)];
+                client.send(&[unit.concat(), message(b'H', b"")].concat()).await;
+                assert_eq!(client.message().await.tag, '1');
+                assert_eq!(client.message().await.tag, '2');
+                assert_eq!(client.message().await.tag, 'C');
+            }
+        }
+        let end = client.until_end().await;
+        assert_eq!(end[0].sqlstate(), "25P03", "round {round}");
+        let message = "terminating connection due to idle-in-transaction timeout";
+        assert_eq!(end[0].field('M').as_deref(), Some(message));
+        assert_eq!(client::tags(&other.query(update).await), "C");
     }
-    server.metric_becomes("cognate_sockets", 103).await;
-    let mut refused = RawClient::silent(server.address()).await;
-    assert_eq!(refused.message().await.sqlstate(), "53300");
+    // Only the other's updates are there, and without a limit nobody is ended.
+    let answer = other.query("SELECT n FROM t").await;
+    assert_eq!(answer[1].values()[0].as_deref(), Some("3"));
     server.stop().await;
 }
 

@@ -7,6 +7,7 @@ mod departure;
 mod governor;
 mod hostile;
 mod limits;
+mod operator;
 mod protocol;
 mod rerun;
 mod secured;

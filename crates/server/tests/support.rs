@@ -32,6 +32,7 @@ impl TestServer {
             listen: Some("127.0.0.1:0".to_owned()),
             http: settings.http.or(Some("127.0.0.1:0".to_owned())),
             memory: settings.memory.or(Some("64MB".to_owned())),
+            superuser: settings.superuser.or(Some("ann".to_owned())),
             ..settings
         };
         let config = Config::resolve(settings).expect("valid settings");
@@ -50,8 +51,13 @@ impl TestServer {
 
     /// Body and status code of an HTTP request.
     pub(crate) async fn http(&self, path: &str) -> (u16, String) {
+        self.http_with(path, "").await
+    }
+
+    /// The same with header lines, each with its end.
+    pub(crate) async fn http_with(&self, path: &str, headers: &str) -> (u16, String) {
         let address = self.running.http().expect("HTTP is on");
-        http(address, path).await
+        http(address, path, headers).await
     }
 
     /// The value of a metric without labels.
@@ -86,10 +92,10 @@ pub(crate) async fn connect(address: SocketAddr) -> tokio_postgres::Client {
     client
 }
 
-async fn http(address: SocketAddr, path: &str) -> (u16, String) {
+async fn http(address: SocketAddr, path: &str, headers: &str) -> (u16, String) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut socket = tokio::net::TcpStream::connect(address).await.expect("connected");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
     socket.write_all(request.as_bytes()).await.expect("sent");
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.expect("received");

@@ -50,7 +50,8 @@ impl System {
     /// Starts Cognate on a fresh folder.
     pub async fn start_cognate(options: &cognate::CognateOptions) -> Result<System> {
         let server = cognate::CognateServer::start(options).await?;
-        let config = loopback(server.port(), "bench", "bench");
+        // The superuser: some benchmarks set what is the whole server's.
+        let config = loopback(server.port(), "cognate", "bench");
         System::new("cognate", config, Some(Server::Cognate(server))).await
     }
 

@@ -105,9 +105,10 @@ impl Users {
         self.anyone.is_some() || !self.by_name.is_empty()
     }
 
-    /// A name that gets in, where not every name does.
-    pub fn only_named(&self) -> Option<&str> {
-        if self.anyone.is_some() { None } else { self.by_name.keys().next().map(String::as_str) }
+    /// A name that gets in, where `wanted` does not.
+    pub fn only_named(&self, wanted: &str) -> Option<&str> {
+        let wanted_gets_in = self.anyone.is_some() || self.by_name.contains_key(wanted);
+        if wanted_gets_in { None } else { self.by_name.keys().next().map(String::as_str) }
     }
 
     /// Starts an exchange for `user`.

@@ -278,7 +278,7 @@ impl Respondent for Connection {
     }
 
     fn idle_too_long(&self) -> End {
-        idle_too_long(self.session.status())
+        idle_too_long(self.session.is_fresh())
     }
 
     fn idle(&mut self) -> (&mut Transport, &Open, impl FnMut(&mut Context<'_>) + Send) {
@@ -296,10 +296,10 @@ impl Respondent for Connection {
 }
 
 /// The end of a session that its settings do not let idle any longer.
-fn idle_too_long(status: TransactionStatus) -> End {
-    let (sqlstate, what) = match status {
-        TransactionStatus::Idle => ("57P05", "idle-session"),
-        _ => (sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle-in-transaction"),
+fn idle_too_long(between_transactions: bool) -> End {
+    let (sqlstate, what) = match between_transactions {
+        true => ("57P05", "idle-session"),
+        false => (sqlstate::IDLE_IN_TRANSACTION_SESSION_TIMEOUT, "idle-in-transaction"),
     };
     End::Refused { sqlstate, message: format!("terminating connection due to {what} timeout") }
 }

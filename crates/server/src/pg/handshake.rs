@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use cognate_sql::session::{Session, SessionParameters};
+use cognate_sql::session::{Authority, Session, SessionParameters};
 use cognate_sql::sqlstate;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -25,7 +25,7 @@ use super::response;
 use super::socket::Socket;
 use super::startup::{self, FirstPacket, Start, StartupError};
 use super::transport::{Broken, Input, Transport};
-use crate::server::Server;
+use crate::server::{Access, Server};
 
 /// What a client said about itself.
 struct Hello {
@@ -38,7 +38,7 @@ struct Hello {
 
 /// Serves a connection from its first byte to its end.
 pub(crate) async fn serve(server: Arc<Server>, socket: TcpStream, open: Open) {
-    let timeout = server.authentication_timeout;
+    let timeout = server.access().authentication_timeout;
     let entry = open.entry().clone();
     let mut begin = pin!(begin(server, socket, open));
     let begun = poll_fn(|cx| {
@@ -55,10 +55,17 @@ pub(crate) async fn serve(server: Arc<Server>, socket: TcpStream, open: Open) {
 
 /// Everything up to the first ReadyForQuery. `None`: there is no session, and the client knows why.
 async fn begin(server: Arc<Server>, socket: TcpStream, mut open: Open) -> Option<Connection> {
-    let (socket, packet) = first_packet(&server, Socket::Plain(socket)).await?;
+    let is_near = socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
+    let access = server.access();
+    let (socket, packet) = first_packet(&server, &access, Socket::Plain(socket)).await?;
+    let is_private = is_near || access.allow_plaintext || matches!(socket, Socket::Tls(_));
     let mut transport = Transport::new(socket, server.budget.clone());
     let session = match packet {
-        Ok(packet) => authenticate(&server, &mut transport, &mut open, &packet).await,
+        Ok(_) if !is_private => Err(refused(
+            sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+            "a connection from another machine must be encrypted",
+        )),
+        Ok(packet) => authenticate(&server, &access, &mut transport, &mut open, &packet).await,
         Err(end) => Err(end),
     };
     match session {
@@ -72,7 +79,11 @@ async fn begin(server: Arc<Server>, socket: TcpStream, mut open: Open) -> Option
 
 /// Reads packets until one begins a session; returns that one, or why it cannot be followed. Answers requests for
 /// encryption and for cancelling. `None`: there is nobody to talk to any more.
-async fn first_packet(server: &Server, mut socket: Socket) -> Option<(Socket, Result<Vec<u8>, End>)> {
+async fn first_packet(
+    server: &Server,
+    access: &Access,
+    mut socket: Socket,
+) -> Option<(Socket, Result<Vec<u8>, End>)> {
     let (mut tls_answered, mut gss_answered) = (false, false);
     loop {
         let packet = match read_packet(&mut socket).await {
@@ -88,7 +99,7 @@ async fn first_packet(server: &Server, mut socket: Socket) -> Option<(Socket, Re
             }
             Ok(FirstPacket::Tls) if !tls_answered => {
                 tls_answered = true;
-                socket = answer_tls(server, socket).await.ok()?;
+                socket = answer_tls(access, socket).await.ok()?;
             }
             Ok(FirstPacket::Gss) if !gss_answered => {
                 gss_answered = true;
@@ -113,8 +124,8 @@ async fn read_packet(socket: &mut Socket) -> Result<Vec<u8>, End> {
 }
 
 /// Accepts a request for TLS, if there is a certificate and the connection is not encrypted yet.
-async fn answer_tls(server: &Server, mut socket: Socket) -> io::Result<Socket> {
-    match (&server.tls, socket) {
+async fn answer_tls(access: &Access, mut socket: Socket) -> io::Result<Socket> {
+    match (&access.tls, socket) {
         (Some(acceptor), Socket::Plain(mut stream)) => {
             stream.write_all(b"S").await?;
             let stream = acceptor.accept(stream).await?;
@@ -130,6 +141,7 @@ async fn answer_tls(server: &Server, mut socket: Socket) -> io::Result<Socket> {
 
 async fn authenticate(
     server: &Arc<Server>,
+    access: &Access,
     transport: &mut Transport,
     open: &mut Open,
     packet: &[u8],
@@ -142,8 +154,8 @@ async fn authenticate(
         response::negotiate_protocol_version(transport.output(), start.minor(), unknown);
     }
     let hello = Hello::read(&start)?;
-    if server.users.password_required() {
-        check_password(server, transport, &hello.user).await?;
+    if access.users.password_required() {
+        check_password(access, transport, &hello.user).await?;
     }
     if open.entry().stop() != Stop::No {
         return Err(refused(sqlstate::CANNOT_CONNECT_NOW, "the database system is shutting down"));
@@ -151,7 +163,8 @@ async fn authenticate(
     if !open.admit() {
         return Err(refused(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
     }
-    begin_session(server, transport, open, hello)
+    let authority = access.authority(&hello.user);
+    begin_session(server, transport, open, hello, authority)
 }
 
 fn begin_session(
@@ -159,6 +172,7 @@ fn begin_session(
     transport: &mut Transport,
     open: &Open,
     hello: Hello,
+    authority: Authority,
 ) -> Result<Session, End> {
     let entry = open.entry();
     let parameters = SessionParameters {
@@ -167,6 +181,7 @@ fn begin_session(
         application_name: hello.application_name,
         options: hello.options,
         process_id: entry.process_id,
+        authority,
     };
     let session = Session::new(server.database.clone(), parameters);
     let mut session = session.map_err(|error| refused(error.sqlstate, error.message.clone()))?;
@@ -216,9 +231,9 @@ impl Hello {
 }
 
 /// The SCRAM exchange. Ends with the final server message in the output; AuthenticationOk follows it.
-async fn check_password(server: &Server, transport: &mut Transport, user: &str) -> Result<(), End> {
+async fn check_password(access: &Access, transport: &mut Transport, user: &str) -> Result<(), End> {
     response::authentication_sasl(transport.output(), &[auth::MECHANISM]);
-    let mut exchange = server.users.exchange(user);
+    let mut exchange = access.users.exchange(user);
     let denied = |error: AuthError| match error {
         AuthError::Denied => {
             refused(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))

@@ -1,13 +1,13 @@
 //! All connections of the server: admission, cancel requests, and the order to stop.
 //!
 //! A connection is *open* from its accepted socket to its end, and a *session* from its authentication to its end.
-//! Sessions are limited by `max_connections`; open connections by that plus a reserve, so that strangers who never
-//! authenticate cannot keep users out and cannot use up file descriptors.
+//! Sessions are limited by `max_connections`. Who is open and not authenticated is a *stranger*, and strangers have a small limit of their own: beyond it the one that has been a
+//! stranger for longest is ended. So strangers who never authenticate neither keep users out, who need a moment only, nor use up file descriptors.
 //!
 //! Mutex order: `Registry::connections`, then `Entry::wake`. Neither is held across a wait or a call into a session
 //! other than `CancelHandle::cancel`, which only sets a flag and wakes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -16,6 +16,9 @@ use cognate_sql::session::CancelHandle;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+/// Fewest and most strangers at a time.
+const STRANGERS_MIN: usize = 32;
+const STRANGERS_MAX: usize = 200;
 /// Bytes of the secret in BackendKeyData for protocol 3.2; 3.0 has the first four of them.
 const SECRET_BYTES: usize = 32;
 
@@ -34,14 +37,21 @@ pub(crate) enum Stop {
 #[derive(Debug)]
 pub(crate) struct Registry {
     sessions_max: usize,
-    open_max: usize,
+    strangers_max: usize,
     open: AtomicUsize,
     sessions: AtomicUsize,
     refused: AtomicUsize,
     next_process_id: AtomicI32,
     stop: AtomicU8,
-    connections: Mutex<HashMap<i32, Arc<Entry>>>,
+    connections: Mutex<Connections>,
     all_closed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    all: HashMap<i32, Arc<Entry>>,
+    /// Those not authenticated, oldest first.
+    strangers: VecDeque<i32>,
 }
 
 /// What others may know of and do to one connection.
@@ -67,28 +77,31 @@ impl Registry {
     pub(crate) fn new(sessions_max: usize) -> Arc<Registry> {
         Arc::new(Registry {
             sessions_max,
-            open_max: sessions_max + (sessions_max / 10).max(100),
+            strangers_max: (sessions_max / 10).clamp(STRANGERS_MIN, STRANGERS_MAX),
             open: AtomicUsize::new(0),
             sessions: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             next_process_id: AtomicI32::new(0),
             stop: AtomicU8::new(Stop::No as u8),
-            connections: Mutex::new(HashMap::new()),
+            connections: Mutex::default(),
             all_closed: Notify::new(),
         })
     }
 
-    /// Counts a new socket; `None` if there are too many.
-    pub(crate) fn open(self: &Arc<Self>) -> Option<Open> {
-        if self.open.fetch_add(1, Ordering::SeqCst) >= self.open_max {
-            self.open.fetch_sub(1, Ordering::SeqCst);
-            self.count_refused();
-            return None;
-        }
+    /// Counts a new socket. If there are too many strangers, the oldest has to go.
+    pub(crate) fn open(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::SeqCst);
         let mut connections = self.connections.lock();
+        while connections.strangers.len() >= self.strangers_max {
+            let oldest = connections.strangers.pop_front();
+            if let Some(entry) = oldest.and_then(|oldest| connections.all.get(&oldest)) {
+                entry.order(Stop::Now);
+                self.count_refused();
+            }
+        }
         let process_id = loop {
             let id = self.next_process_id.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & i32::MAX;
-            if id != 0 && !connections.contains_key(&id) {
+            if id != 0 && !connections.all.contains_key(&id) {
                 break id;
             }
         };
@@ -99,13 +112,14 @@ impl Registry {
             cancel: OnceLock::new(),
             wake: Mutex::new(None),
         });
-        connections.insert(process_id, entry.clone());
-        Some(Open { registry: self.clone(), entry, session: false })
+        connections.all.insert(process_id, entry.clone());
+        connections.strangers.push_back(process_id);
+        Open { registry: self.clone(), entry, session: false }
     }
 
     /// Interrupts the statement of a connection, if the secret is right. Says nothing about whether it was.
     pub(crate) fn cancel(&self, process_id: i32, secret: &[u8]) {
-        let Some(entry) = self.connections.lock().get(&process_id).cloned() else { return };
+        let Some(entry) = self.connections.lock().all.get(&process_id).cloned() else { return };
         let length = secret.len();
         if (length == 4 || length == SECRET_BYTES) && same(&entry.secret[..length], secret) {
             entry.cancel_statement();
@@ -115,14 +129,11 @@ impl Registry {
     /// Orders all connections, and those still to come, to stop.
     pub(crate) fn stop(&self, how: Stop) {
         self.stop.store(how as u8, Ordering::SeqCst);
-        let connections: Vec<_> = self.connections.lock().values().cloned().collect();
+        let connections: Vec<_> = self.connections.lock().all.values().cloned().collect();
         for entry in connections {
-            entry.stop.store(how as u8, Ordering::SeqCst);
+            entry.order(how);
             if how == Stop::Now {
                 entry.cancel_statement();
-            }
-            if let Some(waker) = entry.wake.lock().as_ref() {
-                waker.wake_by_ref();
             }
         }
     }
@@ -164,6 +175,14 @@ impl Registry {
 }
 
 impl Entry {
+    /// Gives the order and wakes the connection's task, which looks at it.
+    fn order(&self, how: Stop) {
+        self.stop.store(how as u8, Ordering::SeqCst);
+        if let Some(waker) = self.wake.lock().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
     /// Interrupts the statement that runs, if one does.
     pub(crate) fn cancel_statement(&self) {
         if let Some(cancel) = self.cancel.get() {
@@ -200,6 +219,7 @@ impl Open {
             return false;
         }
         self.session = true;
+        self.registry.connections.lock().strangers.retain(|&id| id != self.entry.process_id);
         true
     }
 
@@ -212,7 +232,12 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.registry.connections.lock().remove(&self.entry.process_id);
+        let mut connections = self.registry.connections.lock();
+        connections.all.remove(&self.entry.process_id);
+        if !self.session {
+            connections.strangers.retain(|&id| id != self.entry.process_id);
+        }
+        drop(connections);
         if self.session {
             self.registry.sessions.fetch_sub(1, Ordering::SeqCst);
         }
@@ -223,7 +248,7 @@ impl Drop for Open {
 }
 
 /// Equality in a time that does not tell where a guess went wrong.
-fn same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| std::hint::black_box(d | (x ^ y))) == 0
 }
 
@@ -232,28 +257,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_and_sockets_are_counted_and_limited() {
+    fn sessions_and_strangers_are_counted_and_limited() {
         let registry = Registry::new(1);
-        let mut first = registry.open().expect("room");
-        let mut second = registry.open().expect("room for a socket");
+        let mut first = registry.open();
+        let mut second = registry.open();
         assert!(first.admit());
         assert!(!second.admit());
         drop(first);
         assert!(second.admit());
-        let more: Vec<_> = std::iter::from_fn(|| registry.open()).collect();
-        assert_eq!(more.len(), 100);
-        assert_eq!(registry.refused(), 2);
+        let more: Vec<_> = (0..STRANGERS_MIN + 3).map(|_| registry.open()).collect();
+        // The oldest three have to go; who has a session is none of them.
+        let ended = |open: &Open| open.entry.stop() == Stop::Now;
+        assert!(!ended(&second) && more[..3].iter().all(ended) && !more[3..].iter().any(ended));
+        assert_eq!(registry.refused(), 4);
         drop((second, more));
         assert_eq!((registry.sessions(), registry.open_count()), (0, 0));
-        assert!(registry.connections.lock().is_empty());
+        let connections = registry.connections.lock();
+        assert!(connections.all.is_empty() && connections.strangers.is_empty());
     }
 
     #[test]
     fn numbers_are_positive_and_unique_also_after_a_wrap() {
         let registry = Registry::new(10);
-        let first = registry.open().expect("room");
+        let first = registry.open();
         registry.next_process_id.store(i32::MAX - 1, Ordering::Relaxed);
-        let ids: Vec<_> = (0..3).map(|_| registry.open().expect("room")).collect();
+        let ids: Vec<_> = (0..3).map(|_| registry.open()).collect();
         let ids: Vec<_> = ids.iter().map(|open| open.entry.process_id).collect();
         assert_eq!(first.entry.process_id, 1);
         assert_eq!(ids, [i32::MAX, 2, 3]);

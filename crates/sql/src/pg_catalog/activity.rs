@@ -161,7 +161,8 @@ system_table! {
     context: Text = match definition.access {
         Access::Internal => "internal",
         Access::Start => "postmaster",
-        Access::User | Access::Server | Access::Hidden => "user",
+        Access::Server => "superuser",
+        Access::User | Access::Hidden => "user",
     },
     vartype: Text = range.0,
     source: Text = if value == definition.default { "default" } else { "session" },

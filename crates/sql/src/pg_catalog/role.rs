@@ -30,13 +30,20 @@ struct Role {
     oid: Oid,
     name: String,
     superuser: bool,
+    login: bool,
 }
 
 fn roles(user: &str) -> [Role; 2] {
     [
-        Role { oid: OWNER_OID, name: user.to_owned(), superuser: true },
-        Role { oid: DATABASE_OWNER_OID, name: DATABASE_OWNER.to_owned(), superuser: false },
+        Role { oid: OWNER_OID, name: user.to_owned(), superuser: true, login: true },
+        Role { oid: DATABASE_OWNER_OID, name: DATABASE_OWNER.to_owned(), superuser: false, login: false },
     ]
+}
+
+/// The roles as the session sees them: its own may be an ordinary one.
+fn listed(source: &Source<'_>) -> impl Iterator<Item = Role> {
+    let ordinary = source.eval.session.setting("is_superuser").as_deref() == Some("off");
+    roles(&source.user()).into_iter().map(move |role| Role { superuser: role.superuser && !ordinary, ..role })
 }
 
 /// The role of this name.
@@ -51,14 +58,14 @@ pub(super) fn name(user: &str, oid: Oid) -> Option<String> {
 
 system_table! {
     static PG_AUTHID = 1260 table "pg_catalog"."pg_authid",
-    |source| roles(&source.user()) => |role|,
+    |source| listed(source) => |role|,
     oid: Oid = role.oid,
     rolname: Name = role.name,
     rolsuper: Bool = role.superuser,
     rolinherit: Bool = true,
     rolcreaterole: Bool = role.superuser,
     rolcreatedb: Bool = role.superuser,
-    rolcanlogin: Bool = role.superuser,
+    rolcanlogin: Bool = role.login,
     rolreplication: Bool = role.superuser,
     rolbypassrls: Bool = role.superuser,
     rolconnlimit: Int4 = -1,
@@ -68,13 +75,13 @@ system_table! {
 
 system_table! {
     static PG_ROLES = 12000 view "pg_catalog"."pg_roles",
-    |source| roles(&source.user()) => |role|,
+    |source| listed(source) => |role|,
     rolname: Name = role.name,
     rolsuper: Bool = role.superuser,
     rolinherit: Bool = true,
     rolcreaterole: Bool = role.superuser,
     rolcreatedb: Bool = role.superuser,
-    rolcanlogin: Bool = role.superuser,
+    rolcanlogin: Bool = role.login,
     rolreplication: Bool = role.superuser,
     rolconnlimit: Int4 = -1,
     rolpassword: Text = "********",
@@ -86,7 +93,7 @@ system_table! {
 
 /// The roles that can log in.
 fn users(source: &Source<'_>) -> impl Iterator<Item = Role> {
-    roles(&source.user()).into_iter().filter(|role| role.superuser)
+    listed(source).filter(|role| role.login)
 }
 
 system_table! {
@@ -94,10 +101,10 @@ system_table! {
     |source| users(source) => |role|,
     usename: Name = role.name,
     usesysid: Oid = role.oid,
-    usecreatedb: Bool = true,
-    usesuper: Bool = true,
-    userepl: Bool = true,
-    usebypassrls: Bool = true,
+    usecreatedb: Bool = role.superuser,
+    usesuper: Bool = role.superuser,
+    userepl: Bool = role.superuser,
+    usebypassrls: Bool = role.superuser,
     passwd: Text = "********",
     valuntil: Timestamptz = NULL,
     useconfig: TextArray = NULL,
@@ -108,10 +115,10 @@ system_table! {
     |source| users(source) => |role|,
     usename: Name = role.name,
     usesysid: Oid = role.oid,
-    usecreatedb: Bool = true,
-    usesuper: Bool = true,
-    userepl: Bool = true,
-    usebypassrls: Bool = true,
+    usecreatedb: Bool = role.superuser,
+    usesuper: Bool = role.superuser,
+    userepl: Bool = role.superuser,
+    usebypassrls: Bool = role.superuser,
     passwd: Text = NULL,
     valuntil: Timestamptz = NULL,
     useconfig: TextArray = NULL,
@@ -119,7 +126,7 @@ system_table! {
 
 system_table! {
     static PG_GROUP = 12010 view "pg_catalog"."pg_group",
-    |source| roles(&source.user()).into_iter().filter(|role| !role.superuser) => |role|,
+    |source| listed(source).filter(|role| !role.login) => |role|,
     groname: Name = role.name,
     grosysid: Oid = role.oid,
     grolist: OidArray = super::value::array::<u32>(crate::types::TypeId::Oid, []),

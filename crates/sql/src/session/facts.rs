@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::failures::Failure;
 use super::settings::{Effective, Mark, Settings};
-use super::{SqlDatabase, presence};
+use super::{Authority, SessionParameters, SqlDatabase, presence};
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
@@ -28,6 +28,7 @@ pub(crate) struct Facts {
     pub(crate) user: String,
     pub(crate) database_name: String,
     pub(crate) process_id: i32,
+    pub(super) authority: Authority,
     /// When the session began, microseconds since 2000-01-01 UTC.
     pub(crate) started: i64,
     /// A statement runs.
@@ -51,14 +52,9 @@ struct SequenceValues {
 }
 
 impl Facts {
-    pub(crate) fn new(
-        database: SqlDatabase,
-        user: String,
-        database_name: String,
-        process_id: i32,
-        settings: Settings,
-    ) -> Facts {
+    pub(crate) fn new(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Facts {
         let seed = random_u64();
+        let SessionParameters { user, database: database_name, process_id, authority, .. } = parameters;
         Facts {
             catalog: Mutex::new(database.catalog()),
             started: database.now(),
@@ -68,6 +64,7 @@ impl Facts {
             user,
             database_name,
             process_id,
+            authority,
             settings: Mutex::new(settings),
             transaction_id: AtomicU64::new(0),
             random: Mutex::new(SplitMix::new(seed)),

@@ -87,6 +87,18 @@ pub struct SessionParameters {
     pub options: Vec<(String, String)>,
     /// `pg_backend_pid()`.
     pub process_id: i32,
+    /// What the role may do beyond the database.
+    pub authority: Authority,
+}
+
+/// What a role may do beyond the database. Inside it, all may do everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authority {
+    /// Change settings that are the whole server's: the operator, who has the server's files, too. Whoever embeds the database is one.
+    #[default]
+    Superuser,
+    /// Not that; 42501.
+    Ordinary,
 }
 
 /// The byte of ReadyForQuery.
@@ -162,21 +174,16 @@ impl Session {
     /// A session with fresh settings. Fails if a startup option is not a valid setting.
     pub fn new(database: SqlDatabase, parameters: SessionParameters) -> Result<Session> {
         let mut settings = Settings::new();
+        let superuser = parameters.authority == Authority::Superuser;
         settings.set_default("session_authorization", &parameters.user)?;
+        settings.set_default("is_superuser", if superuser { "on" } else { "off" })?;
         settings.set_default("application_name", &parameters.application_name)?;
         settings
             .set_default("cognate.serializable", database::method_name(database.engine().serializable()))?;
         for (name, value) in &parameters.options {
-            settings.set_default(name, value)?;
+            settings.set_option(name, value)?;
         }
-        let facts = Facts::new(
-            database.clone(),
-            parameters.user,
-            parameters.database,
-            parameters.process_id,
-            settings,
-        );
-        let facts = Arc::new(facts);
+        let facts = Arc::new(Facts::new(database.clone(), parameters, settings));
         let presence = presence::Entry::new(&database, &facts);
         let effective = facts.effective();
         let mut session = Session {
@@ -242,8 +249,8 @@ impl Session {
     /// How long the server should let the session idle: milliseconds, `None` for ever. In a block after which 25P03 ends it,
     /// else 57P05.
     pub fn idle_timeout_ms(&self) -> Option<u64> {
-        let timeout = match self.status() {
-            TransactionStatus::Idle => self.effective.idle_timeout_ms,
+        let timeout = match self.block {
+            Block::None => self.effective.idle_timeout_ms,
             _ => self.effective.idle_in_transaction_timeout_ms,
         };
         (timeout > 0).then_some(timeout)

@@ -1,11 +1,12 @@
 //! Settings that are the whole server's: `cognate.active_limit`, `cognate.certifier_memory`, and what heals families that were left prepared.
 //!
-//! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the server was started with.
+//! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the server was started with. They belong to the operator: they decide how much of the
+//! machine the server uses, and to whom it talks.
 
 use cognate_engine::ActiveLimit;
 
 use super::facts::Facts;
-use super::settings;
+use super::{Authority, settings};
 use crate::error::{Result, SqlError, sqlstate};
 
 const ACTIVE_LIMIT: &str = "cognate.active_limit";
@@ -35,10 +36,21 @@ impl Facts {
         }
     }
 
-    /// Sets it; false if this is no setting of the server. 22023.
+    /// Sets it; false if this is no setting of the server. 22023; 42501 for all but the operator.
     pub(super) fn set_server_setting(&self, name: &str, value: Option<&str>) -> Result<bool> {
+        let names = [ACTIVE_LIMIT, CERTIFIER_MEMORY, PUSH_AFTER, APPLICATION_SERVERS];
+        let Some(name) = names.into_iter().find(|known| known.eq_ignore_ascii_case(name)) else {
+            return Ok(false);
+        };
+        if self.authority != Authority::Superuser {
+            return Err(SqlError::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied to set parameter \"{name}\""),
+            )
+            .with_hint("It is the whole server's, and its superuser's to change (--superuser)."));
+        }
         let engine = self.database.engine();
-        if name.eq_ignore_ascii_case(ACTIVE_LIMIT) {
+        if name == ACTIVE_LIMIT {
             let governor = engine.governor();
             let limit = match value {
                 None => governor.configured(),
@@ -50,17 +62,17 @@ impl Facts {
                 })?,
             };
             governor.set_limit(limit);
-        } else if name.eq_ignore_ascii_case(CERTIFIER_MEMORY) {
+        } else if name == CERTIFIER_MEMORY {
             let bytes = match value {
                 None => engine.configured_certifier_bytes(),
                 // Checked like any setting of this kind; what comes back is in its unit.
                 Some(text) => settings::whole_number(CERTIFIER_MEMORY, text)? << 10,
             };
             engine.set_certifier_bytes(bytes);
-        } else if name.eq_ignore_ascii_case(PUSH_AFTER) {
+        } else if name == PUSH_AFTER {
             let ms = value.map(|text| settings::whole_number(PUSH_AFTER, text)).transpose()?;
             self.database.healing().set_push_after(ms);
-        } else if name.eq_ignore_ascii_case(APPLICATION_SERVERS) {
+        } else {
             let servers = value.map(super::application_servers).transpose().map_err(|what| {
                 SqlError::new(
                     sqlstate::INVALID_PARAMETER_VALUE,
@@ -68,8 +80,6 @@ impl Facts {
                 )
             })?;
             self.database.healing().set_servers(servers);
-        } else {
-            return Ok(false);
         }
         Ok(true)
     }

@@ -9,7 +9,7 @@ pub enum Access {
     Internal,
     /// Only the server's start.
     Start,
-    /// Any session, for the whole server: not a connection when it begins.
+    /// The operator, for the whole server: not a connection when it begins.
     Server,
     /// Any session, and SHOW ALL leaves it out.
     Hidden,

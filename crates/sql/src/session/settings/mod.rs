@@ -101,6 +101,14 @@ impl Settings {
         settings
     }
 
+    /// An option of the startup packet: [`Settings::set_default`] of what a session may set. 55P02, too.
+    pub fn set_option(&mut self, name: &str, text: &str) -> Result<()> {
+        if let Place::Known(index) = place(name)? {
+            check_access(&definition::all()[index])?;
+        }
+        self.set_default(name, text)
+    }
+
     /// Sets what RESET goes back to, and the value with it: for options of the startup packet and facts about the session.
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<()> {
         match place(name)? {

@@ -1,0 +1,128 @@
+//! What belongs to whoever operates the server: its settings, its figures, its configuration.
+
+use cognate_server::config::{AuthSettings, Config, Settings, TlsSettings};
+
+use crate::client::{RawClient, startup, tags};
+use crate::support::TestServer;
+
+async fn as_user(server: &TestServer, user: &str) -> RawClient {
+    let mut client = RawClient::silent(server.address()).await;
+    client.send(&startup(3 << 16, &[("user", user), ("database", "any")])).await;
+    client.until_ready().await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_the_server_are_its_superusers() {
+    let server = TestServer::start().await;
+    let settings = [
+        ("active_limit", "7"),
+        ("certifier_memory", "2MB"),
+        ("application_servers", "http://127.0.0.1:9"),
+        ("in_doubt_push_after", "5min"),
+    ];
+    let mut eve = as_user(&server, "eve").await;
+    for (name, value) in settings {
+        let before = eve.query(&format!("SHOW cognate.{name}")).await[1].values();
+        for text in [
+            format!("SET cognate.{name} = '{value}'"),
+            format!("SET COGNATE.{} = '{value}'", name.to_uppercase()),
+            format!("SET LOCAL cognate.{name} = '{value}'"),
+            format!("RESET cognate.{name}"),
+            format!("SELECT set_config('cognate.{name}', '{value}', false)"),
+        ] {
+            let answer = eve.query(&text).await;
+            let error = answer.last().expect("an answer");
+            assert_eq!(error.sqlstate(), "42501", "{text}");
+            let message = format!("permission denied to set parameter \"cognate.{name}\"");
+            assert_eq!(error.field('M'), Some(message));
+        }
+        assert_eq!(eve.query(&format!("SHOW cognate.{name}")).await[1].values(), before);
+    }
+    // What a session resets of its own is not theirs.
+    assert_eq!(tags(&eve.query("RESET ALL").await), "C");
+    assert_eq!(tags(&eve.query("DISCARD ALL").await), "C");
+    for statement in [
+        "SHOW is_superuser",
+        "SELECT CASE WHEN rolsuper THEN 'on' ELSE 'off' END FROM pg_roles WHERE rolname = current_user",
+    ] {
+        assert_eq!(eve.query(statement).await[1].values(), [Some("off".to_owned())]);
+    }
+    let mut ann = as_user(&server, "ann").await;
+    for (name, value) in settings {
+        assert_eq!(tags(&ann.query(&format!("SET cognate.{name} = '{value}'")).await), "C");
+        let shown = eve.query(&format!("SHOW cognate.{name}")).await[1].values();
+        assert_eq!(shown, [Some(value.to_owned())], "it is the whole server's");
+    }
+    assert_eq!(ann.query("SHOW is_superuser").await[1].values(), [Some("on".to_owned())]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_makes_himself_superuser_when_he_connects() {
+    let server = TestServer::start().await;
+    for options in ["-c is_superuser=on", "-c cognate.active_limit=3", "-c shared_buffers=1GB"] {
+        let mut client = RawClient::silent(server.address()).await;
+        client.send(&startup(3 << 16, &[("user", "eve"), ("options", options)])).await;
+        assert_eq!(client.until_end().await[0].sqlstate(), "55P02", "{options}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_need_the_token_and_the_status_does_not() {
+    let settings = Settings { http_token: Some("geheim".to_owned()), ..Settings::default() };
+    let server = TestServer::with(settings).await;
+    assert_eq!(server.http("/metrics").await.0, 401);
+    for wrong in ["Bearer geheim2", "Bearer gehei", "geheim", "Basic geheim"] {
+        assert_eq!(server.http_with("/metrics", &format!("Authorization: {wrong}\r\n")).await.0, 401);
+    }
+    let (status, text) = server.http_with("/metrics", "Authorization: Bearer geheim\r\n").await;
+    assert!(status == 200 && text.contains("cognate_connections 0"), "{text}");
+    assert_eq!(server.http("/health").await, (200, "{\"ready\":true}".to_owned()));
+    let (status, text) = server.http_with("/health", "Authorization: Bearer geheim\r\n").await;
+    assert!(status == 200 && text.contains("durable"), "{text}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_takes_over_passwords_certificate_and_settings() {
+    let mut server = TestServer::start().await;
+    let mut before = as_user(&server, "ann").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    std::fs::write(&cert, certified.cert.pem()).expect("written");
+    std::fs::write(&key, certified.signing_key.serialize_pem()).expect("written");
+    let settings = Settings {
+        active_limit: Some("9".to_owned()),
+        superuser: Some("bob".to_owned()),
+        tls: TlsSettings { cert: Some(cert.clone()), key: Some(key) },
+        auth: AuthSettings { password: Some("secret".to_owned()), ..AuthSettings::default() },
+        ..Settings::default()
+    };
+    server.running.reload(Config::resolve(settings.clone()).expect("valid")).expect("reloaded");
+    // Who is in stays in; whoever comes needs the password, and can have encryption.
+    assert_eq!(before.query("SHOW cognate.active_limit").await[1].values(), [Some("9".to_owned())]);
+    let mut stranger = RawClient::started(server.address()).await;
+    assert_eq!(stranger.message().await.tag, 'R');
+    let mut encrypted = RawClient::silent(server.address()).await;
+    encrypted.send(&crate::client::packet(&80_877_103_u32.to_be_bytes())).await;
+    let mut answer = [0];
+    tokio::io::AsyncReadExt::read_exact(&mut encrypted.socket, &mut answer).await.expect("an answer");
+    assert_eq!(&answer, b"S");
+    let mut config = tokio_postgres::Config::new();
+    config.host("127.0.0.1").port(server.address().port()).user("bob").password("secret").dbname("any");
+    let (bob, connection) = config.connect(tokio_postgres::NoTls).await.expect("the new password");
+    tokio::spawn(connection);
+    bob.batch_execute("SET cognate.active_limit = DEFAULT").await.expect("the new superuser");
+    // A certificate that cannot be read changes nothing.
+    std::fs::write(&cert, "").expect("written");
+    let broken = Settings { auth: AuthSettings::default(), ..settings };
+    let error = server.running.reload(Config::resolve(broken).expect("valid")).expect_err("no certificate");
+    assert!(error.0.contains("cert.pem holds no certificate"), "{error}");
+    let mut stranger = RawClient::started(server.address()).await;
+    assert_eq!(stranger.message().await.tag, 'R');
+    drop((encrypted, stranger));
+    server.stop().await;
+}

@@ -1,0 +1,175 @@
+//! `cargo xtask clients`: PostgreSQL drivers as their registries have them, against this server.
+//!
+//! Each folder of `xtask/clients/` is a client: a program, what its package manager needs, and `client.toml`:
+//!
+//! ```toml
+//! needs = ["node", "npm"]                # without these on the machine it is skipped, and that is said
+//! install = [["npm", "install"]]         # commands, run in a copy of the folder
+//! run = ["node", "pipeline.mjs"]         # fails by its exit code, or by not ending in time
+//! ```
+//!
+//! The copy is `target/clients/NAME`, and stays, so that a second run installs nothing. The program gets a server of its own on an empty folder, and finds it as libpq's clients do:
+//! `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`. A driver that hangs is ended after [`PATIENCE`].
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::server::{self, Server};
+
+/// A program may take so long; what is measured here is whether it ends at all.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A package manager may take so long.
+const INSTALL_PATIENCE: Duration = Duration::from_secs(300);
+/// How often a program is asked whether it has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One client.
+struct Client {
+    name: String,
+    folder: PathBuf,
+    needs: Vec<String>,
+    install: Vec<Vec<String>>,
+    run: Vec<String>,
+}
+
+/// Runs the clients named, or all.
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let (mut program, mut names) = (None, Vec::new());
+    let mut arguments = arguments.iter();
+    while let Some(&argument) = arguments.next() {
+        match argument {
+            "--server" => program = Some(arguments.next().map(PathBuf::from).ok_or("--server needs a path")?),
+            name => names.push(name),
+        }
+    }
+    let clients = clients(root, &names)?;
+    let program = program.map_or_else(|| server::build(root), Ok)?;
+    let mut failures = Vec::new();
+    for client in &clients {
+        let begin = Instant::now();
+        match client.check(root, &program) {
+            Ok(None) => println!("== {}: {:.1} s", client.name, begin.elapsed().as_secs_f64()),
+            Ok(Some(missing)) => println!("== {}: SKIPPED, {missing} is not on this machine", client.name),
+            Err(what) => {
+                println!("== {}: FAILED, {what}", client.name);
+                failures.push(client.name.clone());
+            }
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(format!("clients failed: {}", failures.join(", "))) }
+}
+
+/// The clients of these names, or all, in the order of their names.
+fn clients(root: &Path, names: &[&str]) -> Result<Vec<Client>, String> {
+    let folder = root.join("xtask/clients");
+    let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    folders.retain(|folder| folder.join("client.toml").exists());
+    folders.sort();
+    let all: Vec<Client> = folders.into_iter().map(Client::read).collect::<Result<_, _>>()?;
+    for name in names {
+        if !all.iter().any(|client| client.name == **name) {
+            let known: Vec<&str> = all.iter().map(|client| client.name.as_str()).collect();
+            return Err(format!("no client is called {name}; there are {}", known.join(", ")));
+        }
+    }
+    Ok(all.into_iter().filter(|client| names.is_empty() || names.contains(&client.name.as_str())).collect())
+}
+
+impl Client {
+    fn read(folder: PathBuf) -> Result<Client, String> {
+        let file = folder.join("client.toml");
+        let wrong = |what: &str| format!("{}: {what}", file.display());
+        let text = std::fs::read_to_string(&file).map_err(|error| wrong(&error.to_string()))?;
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(&error.to_string()))?;
+        let words = |value: &toml::Value| -> Option<Vec<String>> {
+            value.as_array()?.iter().map(|word| Some(word.as_str()?.to_owned())).collect()
+        };
+        let needs = table.get("needs").and_then(words).ok_or_else(|| wrong("needs: no list of words"))?;
+        let run = table.get("run").and_then(words).ok_or_else(|| wrong("run: no list of words"))?;
+        let install = table.get("install").and_then(|value| value.as_array()?.iter().map(words).collect());
+        let install = install.ok_or_else(|| wrong("install: no list of commands"))?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Client { name, folder, needs, install, run })
+    }
+
+    /// Installs and runs it. `Some`: what it needs and is missing.
+    fn check(&self, root: &Path, program: &Path) -> Result<Option<&str>, String> {
+        if let Some(missing) = self.needs.iter().find(|needed| !is_there(needed)) {
+            return Ok(Some(missing));
+        }
+        let work = root.join("target/clients").join(&self.name);
+        copy(&self.folder, &work)?;
+        for command in &self.install {
+            run_in(&work, command, &[], INSTALL_PATIENCE)?;
+        }
+        let server = Server::start(program, "clients")?;
+        let environment = [
+            ("PGHOST", "127.0.0.1"),
+            ("PGPORT", server.port.as_str()),
+            ("PGUSER", "cognate"),
+            ("PGDATABASE", "cognate"),
+            ("PGSSLMODE", "disable"),
+        ];
+        run_in(&work, &self.run, &environment, PATIENCE)?;
+        Ok(None)
+    }
+}
+
+/// Whether a program of this name can be started.
+fn is_there(program: &str) -> bool {
+    let mut asked = Command::new(program);
+    asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
+    asked.status().is_ok_and(|status| status.success())
+}
+
+/// Copies the files of a folder, over those that are there.
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("copying {}: {error}", from.display());
+    std::fs::create_dir_all(to).map_err(failed)?;
+    for entry in std::fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        std::fs::copy(entry.path(), to.join(entry.file_name())).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Runs a command to its end, or ends it.
+fn run_in(
+    folder: &Path,
+    command: &[String],
+    environment: &[(&str, &str)],
+    patience: Duration,
+) -> Result<(), String> {
+    let line = command.join(" ");
+    let (program, arguments) = command.split_first().ok_or("an empty command")?;
+    // A program with a folder in its name is the client's own.
+    let program = if program.contains('/') { folder.join(program) } else { PathBuf::from(program) };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("`{line}` does not start: {error}"))?;
+    match wait(&mut child, patience).map_err(|error| format!("`{line}`: {error}"))? {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(format!("`{line}`: {status}")),
+        None => Err(format!("`{line}` has not ended after {patience:?}")),
+    }
+}
+
+/// Waits for its end; `None` if it had to be ended.
+fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    while begin.elapsed() < patience {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(LOOK);
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
