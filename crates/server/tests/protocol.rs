@@ -359,3 +359,48 @@ async fn a_driver_gets_along_with_it() {
     server.metric_becomes("cognate_sockets", 0).await;
     server.stop().await;
 }
+
+/// The answers are PostgreSQL's.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_copies_and_other_statements_share_a_message() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE a (x int); CREATE TABLE b (x int)").await;
+    let data = |rows: &str| [message(b'd', rows.as_bytes()), message(b'c', b"")].concat();
+    let fail = message(b'f', &string("no"));
+    // A message, what is sent after each CopyInResponse, and the tags up to ReadyForQuery.
+    let cases: [(&str, Vec<Vec<u8>>, &str); 11] = [
+        ("COPY a FROM STDIN; COPY b FROM STDIN", vec![data("1\n"), data("2\n")], "GCGCZ"),
+        ("COPY a FROM STDIN; SELECT count(*) FROM a", vec![data("3\n")], "GCTDCZ"),
+        ("SELECT 1; COPY a FROM STDIN; SELECT 2", vec![data("4\n")], "TDCGCTDCZ"),
+        ("COPY a TO STDOUT; COPY b FROM STDIN; COPY b TO STDOUT", vec![data("5\n")], "HdddcCGCHddcCZ"),
+        ("COPY a TO STDOUT; COPY b TO STDOUT; SELECT 9", vec![], "HdddcCHddcCTDCZ"),
+        ("COPY a FROM STDIN; SELECT 7", vec![fail], "GEZ"),
+        ("COPY a FROM STDIN; COPY b FROM STDIN", vec![data("6\n"), data("x\n")], "GCGEZ"),
+        ("COPY a FROM STDIN; COPY nope FROM STDIN", vec![data("8\n")], "GCEZ"),
+        ("COPY a FROM STDIN; COMMIT; COPY a FROM STDIN", vec![data("9\n"), data("x\n")], "GCNCGEZ"),
+        ("BEGIN; COPY a FROM STDIN; COPY b FROM STDIN; COMMIT", vec![data("10\n"), data("10\n")], "CGCGCCZ"),
+        ("INSERT INTO a VALUES (20); COPY a FROM STDIN; ROLLBACK; SELECT 1", vec![data("21\n")], "CGCNCTDCZ"),
+    ];
+    for all_at_once in [false, true] {
+        client.query("TRUNCATE a, b").await;
+        for (text, answers, wanted) in &cases {
+            let mut seen = String::new();
+            let mut answers = answers.iter();
+            client.send(&message(b'Q', &string(text))).await;
+            if all_at_once {
+                client.send(&answers.by_ref().flatten().copied().collect::<Vec<u8>>()).await;
+            }
+            while !seen.ends_with('Z') {
+                let tag = client.message().await.tag;
+                seen.push(tag);
+                if tag == 'G' && !all_at_once {
+                    client.send(answers.next().expect("no more data")).await;
+                }
+            }
+            assert_eq!(&seen, wanted, "{text}");
+        }
+        assert_eq!(rows(&client.query("SELECT count(*) FROM a").await), ["5"]);
+    }
+    server.stop().await;
+}

@@ -208,7 +208,12 @@ impl Connection {
 
     /// Writes notices that have gathered.
     pub(crate) fn write_notices(&mut self) {
-        for notice in self.session.take_notices() {
+        let notices = self.session.take_notices();
+        if !notices.is_empty() {
+            // They are of what came after the statement whose answer is held back.
+            self.release_held();
+        }
+        for notice in notices {
             response::notice(self.transport.output(), &Report::from(&notice));
         }
     }

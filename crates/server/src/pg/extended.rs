@@ -189,9 +189,12 @@ impl Connection {
                 Fetch::SinkFull => self.flush_all().await?,
                 Fetch::CopyOut(format) => {
                     copying_out = true;
+                    // The statement before it in the same message is complete.
+                    self.release_held();
                     super::copy::write_response(self.transport.output(), b'H', format);
                 }
                 Fetch::CopyIn(format) => {
+                    self.release_held();
                     super::copy::write_response(self.transport.output(), b'G', format);
                     self.transport.mark_urgent();
                     return Ok(Ran::CopyIn);
