@@ -273,15 +273,7 @@ impl Config {
             )));
         }
         let http_token = http_token(settings.http_token, settings.http_token_file)?;
-        if let Some(address) = http.filter(|address| !address.ip().is_loopback())
-            && http_token.is_none()
-            && settings.allow_public_http != Some(true)
-        {
-            return Err(ConfigError(format!(
-                "http: {address} can be reached from other machines, so a token is needed for the metrics: set COGNATE_HTTP_TOKEN or \
-                 --http-token-file, listen on 127.0.0.1, or say --allow-public-http"
-            )));
-        }
+        check_http(http, http_token.is_some() || settings.allow_public_http == Some(true))?;
         let allow_plaintext = settings.allow_plaintext == Some(true);
         let tls = match (settings.tls.cert, settings.tls.key) {
             (Some(cert), Some(key)) => Some((cert, key)),
@@ -374,6 +366,17 @@ fn users(auth: &AuthSettings) -> Result<Users, ConfigError> {
         return Err(ConfigError("auth: an empty password is not allowed".to_owned()));
     }
     Ok(Users::new(&auth.users, anyone.as_deref()))
+}
+
+/// Figures are for whoever has the token, or for everybody if that is said.
+fn check_http(http: Option<SocketAddr>, decided: bool) -> Result<(), ConfigError> {
+    match http {
+        Some(address) if !decided && !address.ip().is_loopback() => Err(ConfigError(format!(
+            "http: {address} can be reached from other machines, so a token is needed for the metrics: set COGNATE_HTTP_TOKEN or \
+             --http-token-file, listen on 127.0.0.1, or say --allow-public-http"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn http_token(token: Option<String>, file: Option<PathBuf>) -> Result<Option<String>, ConfigError> {
