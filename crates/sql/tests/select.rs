@@ -18,10 +18,8 @@ use cognate_engine::Lent;
 use cognate_sql::bind::{BindContext, Binder, NoVirtualTables, RowCounts, object_name, resolve_type};
 use cognate_sql::catalog::{Catalog, Column, Index, IndexColumn, Object, PUBLIC_OID, Table, View};
 use cognate_sql::error::{Result, SqlError};
-use cognate_sql::expr::{
-    Env, Execution, NeverInterrupted, NoExternalFunctions, ReadContext, Reader, RowScan, Runtime,
-};
-use cognate_sql::function::EvalContext;
+use cognate_sql::expr::{Env, Execution, NoExternalFunctions, ReadContext, Reader, RowScan, Runtime};
+use cognate_sql::function::{EvalContext, NeverInterrupted};
 use cognate_sql::keys;
 use cognate_sql::oltp::Cursor;
 use cognate_sql::parse::{self, Command, Statement};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::catalog::{Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::Interrupt;
+use crate::function::Interrupt;
 use crate::oltp::constraint::key_detail;
 use crate::oltp::index_maintenance::{entry, primary_key, row_id_key, secondary};
 use crate::oltp::stored::{LatestScan, decode, decode_some, encode};

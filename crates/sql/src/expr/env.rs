@@ -14,7 +14,7 @@ use cognate_engine::Lent;
 
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::function::{EvalContext, Function};
+use crate::function::{EvalContext, Function, Interrupt};
 use crate::oltp::{CteState, SubqueryResult};
 use crate::plan::CtePlan;
 use crate::types::Datum;
@@ -43,19 +43,6 @@ pub trait RowScan: Send {
     fn advance(&mut self) -> Result<bool>;
     /// Key and value of the entry it is at.
     fn entry(&self) -> Option<(&[u8], Lent<'_>)>;
-}
-
-/// Tells a running statement to stop.
-pub trait Interrupt {
-    /// 57014 (or what else ends the statement) once it should stop; otherwise how long ago it was asked
-    /// before, so that the caller can ask more or less often.
-    fn check(&self) -> Result<Duration>;
-
-    /// Lets time pass, unless the statement should stop before. 0A000 where nobody can wait.
-    fn pause(&self, time: Duration) -> Result<()> {
-        let _ = time;
-        Err(SqlError::unsupported("waiting in this place"))
-    }
 }
 
 /// Functions that the session implements: sequences, catalog look-ups.
@@ -96,15 +83,6 @@ impl Reader for NoReader {
     }
     fn scan(&self, _: u32, _: Bound<&[u8]>, _: Bound<&[u8]>, _: bool) -> Result<Box<dyn RowScan>> {
         Err(SqlError::internal("an expression without a transaction reads a table"))
-    }
-}
-
-/// Never stops anything.
-pub struct NeverInterrupted;
-
-impl Interrupt for NeverInterrupted {
-    fn check(&self) -> Result<Duration> {
-        Ok(Duration::ZERO)
     }
 }
 

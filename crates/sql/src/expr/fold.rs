@@ -1,10 +1,12 @@
 //! Constant folding: what does not depend on row, parameter or session is computed once, at binding.
 
-use super::{
-    Env, Execution, Expr, NeverInterrupted, NoExternalFunctions, NoReader, ReadContext, Runtime, Subquery,
-};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::{Env, Execution, Expr, NoExternalFunctions, NoReader, ReadContext, Runtime, Subquery};
 use crate::bind::BindContext;
-use crate::function::{Body, EvalContext, Volatility};
+use crate::error::{Result, SqlError};
+use crate::function::{Body, EvalContext, Interrupt, Volatility};
 use crate::types::{Category, Datum, TypeId};
 
 /// Whether this node, given constant children, always gives the same value.
@@ -58,6 +60,22 @@ pub fn is_constant(expr: &Expr) -> bool {
 /// account for each of them.
 const FOLDED_BYTES: usize = 1 << 20;
 
+/// How often a constant's computation may ask whether to stop.
+const FOLDED_CHECKS: u32 = 4;
+
+/// What takes long is left to evaluation: there it can be cancelled, and it steps aside for others.
+#[derive(Default)]
+struct Patience(AtomicU32);
+
+impl Interrupt for Patience {
+    fn check(&self) -> Result<Duration> {
+        if self.0.fetch_add(1, Ordering::Relaxed) < FOLDED_CHECKS {
+            return Ok(Duration::ZERO);
+        }
+        Err(SqlError::internal("a constant takes long to compute"))
+    }
+}
+
 /// Computes what can be computed now. Children are folded already. An error is left to evaluation, which may never reach it
 /// (`CASE WHEN x <> 0 THEN 1/0 ...` must not fail at binding).
 pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
@@ -69,12 +87,13 @@ pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
     if !all_constant {
         return simplify(expr);
     }
+    let patience = Patience::default();
     let read = ReadContext {
         reader: &NoReader,
-        eval: EvalContext { memory_limit: FOLDED_BYTES, ..context.eval },
+        eval: EvalContext { memory_limit: FOLDED_BYTES, interrupt: &patience, ..context.eval },
         catalog: context.catalog,
         external: &NoExternalFunctions,
-        interrupt: &NeverInterrupted,
+        interrupt: &patience,
         memory_limit: FOLDED_BYTES,
     };
     let runtime = Runtime::default();

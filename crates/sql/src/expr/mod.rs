@@ -20,8 +20,7 @@ mod fold;
 mod walk;
 
 pub use env::{
-    Env, Execution, ExternalFunctions, Interrupt, NeverInterrupted, NoExternalFunctions, NoReader,
-    ReadContext, Reader, RowScan, Runtime,
+    Env, Execution, ExternalFunctions, NoExternalFunctions, NoReader, ReadContext, Reader, RowScan, Runtime,
 };
 pub(crate) use eval::quantify;
 pub use fold::{fold, is_constant};

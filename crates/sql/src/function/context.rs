@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::catalog::Catalog;
 use crate::error::{SqlError, sqlstate};
@@ -93,6 +94,28 @@ impl SessionView for NoSession {
     }
 }
 
+/// Tells a running statement to stop.
+pub trait Interrupt: Sync {
+    /// 57014 (or what else ends the statement) once it should stop; otherwise how long ago it was asked
+    /// before, so that the caller can ask more or less often.
+    fn check(&self) -> Result<Duration, SqlError>;
+
+    /// Lets time pass, unless the statement should stop before. 0A000 where nobody can wait.
+    fn pause(&self, time: Duration) -> Result<(), SqlError> {
+        let _ = time;
+        Err(SqlError::unsupported("waiting in this place"))
+    }
+}
+
+/// Never stops anything.
+pub struct NeverInterrupted;
+
+impl Interrupt for NeverInterrupted {
+    fn check(&self) -> Result<Duration, SqlError> {
+        Ok(Duration::ZERO)
+    }
+}
+
 /// What evaluation depends on, beside the arguments. Dereferences to the [`FormatContext`], which has the
 /// time zone and the transaction's time.
 #[derive(Clone, Copy)]
@@ -105,6 +128,8 @@ pub struct EvalContext<'a> {
     pub session: &'a dyn SessionView,
     /// Bytes that a statement may hold: no value may need more.
     pub memory_limit: usize,
+    /// Asked by what may compute for more than some milliseconds.
+    pub interrupt: &'a dyn Interrupt,
 }
 
 impl<'a> EvalContext<'a> {
@@ -115,11 +140,17 @@ impl<'a> EvalContext<'a> {
             statement_time: format.transaction_time,
             session: &NoSession,
             memory_limit: usize::MAX,
+            interrupt: &NeverInterrupted,
         }
     }
 }
 
 impl EvalContext<'_> {
+    /// Asked by what computes for long: fails once the statement should stop.
+    pub fn check_interrupt(&self) -> Result<(), SqlError> {
+        self.interrupt.check().map(drop)
+    }
+
     /// Asked before a value of so many bytes is made. 53200 beyond what a statement may hold.
     pub fn check_size(&self, bytes: usize) -> Result<(), SqlError> {
         if bytes <= self.memory_limit {

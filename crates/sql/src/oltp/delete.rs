@@ -9,7 +9,7 @@ use super::target::{Access, Target, find_table, open_target};
 use super::update::{frame_key, with_ctes};
 use crate::bind::Binder;
 use crate::error::{Result, SqlError};
-use crate::expr::Interrupt;
+use crate::function::Interrupt;
 use crate::session::work::Work;
 use crate::types::Datum;
 

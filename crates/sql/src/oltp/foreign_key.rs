@@ -24,7 +24,7 @@ use super::target::as_key;
 use super::write::{key_lock_tree, prefix_range};
 use crate::catalog::{ForeignKey, Index, Oid, ReferentialAction, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::Interrupt;
+use crate::function::Interrupt;
 use crate::keys;
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};

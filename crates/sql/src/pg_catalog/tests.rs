@@ -184,8 +184,7 @@ pub(super) fn with_source<R>(body: impl FnOnce(&Source<'_>) -> R) -> R {
     let session = Session(catalog.clone());
     let names = CatalogNames::new(catalog.clone(), session.search_path(true), session.user());
     let format = FormatContext { objects: Some(Arc::new(names)), ..FormatContext::default() };
-    let eval =
-        EvalContext { format: &format, statement_time: 0, session: &session, memory_limit: usize::MAX };
+    let eval = EvalContext { statement_time: 0, session: &session, ..EvalContext::without_session(&format) };
     body(&Source { catalog: &catalog, eval, server: &NoServer })
 }
 

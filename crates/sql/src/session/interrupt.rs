@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::Interrupt;
+use crate::function::Interrupt;
 
 /// Interrupts the statement that its session runs. Any thread may use it.
 #[derive(Clone, Debug, Default)]

@@ -11,8 +11,9 @@ use super::{Action, Block, Format, OutputColumn, Planned, Portal, Prepared, Sess
 use crate::bind::{BindContext, Binder, NoRowCounts, RowCounts};
 use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{NeverInterrupted, NoReader, ReadContext};
+use crate::expr::{NoReader, ReadContext};
 use crate::function::EvalContext;
+use crate::function::NeverInterrupted;
 use crate::oltp::{delete, insert, update};
 use crate::parse::{self, Command};
 use crate::pg_catalog::SystemTables;
@@ -252,6 +253,7 @@ impl Session {
             statement_time: self.database.now(),
             session: &*self.facts,
             memory_limit: self.memory_limit,
+            interrupt: &NeverInterrupted,
         }
     }
 

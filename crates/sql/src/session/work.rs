@@ -86,6 +86,7 @@ impl Work<'_> {
                 statement_time: self.statement_time,
                 session: &**self.facts,
                 memory_limit: self.state.memory_limit,
+                interrupt: self.interrupts,
             },
             catalog: &self.catalog,
             external: &external,

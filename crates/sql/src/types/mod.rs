@@ -28,6 +28,6 @@ pub use context::{ByteaOutput, DateOrder, DateStyle, FormatContext, IntervalStyl
 pub use datetime::zone::from_setting as time_zone;
 pub use datum::Datum;
 pub use interval::Interval;
-pub use numeric::Numeric;
+pub use numeric::{Check, Numeric};
 pub use text::{Text, pad};
 pub use type_id::{Category, Type, TypeId};

@@ -193,7 +193,10 @@ numeric_operation!(numeric_subtract, subtract);
 numeric_operation!(numeric_multiply, multiply);
 numeric_operation!(numeric_divide, divide);
 numeric_operation!(numeric_remainder, remainder);
-numeric_operation!(numeric_power, power);
+
+fn numeric_power(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
+    numeric(a)?.power(numeric(b)?, &|| context.check_interrupt()).map(Datum::Numeric)
+}
 
 fn numeric_negate(a: &Datum, _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Numeric(numeric(a)?.negate()))

@@ -49,14 +49,14 @@ fn plain(datum: &Datum, template: &mut Template) -> Result<Plain, SqlError> {
             }
         }
         Datum::Numeric(value) => {
-            let shifted =
-                value.multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64))?.round(0))?;
+            let shifted = value
+                .multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &|| Ok(()))?.round(0))?;
             shifted.round(template.fraction as i32).to_string()
         }
         other => {
             let value = Numeric::from(other.as_i64().ok_or_else(|| unexpected(&[other]))?);
-            let shifted =
-                value.multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64))?.round(0))?;
+            let shifted = value
+                .multiply(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &|| Ok(()))?.round(0))?;
             shifted.round(template.fraction as i32).to_string()
         }
     };
@@ -405,7 +405,7 @@ pub(in crate::function) fn to_number(arguments: &[Datum], _: &EvalContext<'_>) -
     }
     let mut value: Numeric = digits.trim_end_matches('.').parse()?;
     if shift > 0 {
-        value = value.divide(&Numeric::from(10i64).power(&Numeric::from(shift as i64))?)?;
+        value = value.divide(&Numeric::from(10i64).power(&Numeric::from(shift as i64), &|| Ok(()))?)?;
     }
     Ok(Datum::Numeric(if negative { value.negate() } else { value }))
 }

@@ -261,8 +261,11 @@ impl Numeric {
                     magnitude * shift(wanted - digits)
                 }
             }
-            Some(big) => {
-                big.digits().iter().take(wanted as usize).fold(0, |n, d| n * 10 + u128::from(d - b'0'))
+            Some(Finite::Big(value, scale)) => {
+                // The quotient has a few digits, so that this division is a short one.
+                let digits = exponent + i64::from(scale);
+                let top = value.magnitude() / big_power_of_ten((digits - wanted) as u32).magnitude();
+                u128::try_from(top).unwrap_or(0)
             }
             None => 0,
         };

@@ -1,6 +1,5 @@
 //! Numerics from and to texts, integers and floats.
 
-use num_bigint::BigInt;
 
 use super::{Finite, MAX_SCALE, Numeric, Repr, big_power_of_ten, overflow, power_of_ten};
 use crate::error::{SqlError, sqlstate};
@@ -202,7 +201,7 @@ fn build(negative: bool, integer: &str, fraction: &str, exponent: i32) -> Result
         return Err(overflow());
     }
     let digits = [integer.as_bytes(), fraction.as_bytes()].concat();
-    let magnitude = BigInt::parse_bytes(&digits, 10).ok_or_else(overflow)? * big_power_of_ten(factor);
+    let magnitude = super::radix::parse(&digits).ok_or_else(overflow)? * big_power_of_ten(factor);
     Numeric::from_big(if negative { -magnitude } else { magnitude }, scale)
 }
 
@@ -256,7 +255,7 @@ impl Finite<'_> {
                 let mut buffer = [0u8; 40];
                 format_magnitude(value.unsigned_abs(), &mut buffer).to_vec()
             }
-            Finite::Big(value, _) => value.magnitude().to_string().into_bytes(),
+            Finite::Big(value, _) => super::radix::text(value.magnitude()),
         }
     }
 }

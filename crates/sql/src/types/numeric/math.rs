@@ -1,11 +1,12 @@
 //! Roots, powers, exponentials and logarithms of numerics.
 //!
-//! Computed in fixed point over big integers with guard digits, then rounded. The scales of the results are PostgreSQL's:
-//! about 16 significant digits, and no fewer than the operands show.
+//! The scales of the results are PostgreSQL's: about 16 significant digits, and no fewer than the operands show. They also say how many
+//! digits the computation carries, with some to guard the last one; [`super::series`] computes.
 
-use num_bigint::{BigInt, Sign};
+use num_bigint::{BigInt, BigUint};
 
 use super::arithmetic::{MAX_RESULT_SCALE, divide_rounding};
+use super::series::{self, Binary, Check};
 use super::{Numeric, big_power_of_ten, overflow};
 use crate::error::{SqlError, sqlstate};
 
@@ -14,11 +15,16 @@ const LOG10_E: f64 = std::f64::consts::LOG10_E;
 const GUARD: u32 = 12;
 /// Largest power of e that is computed.
 const MAX_EXPONENT: f64 = 6000.0;
-/// Largest number of digits that a power is computed with exactly.
-const EXACT_DIGITS: u64 = 8_000;
+/// Bits of the largest power that is computed exactly: somewhat more than the type can hold.
+const EXACT_BITS: u64 = 500_000;
 
 fn result_scale(digits_before: i64, shown: u32) -> u32 {
     (16 - digits_before).max(i64::from(shown)).clamp(0, MAX_RESULT_SCALE) as u32
+}
+
+/// Bits that so many decimal digits need.
+fn bits_of(digits: u32) -> u64 {
+    u64::from(digits) * 3322 / 1000 + 8
 }
 
 impl Numeric {
@@ -58,8 +64,8 @@ impl Numeric {
     pub(crate) fn sqrt_to_scale(&self, scale: u32) -> Result<Numeric, SqlError> {
         let work = scale + 2;
         let exact = self.scale().max(work * 2).next_multiple_of(2);
-        let root = self.fixed(exact).sqrt();
-        Numeric::from_fixed(root, exact / 2, scale)
+        let root = series::square_root(self.fixed(exact).magnitude());
+        Numeric::from_fixed(BigInt::from(root), exact / 2, scale)
     }
 
     /// e to this power. 22003 if it overflows.
@@ -72,7 +78,12 @@ impl Numeric {
         if self.to_f64().abs() >= MAX_EXPONENT {
             return if self.signum() > 0 { Err(overflow()) } else { Numeric::ZERO.rescaled(scale) };
         }
-        exp_to_scale(self, scale)
+        let rough = self.to_f64();
+        let digits = (rough * LOG10_E + f64::from(scale)).max(0.0) as u32 + GUARD;
+        let bits = bits_of(digits) + 16;
+        let Some(finite) = self.finite() else { return Ok(Numeric::NAN) };
+        let fixed = (finite.mantissa() << bits) / big_power_of_ten(finite.scale());
+        exp_of_fixed(&fixed, bits, rough, scale)
     }
 
     /// Natural logarithm. 2201E for numbers that are not positive.
@@ -81,8 +92,7 @@ impl Numeric {
             return Ok(special);
         }
         let scale = result_scale(self.ln_weight(), self.scale());
-        let work = scale + GUARD;
-        Numeric::from_fixed(ln_fixed(self, work), work, scale)
+        self.ln_to_scale(scale)
     }
 
     /// Logarithm to a base. 2201E for numbers that are not positive, 22012 for base 1.
@@ -97,13 +107,17 @@ impl Numeric {
         }
         let weight = self.ln_weight() - base.ln_weight();
         let scale = result_scale(weight, self.scale().max(base.scale()));
-        let work = scale + GUARD + 8 + weight.unsigned_abs() as u32;
-        let divisor = ln_fixed(base, work);
-        if divisor.sign() == Sign::NoSign {
+        // Both logarithms with more significant digits than the quotient has.
+        let digits =
+            i64::from(scale) + weight.max(0) + 8 + (-base.ln_weight()).max(0) + (-self.ln_weight()).max(0);
+        let digits = u32::try_from(digits).unwrap_or(0) + GUARD;
+        let (divisor, bits) = base.ln_fixed(digits);
+        if *base == Numeric::from(1i64) {
             return Err(SqlError::division_by_zero());
         }
-        let quotient = divide_rounding(&(ln_fixed(self, work) * big_power_of_ten(work)), &divisor);
-        Numeric::from_fixed(quotient, work, scale)
+        let (dividend, _) = self.ln_fixed(digits);
+        let _ = bits;
+        Numeric::from_big(divide_rounding(&(dividend * big_power_of_ten(scale)), &divisor), scale)
     }
 
     fn check_logarithm(&self) -> Result<Option<Numeric>, SqlError> {
@@ -135,8 +149,9 @@ impl Numeric {
         ln.abs().log10() as i64
     }
 
-    /// This number to a power. 2201F for 0 to a negative power and for a negative number to a fraction; 22003 if it overflows.
-    pub fn power(&self, exponent: &Numeric) -> Result<Numeric, SqlError> {
+    /// This number to a power. 2201F for 0 to a negative power and for a negative number to a fraction; 22003 if it overflows. A power of
+    /// many digits takes long: `check` is asked in between.
+    pub fn power(&self, exponent: &Numeric, check: Check<'_>) -> Result<Numeric, SqlError> {
         let invalid =
             |what: &str| SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION, what.to_owned());
         if let Some(special) = self.special_power(exponent)? {
@@ -150,30 +165,36 @@ impl Numeric {
             return Err(invalid("a negative number raised to a non-integer power yields a complex result"));
         }
         if is_integer && let Some(n) = exponent.truncate(0).small().and_then(|(n, _)| i32::try_from(n).ok()) {
-            return self.integer_power(n);
+            return self.integer_power(n, check);
         }
         if self.is_zero() {
             return Numeric::ZERO.rescaled(16);
         }
-        let weight = self.abs().to_f64().log10() * exponent.to_f64();
-        let limit = MAX_EXPONENT * LOG10_E * 1.003;
-        if weight > limit {
-            return Err(overflow());
-        }
-        if weight < -limit {
-            return Numeric::ZERO.rescaled(MAX_RESULT_SCALE as u32);
-        }
-        let scale = result_scale(weight as i64, self.scale().max(exponent.scale()));
         let negative = self.signum() < 0 && exponent.remainder(&Numeric::from(2i64))?.signum() != 0;
-        // The error of the logarithm is multiplied by the exponent and the result.
-        let work = scale
-            + GUARD
-            + 8
-            + exponent.decimal_exponent().unwrap_or(0).max(0) as u32
-            + weight.max(0.0) as u32;
-        let ln = Numeric::from_fixed(ln_fixed(&self.abs(), work), work, work)?;
-        let product = ln.multiply(exponent)?;
-        let result = exp_to_scale(&product, scale)?;
+        let base = self.abs();
+        // About the product of the logarithm and the exponent; both tell the scales.
+        let ln_weight = base.ln_weight();
+        let rough_scale = u32::try_from(8 - ln_weight).unwrap_or(0);
+        let rough = base.ln_to_scale(rough_scale)?.multiply(exponent)?.to_f64();
+        if rough.abs() > MAX_EXPONENT * 1.003_333 {
+            return if rough > 0.0 {
+                Err(overflow())
+            } else {
+                Numeric::ZERO.rescaled(MAX_RESULT_SCALE as u32)
+            };
+        }
+        let weight = (rough * LOG10_E) as i64;
+        let scale = result_scale(weight, self.scale().max(exponent.scale()));
+        let significant = (i64::from(scale) + weight).max(0);
+        // The logarithm's error is multiplied by the exponent; relative to the product it stays.
+        let work = u32::try_from(significant - ln_weight + 8).unwrap_or(0) + GUARD;
+        check()?;
+        let (ln, bits) =
+            base.ln_fixed(work + exponent.decimal_exponent().unwrap_or(0).clamp(0, 20_000) as u32);
+        let Some(finite) = exponent.finite() else { return Ok(Numeric::NAN) };
+        let product = ln * finite.mantissa() / big_power_of_ten(finite.scale());
+        check()?;
+        let result = exp_of_fixed(&product, bits, rough, scale)?;
         Ok(if negative { result.negate() } else { result })
     }
 
@@ -223,119 +244,83 @@ impl Numeric {
         Ok(Some(if odd { Numeric::NEG_INFINITY } else { Numeric::INFINITY }))
     }
 
-    fn integer_power(&self, n: i32) -> Result<Numeric, SqlError> {
-        let digits = self.key_digits();
-        let weight = match &digits {
-            None => 0.0,
-            Some((digits, exponent)) => {
-                let leading = digits.len().min(16);
-                let value: f64 = String::from_utf8_lossy(&digits[..leading]).parse().unwrap_or(1.0);
-                f64::from(n) * (value.log10() + (*exponent - leading as i64) as f64)
-            }
-        };
-        if weight > 131_076.0 {
-            return Err(overflow());
-        }
+    fn integer_power(&self, n: i32, check: Check<'_>) -> Result<Numeric, SqlError> {
         // Whatever the size of the result, 16 digits after the point.
         let scale = self.scale().clamp(16, MAX_RESULT_SCALE as u32);
-        let count = digits.as_ref().map_or(1, |(d, _)| d.len() as u64) + u64::from(self.scale());
-        if count * u64::from(n.unsigned_abs()) <= EXACT_DIGITS {
-            let Some(base) = self.finite() else { return Ok(Numeric::NAN) };
-            let power = base.mantissa().pow(n.unsigned_abs());
-            let fraction = base.scale() * n.unsigned_abs();
-            return if n >= 0 {
-                Numeric::from_fixed(power, fraction, scale)
-            } else {
-                let numerator = big_power_of_ten(fraction + scale);
-                Numeric::from_big(divide_rounding(&numerator, &power), scale)
-            };
+        match n {
+            0 => return Numeric::from(1i64).rescaled(scale),
+            1 => return self.rescaled(scale),
+            -1 => return Numeric::from(1i64).divide_to_scale(self, scale),
+            _ => {}
+        }
+        let Some(base) = self.finite().filter(|_| !self.is_zero()) else {
+            return Numeric::ZERO.rescaled(scale);
+        };
+        let weight = f64::from(n) * self.common_logarithm();
+        if weight > f64::from(super::MAX_INTEGER_DIGITS as i32) + 1.0 {
+            return Err(overflow());
+        }
+        if weight + 1.0 < -f64::from(scale) {
+            return Numeric::ZERO.rescaled(scale);
         }
         let negative = self.signum() < 0 && n % 2 != 0;
-        let work = scale + GUARD + 12 + weight.max(0.0) as u32;
-        let ln = Numeric::from_fixed(ln_fixed(&self.abs(), work), work, work)?;
-        let result = exp_to_scale(&ln.multiply(&Numeric::from(n))?, scale)?;
-        Ok(if negative { result.negate() } else { result })
+        let (times, fraction) = (u64::from(n.unsigned_abs()), u64::from(base.scale()));
+        let mantissa = base.mantissa().magnitude().clone();
+        // mantissa^times / 10^(fraction × times), or its reciprocal, with `scale` digits after the point.
+        let significant = (weight + f64::from(scale)).max(0.0) as u32 + 1;
+        let bits = if mantissa.bits().max(fraction * 4).saturating_mul(times) <= EXACT_BITS {
+            2 * EXACT_BITS
+        } else {
+            bits_of(significant + GUARD) + 64
+        };
+        let power = Binary::power(&mantissa, times, bits, check)?;
+        let five = Binary::power(&BigUint::from(5u8), fraction * times, bits, check)?;
+        let ten = Binary { exponent: five.exponent + (fraction * times) as i64, ..five };
+        let places = big_power_of_ten(scale).magnitude().clone();
+        check()?;
+        let rounded = if n > 0 { power.quotient(&ten, &places) } else { ten.quotient(&power, &places) };
+        Numeric::from_big(if negative { -rounded } else { rounded }, scale)
+    }
+
+    /// The logarithm to base 10 of the magnitude, of a finite number that is not zero.
+    fn common_logarithm(&self) -> f64 {
+        let Some(finite) = self.finite() else { return 0.0 };
+        let mantissa = finite.mantissa();
+        let excess = mantissa.bits().saturating_sub(64);
+        let top = (mantissa.magnitude() >> excess).iter_u64_digits().next().unwrap_or(1);
+        (top as f64).log10() + excess as f64 * std::f64::consts::LOG10_2 - f64::from(finite.scale())
+    }
+
+    /// `ln(self) × 2^bits` and the bits, which are enough for so many digits after the point. Positive finite numbers.
+    fn ln_fixed(&self, digits: u32) -> (BigInt, u64) {
+        let bits = bits_of(digits) + 16;
+        let Some(finite) = self.finite() else { return (BigInt::ZERO, bits) };
+        let mantissa = finite.mantissa();
+        let ten = big_power_of_ten(finite.scale());
+        (series::logarithm(mantissa.magnitude(), ten.magnitude(), bits), bits)
+    }
+
+    fn ln_to_scale(&self, scale: u32) -> Result<Numeric, SqlError> {
+        let (ln, bits) = self.ln_fixed(scale + GUARD);
+        // A number next to one has a logarithm of more digits than a numeric shows.
+        let scale = scale.min(super::MAX_SCALE);
+        Numeric::from_big(series::to_decimal(&ln, -(bits as i64), &big_power_of_ten(scale)), scale)
     }
 }
 
-/// `e^x` rounded to a scale.
-fn exp_to_scale(x: &Numeric, scale: u32) -> Result<Numeric, SqlError> {
-    let estimate = x.to_f64() * LOG10_E;
-    if estimate > 131_080.0 {
-        return Err(overflow());
+/// `e^(product / 2^bits)` rounded to a scale; `rough` is about `product / 2^bits`.
+fn exp_of_fixed(product: &BigInt, bits: u64, rough: f64, scale: u32) -> Result<Numeric, SqlError> {
+    if rough.abs() >= MAX_EXPONENT {
+        return if rough > 0.0 { Err(overflow()) } else { Numeric::ZERO.rescaled(scale) };
     }
-    if estimate < -f64::from(scale) - 10.0 {
-        return Ok(Numeric::new(0, scale as u16));
+    let weight = rough * LOG10_E;
+    if weight < -f64::from(scale) - 2.0 {
+        return Numeric::ZERO.rescaled(scale);
     }
-    // e^x = (e^(x / 2^halvings))^(2^halvings); each squaring doubles the error.
-    let halvings = (x.to_f64().abs().max(1.0).log2().ceil() as u32) + 8;
-    let work = scale + GUARD + estimate.max(0.0) as u32 + halvings;
-    let one = big_power_of_ten(work);
-    let small = x.fixed(work) >> halvings;
-    let mut sum = one.clone();
-    let mut term = one.clone();
-    let mut n = 1u32;
-    while term.sign() != Sign::NoSign {
-        term = term * &small / &one / n;
-        sum += &term;
-        n += 1;
-        // Shifting a negative number down ends at -1, not at 0.
-        if term.magnitude().bits() <= 1 {
-            break;
-        }
-    }
-    for _ in 0..halvings {
-        sum = &sum * &sum / &one;
-    }
-    Numeric::from_fixed(sum, work, scale)
-}
-
-/// Natural logarithm of a positive number, times `10^work`.
-fn ln_fixed(x: &Numeric, work: u32) -> BigInt {
-    let Some(exponent) = x.decimal_exponent() else { return BigInt::ZERO };
-    let extra = 24;
-    let scale = work + extra;
-    let one = big_power_of_ten(scale);
-    // Mantissa in [0.1, 1), times 10 for numbers near 1 from above to keep ln(10) out where it can be.
-    let near_one = exponent == 1 && *x < Numeric::from(2i64);
-    let shift = if near_one { 0 } else { exponent };
-    let mantissa = match (shift, x.finite()) {
-        (_, None) => return BigInt::ZERO,
-        (shift, Some(f)) => {
-            let up = i64::from(scale) - i64::from(f.scale()) - shift;
-            if up >= 0 {
-                f.mantissa() * big_power_of_ten(up as u32)
-            } else {
-                divide_rounding(&f.mantissa(), &big_power_of_ten(-up as u32))
-            }
-        }
-    };
-    let mut result = ln_of_fixed(mantissa, &one, scale);
-    if shift != 0 {
-        // ln(10) = -ln(0.1)
-        let ln_ten = -ln_of_fixed(&one / 10u32, &one, scale);
-        result += ln_ten * shift;
-    }
-    divide_rounding(&result, &big_power_of_ten(extra))
-}
-
-/// Logarithm in fixed point: square roots bring the number near 1, then `2·artanh((x-1)/(x+1))`.
-fn ln_of_fixed(mut x: BigInt, one: &BigInt, scale: u32) -> BigInt {
-    let mut roots = 0u32;
-    let near = one / 1000u32;
-    while (&x - one).magnitude() > near.magnitude() && roots < 40 {
-        x = (x * big_power_of_ten(scale)).sqrt();
-        roots += 1;
-    }
-    let z = (&x - one) * one / (&x + one);
-    let square = &z * &z / one;
-    let mut term = z.clone();
-    let mut sum = z;
-    let mut n = 3u32;
-    while term.magnitude().bits() > 1 {
-        term = term * &square / one;
-        sum += &term / n;
-        n += 2;
-    }
-    (sum * 2u32) << roots
+    let digits = (weight + f64::from(scale)).max(0.0) as u32 + GUARD;
+    // The whole part of the product needs its bits, too.
+    let wanted = bits_of(digits) + 16;
+    let product = if bits > wanted { product >> (bits - wanted) } else { product << (wanted - bits) };
+    let (value, exponent) = series::exponential(&product, wanted);
+    Numeric::from_big(series::to_decimal(&value, exponent, &big_power_of_ten(scale)), scale)
 }

@@ -7,6 +7,8 @@
 mod arithmetic;
 mod convert;
 mod math;
+mod radix;
+mod series;
 mod wire;
 
 use std::cmp::Ordering;
@@ -15,6 +17,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use num_bigint::{BigInt, Sign};
+
+pub use self::series::Check;
 
 use crate::error::{SqlError, sqlstate};
 
@@ -124,8 +128,7 @@ impl Numeric {
         // bits / log2(10) bounds the digits; only near the limit are they counted.
         let bits = mantissa.bits();
         if bits > 430_000 {
-            let integer = &mantissa / big_power_of_ten(scale);
-            if integer.bits() > 435_400 && integer.magnitude().to_string().len() as i64 > MAX_INTEGER_DIGITS {
+            if radix::digits(mantissa.magnitude()) > MAX_INTEGER_DIGITS as u64 + u64::from(scale) {
                 return Err(overflow());
             }
         }
@@ -231,7 +234,7 @@ impl Numeric {
             Finite::Small(value, scale) => {
                 Some(i64::from(decimal_digits(value.unsigned_abs())) - i64::from(scale))
             }
-            Finite::Big(value, scale) => Some(value.magnitude().to_string().len() as i64 - i64::from(scale)),
+            Finite::Big(value, scale) => Some(radix::digits(value.magnitude()) as i64 - i64::from(scale)),
         }
     }
 

@@ -160,7 +160,7 @@ impl Numeric {
 
     /// The value of `±0.digits × 10^exponent`, for the key codec; the scale is as small as possible.
     pub(crate) fn from_key_digits(negative: bool, digits: &[u8], exponent: i64) -> Option<Numeric> {
-        let magnitude = BigInt::parse_bytes(digits, 10)?;
+        let magnitude = super::radix::parse(digits)?;
         let mantissa = if negative { -magnitude } else { magnitude };
         let scale = digits.len() as i64 - exponent;
         if scale >= 0 {
