@@ -159,6 +159,9 @@ fn encode_value(out: &mut Vec<u8>, datum: &Datum) {
         }
         Datum::Uuid(bytes) => out.extend_from_slice(bytes),
         Datum::Array(array) => encode_array(out, array),
+        Datum::Record(record) => {
+            record.values.iter().for_each(|value| encode_into(out, value, KeyOrder::ASCENDING));
+        }
     }
 }
 

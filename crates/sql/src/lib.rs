@@ -13,6 +13,7 @@ pub mod oltp;
 pub mod parse;
 pub mod pg_catalog;
 pub mod plan;
+mod regex;
 pub mod row;
 mod sequence;
 pub mod session;

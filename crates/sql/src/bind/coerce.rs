@@ -117,10 +117,8 @@ impl Binder<'_> {
     fn literal(&self, text: &str, target: Type, how: CastContext) -> Result<Datum> {
         let format = self.context.eval.format;
         // What a bare number means depends on the interval's fields.
-        if target.id == TypeId::Interval {
-            return Datum::from_text(target, text, format);
-        }
-        let value = Datum::from_text(Type::new(target.id), text, format)?;
+        let read_as = if target.id == TypeId::Interval { target } else { Type::new(target.id) };
+        let value = Datum::from_text(read_as, text, format)?;
         if target.modifier == -1 {
             return Ok(value);
         }

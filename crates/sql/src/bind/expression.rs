@@ -1,8 +1,8 @@
 //! Expressions.
 
 use sqlparser::ast::{
-    AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr as Syntax,
-    Subscript, TrimWhereField, ValueWithSpan,
+    Array, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr as Syntax, TrimWhereField,
+    ValueWithSpan,
 };
 use sqlparser::tokenizer::Span;
 
@@ -11,7 +11,6 @@ use super::{Binder, common_type, resolve_type, type_name};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ArrayConstructor, Case, Expr, InList, NullIf, Quantified, Typed, fold};
 use crate::function::operator;
-use crate::pg_catalog::EXPANDED_ARRAY;
 use crate::types::{Datum, Type, TypeId};
 
 /// Longer IN lists of constants are looked up in a hash table.
@@ -473,72 +472,16 @@ impl Binder<'_> {
         Ok(Typed::new(fold(expr, self.context), array_type))
     }
 
-    /// `array[i]`, `array[i:j]`.
-    fn access(&mut self, root: &Syntax, chain: &[AccessExpr]) -> Result<Typed> {
-        let mut columns = vec![];
-        let mut rest = chain;
-        // `t.a[1]` comes as an access to a field.
-        if let Syntax::Identifier(table) = root {
-            columns.push(table.clone());
-            while let [AccessExpr::Dot(Syntax::Identifier(field)), after @ ..] = rest {
-                columns.push(field.clone());
-                rest = after;
-            }
-        }
-        let typed = if columns.is_empty() { self.settled_expression(root)? } else { self.column(&columns)? };
-        if rest.is_empty() {
-            return Ok(typed);
-        }
-        if typed.ty == EXPANDED_ARRAY
-            && let [AccessExpr::Dot(Syntax::Identifier(field))] = rest
-        {
-            return expanded_array_field(typed, &super::object_name(field));
-        }
-        let Some(element) = typed.ty.element() else {
-            return Err(match rest[0] {
-                AccessExpr::Dot(_) => self.lacks("selecting a field of a composite value"),
-                AccessExpr::Subscript(_) => SqlError::new(
-                    sqlstate::DATATYPE_MISMATCH,
-                    format!(
-                        "cannot subscript type {} because it does not support subscripting",
-                        typed.ty.id.sql_name()
-                    ),
-                ),
-            });
-        };
-        if let [AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })] = rest {
-            let bounds = [self.slice_bound(lower_bound.as_ref())?, self.slice_bound(upper_bound.as_ref())?];
-            let expr = Expr::Slice(Box::new((typed.expr, bounds)));
-            return Ok(Typed::new(fold(expr, self.context), typed.ty));
-        }
-        let mut subscripts = vec![];
-        for access in rest {
-            let AccessExpr::Subscript(Subscript::Index { index }) = access else {
-                return Err(self.lacks("array slices of several dimensions"));
-            };
-            let index = self.expression(index)?;
-            subscripts.push(self.convert(index, TypeId::Int4.into())?.expr);
-        }
-        let expr = Expr::Subscript(Box::new((typed.expr, subscripts)));
-        Ok(Typed::new(fold(expr, self.context), element))
-    }
-
-    fn slice_bound(&mut self, bound: Option<&Syntax>) -> Result<Option<Expr>> {
-        let Some(syntax) = bound else { return Ok(None) };
-        let typed = self.expression(syntax)?;
-        Ok(Some(self.convert(typed, TypeId::Int4.into())?.expr))
-    }
-
-    /// A row value where a single value is expected: its text form is all there is.
+    /// A row value where a single value is expected. Its fields are named by their places.
     pub(crate) fn row(&mut self, items: Vec<&Syntax>) -> Result<Typed> {
-        let items = items
-            .into_iter()
-            .map(|item| {
-                let typed = self.settled_expression(item)?;
-                Ok((typed.expr, typed.ty))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Typed::new(Expr::Row(items), TypeId::Record))
+        let mut values = Vec::with_capacity(items.len());
+        let mut shape = Vec::with_capacity(items.len());
+        for (place, item) in items.into_iter().enumerate() {
+            let typed = self.settled_expression(item)?;
+            values.push(typed.expr);
+            shape.push((format!("f{}", place + 1), typed.ty));
+        }
+        Ok(Typed::new(Expr::Row(values, shape.into()), TypeId::Record))
     }
 }
 
@@ -596,18 +539,4 @@ fn literal_span(syntax: &Syntax) -> Span {
 
 fn field_name(field: &DateTimeField) -> String {
     field.to_string().trim_matches('\'').trim_matches('"').to_ascii_lowercase()
-}
-
-/// A field of a record that `_pg_expandarray` gives.
-fn expanded_array_field(record: Typed, field: &str) -> Result<Typed> {
-    let (place, ty) = match field {
-        "x" => (1, TypeId::Int2),
-        "n" => (2, TypeId::Int4),
-        _ => {
-            let message = format!("could not identify column \"{field}\" in record data type");
-            return Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, message));
-        }
-    };
-    let places = vec![Expr::Constant(Datum::Int4(place))];
-    Ok(Typed::new(Expr::Subscript(Box::new((record.expr, places))), ty))
 }

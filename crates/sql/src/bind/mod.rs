@@ -10,6 +10,7 @@
 //! Parameters: `$n` without a declared type is of type `Unknown` until something converts it; the first conversion
 //! settles its type for the statement. One that nothing settles is 42P18.
 
+mod access;
 mod aggregate;
 mod call;
 mod coerce;

@@ -1,6 +1,6 @@
 //! The names of output columns without alias.
 
-use sqlparser::ast::{Expr as Syntax, Query, SelectItem, SetExpr, TrimWhereField};
+use sqlparser::ast::{AccessExpr, Expr as Syntax, Query, SelectItem, SetExpr, TrimWhereField};
 
 use super::expression::strip;
 use super::{name_parts, object_name, resolve_type};
@@ -44,9 +44,16 @@ fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
         Syntax::Array(_) => strong("array"),
         Syntax::Exists { negated: false, .. } => strong("exists"),
         Syntax::Subquery(query) => subquery_name(query),
-        Syntax::CompoundFieldAccess { root, .. } => name_of(strip(root)),
+        Syntax::CompoundFieldAccess { root, access_chain } => {
+            // The last field that is selected tells.
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                AccessExpr::Dot(Syntax::Identifier(field)) => Some(object_name(field)),
+                _ => None,
+            });
+            field.map_or_else(|| name_of(strip(root)), |field| Some((field, true)))
+        }
         Syntax::Extract { .. } => strong("extract"),
-        Syntax::Substring { .. } => strong("substring"),
+        Syntax::Substring { shorthand, .. } => strong(if *shorthand { "substr" } else { "substring" }),
         Syntax::Position { .. } => strong("position"),
         Syntax::Overlay { .. } => strong("overlay"),
         Syntax::AtTimeZone { .. } => strong("timezone"),

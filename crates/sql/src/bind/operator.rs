@@ -213,7 +213,7 @@ impl Binder<'_> {
     /// 42883 if values of the type cannot be sorted or grouped (json).
     pub(crate) fn check_sortable(&self, ty: Type, what: &str) -> Result<()> {
         let comparable = match ty.id {
-            TypeId::Json | TypeId::Record => false,
+            TypeId::Json => false,
             id => id.element() != Some(TypeId::Json),
         };
         if comparable {

@@ -213,11 +213,14 @@ impl Binder<'_> {
         {
             return self.at_level(index, &only.source);
         }
-        let columns = table.columns.iter().map(|column| {
+        let mut items = Vec::with_capacity(table.columns.len());
+        let mut shape = Vec::with_capacity(table.columns.len());
+        for column in &table.columns {
             let typed = self.at_level(index, &column.source);
-            (typed.expr, typed.ty)
-        });
-        Typed::new(Expr::Row(columns.collect()), TypeId::Record)
+            items.push(typed.expr);
+            shape.push((column.name.clone(), typed.ty));
+        }
+        Typed::new(Expr::Row(items, shape.into()), TypeId::Record)
     }
 
     /// The innermost table of this name in sight: its level and itself.

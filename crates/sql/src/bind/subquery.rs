@@ -31,7 +31,11 @@ impl Binder<'_> {
     pub(crate) fn array_subquery(&mut self, syntax: &QuerySyntax) -> Result<Typed> {
         let query = self.query(syntax, false)?;
         let element = single_column(&query)?;
-        let ty = super::type_name::array(Type::new(element.id))?;
+        // Arrays are stacked up to one with a dimension more.
+        let ty = match element.element() {
+            Some(_) => Type::new(element.id),
+            None => super::type_name::array(Type::new(element.id))?,
+        };
         Ok(Typed::new(subquery(SubqueryKind::Array(element.id), query), ty))
     }
 

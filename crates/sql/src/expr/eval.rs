@@ -11,7 +11,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Body;
 use crate::function::operator::{Comparison, ResolvedOperator};
 use crate::oltp::subquery;
-use crate::types::{Array, Datum, Dimension, Type};
+use crate::types::{Array, Datum, Dimension, Record};
 
 /// Longest wait.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -107,7 +107,10 @@ impl Expr {
             Expr::Subscript(subscript) => element(&subscript.0, &subscript.1, env),
             Expr::Slice(slice) => evaluate_slice(&slice.0, &slice.1, env),
             Expr::Subquery(query) => subquery::evaluate(query, env),
-            Expr::Row(items) => row_text(items, env),
+            Expr::Row(items, shape) => {
+                let values = items.iter().map(|item| item.eval(env)).collect::<Result<_>>()?;
+                Ok(Datum::Record(Arc::new(Record { shape: shape.clone(), values })))
+            }
             Expr::Aggregate { .. } | Expr::SetResult(_) | Expr::WindowResult(_) => {
                 Err(SqlError::internal("an aggregate outside its query"))
             }
@@ -316,62 +319,20 @@ fn element(array: &Expr, subscripts: &[Expr], env: &Env<'_>) -> Result<Datum> {
     Ok(array.get(&places))
 }
 
-fn evaluate_slice(array: &Expr, bounds: &[Option<Expr>; 2], env: &Env<'_>) -> Result<Datum> {
+fn evaluate_slice(array: &Expr, bounds: &[[Option<Expr>; 2]], env: &Env<'_>) -> Result<Datum> {
     let array = array.value(env)?;
     let Datum::Array(array) = &*array else { return Ok(Datum::Null) };
-    let [dimension] = array.dimensions[..] else {
-        // Slices of arrays of several dimensions would need a bound for each.
-        return Ok(Array::new(array.element, vec![]).into());
-    };
-    let upper_most = dimension.lower.saturating_add(i32::try_from(dimension.length).unwrap_or(i32::MAX) - 1);
-    let mut limits = [dimension.lower, upper_most];
-    for (limit, bound) in limits.iter_mut().zip(bounds) {
-        if let Some(expr) = bound {
+    let mut limits = Vec::with_capacity(bounds.len());
+    for pair in bounds {
+        let mut limit = [None, None];
+        for (limit, bound) in limit.iter_mut().zip(pair) {
+            let Some(expr) = bound else { continue };
             match subscript(expr, env)? {
-                Some(value) => *limit = value,
+                Some(value) => *limit = Some(value),
                 None => return Ok(Datum::Null),
             }
         }
+        limits.push(limit);
     }
-    let (from, to) = (limits[0].max(dimension.lower), limits[1].min(upper_most));
-    let elements = if from > to {
-        vec![]
-    } else {
-        let start = usize::try_from(from - dimension.lower).unwrap_or(0);
-        let end = usize::try_from(to - dimension.lower + 1).unwrap_or(0);
-        array.elements[start..end].to_vec()
-    };
-    Ok(Array::new(array.element, elements).into())
-}
-
-/// A row in the text form of composite values: `(1,"a b",)`.
-fn row_text(items: &[(Expr, Type)], env: &Env<'_>) -> Result<Datum> {
-    let mut text = Vec::from(*b"(");
-    for (i, (item, ty)) in items.iter().enumerate() {
-        if i > 0 {
-            text.push(b',');
-        }
-        let value = item.value(env)?;
-        if value.is_null() {
-            continue;
-        }
-        let mut field = vec![];
-        value.to_text(*ty, env.execution.read.eval.format, &mut field);
-        let quote = field.is_empty()
-            || field.iter().any(|byte| b"\"\\(),".contains(byte) || byte.is_ascii_whitespace());
-        if quote {
-            text.push(b'"');
-            for byte in field {
-                if byte == b'"' || byte == b'\\' {
-                    text.push(byte);
-                }
-                text.push(byte);
-            }
-            text.push(b'"');
-        } else {
-            text.extend(field);
-        }
-    }
-    text.push(b')');
-    String::from_utf8(text).map(Datum::from).map_err(|_| SqlError::internal("a row's text is not UTF-8"))
+    Ok(array.slice(&limits).into())
 }

@@ -19,7 +19,7 @@ fn is_foldable(expr: &Expr) -> bool {
         | Expr::Aggregate { .. }
         | Expr::SetResult(_)
         | Expr::WindowResult(_)
-        | Expr::Row(_) => false,
+        | Expr::Row(..) => false,
         Expr::Function(call) => {
             call.function.function.volatility == Volatility::Immutable
                 && !matches!(

@@ -32,7 +32,7 @@ use crate::function::operator::{Comparison, ResolvedOperator};
 use crate::function::{ResolvedFunction, Volatility};
 use crate::plan::Node;
 use crate::types::cast::Cast;
-use crate::types::{Datum, Type, TypeId};
+use crate::types::{Datum, Shape, Type, TypeId};
 
 /// An expression with the type of its values.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,7 +133,7 @@ pub enum Expr {
     /// `array[i]`, `array[i][j]`.
     Subscript(Box<(Expr, Vec<Expr>)>),
     /// `array[i:j]`.
-    Slice(Box<(Expr, [Option<Expr>; 2])>),
+    Slice(Box<(Expr, Vec<[Option<Expr>; 2]>)>),
     /// A subquery's result.
     Subquery(Box<Subquery>),
     /// While binding an aggregating query: one of its aggregates.
@@ -147,8 +147,8 @@ pub enum Expr {
     SetResult(usize),
     /// While binding: the result of the n-th call with OVER of the level.
     WindowResult(usize),
-    /// ROW(...) or a whole row, as the composite value's text form.
-    Row(Vec<(Expr, Type)>),
+    /// ROW(...) or a whole row: a composite value.
+    Row(Vec<Expr>, Shape),
 }
 
 impl PartialEq for Cast {

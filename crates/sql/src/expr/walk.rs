@@ -56,18 +56,14 @@ macro_rules! children {
             }
             Expr::Slice(slice) => {
                 $visit(children!(@$as_ref slice.0));
-                slice.1.$iter().flatten().for_each($visit);
+                slice.1.$iter().flatten().flatten().for_each($visit);
             }
             Expr::Subquery(subquery) => {
                 if let SubqueryKind::Any { operands, .. } = children!(@$as_ref subquery.kind) {
                     operands.$iter().for_each($visit);
                 }
             }
-            Expr::Row(items) => {
-                for item in items.$iter() {
-                    $visit(children!(@$as_ref item.0));
-                }
-            }
+            Expr::Row(items, _) => items.$iter().for_each($visit),
         }
     };
     (@shared $place:expr) => { &$place };

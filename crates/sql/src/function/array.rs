@@ -1,5 +1,6 @@
 //! Arrays: measuring, searching, joining.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::EvalContext;
@@ -249,8 +250,13 @@ fn array_fill(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Compu
             "dimension array or low bound array cannot be null",
         ));
     }
+    let lengths = array_of(&arguments[1])?;
+    if lengths.dimensions.len() > 1 {
+        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts")
+            .with_detail("Dimension array must be one dimensional."));
+    }
     let mut dimensions = Vec::new();
-    for length in &array_of(&arguments[1])?.elements {
+    for length in &lengths.elements {
         let length = length.as_i64().and_then(|l| usize::try_from(l).ok());
         dimensions.push(Dimension {
             length: length.ok_or_else(|| SqlError::out_of_range("array size"))?,
@@ -268,8 +274,19 @@ fn array_fill(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Compu
     Ok(Array { element: types[0].id, dimensions, elements: vec![arguments[0].clone(); total] }.into())
 }
 
+/// Pairs of elements up to which comparing all is faster than hashing.
+const FEW_PAIRS: usize = 1024;
+
+/// Tells whether something is among the elements.
+fn among(array: &Array, questions: usize) -> impl Fn(&Datum) -> bool {
+    let hashed = array.elements.len().saturating_mul(questions) > FEW_PAIRS;
+    let set: HashSet<&Datum> = if hashed { array.elements.iter().collect() } else { HashSet::new() };
+    move |element| if hashed { set.contains(element) } else { array.elements.contains(element) }
+}
+
 fn contains_all(whole: &Array, parts: &Array) -> bool {
-    parts.elements.iter().all(|part| !part.is_null() && whole.elements.contains(part))
+    let known = among(whole, parts.elements.len());
+    parts.elements.iter().all(|part| !part.is_null() && known(part))
 }
 
 fn contains(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
@@ -282,7 +299,8 @@ fn contained(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
 
 fn overlaps(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
     let (a, b) = (array_of(a)?, array_of(b)?);
-    Ok(Datum::Bool(a.elements.iter().any(|element| !element.is_null() && b.elements.contains(element))))
+    let known = among(b, a.elements.len());
+    Ok(Datum::Bool(a.elements.iter().any(|element| !element.is_null() && known(element))))
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[

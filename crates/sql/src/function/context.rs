@@ -100,6 +100,9 @@ pub trait Interrupt: Sync {
     /// before, so that the caller can ask more or less often.
     fn check(&self) -> Result<Duration, SqlError>;
 
+    /// A computation of some milliseconds that cannot ask begins: whoever waits for this thread need not.
+    fn step_aside(&self) {}
+
     /// Lets time pass, unless the statement should stop before. 0A000 where nobody can wait.
     fn pause(&self, time: Duration) -> Result<(), SqlError> {
         let _ = time;

@@ -1,7 +1,7 @@
 //! Digests, encodings, and the calls of a type's name that are casts.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use super::EvalContext;
 use super::math::unexpected;
@@ -10,7 +10,7 @@ use super::string::{from_utf8, str_of};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{self, Bytea, Int4, Int8, Text as T};
 use crate::types::cast::{self, CastContext};
-use crate::types::{Datum, Type, bytea};
+use crate::types::{Check, Datum, Type, bytea};
 
 type Computed = Result<Datum, SqlError>;
 
@@ -27,26 +27,49 @@ fn hex(digest: &[u8]) -> Datum {
     String::from_utf8(out).unwrap_or_default().into()
 }
 
-fn md5(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(hex(&md5_digest(bytes(&arguments[0])?)))
+fn md5(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    Ok(hex(&md5_digest(bytes(&arguments[0])?, &|| context.check_interrupt())?))
 }
 
+/// Bytes that are digested between two questions whether to stop.
+const MD5_PART: usize = 1 << 18;
+
 /// RFC 1321.
-fn md5_digest(message: &[u8]) -> [u8; 16] {
-    const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+fn md5_digest(message: &[u8], check: Check<'_>) -> Result<[u8; 16], SqlError> {
     let mut state: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
-    let mut padded = message.to_vec();
+    let whole = message.len() / 64 * 64;
+    for part in message[..whole].chunks(MD5_PART) {
+        check()?;
+        md5_blocks(&mut state, part);
+    }
+    let mut padded = message[whole..].to_vec();
     padded.push(0x80);
     while padded.len() % 64 != 56 {
         padded.push(0);
     }
     padded.extend_from_slice(&(message.len() as u64).wrapping_mul(8).to_le_bytes());
-    for block in padded.chunks_exact(64) {
+    md5_blocks(&mut state, &padded);
+    let mut digest = [0u8; 16];
+    for (out, word) in digest.chunks_exact_mut(4).zip(state) {
+        out.copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(digest)
+}
+
+/// Takes in whole blocks.
+fn md5_blocks(state: &mut [u32; 4], blocks: &[u8]) {
+    const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+    // The constants are the integer parts of 2^32 times the sine's magnitude.
+    static CONSTANTS: LazyLock<[u32; 64]> = LazyLock::new(|| {
+        std::array::from_fn(|step| (((step + 1) as f64).sin().abs() * 4_294_967_296.0) as u32)
+    });
+    let constants: &[u32; 64] = &CONSTANTS;
+    for block in blocks.chunks_exact(64) {
         let mut words = [0u32; 16];
         for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
             *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         }
-        let [mut a, mut b, mut c, mut d] = state;
+        let [mut a, mut b, mut c, mut d] = *state;
         for step in 0..64usize {
             let (mixed, index) = match step / 16 {
                 0 => ((b & c) | (!b & d), step),
@@ -54,9 +77,7 @@ fn md5_digest(message: &[u8]) -> [u8; 16] {
                 2 => (b ^ c ^ d, (3 * step + 5) % 16),
                 _ => (c ^ (b | !d), 7 * step % 16),
             };
-            // The constants are the integer parts of 2^32 times the sine's magnitude.
-            let constant = (((step + 1) as f64).sin().abs() * 4_294_967_296.0) as u32;
-            let sum = a.wrapping_add(mixed).wrapping_add(constant).wrapping_add(words[index]);
+            let sum = a.wrapping_add(mixed).wrapping_add(constants[step]).wrapping_add(words[index]);
             a = d;
             d = c;
             c = b;
@@ -66,11 +87,6 @@ fn md5_digest(message: &[u8]) -> [u8; 16] {
             *total = total.wrapping_add(part);
         }
     }
-    let mut digest = [0u8; 16];
-    for (out, word) in digest.chunks_exact_mut(4).zip(state) {
-        out.copy_from_slice(&word.to_le_bytes());
-    }
-    digest
 }
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -276,10 +292,19 @@ mod tests {
 
     #[test]
     fn digests() {
-        assert_eq!(hex(&md5_digest(b"")).as_str(), Some("d41d8cd98f00b204e9800998ecf8427e"));
-        assert_eq!(hex(&md5_digest(b"abc")).as_str(), Some("900150983cd24fb0d6963f7d28e17f72"));
+        assert_eq!(
+            hex(&md5_digest(b"", &|| Ok(())).unwrap()).as_str(),
+            Some("d41d8cd98f00b204e9800998ecf8427e")
+        );
+        assert_eq!(
+            hex(&md5_digest(b"abc", &|| Ok(())).unwrap()).as_str(),
+            Some("900150983cd24fb0d6963f7d28e17f72")
+        );
         let long = "12345678901234567890123456789012345678901234567890123456789012345678901234567890";
-        assert_eq!(hex(&md5_digest(long.as_bytes())).as_str(), Some("57edf4a22be3c955ac49da2e2107b67a"));
+        assert_eq!(
+            hex(&md5_digest(long.as_bytes(), &|| Ok(())).unwrap()).as_str(),
+            Some("57edf4a22be3c955ac49da2e2107b67a")
+        );
     }
 
     #[test]

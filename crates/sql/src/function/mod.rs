@@ -12,6 +12,7 @@ mod json;
 mod math;
 pub mod operator;
 mod pattern;
+mod regexp;
 mod registry;
 mod resolve;
 mod select;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use smallvec::smallvec;
 
 use super::select::{self, Choice, Parameters};
-use super::{EvalContext, Volatility, array, datetime, json, math, pattern, string};
+use super::{EvalContext, Volatility, array, datetime, json, math, pattern, regexp, string};
 use crate::error::{SqlError, sqlstate};
 use crate::types::{Datum, Type, TypeId};
 
@@ -240,6 +240,7 @@ fn comparable() -> Vec<(TypeId, TypeId)> {
         T::Uuid,
         T::Jsonb,
         T::AnyArray,
+        T::Record,
         T::Oidvector,
     ];
     let integers = [T::Int2, T::Int4, T::Int8];
@@ -272,6 +273,7 @@ fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
             math::operators(),
             string::operators(),
             pattern::operators(),
+            regexp::operators(),
             datetime::operators(),
             json::operators(),
             array::operators(),

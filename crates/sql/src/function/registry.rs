@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::aggregate::AccumulatorMaker;
 use super::window::{self, WindowFunction};
-use super::{EvalContext, aggregate, array, convert, datetime, json, math, pattern, session, string};
+use super::{EvalContext, aggregate, array, convert, datetime, json, math, pattern, regexp, session, string};
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
 
@@ -206,11 +206,12 @@ pub(super) const fn external(
     Function::new(oid, name, arguments, result, Body::External)
 }
 
-fn tables() -> [&'static [Function]; 11] {
+fn tables() -> [&'static [Function]; 12] {
     [
         math::FUNCTIONS,
         string::FUNCTIONS,
         pattern::FUNCTIONS,
+        regexp::FUNCTIONS,
         convert::FUNCTIONS,
         datetime::FUNCTIONS,
         json::FUNCTIONS,

@@ -1,13 +1,17 @@
 //! Functions that give rows.
 
 use super::registry::Function;
-use super::{array, json, pattern, string};
+use super::{EvalContext, array, json, regexp, string};
 use crate::error::SqlError;
 use crate::types::{Datum, TypeId};
 
 /// The rows of a set-returning function, each with its columns; `None` for `generate_series`, which the executor counts by itself, and
 /// for what the session implements. Strict functions give no rows if an argument is NULL.
-pub fn rows(function: &Function, arguments: &[Datum]) -> Result<Option<Vec<Vec<Datum>>>, SqlError> {
+pub fn rows(
+    function: &Function,
+    arguments: &[Datum],
+    context: &EvalContext<'_>,
+) -> Result<Option<Vec<Vec<Datum>>>, SqlError> {
     if function.strict && arguments.iter().any(Datum::is_null) {
         return Ok((function.name != "pg_show_all_settings").then(Vec::new));
     }
@@ -16,8 +20,8 @@ pub fn rows(function: &Function, arguments: &[Datum]) -> Result<Option<Vec<Vec<D
         "unnest" => single(array::array_of(&arguments[0])?.elements.clone()),
         "generate_subscripts" => single(array::subscripts(arguments)?),
         "string_to_table" => single(string::parts(arguments)?),
-        "regexp_matches" => single(pattern::regexp_matches(arguments)?),
-        "regexp_split_to_table" => single(pattern::regexp_split(arguments)?),
+        "regexp_matches" => single(regexp::regexp_matches(arguments, context)?),
+        "regexp_split_to_table" => single(regexp::regexp_split(arguments, function.name, context)?),
         name => json::rows(name, arguments)?,
     })
 }

@@ -75,8 +75,9 @@ impl Work<'_> {
             };
             let old = values(before);
             let new = after.map(values);
+            // A key that looks different is handed on even if it is equal: -0 and 0, 1.0 and 1.00.
             let unchanged =
-                new.as_ref().is_some_and(|new| new.iter().zip(&old).all(|(new, old)| same(new, old)));
+                new.as_ref().is_some_and(|new| new.iter().zip(&old).all(|(new, old)| looks_same(new, old)));
             if unchanged || old.iter().any(Datum::is_null) {
                 continue;
             }
@@ -365,6 +366,21 @@ impl Work<'_> {
 fn begins_with(index: &Index, places: &[usize]) -> bool {
     index.columns.len() >= places.len()
         && index.columns[..places.len()].iter().all(|column| places.contains(&column.column))
+}
+
+/// Equal, and shown alike.
+fn looks_same(a: &Datum, b: &Datum) -> bool {
+    same(a, b)
+        && match (a, b) {
+            (Datum::Float4(a), Datum::Float4(b)) => a.is_sign_negative() == b.is_sign_negative(),
+            (Datum::Float8(a), Datum::Float8(b)) => a.is_sign_negative() == b.is_sign_negative(),
+            (Datum::Numeric(a), Datum::Numeric(b)) => a.scale() == b.scale(),
+            (Datum::Interval(a), Datum::Interval(b)) => {
+                (a.months, a.days, a.micros) == (b.months, b.days, b.micros)
+            }
+            (Datum::Jsonb(a), Datum::Jsonb(b)) => a == b,
+            _ => true,
+        }
 }
 
 /// A value of one side's type in the other's; `None` if that type has no equal value.

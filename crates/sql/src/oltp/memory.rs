@@ -14,6 +14,7 @@ pub(crate) fn datum_bytes(datum: &Datum) -> usize {
         Datum::Bytea(bytes) => bytes.len() + 32,
         Datum::Numeric(_) => 32,
         Datum::Array(array) => 64 + array.elements.iter().map(datum_bytes).sum::<usize>(),
+        Datum::Record(record) => 64 + record.values.iter().map(datum_bytes).sum::<usize>(),
         _ => 0,
     };
     size_of::<Datum>() + outside

@@ -118,7 +118,10 @@ fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
                 context.execution.reserve(row_bytes(&row))?;
                 elements.push(row.first_mut().map(std::mem::take).unwrap_or(Datum::Null));
             }
-            Array::new(*element, elements).into()
+            match element.element() {
+                Some(element) => Array::stacked(element, elements)?.into(),
+                None => Array::new(*element, elements).into(),
+            }
         }
         SubqueryKind::Any { .. } => return Err(SqlError::internal("ANY evaluated as a value")),
     };

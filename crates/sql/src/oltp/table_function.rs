@@ -1,12 +1,10 @@
 //! Functions that give rows.
 
-use regex::Regex;
-
 use crate::bind::RowsCall;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Expr};
 use crate::function::Function;
-use crate::types::{Datum, Interval, Numeric, datetime};
+use crate::types::{Datum, Interval, Numeric, TimeZone, datetime};
 
 /// The rows of a call.
 pub(crate) enum TableRows {
@@ -17,7 +15,7 @@ pub(crate) enum TableRows {
     /// Numbers.
     Numerics { next: Option<Numeric>, last: Numeric, step: Numeric },
     /// Times, as microseconds, with the function that adds the step.
-    Times { next: Option<i64>, last: i64, step: Interval, zone: Option<chrono_tz::Tz> },
+    Times { next: Option<i64>, last: i64, step: Interval, zone: Option<TimeZone> },
 }
 
 impl TableRows {
@@ -116,60 +114,16 @@ fn step_is_zero() -> SqlError {
 fn set(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Result<TableRows> {
     match (function.name, arguments) {
         ("generate_series", [start, stop, rest @ ..]) => series(start, stop, rest.first(), env),
-        ("unnest", [Datum::Array(array)]) => {
-            Ok(ready(array.elements.iter().map(|element| vec![element.clone()]).collect()))
-        }
-        ("generate_subscripts", [Datum::Array(array), dimension, rest @ ..]) => {
-            let place = dimension.as_i64().and_then(|d| usize::try_from(d - 1).ok());
-            let Some(dimension) = place.and_then(|place| array.dimensions.get(place)) else {
-                return Ok(ready(vec![]));
+        (name, arguments) => {
+            let computed = match crate::pg_catalog::set_rows(name, arguments) {
+                Some(rows) => Some(rows),
+                None => crate::function::set::rows(function, arguments, &env.execution.read.eval)?,
             };
-            let mut rows: Vec<Vec<Datum>> =
-                (0..dimension.length).map(|i| vec![Datum::Int4(dimension.lower + i as i32)]).collect();
-            if rest.first().and_then(Datum::as_bool) == Some(true) {
-                rows.reverse();
+            match computed {
+                Some(rows) => Ok(ready(rows)),
+                None => external(function, arguments, env),
             }
-            Ok(ready(rows))
         }
-        ("regexp_split_to_table", [text, pattern, ..]) => {
-            let pattern = compile(pattern.as_str().unwrap_or_default())?;
-            let parts = pattern.split(text.as_str().unwrap_or_default());
-            Ok(ready(parts.map(|part| vec![Datum::from(part)]).collect()))
-        }
-        ("string_to_table", [text, separator, ..]) => {
-            let (text, separator) =
-                (text.as_str().unwrap_or_default(), separator.as_str().unwrap_or_default());
-            let parts: Vec<&str> = if text.is_empty() {
-                vec![]
-            } else if separator.is_empty() {
-                vec![text]
-            } else {
-                text.split(separator).collect()
-            };
-            Ok(ready(parts.into_iter().map(|part| vec![Datum::from(part)]).collect()))
-        }
-        (
-            "json_array_elements"
-            | "jsonb_array_elements"
-            | "json_array_elements_text"
-            | "jsonb_array_elements_text",
-            [value],
-        ) => json_elements(function.name, value),
-        ("json_object_keys" | "jsonb_object_keys", [value]) => {
-            let object = json_object(function.name, value)?;
-            Ok(ready(object.into_iter().map(|(key, _)| vec![Datum::from(key)]).collect()))
-        }
-        ("json_each" | "jsonb_each" | "json_each_text" | "jsonb_each_text", [value]) => {
-            let object = json_object(function.name, value)?;
-            let rows = object
-                .into_iter()
-                .map(|(key, value)| vec![Datum::from(key), json_datum(function.name, &value)]);
-            Ok(ready(rows.collect()))
-        }
-        (name, arguments) => match crate::pg_catalog::set_rows(name, arguments) {
-            Some(rows) => Ok(ready(rows)),
-            None => external(function, arguments, env),
-        },
     }
 }
 
@@ -213,7 +167,7 @@ fn series(start: &Datum, stop: &Datum, step: Option<&Datum>, env: &Env<'_>) -> R
     }
 }
 
-fn times(start: i64, stop: i64, step: Option<&Datum>, zone: Option<chrono_tz::Tz>) -> Result<TableRows> {
+fn times(start: i64, stop: i64, step: Option<&Datum>, zone: Option<TimeZone>) -> Result<TableRows> {
     let Some(Datum::Interval(step)) = step else {
         return Err(SqlError::internal("generate_series without a step"));
     };
@@ -221,54 +175,4 @@ fn times(start: i64, stop: i64, step: Option<&Datum>, zone: Option<chrono_tz::Tz
         return Err(step_is_zero());
     }
     Ok(TableRows::Times { next: Some(start), last: stop, step: *step, zone })
-}
-
-fn compile(pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|error| {
-        SqlError::new(sqlstate::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {error}"))
-    })
-}
-
-fn parse_json(value: &Datum) -> Result<serde_json::Value> {
-    let text = value.as_str().unwrap_or_default();
-    serde_json::from_str(text).map_err(|_| SqlError::invalid_text("json", text))
-}
-
-fn json_elements(name: &str, value: &Datum) -> Result<TableRows> {
-    match parse_json(value)? {
-        serde_json::Value::Array(items) => {
-            Ok(ready(items.iter().map(|item| vec![json_datum(name, item)]).collect()))
-        }
-        serde_json::Value::Object(_) => Err(SqlError::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            format!("cannot call {name} on a non-array"),
-        )),
-        _ => Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("cannot call {name} on a scalar"))),
-    }
-}
-
-fn json_object(name: &str, value: &Datum) -> Result<Vec<(String, serde_json::Value)>> {
-    match parse_json(value)? {
-        serde_json::Value::Object(object) => Ok(object.into_iter().collect()),
-        _ => Err(SqlError::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            format!("cannot call {name} on a non-object"),
-        )),
-    }
-}
-
-/// An item as the function gives it: text without quotes for the `_text` functions, else JSON.
-fn json_datum(name: &str, value: &serde_json::Value) -> Datum {
-    if name.ends_with("_text") {
-        return match value {
-            serde_json::Value::Null => Datum::Null,
-            serde_json::Value::String(text) => Datum::from(text.as_str()),
-            other => Datum::from(other.to_string()),
-        };
-    }
-    if name.starts_with("jsonb") {
-        Datum::Jsonb(value.to_string().into())
-    } else {
-        Datum::from(value.to_string())
-    }
 }

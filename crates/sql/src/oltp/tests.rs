@@ -1,9 +1,9 @@
 //! SELECTs from text to rows, over tables in a plain map.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -410,15 +410,15 @@ fn window_functions_number_rows() {
 
 /// Counts the questions whether to stop, says that they come slowly, and stops at the last.
 struct StopAfter {
-    questions: Cell<u32>,
+    questions: AtomicU32,
     last: u32,
     since: Duration,
 }
 
 impl Interrupt for StopAfter {
     fn check(&self) -> Result<Duration> {
-        self.questions.set(self.questions.get() + 1);
-        if self.questions.get() > self.last {
+        let asked = self.questions.fetch_add(1, Ordering::Relaxed) + 1;
+        if asked > self.last {
             return Err(SqlError::new(sqlstate::QUERY_CANCELED, "stopped"));
         }
         Ok(self.since)
@@ -446,9 +446,9 @@ fn whatever_goes_on_for_long_can_be_stopped() {
         "SELECT id FROM customer, LATERAL (SELECT g FROM generate_series(1, 1000000000) g ORDER BY -g LIMIT 1) s",
     ];
     for sql in long {
-        let slow = StopAfter { questions: Cell::new(0), last: 500, since: Duration::from_millis(1) };
+        let slow = StopAfter { questions: AtomicU32::new(0), last: 500, since: Duration::from_millis(1) };
         let error = world.interrupted(sql, &[], &slow).expect_err(sql);
-        assert_eq!((error.sqlstate, slow.questions.get()), ("57014", 501), "{sql}");
+        assert_eq!((error.sqlstate, slow.questions.load(Ordering::Relaxed)), ("57014", 501), "{sql}");
     }
 }
 
@@ -457,9 +457,9 @@ fn whatever_goes_on_for_long_can_be_stopped() {
 fn a_sort_can_be_stopped_half_way() {
     let world = World::new();
     let count = |sql: &str, since| {
-        let count = StopAfter { questions: Cell::new(0), last: u32::MAX, since };
+        let count = StopAfter { questions: AtomicU32::new(0), last: u32::MAX, since };
         world.interrupted(sql, &[], &count).expect(sql);
-        count.questions.get()
+        count.questions.load(Ordering::Relaxed)
     };
     let rows = "SELECT g FROM generate_series(1, 20000) g";
     let sorted = format!("{rows} ORDER BY g % 100, -g");

@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use sqlparser::ast::{BinaryOperator, ColumnOption, Expr, Statement, UnaryOperator};
+use sqlparser::ast::{BinaryOperator, ColumnOption, DataType, Expr, Statement, TypedString, UnaryOperator};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -213,6 +213,16 @@ impl Dialect for CognateDialect {
         if (0..3).all(|ahead| is_word(parser, ahead, "INTERVAL")) {
             return Some(parser.expected_ref("a string", parser.peek_nth_token_ref(2)));
         }
+        if let Some(precision) = interval_precision(parser) {
+            // The crate reads `interval(p)` as a type, and then the literal without it.
+            (0..4).for_each(|_| parser.advance_token());
+            let data_type = DataType::Interval { fields: None, precision: Some(precision) };
+            return Some(
+                parser.parse_value().map(|value| {
+                    Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false })
+                }),
+            );
+        }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,
@@ -235,6 +245,20 @@ impl Dialect for CognateDialect {
             return self.between_symmetric(parser, left);
         }
         None
+    }
+}
+
+/// The precision of a literal `interval(p) 'text'` that comes next.
+fn interval_precision(parser: &Parser<'_>) -> Option<u64> {
+    if !is_word(parser, 0, "INTERVAL") {
+        return None;
+    }
+    let token = |ahead: usize| &parser.peek_nth_token_ref(ahead).token;
+    match (token(1), token(2), token(3), token(4)) {
+        (Token::LParen, Token::Number(digits, _), Token::RParen, Token::SingleQuotedString(_)) => {
+            digits.parse().ok()
+        }
+        _ => None,
     }
 }
 

@@ -69,6 +69,12 @@ impl<'a> Source<'a> {
         self.near_byte(byte)
     }
 
+    /// A token that runs into another.
+    pub(super) fn junk(&self, location: Location, what: &str, token: &str) -> SqlError {
+        SqlError::syntax(format!("trailing junk after {what} at or near \"{token}\""))
+            .at(self.position(self.byte(location)))
+    }
+
     fn near_byte(&self, byte: usize) -> SqlError {
         let token = token_at(&self.text[byte..]);
         if token.is_empty() {

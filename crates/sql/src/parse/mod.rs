@@ -19,6 +19,7 @@ mod command;
 mod complexity;
 mod dialect;
 mod error;
+mod junk;
 mod mip;
 mod plain;
 mod rewrite;
@@ -126,6 +127,7 @@ fn parse_tokens(text: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&dialect, text)
         .tokenize_with_location()
         .map_err(|error| places.tokenizer_error(&error))?;
+    junk::refuse(&tokens, &places)?;
     let mut statements = vec![];
     for part in split(tokens) {
         if let Some(statement) = parse_one(part, &source, &places)? {

@@ -99,12 +99,16 @@ pub(crate) struct Pace {
     aside: AtomicBool,
 }
 
+/// Microseconds on the process's clock, from 1.
+fn now_us() -> u64 {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed().as_micros() as u64 + 1
+}
+
 impl Pace {
     /// Looks at the clock. The time since the last look, and whether the statement has just stepped aside.
     fn look(&self) -> (Duration, bool) {
-        static START: std::sync::LazyLock<std::time::Instant> =
-            std::sync::LazyLock::new(std::time::Instant::now);
-        let now = START.elapsed().as_micros() as u64 + 1;
+        let now = now_us();
         let checked = self.checked_us.swap(now, Ordering::Relaxed);
         let since = if checked == 0 { 0 } else { now.saturating_sub(checked) };
         (Duration::from_micros(since), self.step_aside(now))
@@ -117,13 +121,19 @@ impl Pace {
         if last == 0 {
             self.last_us.store(now, Ordering::Relaxed);
         } else if now >= due {
-            self.last_us.store(now, Ordering::Relaxed);
-            if aside {
-                std::thread::yield_now();
-            } else if hand_over() {
-                self.aside.store(true, Ordering::Relaxed);
-                return true;
-            }
+            return self.let_others(now);
+        }
+        false
+    }
+
+    /// Lets others go on: gives them the thread's other work, or if they have it the processor.
+    fn let_others(&self, now: u64) -> bool {
+        self.last_us.store(now, Ordering::Relaxed);
+        if self.aside.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        } else if hand_over() {
+            self.aside.store(true, Ordering::Relaxed);
+            return true;
         }
         false
     }
@@ -202,6 +212,12 @@ impl Interrupt for Interrupts {
             self.seat.pause();
         }
         Ok(since)
+    }
+
+    fn step_aside(&self) {
+        if self.pace.let_others(now_us()) {
+            self.seat.pause();
+        }
     }
 
     fn pause(&self, time: Duration) -> Result<()> {

@@ -34,7 +34,7 @@ fn value_text(value: &ast::Expr) -> Result<String> {
         },
         ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => Ok(format!("-{}", value_text(expr)?)),
         ast::Expr::UnaryOp { op: ast::UnaryOperator::Plus, expr } => value_text(expr),
-        ast::Expr::Interval(interval) => value_text(&interval.value),
+        ast::Expr::Interval(interval) => Ok(format!("INTERVAL '{}'", value_text(&interval.value)?)),
         ast::Expr::CompoundIdentifier(parts) => {
             Ok(parts.iter().map(|part| part.value.clone()).collect::<Vec<_>>().join("."))
         }

@@ -1,6 +1,7 @@
 //! Arrays: elements of one type in row-major order, with dimensions and lower bounds as PostgreSQL has them.
 
 use super::{Datum, TypeId};
+use crate::error::{SqlError, sqlstate};
 
 /// One dimension of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,5 +55,64 @@ impl Array {
             index = index * dimension.length + offset;
         }
         self.elements.get(index).cloned().unwrap_or(Datum::Null)
+    }
+
+    /// The part between these subscripts, both included; without one the array's own. Dimensions that have none are taken whole. Its
+    /// subscripts begin with 1. Empty if there are more bounds than dimensions, or nothing between them.
+    pub fn slice(&self, limits: &[[Option<i32>; 2]]) -> Array {
+        let empty = Array { element: self.element, dimensions: vec![], elements: vec![] };
+        if limits.len() > self.dimensions.len() {
+            return empty;
+        }
+        let mut elements: Vec<&Datum> = self.elements.iter().collect();
+        let mut dimensions = Vec::with_capacity(self.dimensions.len());
+        // Elements of one place of the dimension at work.
+        let mut block = self.elements.len();
+        for (place, dimension) in self.dimensions.iter().enumerate() {
+            let [from, to] = limits.get(place).copied().unwrap_or_default();
+            let lower = i64::from(dimension.lower);
+            let upper = lower + dimension.length as i64 - 1;
+            let from = from.map_or(lower, i64::from).max(lower);
+            let to = to.map_or(upper, i64::from).min(upper);
+            if from > to {
+                return empty;
+            }
+            let (first, length) = ((from - lower) as usize, (to - from + 1) as usize);
+            block /= dimension.length;
+            let whole = block * dimension.length;
+            let kept = elements.chunks(whole).flat_map(|part| &part[first * block..(first + length) * block]);
+            elements = kept.copied().collect();
+            dimensions.push(Dimension { length, lower: 1 });
+        }
+        Array { element: self.element, dimensions, elements: elements.into_iter().cloned().collect() }
+    }
+
+    /// Arrays of one shape, stacked up to one with a dimension more. 22004 for NULL, 2202E for empty arrays and different shapes.
+    pub fn stacked(element: TypeId, parts: Vec<Datum>) -> Result<Array, SqlError> {
+        let mut stack = Array { element, dimensions: vec![], elements: vec![] };
+        let count = parts.len();
+        let mut shape: Option<Vec<Dimension>> = None;
+        for part in parts {
+            let Datum::Array(part) = part else {
+                return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "cannot accumulate null arrays"));
+            };
+            let problem = match &shape {
+                _ if part.dimensions.is_empty() => Some("cannot accumulate empty arrays"),
+                Some(shape) if *shape != part.dimensions => {
+                    Some("cannot accumulate arrays of different dimensionality")
+                }
+                _ => None,
+            };
+            if let Some(problem) = problem {
+                return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, problem));
+            }
+            stack.elements.extend_from_slice(&part.elements);
+            shape.get_or_insert_with(|| part.dimensions.clone());
+        }
+        if let Some(shape) = shape {
+            stack.dimensions.push(Dimension { length: count, lower: 1 });
+            stack.dimensions.extend(shape);
+        }
+        Ok(stack)
     }
 }

@@ -14,7 +14,8 @@ impl Datum {
         match self {
             // A single byte; the empty value is a NUL.
             Datum::Text(text) if ty.id == TypeId::InternalChar => {
-                out.push(text.as_bytes().first().copied().unwrap_or(0));
+                let octal = text.as_str().strip_prefix('\\').and_then(|d| u8::from_str_radix(d, 8).ok());
+                out.push(octal.unwrap_or_else(|| text.as_bytes().first().copied().unwrap_or(0)));
             }
             Datum::Null => {}
             Datum::Bool(value) => out.push(u8::from(*value)),
@@ -40,6 +41,7 @@ impl Datum {
                 out.extend_from_slice(&value.months.to_be_bytes());
             }
             Datum::Array(array) => write_array(array, out),
+            Datum::Record(record) => record.write_binary(out),
         }
     }
 

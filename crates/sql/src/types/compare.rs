@@ -46,6 +46,7 @@ impl Datum {
             (Interval(a), Interval(b)) => a.cmp(b),
             (Uuid(a), Uuid(b)) => a.cmp(b),
             (Array(a), Array(b)) => a.cmp(b),
+            (Record(a), Record(b)) => a.cmp(b),
             _ => match (self.as_i64(), other.as_i64()) {
                 (Some(a), Some(b)) => a.cmp(&b),
                 _ => self.rank().cmp(&other.rank()),
@@ -71,6 +72,7 @@ impl Datum {
             Datum::Interval(_) => 12,
             Datum::Uuid(_) => 13,
             Datum::Array(_) => 14,
+            Datum::Record(_) => 15,
             Datum::Null => u8::MAX,
         }
     }
@@ -121,6 +123,7 @@ impl Hash for Datum {
             Datum::Interval(value) => value.hash(state),
             Datum::Uuid(value) => value.hash(state),
             Datum::Array(value) => value.hash(state),
+            Datum::Record(value) => value.hash(state),
         }
     }
 }

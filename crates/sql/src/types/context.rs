@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use chrono_tz::Tz;
+use super::datetime::zone::TimeZone;
 
 /// How bytea prints (`bytea_output`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -79,7 +79,7 @@ pub trait ObjectNames: Send + Sync {
 #[derive(Clone)]
 pub struct FormatContext {
     /// `TimeZone`.
-    pub time_zone: Tz,
+    pub time_zone: TimeZone,
     /// `DateStyle`'s style of what is printed.
     pub date_style: DateStyle,
     /// `DateStyle`'s order, of what is read and of what is printed in the styles other than ISO.
@@ -99,7 +99,7 @@ pub struct FormatContext {
 impl Default for FormatContext {
     fn default() -> FormatContext {
         FormatContext {
-            time_zone: Tz::UTC,
+            time_zone: TimeZone::UTC,
             date_style: DateStyle::Iso,
             date_order: DateOrder::Mdy,
             interval_style: IntervalStyle::Postgres,

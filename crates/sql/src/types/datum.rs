@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Array, Interval, Numeric, Text};
+use super::{Array, Interval, Numeric, Record, Text};
 
 /// A value. The variant follows from the type; see [`TypeId::holds`](super::TypeId::holds).
 #[derive(Clone, Debug, Default)]
@@ -54,6 +54,8 @@ pub enum Datum {
     Oid(u32),
     /// An array, int2vector or oidvector.
     Array(Arc<Array>),
+    /// A composite value.
+    Record(Arc<Record>),
 }
 
 impl Datum {

@@ -36,7 +36,7 @@ fn read(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError
         TypeId::Text | TypeId::Varchar | TypeId::Unknown => Datum::Text(text.into()),
         TypeId::Bpchar => Datum::Bpchar(text.into()),
         TypeId::Name => Datum::Text(truncate_name(text).into()),
-        TypeId::InternalChar => Datum::Text(text.chars().next().map(String::from).unwrap_or_default().into()),
+        TypeId::InternalChar => Datum::Text(internal_char(text).into()),
         TypeId::Json => {
             json::validate(text)?;
             Datum::Text(text.into())
@@ -163,4 +163,17 @@ pub(crate) fn parse_integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> Res
             format!("value \"{trimmed}\" is out of range for type {type_name}"),
         )
     })
+}
+
+/// A "char": the first character, or the byte that an octal escape means. One that is no character stays written so.
+pub(crate) fn internal_char(text: &str) -> String {
+    let octal = text.strip_prefix('\\').filter(|digits| {
+        digits.len() == 3 && digits.as_bytes()[0] < b'4' && digits.bytes().all(|b| (b'0'..b'8').contains(&b))
+    });
+    match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+        Some(0) => String::new(),
+        Some(byte) if byte < 0x80 => char::from(byte).to_string(),
+        Some(_) => text.to_owned(),
+        None => text.chars().next().map(String::from).unwrap_or_default(),
+    }
 }

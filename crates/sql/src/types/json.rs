@@ -288,9 +288,20 @@ impl Parser<'_> {
         Ok(code)
     }
 
+    #[cold]
+    fn nul(&self) -> SqlError {
+        let more = if self.at < self.text.len() { "..." } else { "" };
+        let mut error = self.error("\\u0000 cannot be converted to text.".to_owned());
+        error.sqlstate = sqlstate::UNTRANSLATABLE_CHARACTER;
+        error.message = "unsupported Unicode escape sequence".into();
+        error.context = error.context.take().map(|context| context + more);
+        error
+    }
+
     fn unicode(&mut self) -> Result<char, SqlError> {
         let first = self.hex4()?;
         let code = match first {
+            0 if self.strict => return Err(self.nul()),
             0xd800..=0xdfff if !self.strict => 0xfffd,
             0xd800..=0xdbff => {
                 let second = if self.text[self.at..].starts_with("\\u") {

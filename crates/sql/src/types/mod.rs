@@ -14,6 +14,7 @@ mod interval;
 pub(crate) mod json;
 mod numeric;
 pub(crate) mod object;
+mod record;
 mod text;
 mod type_id;
 
@@ -25,9 +26,10 @@ pub(crate) mod output;
 
 pub use array::{Array, Dimension};
 pub use context::{ByteaOutput, DateOrder, DateStyle, FormatContext, IntervalStyle, ObjectNames};
-pub use datetime::zone::from_setting as time_zone;
+pub use datetime::zone::{TimeZone, from_setting as time_zone};
 pub use datum::Datum;
 pub use interval::Interval;
 pub use numeric::{Check, Numeric};
+pub use record::{Record, Shape};
 pub use text::{Text, pad};
 pub use type_id::{Category, Type, TypeId};

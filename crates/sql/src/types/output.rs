@@ -42,6 +42,7 @@ impl Datum {
                 }
             }
             Datum::Array(array) => array_text::write(array, context, out),
+            Datum::Record(record) => record.write_text(context, out),
             Datum::Null
             | Datum::Int4(_)
             | Datum::Int8(_)

@@ -264,6 +264,7 @@ impl TypeId {
             Datum::Uuid(_) => self == Uuid,
             Datum::Oid(_) => self.is_oid(),
             Datum::Array(_) => self.category() == Category::Array,
+            Datum::Record(_) => self == TypeId::Record,
         }
     }
 }

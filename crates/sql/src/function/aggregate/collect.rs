@@ -175,6 +175,10 @@ impl Accumulator for Json {
             out.extend_from_slice(b" : ");
             json::write_value(&arguments[1], self.types[1], context, out);
         } else {
+            // PostgreSQL puts rows and arrays on lines of their own.
+            if !first && matches!(arguments[0], Datum::Array(_) | Datum::Record(_)) {
+                out.extend_from_slice(b"\n ");
+            }
             json::write_value(&arguments[0], self.types[0], context, out);
         }
         Ok(())

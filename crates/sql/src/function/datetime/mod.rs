@@ -268,7 +268,7 @@ fn make_timestamp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 fn make_timestamptz(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let local = make_local(arguments)?;
     let moment = match arguments.get(6) {
-        Some(zone) => local_in_zone(local, str_of(zone)?)?,
+        Some(zone) => local_in_zone(local, datetime::zone_in_time(str_of(zone)?)?)?,
         None => arithmetic::local_to_utc(local, context.time_zone)?,
     };
     Ok(Datum::Timestamptz(moment))
@@ -311,30 +311,32 @@ fn epoch_to_timestamp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     })
 }
 
-/// Seconds east of UTC of the zone this text names at a moment; for local times `local` is set.
-fn zone_offset(zone: &str, at: i64, local: bool) -> Result<i32, SqlError> {
-    match datetime::named_zone(zone) {
-        Some(datetime::Zone::Offset(seconds)) => Ok(seconds),
-        Some(datetime::Zone::Named(tz)) if local => Ok(datetime::zone::offset_of_local(tz, at)),
-        Some(datetime::Zone::Named(tz)) => Ok(datetime::zone::offset_at(tz, at)),
-        None => Err(SqlError::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            format!("time zone \"{zone}\" not recognized"),
-        )),
+/// Seconds east of UTC of a zone at a moment; for local times `local` is set.
+fn zone_offset(zone: datetime::Zone, at: i64, local: bool) -> i32 {
+    match zone {
+        datetime::Zone::Offset(seconds) => seconds,
+        datetime::Zone::Named(tz) if local => datetime::zone::offset_of_local(tz, at),
+        datetime::Zone::Named(tz) => datetime::zone::offset_at(tz, at),
     }
 }
 
-fn local_in_zone(local: i64, zone: &str) -> Result<i64, SqlError> {
+fn named_zone(name: &str) -> Result<datetime::Zone, SqlError> {
+    datetime::named_zone(name).ok_or_else(|| {
+        SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
+    })
+}
+
+fn local_in_zone(local: i64, zone: datetime::Zone) -> Result<i64, SqlError> {
     if !is_finite_timestamp(local) {
         return Ok(local);
     }
-    let offset = zone_offset(zone, local, true)?;
+    let offset = zone_offset(zone, local, true);
     check_timestamp(local.checked_sub(i64::from(offset) * SECOND))
 }
 
 /// `timestamp AT TIME ZONE zone` and `timestamptz AT TIME ZONE zone`.
 fn at_time_zone(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let zone = str_of(&arguments[0])?;
+    let zone = named_zone(str_of(&arguments[0])?)?;
     match &arguments[1] {
         Datum::Timestamp(local) => local_in_zone(*local, zone).map(Datum::Timestamptz),
         other => {
@@ -342,7 +344,7 @@ fn at_time_zone(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
             if !is_finite_timestamp(moment) {
                 return Ok(Datum::Timestamp(moment));
             }
-            let offset = zone_offset(zone, moment, false)?;
+            let offset = zone_offset(zone, moment, false);
             check_timestamp(moment.checked_add(i64::from(offset) * SECOND)).map(Datum::Timestamp)
         }
     }
@@ -379,7 +381,9 @@ fn date_bin(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
             "timestamps cannot be binned into intervals containing months or years: this",
         ));
     }
-    let width = i128::from(stride.days) * i128::from(DAY) + i128::from(stride.micros);
+    let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "interval out of range");
+    let days = i64::from(stride.days).checked_mul(DAY);
+    let width = days.and_then(|days| days.checked_add(stride.micros)).ok_or_else(out_of_range)?;
     if width <= 0 {
         return Err(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "stride must be greater than zero"));
     }
@@ -387,9 +391,9 @@ fn date_bin(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if !is_finite_timestamp(source) {
         return Ok(arguments[1].clone());
     }
-    let distance = i128::from(source) - i128::from(origin);
-    let binned = i128::from(origin) + distance.div_euclid(width) * width;
-    let binned = check_timestamp(i64::try_from(binned).ok())?;
+    let distance = source.checked_sub(origin).ok_or_else(out_of_range)?;
+    let binned = distance.div_euclid(width).checked_mul(width).and_then(|binned| binned.checked_add(origin));
+    let binned = check_timestamp(binned)?;
     Ok(if matches!(arguments[1], Datum::Timestamptz(_)) {
         Datum::Timestamptz(binned)
     } else {

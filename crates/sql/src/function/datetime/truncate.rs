@@ -1,7 +1,5 @@
 //! `date_trunc`: a timestamp or interval cut to a unit.
 
-use chrono_tz::Tz;
-
 use super::{interval, timestamp};
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
@@ -10,7 +8,7 @@ use crate::types::datetime::calendar::{self, civil_from_days, days_from_civil};
 use crate::types::datetime::{
     self, DAY, HOUR, MINUTE, SECOND, Unit, check_timestamp, is_finite_timestamp, zone,
 };
-use crate::types::{Datum, Interval};
+use crate::types::{Datum, Interval, TimeZone};
 
 fn unit(word: &str, type_name: &str) -> Result<Unit, SqlError> {
     let lower = word.to_ascii_lowercase();
@@ -80,7 +78,7 @@ fn truncate_local(unit: Unit, local: i64) -> Option<i64> {
 }
 
 /// Local midnight may be at another offset than the moment itself; parts of a day keep it.
-fn truncate_moment(unit: Unit, moment: i64, tz: Tz) -> Option<Result<i64, SqlError>> {
+fn truncate_moment(unit: Unit, moment: i64, tz: TimeZone) -> Option<Result<i64, SqlError>> {
     let offset = i64::from(zone::offset_at(tz, moment)) * SECOND;
     let local = truncate_local(unit, moment + offset)?;
     let within_day = width(unit).is_some_and(|w| w < DAY);
@@ -145,8 +143,13 @@ pub(super) fn date_trunc(arguments: &[Datum], context: &EvalContext<'_>) -> Resu
     }
 }
 
-fn named_zone(name: &str) -> Result<Tz, SqlError> {
-    datetime::zone::from_setting(name).ok_or_else(|| {
-        SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
-    })
+fn named_zone(name: &str) -> Result<TimeZone, SqlError> {
+    match datetime::named_zone(name) {
+        Some(datetime::Zone::Named(zone)) => Ok(zone),
+        Some(datetime::Zone::Offset(east)) => Ok(TimeZone::Fixed(east)),
+        None => Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("time zone \"{name}\" not recognized"),
+        )),
+    }
 }

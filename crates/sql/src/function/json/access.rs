@@ -152,8 +152,10 @@ pub(in crate::function) fn rows(
     let take = |node: &Node| if base.ends_with("text") { part_text(node, whole) } else { part(node, whole) };
     let rows: Result<Vec<Vec<Datum>>, SqlError> = match (&node.value, base.starts_with("array")) {
         (Value::Array(elements), true) => elements.iter().map(|element| Ok(vec![take(element)?])).collect(),
-        (Value::Object(_), true) => Err(cannot("cannot extract elements from an object")),
-        (_, true) => Err(cannot("cannot extract elements from a scalar")),
+        (Value::Object(_), true) if binary => Err(cannot("cannot extract elements from an object")),
+        (Value::Object(_), true) => Err(cannot(&format!("cannot call {name} on a non-array"))),
+        (_, true) if binary => Err(cannot("cannot extract elements from a scalar")),
+        (_, true) => Err(cannot(&format!("cannot call {name} on a scalar"))),
         (Value::Object(members), false) => {
             let members: Vec<&(String, Node)> =
                 if binary { json::ordered_members(members) } else { members.iter().collect() };
@@ -164,6 +166,13 @@ pub(in crate::function) fn rows(
             };
             members.into_iter().map(row).collect()
         }
+        (_, false) if base != "object_keys" && binary => {
+            Err(cannot(&format!("cannot call {name} on a non-object")))
+        }
+        (Value::Array(_), false) if base != "object_keys" => {
+            Err(cannot("cannot deconstruct an array as an object"))
+        }
+        (_, false) if base != "object_keys" => Err(cannot("cannot deconstruct a scalar")),
         (other, false) => {
             let kind = if matches!(other, Value::Array(_)) { "an array" } else { "a scalar" };
             Err(cannot(&format!("cannot call {name} on {kind}")))

@@ -13,7 +13,7 @@ use super::registry::{Function, plain, set, typed};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{Any, AnyArray, AnyElement, Bool, Int4, Json, Jsonb, Text as T, TextArray};
 use crate::types::json;
-use crate::types::{Category, Datum, Text, Type, TypeId, datetime};
+use crate::types::{Category, Datum, Record, Text, Type, TypeId, datetime};
 
 type Computed = Result<Datum, SqlError>;
 
@@ -54,8 +54,23 @@ pub(super) fn write_value(datum: &Datum, ty: Type, context: &EvalContext<'_>, ou
             let lengths: Vec<usize> = array.dimensions.iter().map(|d| d.length).collect();
             write_array(&array.elements, &lengths, element, context, out);
         }
+        Datum::Record(record) => write_record(record, b",", context, out),
         other => json::write_string(&other.to_text_string(ty, context), out),
     }
+}
+
+/// A record as an object, with this between its members.
+fn write_record(record: &Record, separator: &[u8], context: &EvalContext<'_>, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (i, (name, ty, value)) in record.fields().enumerate() {
+        if i > 0 {
+            out.extend_from_slice(separator);
+        }
+        json::write_string(name, out);
+        out.push(b':');
+        write_value(value, ty, context, out);
+    }
+    out.push(b'}');
 }
 
 fn write_array(
@@ -65,12 +80,23 @@ fn write_array(
     context: &EvalContext<'_>,
     out: &mut Vec<u8>,
 ) {
+    write_elements(elements, lengths, element, b",", context, out);
+}
+
+fn write_elements(
+    elements: &[Datum],
+    lengths: &[usize],
+    element: Type,
+    separator: &[u8],
+    context: &EvalContext<'_>,
+    out: &mut Vec<u8>,
+) {
     out.push(b'[');
     if let [outer, inner @ ..] = lengths {
         let size = elements.len() / (*outer).max(1);
         for (i, part) in elements.chunks(size.max(1)).enumerate() {
             if i > 0 {
-                out.push(b',');
+                out.extend_from_slice(separator);
             }
             match part {
                 [single] if inner.is_empty() => write_value(single, element, context, out),
@@ -91,7 +117,7 @@ pub(super) fn write_key(
     if datum.is_null() {
         return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "field name must not be null"));
     }
-    if ty.id.category() == Category::Array || matches!(ty.id, Json | Jsonb) {
+    if ty.id.category() == Category::Array || matches!(ty.id, Json | Jsonb | TypeId::Record) {
         return Err(SqlError::new(
             sqlstate::INVALID_PARAMETER_VALUE,
             "key value must be scalar, not array, composite, or json",
@@ -181,8 +207,33 @@ fn to_jsonb(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> C
     finish(out, true)
 }
 
+/// `row_to_json`, and `array_to_json`: with line ends between the outermost members if that is asked for.
+fn to_pretty_json(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
+    let pretty = arguments.get(1).and_then(Datum::as_bool) == Some(true);
+    let mut out = Vec::new();
+    match &arguments[0] {
+        Datum::Record(record) if pretty => write_record(record, b",\n ", context, &mut out),
+        Datum::Array(array) if pretty => {
+            let element = types[0].element().unwrap_or(Type::new(array.element));
+            let lengths: Vec<usize> = array.dimensions.iter().map(|d| d.length).collect();
+            write_elements(&array.elements, &lengths, element, b",\n ", context, &mut out);
+        }
+        other => write_value(other, types[0], context, &mut out),
+    }
+    finish(out, false)
+}
+
 fn object_of_texts(arguments: &[Datum], context: &EvalContext<'_>, binary: bool) -> Computed {
     let array = array_of(&arguments[0])?;
+    let wrong = match array.dimensions.as_slice() {
+        [] | [_] => None,
+        [_, pairs] if pairs.length == 2 => None,
+        [_, _] => Some("array must have two columns"),
+        _ => Some("wrong number of array subscripts"),
+    };
+    if let Some(problem) = wrong {
+        return Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, problem));
+    }
     let text = Type::new(T);
     let types = vec![text; array.elements.len()];
     let even = array.elements.len() % 2 == 0;
@@ -214,7 +265,10 @@ pub(super) static FUNCTIONS: &[Function] = &[
     typed(3271, "jsonb_build_array", &[Any], Jsonb, jsonb_build_array).variadic().called_on_null().stable(),
     typed(3176, "to_json", &[AnyElement], Json, to_json).stable(),
     typed(3787, "to_jsonb", &[AnyElement], Jsonb, to_jsonb).stable(),
-    typed(3153, "array_to_json", &[AnyArray], Json, to_json).stable(),
+    typed(3153, "array_to_json", &[AnyArray], Json, to_pretty_json).stable(),
+    typed(3154, "array_to_json", &[AnyArray, Bool], Json, to_pretty_json).stable(),
+    typed(3155, "row_to_json", &[TypeId::Record], Json, to_pretty_json).stable(),
+    typed(3156, "row_to_json", &[TypeId::Record, Bool], Json, to_pretty_json).stable(),
     plain(3202, "json_object", &[TextArray], Json, json_object),
     plain(3263, "jsonb_object", &[TextArray], Jsonb, jsonb_object),
     plain(3956, "json_array_length", &[Json], Int4, array_length),

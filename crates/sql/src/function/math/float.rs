@@ -90,7 +90,7 @@ pub(super) fn float_power(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed
     if x == 0.0 && y < 0.0 {
         return Err(invalid_power("zero raised to a negative power is undefined"));
     }
-    if x < 0.0 && y.is_finite() && y.fract() != 0.0 && x.is_finite() {
+    if x < 0.0 && y.is_finite() && y.fract() != 0.0 {
         return Err(invalid_power("a negative number raised to a non-integer power yields a complex result"));
     }
     let value = x.powf(y);

@@ -181,10 +181,24 @@ pub(super) fn numeric(datum: &Datum) -> Result<&Numeric, SqlError> {
     if let Datum::Numeric(value) = datum { Ok(value) } else { Err(unexpected(&[datum])) }
 }
 
+/// Bits of two numbers together from which on an operation takes milliseconds.
+const LONG_NUMBERS: u64 = 60_000;
+
+/// Before an operation that takes milliseconds and cannot ask in between: asks, and lets others go on meanwhile.
+fn announce(a: &Numeric, b: &Numeric, context: &EvalContext<'_>) -> Result<(), SqlError> {
+    if a.bits() + b.bits() > LONG_NUMBERS {
+        context.check_interrupt()?;
+        context.interrupt.step_aside();
+    }
+    Ok(())
+}
+
 macro_rules! numeric_operation {
     ($name:ident, $method:ident) => {
-        fn $name(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-            numeric(a)?.$method(numeric(b)?).map(Datum::Numeric)
+        fn $name(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
+            let (a, b) = (numeric(a)?, numeric(b)?);
+            announce(a, b, context)?;
+            a.$method(b).map(Datum::Numeric)
         }
     };
 }
@@ -271,11 +285,11 @@ fn numeric_floor(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 
 /// The wanted number of digits, 0 if not given, within what `round` and `trunc` take.
 fn digits(arguments: &[Datum]) -> i32 {
-    arguments.get(1).and_then(Datum::as_i64).map_or(0, |d| d.clamp(-2000, 2000) as i32)
+    arguments.get(1).and_then(Datum::as_i64).map_or(0, |d| d as i32)
 }
 
 fn numeric_round(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Numeric(numeric(&arguments[0])?.round(digits(arguments))))
+    numeric(&arguments[0])?.try_round(digits(arguments)).map(Datum::Numeric)
 }
 
 fn numeric_truncate(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -300,7 +314,7 @@ fn numeric_trim_scale(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Numeric(numeric(&arguments[0])?.normalized()))
 }
 
-fn factorial(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn factorial(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let n = arguments[0].as_i64().ok_or_else(|| unexpected(&[&arguments[0]]))?;
     if n < 0 {
         return Err(SqlError::new(
@@ -311,11 +325,18 @@ fn factorial(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if n > 32_177 {
         return Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value overflows numeric format"));
     }
-    let mut product = Numeric::from(1i64);
-    for factor in 2..=n {
-        product = product.multiply(&Numeric::from(factor))?;
+    product(1, n, context).map(Datum::Numeric)
+}
+
+/// The product of the numbers above one up to another. Halves are of about one size, which multiplies fastest.
+fn product(above: i64, to: i64, context: &EvalContext<'_>) -> Result<Numeric, SqlError> {
+    if to - above <= 8 {
+        let small: i128 = (above + 1..=to).map(i128::from).product();
+        return Ok(Numeric::from(small));
     }
-    Ok(Datum::Numeric(product))
+    context.check_interrupt()?;
+    let middle = above + (to - above) / 2;
+    product(above, middle, context)?.multiply(&product(middle, to, context)?)
 }
 
 /// The bucket of a histogram with equal buckets between two bounds.
@@ -328,6 +349,9 @@ fn width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let [operand, low, high] = [numeric(&arguments[0])?, numeric(&arguments[1])?, numeric(&arguments[2])?];
     if operand.is_nan() || low.is_nan() || high.is_nan() {
         return Err(invalid("operand, lower bound, and upper bound cannot be NaN"));
+    }
+    if low.is_infinite() || high.is_infinite() {
+        return Err(invalid("lower and upper bounds must be finite"));
     }
     if low == high {
         return Err(invalid("lower bound cannot equal upper bound"));

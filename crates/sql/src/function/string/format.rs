@@ -114,6 +114,11 @@ impl Specifier {
             let mut ahead = *rest;
             let position = number(&mut ahead).and_then(|p| usize::try_from(p).ok());
             if let (Some(position), Some(after)) = (position, ahead.strip_prefix('$')) {
+                if position == 0 {
+                    return Err(invalid_format(
+                        "format specifies argument 0, but arguments are numbered from 1",
+                    ));
+                }
                 specifier.width = Width::Argument(Some(position));
                 *rest = after;
             } else {

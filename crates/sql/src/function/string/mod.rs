@@ -3,6 +3,8 @@
 mod format;
 mod quote;
 
+use std::collections::{HashMap, HashSet};
+
 use bytes::Bytes;
 
 use self::format::format_text;
@@ -115,9 +117,9 @@ fn initcap(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 
 fn trim(arguments: &[Datum], start: bool, end: bool) -> Computed {
     let whole = text(&arguments[0])?;
-    let set: Vec<char> = match arguments.get(1) {
+    let set: HashSet<char> = match arguments.get(1) {
         Some(set) => str_of(set)?.chars().collect(),
-        None => vec![' '],
+        None => HashSet::from([' ']),
     };
     let characters = whole.as_str();
     let rest = if start { characters.trim_start_matches(|c| set.contains(&c)) } else { characters };
@@ -194,10 +196,36 @@ fn overlay(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok([&whole[..head], new, &whole[tail..]].concat().into())
 }
 
+/// Where a part is first found, in time linear in both: the table says how much of the part still matches after a mismatch.
+fn find_bytes(whole: &[u8], part: &[u8]) -> Option<usize> {
+    let mut table = vec![0usize; part.len()];
+    let mut matched = 0;
+    for at in 1..part.len() {
+        while matched > 0 && part[at] != part[matched] {
+            matched = table[matched - 1];
+        }
+        matched += usize::from(part[at] == part[matched]);
+        table[at] = matched;
+    }
+    matched = 0;
+    if part.is_empty() {
+        return Some(0);
+    }
+    for (at, byte) in whole.iter().enumerate() {
+        while matched > 0 && *byte != part[matched] {
+            matched = table[matched - 1];
+        }
+        matched += usize::from(*byte == part[matched]);
+        if matched == part.len() {
+            return Some(at + 1 - part.len());
+        }
+    }
+    None
+}
+
 fn position(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if let (Datum::Bytea(whole), Datum::Bytea(part)) = (&arguments[0], &arguments[1]) {
-        let found = (0..=whole.len().saturating_sub(part.len())).find(|&i| whole[i..].starts_with(part));
-        return length_result(found.map_or(0, |at| at + 1));
+        return length_result(find_bytes(whole, part).map_or(0, |at| at + 1));
     }
     let (whole, part) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
     length_result(whole.find(part).map_or(0, |at| whole[..at].chars().count() + 1))
@@ -284,10 +312,12 @@ fn reverse(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 fn translate(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let from: Vec<char> = str_of(&arguments[1])?.chars().collect();
     let to: Vec<char> = str_of(&arguments[2])?.chars().collect();
-    let changed = str_of(&arguments[0])?.chars().filter_map(|c| match from.iter().position(|f| *f == c) {
-        Some(index) => to.get(index).copied(),
-        None => Some(c),
-    });
+    // The first of equal characters counts.
+    let mut targets: HashMap<char, Option<char>> = HashMap::new();
+    for (index, c) in from.into_iter().enumerate() {
+        targets.entry(c).or_insert_with(|| to.get(index).copied());
+    }
+    let changed = str_of(&arguments[0])?.chars().filter_map(|c| targets.get(&c).copied().unwrap_or(Some(c)));
     Ok(changed.collect::<String>().into())
 }
 

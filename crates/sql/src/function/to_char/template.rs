@@ -45,6 +45,28 @@ pub(super) enum Pattern {
     ZoneHour,
     ZoneMinute,
     ZoneOffset,
+    /// FX: from here on the text of a date must have exactly what the template has.
+    Exact,
+}
+
+impl Pattern {
+    /// Whether it reads digits.
+    pub(super) fn is_digits(self) -> bool {
+        !matches!(
+            self,
+            Pattern::Meridiem { .. }
+                | Pattern::Era { .. }
+                | Pattern::MonthName
+                | Pattern::MonthAbbreviation
+                | Pattern::DayName
+                | Pattern::DayAbbreviation
+                | Pattern::RomanMonth
+                | Pattern::ZoneAbbreviation
+                | Pattern::ZoneHour
+                | Pattern::ZoneOffset
+                | Pattern::Exact
+        )
+    }
 }
 
 /// How letters come out.
@@ -59,8 +81,12 @@ pub(super) enum Case {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Literal(char),
+    /// Punctuation or a blank outside quotes.
+    Separator(char),
     Pattern {
         pattern: Pattern,
+        /// As the template spells it.
+        spelling: &'static str,
         case: Case,
         /// FM: no padding.
         fill: bool,
@@ -89,6 +115,7 @@ const PATTERNS: &[(&str, Pattern)] = &[
     ("FF4", Pattern::Fraction(4)),
     ("FF5", Pattern::Fraction(5)),
     ("FF6", Pattern::Fraction(6)),
+    ("FX", Pattern::Exact),
     ("HH24", Pattern::Hour24),
     ("HH12", Pattern::Hour12),
     ("HH", Pattern::Hour12),
@@ -152,53 +179,63 @@ fn matches(rest: &str, spelling: &str, pattern: Pattern) -> bool {
     }
 }
 
+/// What may stand before a pattern: FM, or TM, which means nothing where months and days have one language.
+fn prefix(rest: &str) -> Option<bool> {
+    match rest.get(..2) {
+        Some("FM" | "fm") => Some(true),
+        Some("TM" | "tm") => Some(false),
+        _ => None,
+    }
+}
+
+/// What may stand after a pattern.
+fn postfix(rest: &str) -> Option<Option<Case>> {
+    match rest.get(..2) {
+        Some("TH") => Some(Some(Case::Upper)),
+        Some("th") => Some(Some(Case::Lower)),
+        // Numbers in words are not to be had, nor does PostgreSQL say so.
+        Some("SP") => Some(None),
+        _ => None,
+    }
+}
+
 /// Splits a template.
 pub(super) fn split(template: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = template;
-    let mut fill = false;
-    while let Some(first) = rest.chars().next() {
-        if first == '"' {
-            rest = quoted(&rest[1..], &mut pieces);
-            continue;
-        }
-        if first == '\\' && rest[1..].starts_with('"') {
-            pieces.push(Piece::Literal('"'));
+    while !rest.is_empty() {
+        let prefix = prefix(rest);
+        if prefix.is_some() {
             rest = &rest[2..];
-            continue;
         }
-        if rest.starts_with("FM") || rest.starts_with("fm") {
-            fill = true;
-            rest = &rest[2..];
-            continue;
-        }
-        // FX, TM and SP change nothing here.
-        if rest.starts_with("FX") || rest.starts_with("fx") || rest.starts_with("TM") {
-            rest = &rest[2..];
-            continue;
-        }
-        match PATTERNS.iter().find(|(spelling, pattern)| matches(rest, spelling, *pattern)) {
-            Some((spelling, pattern)) => {
-                let case = case_of(&rest[..spelling.len()]);
-                rest = &rest[spelling.len()..];
-                let ordinal = if rest.starts_with("TH") {
-                    Some(Case::Upper)
-                } else if rest.starts_with("th") {
-                    Some(Case::Lower)
-                } else {
-                    None
-                };
-                if ordinal.is_some() {
-                    rest = &rest[2..];
-                }
-                pieces.push(Piece::Pattern { pattern: *pattern, case, fill, ordinal });
-                fill = false;
+        if let Some((spelling, pattern)) =
+            PATTERNS.iter().find(|(spelling, pattern)| matches(rest, spelling, *pattern))
+        {
+            let case = case_of(&rest[..spelling.len()]);
+            rest = &rest[spelling.len()..];
+            let postfix = postfix(rest);
+            if postfix.is_some() {
+                rest = &rest[2..];
             }
-            None => {
-                pieces.push(Piece::Literal(first));
-                rest = &rest[first.len_utf8()..];
-            }
+            // Names in the language of the place have no blanks after them either.
+            let is_name = matches!(pattern, Pattern::MonthName | Pattern::DayName);
+            let fill = prefix == Some(true) || prefix.is_some() && is_name;
+            let ordinal = postfix.flatten();
+            pieces.push(Piece::Pattern { pattern: *pattern, spelling, case, fill, ordinal });
+            continue;
         }
+        if let Some(text) = rest.strip_prefix('"') {
+            rest = quoted(text, &mut pieces);
+            continue;
+        }
+        // A backslash means something only before a quote.
+        if rest.starts_with("\\\"") {
+            rest = &rest[1..];
+        }
+        let Some(first) = rest.chars().next() else { break };
+        rest = &rest[first.len_utf8()..];
+        let separates = first.is_ascii_punctuation() || first.is_ascii_whitespace();
+        pieces.push(if separates { Piece::Separator(first) } else { Piece::Literal(first) });
     }
     pieces
 }
@@ -209,11 +246,7 @@ fn quoted<'a>(text: &'a str, pieces: &mut Vec<Piece>) -> &'a str {
     while let Some((at, c)) = characters.next() {
         match c {
             '"' => return &text[at + 1..],
-            '\\' => {
-                if let Some((_, escaped)) = characters.next() {
-                    pieces.push(Piece::Literal(escaped));
-                }
-            }
+            '\\' => pieces.push(Piece::Literal(characters.next().map_or('\\', |(_, escaped)| escaped))),
             other => pieces.push(Piece::Literal(other)),
         }
     }

@@ -1,7 +1,5 @@
 //! Dates, times and intervals as text by template.
 
-use chrono_tz::Tz;
-
 use super::template::{Case, Pattern, Piece, split};
 use crate::error::SqlError;
 use crate::function::EvalContext;
@@ -9,7 +7,7 @@ use crate::function::datetime::{interval, timestamp};
 use crate::function::string::str_of;
 use crate::types::datetime::calendar::{self, civil_from_days};
 use crate::types::datetime::{HOUR, MINUTE, MONTHS, SECOND, WEEKDAYS, is_finite_timestamp, zone};
-use crate::types::{Datum, Interval};
+use crate::types::{Datum, Interval, TimeZone};
 
 const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
@@ -47,7 +45,7 @@ pub(in crate::function) fn timestamp_to_char(
 /// A timestamp, or with a zone a moment, by template.
 pub(in crate::function) fn format_timestamp(
     value: i64,
-    tz: Option<Tz>,
+    tz: Option<TimeZone>,
     template: &str,
 ) -> Result<String, SqlError> {
     let offset = tz.map(|tz| (zone::offset_at(tz, value), zone::abbreviation_at(tz, value)));
@@ -99,8 +97,8 @@ fn render(moment: &Moment, template: &str) -> Result<String, SqlError> {
     let mut out = String::new();
     for piece in split(template) {
         match piece {
-            Piece::Literal(c) => out.push(c),
-            Piece::Pattern { pattern, case, fill, ordinal } => {
+            Piece::Literal(c) | Piece::Separator(c) => out.push(c),
+            Piece::Pattern { pattern, case, fill, ordinal, .. } => {
                 let mut text = one(moment, pattern, case, fill)?;
                 if let Some(ordinal) = ordinal {
                     text.push_str(suffix(&text, ordinal));
@@ -257,8 +255,8 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
             padded(century, 2, fill)
         }
         Pattern::Julian => (days()? + calendar::JULIAN_EPOCH).to_string(),
-        Pattern::Quarter if moment.month == 0 => String::new(),
-        Pattern::Quarter => ((moment.month - 1) / 3 + 1).to_string(),
+        Pattern::Exact | Pattern::Quarter if moment.month == 0 || pattern == Pattern::Exact => String::new(),
+        Pattern::Exact | Pattern::Quarter => ((moment.month - 1) / 3 + 1).to_string(),
         Pattern::ZoneAbbreviation | Pattern::ZoneHour | Pattern::ZoneMinute | Pattern::ZoneOffset => {
             days()?;
             zone_text(moment, pattern, case)
@@ -267,9 +265,18 @@ fn one(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Result<Stri
 }
 
 fn month_name(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> String {
-    let Some(index) = usize::try_from(moment.month - 1).ok().filter(|i| *i < 12) else {
+    if moment.month == 0 && (pattern != Pattern::RomanMonth || moment.year == 0) {
         return String::new();
+    }
+    // The months of an interval count backwards if it is negative; 0 of several years is the twelfth.
+    let forwards = moment.month > 0 || (moment.month == 0 && moment.year > 0);
+    let month = match moment.month {
+        0 if forwards => 12,
+        0 => 1,
+        month if month > 0 => month,
+        month => month + 13,
     };
+    let index = (month - 1).clamp(0, 11) as usize;
     match pattern {
         Pattern::MonthName => name(MONTHS[index], case, 9, fill),
         Pattern::MonthAbbreviation => cased(&MONTHS[index][..3], case),

@@ -1,8 +1,6 @@
 //! Settings decoded for those who read them often.
 
-use chrono_tz::Tz;
-
-use crate::types::{ByteaOutput, DateOrder, DateStyle, IntervalStyle};
+use crate::types::{ByteaOutput, DateOrder, DateStyle, IntervalStyle, TimeZone, time_zone};
 
 /// The decoded values.
 #[derive(Clone, Debug)]
@@ -10,7 +8,7 @@ pub struct Effective {
     /// `search_path`'s names, `$user` not replaced.
     pub search_path: Vec<String>,
     /// `TimeZone`.
-    pub time_zone: Tz,
+    pub time_zone: TimeZone,
     /// `DateStyle`'s style.
     pub date_style: DateStyle,
     /// `IntervalStyle`.
@@ -47,7 +45,7 @@ impl Default for Effective {
     fn default() -> Effective {
         Effective {
             search_path: Vec::new(),
-            time_zone: Tz::UTC,
+            time_zone: TimeZone::UTC,
             date_style: DateStyle::Iso,
             interval_style: IntervalStyle::Postgres,
             date_order: DateOrder::Mdy,
@@ -74,7 +72,7 @@ impl Effective {
         let milliseconds = |name| value(name).parse().unwrap_or(0);
         Effective {
             search_path: super::value::split_names(value("search_path")).unwrap_or_default(),
-            time_zone: value("TimeZone").parse().unwrap_or(Tz::UTC),
+            time_zone: time_zone(value("TimeZone")).unwrap_or(TimeZone::UTC),
             date_style,
             interval_style: match value("IntervalStyle") {
                 "postgres_verbose" => IntervalStyle::PostgresVerbose,

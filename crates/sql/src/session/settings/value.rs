@@ -1,10 +1,9 @@
 //! Reading and printing the values of settings.
 
-use chrono_tz::Tz;
-
 use super::definition::Unit;
 use super::{Definition, Kind};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::types::datetime;
 
 fn invalid(definition: &Definition, text: &str) -> SqlError {
     SqlError::new(
@@ -42,9 +41,7 @@ pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> R
         Kind::Names => split_names(text)
             .map(|names| names.iter().map(|name| quote_name(name)).collect::<Vec<_>>().join(", "))
             .map_err(|()| invalid(definition, text).with_detail("List syntax is invalid.")),
-        Kind::TimeZone => {
-            time_zone(text).map(|zone| zone.name().to_owned()).ok_or_else(|| invalid(definition, text))
-        }
+        Kind::TimeZone => datetime::zone::setting_of(text).ok_or_else(|| invalid(definition, text)),
         Kind::DateStyle => date_style(definition, text, current),
         Kind::Encoding => match encoding_name(text).as_str() {
             "utf8" | "unicode" => Ok("UTF8".to_owned()),
@@ -129,25 +126,6 @@ fn enumerated(definition: &Definition, text: &str, values: &[&str]) -> Result<St
         return Ok(value.to_owned());
     }
     Err(invalid(definition, text).with_hint(format!("Available values: {}.", values.join(", "))))
-}
-
-/// The zone of a name, in any case, or of an offset from UTC in whole hours.
-pub(crate) fn time_zone(text: &str) -> Option<Tz> {
-    let text = text.trim();
-    let text = text.strip_prefix("INTERVAL").map_or(text, str::trim).trim_matches('\'');
-    if let Some(zone) = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(text)) {
-        return Some(*zone);
-    }
-    if matches!(text.to_ascii_lowercase().as_str(), "z" | "zulu" | "default" | "local") {
-        return Some(Tz::UTC);
-    }
-    let (hours, minutes) = text.split_once(':').unwrap_or((text, "0"));
-    let (hours, minutes) = (hours.parse::<i32>().ok()?, minutes.parse::<i32>().ok()?);
-    if minutes != 0 || !(-14..=12).contains(&-hours) {
-        return None;
-    }
-    // Etc/GMT counts west of Greenwich.
-    if hours == 0 { Some(Tz::UTC) } else { format!("Etc/GMT{:+}", -hours).parse().ok() }
 }
 
 /// `Postgres, DMY`. What the text does not name is as it is now; German dates have the day first unless it says otherwise.

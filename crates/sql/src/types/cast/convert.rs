@@ -46,7 +46,7 @@ pub(super) fn int4_to_char(datum: &Datum, _: &FormatContext) -> Converted {
 
 pub(super) fn text_to_char(datum: &Datum, _: &FormatContext) -> Converted {
     let text = datum.as_str().ok_or_else(|| unexpected(datum))?;
-    Ok(Datum::text(text.chars().next().map(String::from).unwrap_or_default()))
+    Ok(Datum::text(input::internal_char(text)))
 }
 
 pub(super) fn text_to_name(datum: &Datum, _: &FormatContext) -> Converted {

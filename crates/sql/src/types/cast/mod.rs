@@ -83,7 +83,8 @@ fn method(from: TypeId, to: TypeId, context: CastContext) -> Option<Method> {
         let element = find(Type::new(source), Type::new(target), context)?;
         return Some(Method::Elements(Arc::new(element)));
     }
-    if to.category() == Category::String && context >= CastContext::Assignment && !from.is_pseudo() {
+    let has_text = !from.is_pseudo() || from == TypeId::Record;
+    if to.category() == Category::String && context >= CastContext::Assignment && has_text {
         return Some(Method::ToText);
     }
     if from.category() == Category::String && context == CastContext::Explicit && !to.is_pseudo() {

@@ -1,8 +1,7 @@
 //! Arithmetic with dates, times and intervals.
 
-use chrono_tz::Tz;
-
 use super::calendar::{civil_from_days, days_from_civil, days_in_month, split};
+use super::zone::TimeZone;
 use super::{
     DAY, MONTH_DAYS, check_date, check_timestamp, is_finite_date, is_finite_timestamp, out_of_range, zone,
 };
@@ -173,7 +172,7 @@ pub(crate) fn add_to_timestamp(timestamp: i64, interval: Interval) -> Result<i64
 }
 
 /// A moment moved by an interval: months and days on the local calendar, the rest as elapsed time. 22008.
-pub(crate) fn add_to_timestamptz(timestamp: i64, interval: Interval, tz: Tz) -> Result<i64, SqlError> {
+pub(crate) fn add_to_timestamptz(timestamp: i64, interval: Interval, tz: TimeZone) -> Result<i64, SqlError> {
     if !is_finite_timestamp(timestamp) {
         return Ok(timestamp);
     }
@@ -230,7 +229,7 @@ pub(crate) fn timestamp_to_date(timestamp: i64) -> i32 {
 }
 
 /// Moment of a local timestamp. 22008.
-pub(crate) fn local_to_utc(timestamp: i64, tz: Tz) -> Result<i64, SqlError> {
+pub(crate) fn local_to_utc(timestamp: i64, tz: TimeZone) -> Result<i64, SqlError> {
     if !is_finite_timestamp(timestamp) {
         return Ok(timestamp);
     }
@@ -238,7 +237,7 @@ pub(crate) fn local_to_utc(timestamp: i64, tz: Tz) -> Result<i64, SqlError> {
 }
 
 /// Local timestamp of a moment. 22008.
-pub(crate) fn utc_to_local(timestamp: i64, tz: Tz) -> Result<i64, SqlError> {
+pub(crate) fn utc_to_local(timestamp: i64, tz: TimeZone) -> Result<i64, SqlError> {
     if !is_finite_timestamp(timestamp) {
         return Ok(timestamp);
     }

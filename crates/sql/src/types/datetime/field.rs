@@ -1,10 +1,10 @@
 //! The fields of a date and time while they are being read.
 
 use super::calendar::{days_from_civil, days_in_month};
+use super::zone::TimeZone;
 use super::{DAY, HOUR, MINUTE, SECOND, words, zone};
 use crate::error::{SqlError, sqlstate};
 use crate::types::DateOrder;
-use chrono_tz::Tz;
 
 /// Why a text is no date or time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl FieldError {
 pub(crate) enum Zone {
     /// Seconds east of UTC.
     Offset(i32),
-    Named(Tz),
+    Named(TimeZone),
 }
 
 /// What has been read so far.
@@ -142,7 +142,7 @@ impl Fields {
         }
         if let Some(taken) = self.month {
             // A number was taken for the month; it was the day.
-            if self.day.is_some() || self.year.is_some() {
+            if self.day.is_some() || !(1..=31).contains(&taken) {
                 return Err(FieldError::Format);
             }
             self.day = Some(taken);
@@ -295,20 +295,29 @@ pub(super) fn offset(text: &str) -> Result<i32, FieldError> {
     Ok(if negative { -seconds } else { seconds })
 }
 
-/// The zone of a lower-case abbreviation or name.
+/// The zone of a lower-case abbreviation or name, or of an offset after letters, which counts westwards.
 pub(super) fn named_zone(word: &str) -> Option<Zone> {
-    words::zone_abbreviation(word).map(Zone::Offset).or_else(|| zone::by_name(word).map(Zone::Named))
+    if let Some(seconds) = words::zone_abbreviation(word) {
+        return Some(Zone::Offset(seconds));
+    }
+    zone::by_name_or_offset(words::changing_abbreviation(word).unwrap_or(word)).map(Zone::Named)
 }
 
-/// The zone that a text names in SQL: an abbreviation, a name, or an offset. A bare offset counts westwards, as POSIX has it.
+/// The zone that a text names in SQL: an abbreviation, a name, or an offset, which counts westwards, as POSIX has it.
 pub(crate) fn zone_of(text: &str) -> Option<Zone> {
-    let word = text.trim().to_ascii_lowercase();
-    if let Some(found) = named_zone(&word) {
-        return Some(found);
+    named_zone(&text.trim().to_ascii_lowercase())
+}
+
+/// The zone that `make_timestamptz` is told: as in the text of a time, an offset has a sign and counts eastwards.
+pub(crate) fn zone_in_time(text: &str) -> Result<Zone, SqlError> {
+    let invalid = |message: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(invalid(format!("invalid input syntax for type numeric time zone: \"{text}\""))
+            .with_hint("Numeric time zones must have \"-\" or \"+\" as first character."));
     }
-    let digits = word.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-    let signed = if digits.starts_with(['+', '-']) { digits.to_owned() } else { format!("+{digits}") };
-    let is_offset =
-        digits.bytes().any(|b| b.is_ascii_digit()) && digits.len() >= word.len().saturating_sub(5);
-    offset(&signed).ok().filter(|_| is_offset).map(|east| Zone::Offset(-east))
+    match offset(text) {
+        Ok(east) => Ok(Zone::Offset(east)),
+        Err(FieldError::ZoneOverflow) => Err(invalid(format!("numeric time zone \"{text}\" out of range"))),
+        Err(_) => zone_of(text).ok_or_else(|| invalid(format!("time zone \"{text}\" not recognized"))),
+    }
 }

@@ -121,7 +121,7 @@ pub(crate) fn parse_interval(text: &str, modifier: i32, style: IntervalStyle) ->
 /// A number taken apart: sign applied to both parts.
 fn split_number(text: &str) -> Result<(i64, f64), FieldError> {
     let negative = text.starts_with('-');
-    let digits = text.trim_start_matches(['+', '-']);
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (whole, fraction) = match digits.find('.') {
         Some(at) => (&digits[..at], &digits[at..]),
         None => (digits, ""),
@@ -135,9 +135,6 @@ fn split_number(text: &str) -> Result<(i64, f64), FieldError> {
     let whole = if whole.is_empty() { "0" } else { whole };
     let signed = if negative { format!("-{whole}") } else { whole.to_owned() };
     let whole: i64 = signed.parse().map_err(|_| FieldError::Overflow)?;
-    if i32::try_from(whole).is_err() && fraction.len() > 1 {
-        return Err(FieldError::Overflow);
-    }
     let fraction: f64 = if fraction.len() > 1 { format!("0{fraction}").parse().unwrap_or(0.0) } else { 0.0 };
     Ok((whole, if negative { -fraction } else { fraction }))
 }
@@ -154,10 +151,14 @@ fn default_unit(range: i32) -> Unit {
     }
 }
 
+/// The units that a time of day gives.
+const CLOCK: [Unit; 5] = [Unit::Hour, Unit::Minute, Unit::Second, Unit::Millisecond, Unit::Microsecond];
+
 fn words(text: &str, range: i32, standard: bool) -> Result<Interval, FieldError> {
     let mut tokens = tokenize(text)?;
     let has_sign = |token: &Token| token.text.starts_with(['-', '+']);
-    let one_sign = standard && text.starts_with('-') && !tokens.iter().skip(1).any(has_sign);
+    // In the standard's style a sign at the start, and no other, is that of all fields.
+    let all_negative = standard && text.starts_with('-') && !tokens.iter().skip(1).any(has_sign);
     let mut sum = Sum::default();
     let mut ago = false;
     // Read from the end, so that a number knows the unit after it.
@@ -176,28 +177,36 @@ fn words(text: &str, range: i32, standard: bool) -> Result<Interval, FieldError>
                 days_next = false;
             }
             Kind::Time => {
-                sum.see(&[Unit::Hour, Unit::Minute, Unit::Second])?;
-                clock(&text, range, &mut sum)?;
+                sum.see(&CLOCK)?;
+                clock(&text, range, all_negative, &mut sum)?;
                 days_next = true;
                 any = true;
             }
             Kind::Signed if text.contains(':') => {
-                sum.see(&[Unit::Hour, Unit::Minute, Unit::Second])?;
-                clock(&text, range, &mut sum)?;
+                sum.see(&CLOCK)?;
+                clock(&text, range, all_negative, &mut sum)?;
                 days_next = true;
                 any = true;
             }
             Kind::Date | Kind::Signed if text[1..].contains('-') => {
-                years_and_months(&text, &mut sum)?;
+                years_and_months(&text, all_negative, &mut sum)?;
                 any = true;
                 days_next = false;
             }
             Kind::Number | Kind::Signed => {
-                let (whole, fraction) = split_number(&text)?;
+                let (mut whole, mut fraction) = split_number(&text)?;
+                if all_negative {
+                    (whole, fraction) = (-whole.saturating_abs(), -fraction.abs());
+                }
                 let of = unit.take().unwrap_or(if days_next { Unit::Day } else { default_unit(range) });
-                sum.see(&[of])?;
+                // A fraction of a second says all that there is of it.
+                match of {
+                    Unit::Second if fraction != 0.0 => sum.see(&CLOCK[2..])?,
+                    of => sum.see(&[of])?,
+                }
                 sum.add(whole, fraction, of)?;
-                days_next = false;
+                // `1 2 hours` is a day and two hours.
+                days_next = of == Unit::Hour;
                 any = true;
             }
             _ => return Err(FieldError::Format),
@@ -206,14 +215,11 @@ fn words(text: &str, range: i32, standard: bool) -> Result<Interval, FieldError>
     if !any || unit.is_some() {
         return Err(FieldError::Format);
     }
-    if one_sign {
-        (sum.months, sum.days, sum.micros) = (-sum.months.abs(), -sum.days.abs(), -sum.micros.abs());
-    }
     sum.finish(ago)
 }
 
-fn years_and_months(text: &str, sum: &mut Sum) -> Result<(), FieldError> {
-    let negative = text.starts_with('-');
+fn years_and_months(text: &str, negative: bool, sum: &mut Sum) -> Result<(), FieldError> {
+    let negative = negative || text.starts_with('-');
     let body = text.trim_start_matches(['+', '-']);
     let (years, months) = body.split_once('-').ok_or(FieldError::Format)?;
     let years: i64 = years.parse().map_err(|_| FieldError::Format)?;
@@ -228,8 +234,8 @@ fn years_and_months(text: &str, sum: &mut Sum) -> Result<(), FieldError> {
 }
 
 /// `hh:mm`, `hh:mm:ss.f`, signed; the hours may be many. `mm:ss.f`, and `mm:ss` for MINUTE TO SECOND.
-fn clock(text: &str, range: i32, sum: &mut Sum) -> Result<(), FieldError> {
-    let negative = text.starts_with('-');
+fn clock(text: &str, range: i32, negative: bool, sum: &mut Sum) -> Result<(), FieldError> {
+    let negative = negative || text.starts_with('-');
     let body = text.trim_start_matches(['+', '-']);
     let parts: Vec<&str> = body.split(':').collect();
     let whole = |text: &str| text.parse::<i64>().map_err(|_| FieldError::Format);
@@ -251,51 +257,92 @@ fn clock(text: &str, range: i32, sum: &mut Sum) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// `P1Y2M3W4DT5H6M7.8S`, each number perhaps signed; `P0001-02-03T04:05:06`.
+/// A number at the start of an ISO text, as floating point reads it; whole part, fraction, and what follows.
+fn iso_number(text: &str) -> Result<(i64, f64, &str), FieldError> {
+    let bytes = text.as_bytes();
+    let digits = |at: usize| at + bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let sign = usize::from(matches!(bytes.first(), Some(b'-' | b'+')));
+    let mut end = digits(sign);
+    if bytes.get(end) == Some(&b'.') {
+        end = digits(end + 1);
+    }
+    if !bytes[sign..end].iter().any(u8::is_ascii_digit) || bytes.first() == Some(&b'+') {
+        return Err(FieldError::Format);
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let from = end + 1 + usize::from(matches!(bytes.get(end + 1), Some(b'-' | b'+')));
+        let exponent = bytes.get(from..).map_or(from, |_| digits(from));
+        end = if exponent > from { exponent } else { end };
+    }
+    let value: f64 = text[..end].parse().map_err(|_| FieldError::Format)?;
+    if value.is_nan() || value.abs() >= i64::MAX as f64 {
+        return Err(FieldError::IntervalOverflow);
+    }
+    Ok((value.trunc() as i64, value.fract(), &text[end..]))
+}
+
+/// `P1Y2M3W4DT5H6M7.8S`, each number perhaps signed; `P0001-02-03T04:05:06`; `P00010203T040506`.
 fn iso(text: &str) -> Result<Interval, FieldError> {
     let body = text.get(1..).filter(|_| !text.starts_with('-')).ok_or(FieldError::Format)?;
+    if body.is_empty() {
+        return Err(FieldError::Format);
+    }
     let mut sum = Sum::default();
-    let (date, time) = match body.find(['T', 't']) {
+    let (date, time) = match body.find('T') {
         Some(at) => (&body[..at], Some(&body[at + 1..])),
         None => (body, None),
     };
-    if date.is_empty() && time.is_none() {
-        return Err(FieldError::Format);
-    }
-    if date.get(1..).is_some_and(|rest| rest.contains('-'))
-        && !date.contains(|c: char| c.is_ascii_alphabetic())
-    {
-        let parts: Vec<&str> = date.splitn(3, '-').collect();
-        for (part, unit) in parts.iter().zip([Unit::Year, Unit::Month, Unit::Day]) {
-            let (whole, fraction) = split_number(part)?;
-            sum.add(whole, fraction, unit)?;
-        }
-    } else {
-        designated(
-            date,
-            &[('Y', Unit::Year), ('M', Unit::Month), ('W', Unit::Week), ('D', Unit::Day)],
-            &mut sum,
-        )?;
-    }
-    match time {
-        Some(time) if time.contains(':') => clock(time, range::FULL, &mut sum)?,
-        Some(time) => {
-            designated(time, &[('H', Unit::Hour), ('M', Unit::Minute), ('S', Unit::Second)], &mut sum)?;
-        }
-        None => {}
+    const DATE: [(char, Unit); 4] =
+        [('Y', Unit::Year), ('M', Unit::Month), ('W', Unit::Week), ('D', Unit::Day)];
+    const TIME: [(char, Unit); 3] = [('H', Unit::Hour), ('M', Unit::Minute), ('S', Unit::Second)];
+    iso_part(date, &DATE, '-', 8, [Unit::Year, Unit::Month, Unit::Day], &mut sum)?;
+    if let Some(time) = time {
+        iso_part(time, &TIME, ':', 6, [Unit::Hour, Unit::Minute, Unit::Second], &mut sum)?;
     }
     sum.finish(false)
 }
 
-fn designated(mut text: &str, units: &[(char, Unit)], sum: &mut Sum) -> Result<(), FieldError> {
-    while !text.is_empty() {
-        let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or(FieldError::Format)?;
-        let letter = char::from(text.as_bytes()[at].to_ascii_uppercase());
-        let unit =
-            units.iter().find(|(l, _)| *l == letter).map(|(_, unit)| *unit).ok_or(FieldError::Format)?;
-        let (whole, fraction) = split_number(&text[..at])?;
-        sum.add(whole, fraction, unit)?;
-        text = &text[at + 1..];
+/// A half of an ISO text: numbers with designators; or three with something between them, or run together to so many digits.
+fn iso_part(
+    text: &str,
+    designators: &[(char, Unit)],
+    joint: char,
+    run: usize,
+    units: [Unit; 3],
+    sum: &mut Sum,
+) -> Result<(), FieldError> {
+    let mut rest = text;
+    let mut first = true;
+    while !rest.is_empty() {
+        let start = rest;
+        let (whole, fraction, after) = iso_number(rest)?;
+        if let Some((_, unit)) = designators.iter().find(|(letter, _)| after.starts_with(*letter)) {
+            sum.add(whole, fraction, *unit)?;
+            rest = &after[1..];
+            first = false;
+            continue;
+        }
+        if !first || !(after.is_empty() || after.starts_with(joint)) {
+            return Err(FieldError::Format);
+        }
+        let digits = start.trim_start_matches('-').bytes().take_while(u8::is_ascii_digit).count();
+        if after.is_empty() && digits == run {
+            let parts = [whole / 10_000, whole / 100 % 100, whole % 100];
+            for (part, unit) in parts.into_iter().zip(units) {
+                let fraction = if unit == units[2] { fraction } else { 0.0 };
+                sum.add(part, fraction, unit)?;
+            }
+            return Ok(());
+        }
+        sum.add(whole, fraction, units[0])?;
+        rest = after;
+        for unit in &units[1..] {
+            let Some(next) = rest.strip_prefix(joint) else { break };
+            let (whole, fraction, after) = iso_number(next)?;
+            sum.add(whole, fraction, *unit)?;
+            rest = after;
+        }
+        return if rest.is_empty() { Ok(()) } else { Err(FieldError::Format) };
     }
     Ok(())
 }

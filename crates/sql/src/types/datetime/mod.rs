@@ -14,7 +14,7 @@ mod token;
 mod words;
 pub(crate) mod zone;
 
-pub(crate) use field::{Zone, zone_of as named_zone};
+pub(crate) use field::{Zone, zone_in_time, zone_of as named_zone};
 pub(crate) use format::{
     write_date, write_iso_date, write_iso_timestamp, write_iso_timestamptz, write_time, write_timestamp,
     write_timestamptz,

@@ -3,6 +3,7 @@
 use super::calendar::{JULIAN_EPOCH, split};
 use super::field::{FieldError, Fields, Zone, fraction, named_zone, number, offset, run_of_digits, time};
 use super::token::{Kind, Token, tokenize};
+use super::zone::TimeZone;
 use super::{
     DATE_INFINITY, DATE_NEG_INFINITY, DAY, END_DATE, MIN_DATE, SECOND, TIMESTAMP_INFINITY,
     TIMESTAMP_NEG_INFINITY, check_timestamp, words, zone,
@@ -42,6 +43,13 @@ pub(crate) fn parse_time(text: &str, context: &FormatContext) -> Result<i64, Sql
     let report = |e: FieldError| e.report("time", text);
     match read(text, context, false).map_err(report)? {
         Reading::Now => Ok(split(zone::to_local(context.time_zone, context.transaction_time)).1),
+        // What a zone's name means depends on the day.
+        Reading::Fields(fields)
+            if matches!(fields.zone, Some(Zone::Named(TimeZone::Named(zone))) if zone != chrono_tz::Tz::UTC)
+                && !fields.has_any_date() =>
+        {
+            Err(report(FieldError::Format))
+        }
         Reading::Fields(fields) if fields.time.is_some() => fields.micros().map_err(report),
         _ => Err(report(FieldError::Format)),
     }
@@ -266,16 +274,7 @@ impl FieldReader<'_> {
             }
             "j" | "jd" | "julian" => return self.julian(tokens),
             _ if !self.fields.has_date() && self.fields.time.is_none() => return Err(FieldError::Format),
-            _ => {
-                self.set_zone_word(word)?;
-                // `UTC+3`: in POSIX's sense, west positive.
-                if let [_, Token { kind: Kind::Signed, text }, ..] = tokens
-                    && matches!(self.fields.zone, Some(Zone::Offset(0)))
-                {
-                    self.fields.zone = Some(Zone::Offset(-offset(text)?));
-                    return Ok(2);
-                }
-            }
+            _ => self.set_zone_word(word)?,
         }
         Ok(1)
     }

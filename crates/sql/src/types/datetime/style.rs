@@ -9,10 +9,9 @@
 //!
 //! Zones have their abbreviations here, or their offset where the zone has none. JSON is ISO always.
 
-use chrono_tz::Tz;
-
 use super::calendar::{Civil, civil_from_days, clock, split, weekday};
 use super::format::{two_digits, write_clock, write_year};
+use super::zone::TimeZone;
 use super::{MONTHS, WEEKDAYS, zone};
 use crate::types::{DateOrder, DateStyle, FormatContext};
 
@@ -37,7 +36,12 @@ fn is_day_first(context: &FormatContext) -> bool {
 }
 
 /// A local time, and of a moment the zone that it is in.
-pub(super) fn write_time(local: i64, moment: Option<(i64, Tz)>, context: &FormatContext, out: &mut Vec<u8>) {
+pub(super) fn write_time(
+    local: i64,
+    moment: Option<(i64, TimeZone)>,
+    context: &FormatContext,
+    out: &mut Vec<u8>,
+) {
     let (days, micros) = split(local);
     let before_christ = if context.date_style == DateStyle::Postgres {
         let Civil { year, month, day } = civil_from_days(days);

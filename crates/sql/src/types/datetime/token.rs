@@ -86,8 +86,9 @@ impl Scanner<'_> {
         self.take_while(&mut text, |b| b.is_ascii_alphabetic());
         let next = self.peek();
         // A date such as Jan-08-1999, or the name of a zone with /, _, - or digits.
-        let joined = matches!(next, b'-' | b'/' | b'.' | b'_' | b'+');
-        let named_zone = next.is_ascii_digit() && text.len() > 1;
+        let joined = matches!(next, b'-' | b'/' | b'.' | b'_');
+        // `UTC+3` is a zone, `FEB10` is not.
+        let named_zone = (next == b'+' || next.is_ascii_digit()) && !super::words::is_keyword(&text);
         if !joined && !named_zone {
             return Token { kind: Kind::Word, text };
         }
@@ -95,12 +96,8 @@ impl Scanner<'_> {
         {
             return Token { kind: Kind::Word, text };
         }
-        if next == b'+' && !text.contains('/') {
-            // `UTC+3`: the sign starts a field of its own.
-            return Token { kind: Kind::Word, text };
-        }
         self.take_while(&mut text, |b| {
-            b.is_ascii_alphanumeric() || matches!(b, b'-' | b'/' | b'.' | b'_' | b'+')
+            b.is_ascii_alphanumeric() || matches!(b, b'-' | b'/' | b'.' | b'_' | b'+' | b':')
         });
         Token { kind: Kind::Date, text }
     }

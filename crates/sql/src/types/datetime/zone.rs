@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
+use chrono::{DateTime, NaiveDateTime, Offset, TimeZone as _};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
 use super::calendar::{civil_from_days, days_from_civil, is_leap, weekday};
@@ -26,23 +26,100 @@ pub(crate) fn by_name(name: &str) -> Option<Tz> {
     names.get(&name.to_ascii_lowercase()).copied()
 }
 
-/// A zone as the setting `TimeZone` names it: an IANA name, or whole hours (`-5`, `UTC+5` in POSIX's sense, west positive).
-pub fn from_setting(text: &str) -> Option<Tz> {
-    let text = text.trim();
-    if let Some(zone) = by_name(text) {
-        return Some(zone);
-    }
-    let (digits, posix) = match text.trim_start_matches(|c: char| c.is_ascii_alphabetic()) {
-        rest if rest.len() < text.len() => (rest, true),
-        rest => (rest, false),
+/// A time zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeZone {
+    /// Of the IANA database.
+    Named(Tz),
+    /// So many seconds east of UTC, always.
+    Fixed(i32),
+}
+
+impl TimeZone {
+    /// Universal time.
+    pub const UTC: TimeZone = TimeZone::Named(Tz::UTC);
+}
+
+/// Most hours of an offset in POSIX's notation.
+const POSIX_HOURS: i32 = 167;
+
+/// A zone in POSIX's notation without summer time: an abbreviation (`<...>`, letters, or none) and the offset, which counts *westwards*.
+fn posix(text: &str) -> Option<TimeZone> {
+    let offset = match text.strip_prefix('<') {
+        Some(rest) => rest.split_once('>')?.1,
+        None => text.trim_start_matches(|c: char| c.is_ascii_alphabetic()),
     };
-    let hours: i32 = digits.strip_suffix(":00").unwrap_or(digits).parse().ok()?;
-    // Plain numbers count eastwards; POSIX names, like those of the Etc area, count westwards.
-    let west = if posix { hours } else { -hours };
-    match west {
-        0 => Some(Tz::UTC),
-        _ => by_name(&format!("Etc/GMT{west:+}")),
+    let (west, digits) = match offset.as_bytes().first()? {
+        b'-' => (-1, &offset[1..]),
+        b'+' => (1, &offset[1..]),
+        _ => (1, offset),
+    };
+    let mut seconds = 0;
+    let mut unit = 3600;
+    for (place, part) in digits.split(':').enumerate() {
+        let most = if place == 0 { POSIX_HOURS } else { 59 };
+        let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let value = part.parse::<i32>().ok().filter(|value| is_number && *value <= most)?;
+        seconds += value * unit;
+        unit /= 60;
+        if place > 2 {
+            return None;
+        }
     }
+    Some(TimeZone::Fixed(-west * seconds))
+}
+
+/// A zone by its name, in any case, or in POSIX's notation.
+pub(crate) fn by_name_or_offset(text: &str) -> Option<TimeZone> {
+    by_name(text).map(TimeZone::Named).or_else(|| posix(text))
+}
+
+/// A zone as the value of the setting `TimeZone` names it.
+pub fn from_setting(text: &str) -> Option<TimeZone> {
+    by_name_or_offset(text.trim())
+}
+
+/// The value of the setting `TimeZone` for what was given: the name as the database has it; a number (or an interval), which counts hours
+/// *eastwards*, in POSIX's notation, and that itself in upper case. `None` if it is no zone.
+pub(crate) fn setting_of(text: &str) -> Option<String> {
+    let text = text.trim();
+    if let Some(interval) = text.strip_prefix("INTERVAL") {
+        let inner = interval.trim().trim_matches('\'');
+        let unsigned = inner.trim_start_matches(['+', '-']);
+        let TimeZone::Fixed(west) = posix(unsigned)? else { return None };
+        return Some(posix_name(if inner.starts_with('-') { west } else { -west }));
+    }
+    if let Ok(hours) = text.parse::<f64>()
+        && hours.abs() <= f64::from(POSIX_HOURS)
+    {
+        return Some(posix_name((hours * 3600.0) as i32));
+    }
+    if let Some(zone) = by_name(text) {
+        return Some(zone.name().to_owned());
+    }
+    match text.to_ascii_lowercase().as_str() {
+        "z" | "zulu" | "default" | "local" => Some("UTC".to_owned()),
+        _ => posix(text).map(|_| text.to_ascii_uppercase()),
+    }
+}
+
+/// Hours, and what more there is of minutes and seconds: `02`, `05:30`.
+fn unsigned_offset(seconds: i32) -> String {
+    let seconds = seconds.unsigned_abs();
+    let mut text = format!("{:02}", seconds / 3600);
+    if !seconds.is_multiple_of(3600) {
+        text += &format!(":{:02}", seconds / 60 % 60);
+    }
+    if !seconds.is_multiple_of(60) {
+        text += &format!(":{:02}", seconds % 60);
+    }
+    text
+}
+
+/// `<+02>-02` for two hours east.
+fn posix_name(east: i32) -> String {
+    let offset = unsigned_offset(east);
+    if east < 0 { format!("<-{offset}>+{offset}") } else { format!("<+{offset}>-{offset}") }
 }
 
 /// Seconds since 1970 as a calendar time that the zone tables know: far years become near ones with the same weekdays.
@@ -62,16 +139,24 @@ fn tabled(unix_seconds: i64) -> Option<NaiveDateTime> {
 }
 
 /// Seconds east of UTC at a moment (microseconds since 2000-01-01 UTC).
-pub(crate) fn offset_at(zone: Tz, timestamp: i64) -> i32 {
-    if zone == Tz::UTC {
-        return 0;
-    }
+pub(crate) fn offset_at(zone: TimeZone, timestamp: i64) -> i32 {
+    let zone = match zone {
+        TimeZone::UTC => return 0,
+        TimeZone::Fixed(east) => return east,
+        TimeZone::Named(zone) => zone,
+    };
     tabled(timestamp.div_euclid(SECOND) + UNIX_EPOCH_SHIFT)
         .map_or(0, |time| zone.offset_from_utc_datetime(&time).fix().local_minus_utc())
 }
 
 /// The abbreviation in force at a moment, such as `CET`.
-pub(crate) fn abbreviation_at(zone: Tz, timestamp: i64) -> String {
+pub(crate) fn abbreviation_at(zone: TimeZone, timestamp: i64) -> String {
+    let zone = match zone {
+        TimeZone::Named(zone) => zone,
+        TimeZone::Fixed(east) => {
+            return format!("{}{}", if east < 0 { '-' } else { '+' }, unsigned_offset(east));
+        }
+    };
     let Some(time) = tabled(timestamp.div_euclid(SECOND) + UNIX_EPOCH_SHIFT) else { return String::new() };
     let offset = zone.offset_from_utc_datetime(&time);
     offset.to_string()
@@ -79,9 +164,9 @@ pub(crate) fn abbreviation_at(zone: Tz, timestamp: i64) -> String {
 
 /// Seconds east of UTC for a local time. A time that a change of clocks skips counts as before the change, one that it
 /// repeats as after it.
-pub(crate) fn offset_of_local(zone: Tz, local: i64) -> i32 {
-    if zone == Tz::UTC {
-        return 0;
+pub(crate) fn offset_of_local(zone: TimeZone, local: i64) -> i32 {
+    if let TimeZone::UTC | TimeZone::Fixed(_) = zone {
+        return offset_at(zone, local);
     }
     let before = offset_at(zone, local.saturating_sub(DAY));
     let after = offset_at(zone, local.saturating_add(DAY));
@@ -103,12 +188,12 @@ pub(crate) fn offset_of_local(zone: Tz, local: i64) -> i32 {
 }
 
 /// Local time of a moment.
-pub(crate) fn to_local(zone: Tz, timestamp: i64) -> i64 {
+pub(crate) fn to_local(zone: TimeZone, timestamp: i64) -> i64 {
     timestamp.saturating_add(i64::from(offset_at(zone, timestamp)) * SECOND)
 }
 
 /// Moment of a local time; `None` beyond 64 bits.
-pub(crate) fn to_utc(zone: Tz, local: i64) -> Option<i64> {
+pub(crate) fn to_utc(zone: TimeZone, local: i64) -> Option<i64> {
     local.checked_sub(i64::from(offset_of_local(zone, local)) * SECOND)
 }
 
@@ -123,7 +208,7 @@ mod tests {
 
     #[test]
     fn clocks_change() {
-        let zone = Tz::America__New_York;
+        let zone = TimeZone::Named(Tz::America__New_York);
         assert_eq!(offset_at(zone, at(2024, 1, 1, 0)), -5 * 3600);
         assert_eq!(offset_at(zone, at(2024, 7, 1, 0)), -4 * 3600);
         // Skipped on 2024-03-10: 02:30 counts as standard time.
@@ -134,14 +219,20 @@ mod tests {
         assert_eq!(offset_of_local(zone, at(2024, 11, 3, 1)), -5 * 3600);
         assert_eq!(offset_of_local(zone, at(2024, 11, 3, 0)), -4 * 3600);
         assert_eq!(offset_at(zone, at(2500, 7, 1, 0)), -4 * 3600);
-        assert_eq!(offset_at(Tz::Europe__Berlin, at(200_000, 1, 1, 0)), 3600);
+        assert_eq!(offset_at(TimeZone::Named(Tz::Europe__Berlin), at(200_000, 1, 1, 0)), 3600);
     }
 
     #[test]
     fn settings() {
-        assert_eq!(from_setting("europe/berlin"), Some(Tz::Europe__Berlin));
-        assert_eq!(from_setting("-5"), by_name("Etc/GMT+5"));
-        assert_eq!(from_setting("UTC+5"), by_name("Etc/GMT+5"));
+        assert_eq!(from_setting("europe/berlin"), Some(TimeZone::Named(Tz::Europe__Berlin)));
+        // A bare number is hours east; with a colon, or after letters, it is POSIX's, hours west.
+        assert_eq!(setting_of("-5").as_deref(), Some("<-05>+05"));
+        assert_eq!(setting_of("5.5").as_deref(), Some("<+05:30>-05:30"));
+        assert_eq!(from_setting("<+05:30>-05:30"), Some(TimeZone::Fixed(19_800)));
+        assert_eq!(setting_of("+02:00").as_deref(), Some("+02:00"));
+        assert_eq!(from_setting("+02:00"), Some(TimeZone::Fixed(-7200)));
+        assert_eq!(setting_of("INTERVAL '+02:00'").as_deref(), Some("<+02>-02"));
+        assert_eq!(from_setting("UTC+5"), Some(TimeZone::Fixed(-18_000)));
         assert_eq!(from_setting("nowhere"), None);
     }
 }

@@ -156,46 +156,53 @@ impl Numeric {
 
     /// Rounded half away from zero to `scale` digits after the point; negative scales round before it.
     pub fn round(&self, scale: i32) -> Numeric {
+        self.try_round(scale).unwrap_or(Numeric::NAN)
+    }
+
+    /// The same; 22003 if what it is rounded up to is beyond the type.
+    pub fn try_round(&self, scale: i32) -> Result<Numeric, SqlError> {
         self.rescale(scale, true)
     }
 
     /// Cut to `scale` digits after the point.
     pub fn truncate(&self, scale: i32) -> Numeric {
-        self.rescale(scale, false)
+        // Fewer digits cannot overflow.
+        self.rescale(scale, false).unwrap_or(Numeric::NAN)
     }
 
-    fn rescale(&self, scale: i32, rounding: bool) -> Numeric {
-        let Some(finite) = self.finite() else { return self.clone() };
+    fn rescale(&self, scale: i32, rounding: bool) -> Result<Numeric, SqlError> {
+        let Some(finite) = self.finite() else { return Ok(self.clone()) };
         let scale = scale.clamp(-(super::MAX_INTEGER_DIGITS as i32) - 1, MAX_SCALE as i32);
         let display = scale.max(0) as u32;
         let drop = i64::from(finite.scale()) - i64::from(scale);
         if drop == 0 {
-            return self.clone();
+            return Ok(self.clone());
         }
         if drop < 0 {
             let up = -drop as u32;
             if let Finite::Small(value, _) = finite
                 && let Some(value) = power_of_ten(up).and_then(|p| value.checked_mul(p))
             {
-                return Numeric::new(value, display as u16);
+                return Ok(Numeric::new(value, display as u16));
             }
-            return Numeric::from_big(finite.mantissa() * big_power_of_ten(up), display)
-                .unwrap_or(Numeric::NAN);
+            return Numeric::from_big(finite.mantissa() * big_power_of_ten(up), display);
         }
         let drop = drop as u32;
         if let Finite::Small(value, _) = finite {
-            let Some(power) = power_of_ten(drop) else { return Numeric::new(0, display as u16) };
+            let Some(power) = power_of_ten(drop) else {
+                return Ok(Numeric::new(0, display as u16));
+            };
             let quotient = if rounding { divide_rounding_small(value, power) } else { value / power };
             let back = scale.min(0).unsigned_abs();
             if let Some(result) = power_of_ten(back).and_then(|p| quotient.checked_mul(p)) {
-                return Numeric::new(result, display as u16);
+                return Ok(Numeric::new(result, display as u16));
             }
         }
         let power = big_power_of_ten(drop);
         let mantissa = finite.mantissa();
         let quotient = if rounding { divide_rounding(&mantissa, &power) } else { mantissa / power };
         let back = big_power_of_ten(scale.min(0).unsigned_abs());
-        Numeric::from_big(quotient * back, display).unwrap_or(Numeric::NAN)
+        Numeric::from_big(quotient * back, display)
     }
 
     /// Smallest integer not below.

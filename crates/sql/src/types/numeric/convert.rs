@@ -1,6 +1,5 @@
 //! Numerics from and to texts, integers and floats.
 
-
 use super::{Finite, MAX_SCALE, Numeric, Repr, big_power_of_ten, overflow, power_of_ten};
 use crate::error::{SqlError, sqlstate};
 

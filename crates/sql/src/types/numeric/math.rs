@@ -175,7 +175,8 @@ impl Numeric {
         // About the product of the logarithm and the exponent; both tell the scales.
         let ln_weight = base.ln_weight();
         let rough_scale = u32::try_from(8 - ln_weight).unwrap_or(0);
-        let rough = base.ln_to_scale(rough_scale)?.multiply(exponent)?.to_f64();
+        let rough = base.ln_to_scale(rough_scale)?.multiply(exponent)?;
+        let rough = rough.round(i32::try_from(rough_scale).unwrap_or(i32::MAX)).to_f64();
         if rough.abs() > MAX_EXPONENT * 1.003_333 {
             return if rough > 0.0 {
                 Err(overflow())

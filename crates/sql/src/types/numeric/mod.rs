@@ -127,10 +127,10 @@ impl Numeric {
         }
         // bits / log2(10) bounds the digits; only near the limit are they counted.
         let bits = mantissa.bits();
-        if bits > 430_000 {
-            if radix::digits(mantissa.magnitude()) > MAX_INTEGER_DIGITS as u64 + u64::from(scale) {
-                return Err(overflow());
-            }
+        if bits > 430_000
+            && radix::digits(mantissa.magnitude()) > MAX_INTEGER_DIGITS as u64 + u64::from(scale)
+        {
+            return Err(overflow());
         }
         Ok(Numeric(Repr::Big(Arc::new(Big { mantissa, scale: scale16 }))))
     }
@@ -198,6 +198,11 @@ impl Numeric {
             Some(Finite::Small(value, scale)) => Some((value, scale)),
             _ => None,
         }
+    }
+
+    /// Bits of a mantissa that is not small; 0 of another.
+    pub fn bits(&self) -> u64 {
+        if let Repr::Big(big) = &self.0 { big.mantissa.bits() } else { 0 }
     }
 
     /// The same value with no zeros at the end of the fraction.

@@ -95,7 +95,7 @@ pub(super) fn exponential(mantissa: &BigInt, bits: u64) -> (BigInt, i64) {
     (sum, k - work as i64)
 }
 
-/// The natural logarithm of `mantissa / 10^-power` for a positive mantissa and a power of ten as given, times `2^bits`.
+/// The natural logarithm of a positive mantissa divided by a power of ten, times `2^bits`.
 pub(super) fn logarithm(mantissa: &BigUint, power_of_ten: &BigUint, bits: u64) -> BigInt {
     let extra = 64 + (bits as f64).sqrt() as u64 / 2;
     let work = bits + extra;
