@@ -97,6 +97,23 @@ impl Reads {
         (keys, trees)
     }
 
+    /// The same once more.
+    pub(crate) fn copy(&self) -> ReadSet {
+        let (from, mut to) = (self.set.lock(), ReadSet::default());
+        for point in from.points() {
+            to.add_point(point.tree, from.key(point), point.moment());
+        }
+        for range in from.ranges() {
+            let (lower, upper) =
+                (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
+            to.add_range(range.tree, lower, upper, range.moment);
+        }
+        if from.is_coarse() {
+            to.set_coarse();
+        }
+        to
+    }
+
     /// Takes them out.
     pub(crate) fn take(&self) -> ReadSet {
         std::mem::take(&mut self.set.lock())

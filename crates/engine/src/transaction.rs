@@ -10,8 +10,7 @@
 //! *Trees of its own*: what a transaction writes into a tree that it made (`create_tree`) may be of any size; beyond a share of the memory
 //! budget it goes to disk before the commit (`txn::bulk`). Nobody else can reach such a tree, so its rows need no locks.
 //!
-//! Locks stay until the end of the transaction, also those taken after a savepoint that is rolled back: giving them
-//! back early would let others see that a row had been touched, and buys little.
+//! Locks stay until the end of the transaction, or until a savepoint before them is rolled back to, as in PostgreSQL. Some outlive that: `lock::held` says which, and why.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -208,18 +207,52 @@ impl Transaction {
         }
     }
 
-    /// Notes that the transaction depends on the newest version of a key, and holds a lock that keeps it so until the end.
-    pub fn note_latest(&self, tree: TreeId, key: &[u8]) {
+    /// Notes that the transaction depends on the newest version of a key, and holds a lock that keeps it so until the end: all its locks stay from now on, whatever
+    /// savepoint is rolled back to.
+    pub fn note_latest(&mut self, tree: TreeId, key: &[u8]) {
+        if let Some(reads) = self.sight.reads() {
+            reads.latest(tree, key);
+            self.held.pin();
+        }
+    }
+
+    /// The same where it is the lock on one row that keeps it so.
+    pub fn note_latest_under(&mut self, tree: TreeId, key: &[u8], (locked, row): (TreeId, &[u8])) {
+        if let Some(reads) = self.sight.reads() {
+            reads.latest(tree, key);
+            self.held.keep_row(locked, row);
+        }
+    }
+
+    /// The same where it is the lock on a tree that every statement has.
+    pub fn note_latest_of_tree(&self, tree: TreeId, key: &[u8]) {
         if let Some(reads) = self.sight.reads() {
             reads.latest(tree, key);
         }
     }
 
-    /// The same of all keys of a range, and of the gaps between them.
-    pub fn note_latest_range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
+    /// The same of all keys of a range, and of the gaps between them, under all locks held.
+    pub fn note_latest_range(&mut self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
         if let Some(reads) = self.sight.reads() {
             reads.latest_range(tree, lower, upper);
+            self.held.pin();
         }
+    }
+
+    /// Asks the certifier whether any order explains what was read up to now. To be asked before the client is told of a newer state than the snapshot's.
+    ///
+    /// # Errors
+    /// `DependencyCycle` if there is none: the transaction cannot commit any more.
+    pub fn check_reads(&self) -> Result<(), Error> {
+        match self.sight.reads() {
+            None => Ok(()),
+            Some(reads) => self.manager.check_reads(self.id, self.sight.csn(), reads.copy()),
+        }
+    }
+
+    /// All locks held now stay until the end: what was read under them was read for good.
+    pub fn pin_locks(&mut self) {
+        self.held.pin();
     }
 
     /// Notes a change of something that is no row but that others may depend on (`note_latest`), under a tree id above those of rows.
@@ -230,10 +263,11 @@ impl Transaction {
     }
 
     /// Notes that everything read through the view is locked, and as new as its lock.
-    pub fn note_locked(&self, tracked: &TrackedView) {
+    pub fn note_locked(&mut self, tracked: &TrackedView) {
         if let (Some(reads), Some(locked)) = (self.sight.reads(), tracked.reads()) {
             reads.adopt_locked(locked);
         }
+        self.held.pin();
     }
 
     /// Lets a transaction that began with reading go on with writing, at the snapshot it has.
@@ -360,9 +394,10 @@ impl Transaction {
         self.check_member()?;
         let locks = &self.manager.locks;
         let mode = self.row_mode(mode);
-        let granted = match locks.try_row(self.id, &mut self.held, tree, key, mode) {
-            Answer::Held => return Ok(LockOutcome::Granted { waited: false }),
-            Answer::Granted => LockOutcome::Granted { waited: false },
+        let before = self.held.count();
+        let waited = match locks.try_row(self.id, &mut self.held, tree, key, mode) {
+            Answer::Held | Answer::Raised(_) => return Ok(LockOutcome::Granted { waited: false }),
+            Answer::Granted => false,
             Answer::Busy => match wait {
                 WaitPolicy::NoWait => return Err(Error::LockNotAvailable),
                 WaitPolicy::SkipLocked => return Ok(LockOutcome::Skipped),
@@ -371,12 +406,14 @@ impl Transaction {
                     if let Some(waiting) = waiting {
                         self.await_lock(waiting).await?;
                     }
-                    LockOutcome::Granted { waited: true }
+                    true
                 }
             },
         };
-        self.writes.charge(LOCK_BYTES + key.len())?;
-        Ok(granted)
+        if self.held.count() > before {
+            self.writes.charge(LOCK_BYTES + key.len())?;
+        }
+        Ok(LockOutcome::Granted { waited })
     }
 
     /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and `Write` cost next to
@@ -495,18 +532,25 @@ impl Transaction {
 
     /// Marks a point to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
-        self.writes.savepoint()
+        let savepoint = self.writes.savepoint();
+        self.held.mark(savepoint.ordinal());
+        savepoint
     }
 
-    /// Undoes the writes made since `savepoint`, which stays valid; later ones are gone. Locks stay.
+    /// Undoes the writes made since `savepoint`, which stays valid, and releases the locks taken since; later ones are gone.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.writes.rollback_to(savepoint);
         self.writes.rollback_spilled(savepoint, &self.manager.base);
+        // Asked for again where they are needed again; those that stay are granted at once.
+        self.trees.retain(|(_, mode)| mode.is_weak());
+        let freed = self.manager.locks.release_since(self.id, &mut self.held, savepoint.ordinal());
+        self.writes.refund(freed);
     }
 
-    /// Forgets `savepoint` and later ones; the writes stay.
+    /// Forgets `savepoint` and later ones; the writes stay, and the locks.
     pub fn release(&mut self, savepoint: Savepoint) {
         self.writes.release(savepoint);
+        self.held.unmark(savepoint.ordinal());
     }
 
     /// Commits: the transaction gets its place in the order of commits and its changes become visible. Whoever is

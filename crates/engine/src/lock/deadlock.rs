@@ -1,54 +1,166 @@
-//! Finding a cycle in who waits for whom.
+//! Finding a cycle in who waits for whom, and breaking it by another order of a queue.
 //!
-//! A transaction waits for at most one resource, but possibly for several transactions there. The search starts at
-//! the transaction that is about to wait: a cycle that does not pass through it would have been found when its own
-//! last member began to wait. So the newcomer is the victim, and the answer names its cycle.
+//! A transaction waits for at most one resource, but possibly for several transactions there: *hard* edges lead to those who hold it, *soft* ones to those who wait ahead. The search
+//! starts at the transaction that is about to wait: a cycle that does not pass through it would have been found when its own
+//! last member began to wait. It visits each transaction once, and keeps its lists from one search to the next, so that it allocates nothing.
 //!
 //! ```text
 //! T1 holds a, T2 holds b, T1 waits for b:   T1 -> T2                  no cycle
 //! T2 asks for a:                            T2 -> T1 -> T2            T2 is refused; cycle [T2, T1]
 //! ```
+//!
+//! A cycle with a soft edge in it is none if the two change places: then the one who was ahead waits for the other. So that is tried first, as in PostgreSQL, with the soft edges of the cycle
+//! one after the other, the one farthest from the newcomer first; each time it is asked whether the new order closes another cycle, which may need another change. Only if no
+//! change helps, the newcomer is the victim, and the answer names its cycle.
+//!
+//! ```text
+//! D1 holds a shared, D2 holds b shared, E1 waits for a exclusively, E2 for b, D1 for b shared behind E2
+//! D2 asks for a shared, behind E1:          D2 ~> E1 -> D1 ~> E2 -> D2
+//! D1 goes ahead of E2:                      D1 has b; E2 -> D1, E2 -> D2, D2 ~> E1 -> D1     no cycle
+//! ```
 
 use std::collections::HashSet;
 
-use smallvec::SmallVec;
-
 use crate::TransactionId;
 
-/// The members of a cycle through `start`, beginning with `start`, each waiting for the next; or `None`.
-///
-/// `blockers` answers for whom a transaction waits (nobody if it does not wait).
-pub(crate) fn find_cycle(
-    start: TransactionId,
-    mut blockers: impl FnMut(TransactionId) -> SmallVec<[TransactionId; 4]>,
-) -> Option<Vec<TransactionId>> {
-    let mut path = vec![start];
-    let mut branches = vec![blockers(start)];
-    let mut seen = HashSet::from([start]);
-    while let Some(branch) = branches.last_mut() {
-        match branch.pop() {
-            None => {
-                branches.pop();
-                path.pop();
+/// Orders that are tried before the newcomer is refused.
+const MOST_TRIED: usize = 64;
+
+/// Somebody who is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) to: TransactionId,
+    /// Only because it is ahead in the queue.
+    pub(crate) soft: bool,
+}
+
+/// A member of a cycle, and whether it waits for the next one only because of the queue's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) waiter: TransactionId,
+    pub(crate) soft: bool,
+}
+
+/// In a queue, the waiting `owner` goes directly ahead of `before`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) owner: TransactionId,
+    pub(crate) before: TransactionId,
+}
+
+/// Who waits for whom.
+pub(crate) trait WaitsFor {
+    /// Appends for whom `waiter` waits (nobody if it does not wait); `start` is where the search began.
+    fn blockers(&self, waiter: TransactionId, start: TransactionId, edges: &mut Vec<Edge>);
+
+    /// From now on `blockers` answers as if these moves had been made; false if they cannot be had at once.
+    fn suppose(&mut self, moves: &[Move]) -> bool;
+}
+
+/// The lists of a search, kept for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    /// Edges of the transactions on the path, one list after the other.
+    edges: Vec<Edge>,
+    /// The path, with how many edges there were before each one's own.
+    path: Vec<(Step, usize)>,
+    seen: HashSet<TransactionId>,
+    /// Transactions whose edges were looked at, in all searches.
+    pub(crate) visited: u64,
+}
+
+impl Search {
+    /// The members of a cycle through `start`, beginning with `start`, each waiting for the next; or `None`.
+    pub(crate) fn find_cycle(&mut self, start: TransactionId, graph: &impl WaitsFor) -> Option<Vec<Step>> {
+        self.edges.clear();
+        self.path.clear();
+        self.seen.clear();
+        self.enter(start, start, graph);
+        while let Some((step, first)) = self.path.last_mut() {
+            if self.edges.len() == *first {
+                self.path.pop();
+                continue;
             }
-            Some(next) if next == start => return Some(path),
-            Some(next) => {
-                if seen.insert(next) {
-                    path.push(next);
-                    branches.push(blockers(next));
-                }
+            let Some(edge) = self.edges.pop() else { break };
+            step.soft = edge.soft;
+            if edge.to == start {
+                return Some(self.path.iter().map(|(step, _)| *step).collect());
+            }
+            if !self.seen.contains(&edge.to) {
+                self.enter(edge.to, start, graph);
             }
         }
+        None
     }
-    None
+
+    fn enter(&mut self, waiter: TransactionId, start: TransactionId, graph: &impl WaitsFor) {
+        self.visited += 1;
+        self.seen.insert(waiter);
+        self.path.push((Step { waiter, soft: false }, self.edges.len()));
+        graph.blockers(waiter, start, &mut self.edges);
+    }
+
+    /// Moves after which nobody is in a cycle any more; `None` if there are none, or none were found.
+    pub(crate) fn resolve(
+        &mut self,
+        start: TransactionId,
+        cycle: &[Step],
+        graph: &mut impl WaitsFor,
+    ) -> Option<Vec<Move>> {
+        let (mut moves, mut tried) = (Vec::new(), 0);
+        self.try_moves(start, cycle, &mut moves, &mut tried, graph).then_some(moves)
+    }
+
+    /// Tries the soft edges of `cycle`, on top of the moves made so far.
+    fn try_moves(
+        &mut self,
+        start: TransactionId,
+        cycle: &[Step],
+        moves: &mut Vec<Move>,
+        tried: &mut usize,
+        graph: &mut impl WaitsFor,
+    ) -> bool {
+        for (place, step) in cycle.iter().enumerate().rev().filter(|(_, step)| step.soft) {
+            let next = cycle[(place + 1) % cycle.len()].waiter;
+            moves.push(Move { owner: step.waiter, before: next });
+            *tried += 1;
+            if *tried <= MOST_TRIED && graph.suppose(moves) {
+                // Edges that were not there before all lead to who was moved.
+                let ends = std::iter::once(start).chain(moves.iter().map(|one| one.owner));
+                let ends: Vec<TransactionId> = ends.collect();
+                match ends.into_iter().find_map(|end| self.find_cycle(end, graph)) {
+                    None => return true,
+                    Some(cycle) if self.try_moves(start, &cycle, moves, tried, graph) => return true,
+                    Some(_) => {}
+                }
+            }
+            moves.pop();
+        }
+        false
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    struct Fixed<'a>(&'a [(u64, u64)]);
+
+    impl WaitsFor for Fixed<'_> {
+        fn blockers(&self, waiter: u64, _: u64, edges: &mut Vec<Edge>) {
+            edges.extend(self.0.iter().filter(|e| e.0 == waiter).map(|e| Edge { to: e.1, soft: false }));
+        }
+
+        fn suppose(&mut self, _: &[Move]) -> bool {
+            false
+        }
+    }
+
     fn search(edges: &[(u64, u64)], start: u64) -> Option<Vec<u64>> {
-        find_cycle(start, |t| edges.iter().filter(|e| e.0 == t).map(|e| e.1).collect())
+        let mut search = Search::default();
+        let cycle = search.find_cycle(start, &Fixed(edges));
+        assert!(search.visited <= 1 + edges.len() as u64, "each once");
+        cycle.map(|cycle| cycle.iter().map(|step| step.waiter).collect())
     }
 
     #[test]

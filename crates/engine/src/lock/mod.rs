@@ -1,13 +1,19 @@
 //! Locks on rows and on whole trees, with first-come queues and deadlock detection.
 //!
 //! `mode` says which locks go together, `queue` is one resource's holders and waiters (pure), `deadlock` finds a cycle
-//! of waiters (pure), `table` keeps all queues, and `wait` is the future that a waiter sleeps in.
+//! of waiters and another order without it (pure), `graph` knows who waits where, `held` what one transaction holds, `table` keeps all queues, and `wait` is the future that a
+//! waiter sleeps in.
 
 pub(crate) mod deadlock;
+mod graph;
+mod hash;
+mod held;
 pub(crate) mod mode;
 pub(crate) mod queue;
 pub(crate) mod table;
 pub(crate) mod wait;
 
+#[cfg(test)]
+mod random;
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,23 @@
 //! One resource's holders and waiters: pure, requests in, grants out.
 //!
 //! First come, first served: a request that does not go together with a holder, or with somebody who waits ahead of
-//! it, waits. Two exceptions keep a transaction from waiting for itself:
+//! it, waits. Exceptions:
 //! - who holds a mode that covers the request has it already;
-//! - who holds a mode that others wait for goes ahead of those others, for they wait for it anyway.
+//! - who holds a mode that others wait for goes ahead of those others, for they wait for it anyway: nobody waits for himself;
+//! - a row's lock that goes together with all holders is granted although somebody waits for a stronger one, as in PostgreSQL: so readers and foreign keys' checks do not
+//!   queue up behind a writer whom another reader keeps waiting. That somebody is overtaken [`MOST_OVERTAKEN`] times and no more.
 //!
 //! Siblings (members of one family, MIP paper §3.2) go together in all their modes, and count as one for the second exception: whoever waits for a member
 //! waits for the family. Without that, an instance that was left prepared would block its own retry by way of a stranger who waits between the two.
 //!
 //! ```text
 //! T1 S        holders T1:S
-//! T2 X        holders T1:S      waiting T2:X
-//! T3 S        holders T1:S      waiting T2:X T3:S       (fair: T3 does not overtake T2)
-//! T1 X        holders T1:S|X    waiting T2:X T3:S       (T1 is alone: upgraded at once)
-//! T1 ends     holders T2:X      waiting T3:S
+//! T2 X        holders T1:S            waiting T2:X
+//! T3 S        holders T1:S T3:S       waiting T2:X        (T2 is overtaken, once)
+//! T4 X        holders T1:S T3:S       waiting T2:X T4:X
+//! T3 ends     holders T1:S            waiting T2:X T4:X
+//! T1 X        holders T1:S|X          waiting T2:X T4:X   (T1 is alone: raised at once)
+//! T1 ends     holders T2:X            waiting T4:X
 //! ```
 //!
 //! And with siblings, T1 and T2 of the family a:
@@ -24,13 +28,19 @@
 //! T2 SX(a)    holders T1:SX(a) T2:SX(a)   waiting T3:X      (T2 goes ahead: T3 waits for its sibling)
 //! T1 ends     holders T2:SX(a)            waiting T3:X
 //! ```
+//!
+//! A queue without waiters, as nearly all are, is its holder and nothing else: the line of waiters is made with the first of them.
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
+use super::deadlock::Edge;
 use super::mode::{FamilySlot, Mode, Modes};
 use crate::TransactionId;
+
+/// How often a line's waiters are overtaken, one after the other, before the line moves.
+pub(super) const MOST_OVERTAKEN: u32 = 32;
 
 /// Who holds which modes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,27 +64,74 @@ pub(crate) struct Waiting<T> {
     pub(crate) ticket: T,
 }
 
+impl<T> Waiting<T> {
+    /// Whether somebody who asks for `mode` behind this one waits for it.
+    #[inline]
+    fn is_in_the_way_of(&self, mode: Mode) -> bool {
+        self.mode.bit() & mode.conflicts() != 0 && !siblings(self.mode.family(), mode.family())
+    }
+}
+
 /// Answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The owner holds the resource now and did not before.
     Granted,
-    /// The owner held the resource before, and holds the mode now.
+    /// The owner held these modes, and now the one asked for, too.
+    Raised(Modes),
+    /// The owner needs nothing that it had not before.
     Held,
     /// Nothing has changed; waiting is the only way.
     Busy,
+}
+
+/// Those who wait, first come first.
+#[derive(Debug)]
+struct Line<T> {
+    waiting: VecDeque<Waiting<T>>,
+    /// How many wait for each mode, and how many of all are siblings of somebody.
+    count: [u32; 8],
+    members: u32,
+    /// Grants past the line since it last moved.
+    overtaken: u32,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Line<T> {
+        Line { waiting: VecDeque::new(), count: [0; 8], members: 0, overtaken: 0 }
+    }
+}
+
+impl<T> Line<T> {
+    fn insert(&mut self, place: usize, waiting: Waiting<T>) {
+        self.count[waiting.mode.bit().ilog2() as usize] += 1;
+        self.members += u32::from(waiting.mode.family().is_some());
+        self.waiting.insert(place, waiting);
+    }
+
+    fn remove(&mut self, place: usize) -> Option<Waiting<T>> {
+        let waiting = self.waiting.remove(place)?;
+        self.count[waiting.mode.bit().ilog2() as usize] -= 1;
+        self.members -= u32::from(waiting.mode.family().is_some());
+        self.overtaken = 0;
+        Some(waiting)
+    }
+
+    fn place_of(&self, owner: TransactionId) -> Option<usize> {
+        self.waiting.iter().position(|waiting| waiting.owner == owner)
+    }
 }
 
 /// Holders and waiters of one resource.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     holders: SmallVec<[Holder; 1]>,
-    waiting: VecDeque<Waiting<T>>,
+    line: Option<Box<Line<T>>>,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Queue<T> {
-        Queue { holders: SmallVec::new(), waiting: VecDeque::new() }
+        Queue { holders: SmallVec::new(), line: None }
     }
 
     pub(crate) fn holders(&self) -> &[Holder] {
@@ -82,11 +139,16 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting<T>> {
-        self.waiting.iter()
+        self.line.iter().flat_map(|line| &line.waiting)
     }
 
+    fn length(&self) -> usize {
+        self.line.as_ref().map_or(0, |line| line.waiting.len())
+    }
+
+    #[inline]
     pub(crate) fn is_unused(&self) -> bool {
-        self.holders.is_empty() && self.waiting.is_empty()
+        self.holders.is_empty() && self.length() == 0
     }
 
     pub(crate) fn held_by(&self, owner: TransactionId) -> Modes {
@@ -104,11 +166,11 @@ impl<T> Queue<T> {
     /// Where a request stands of somebody who holds `held`, itself or by its siblings: ahead of the first stranger who waits for that.
     fn place(&self, mode: Mode, held: Modes) -> usize {
         match mode.keeps_out(held) {
-            0 => self.waiting.len(),
+            0 => self.length(),
             out => {
                 let waits =
                     |w: &Waiting<T>| w.mode.bit() & out != 0 && !siblings(w.mode.family(), mode.family());
-                self.waiting.iter().position(waits).unwrap_or(self.waiting.len())
+                self.waiting().position(waits).unwrap_or(self.length())
             }
         }
     }
@@ -129,16 +191,36 @@ impl<T> Queue<T> {
         }
     }
 
-    fn free(&self, owner: TransactionId, mode: Mode, place: usize) -> bool {
+    /// Holders whom `owner` would have to wait for.
+    fn holders_against(&self, owner: TransactionId, mode: Mode) -> impl Iterator<Item = &Holder> {
         let (conflicts, family) = (mode.conflicts(), mode.family());
-        self.holders
-            .iter()
-            .all(|h| h.owner == owner || h.modes & conflicts == 0 || siblings(h.family, family))
-            && self
-                .waiting
-                .iter()
-                .take(place)
-                .all(|w| w.mode.bit() & conflicts == 0 || siblings(w.mode.family(), family))
+        let against =
+            move |h: &&Holder| h.owner != owner && h.modes & conflicts != 0 && !siblings(h.family, family);
+        self.holders.iter().filter(against)
+    }
+
+    fn goes_with_holders(&self, owner: TransactionId, mode: Mode) -> bool {
+        self.holders_against(owner, mode).next().is_none()
+    }
+
+    fn goes_with_line(&self, mode: Mode, place: usize) -> bool {
+        !self.waiting().take(place).any(|waiting| waiting.is_in_the_way_of(mode))
+    }
+
+    fn free(&self, owner: TransactionId, mode: Mode, place: usize) -> bool {
+        self.goes_with_holders(owner, mode) && self.goes_with_line(mode, place)
+    }
+
+    /// Whether who asks goes past those who wait; counts it. A sibling does not if siblings wait: they would have to go ahead with it.
+    fn overtakes(&mut self, mode: Mode) -> bool {
+        let alone = |line: &Line<T>| mode.family().is_none() || line.members == 0;
+        match &mut self.line {
+            Some(line) if mode.may_overtake() && alone(line) && line.overtaken < MOST_OVERTAKEN => {
+                line.overtaken += 1;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Grants if that is possible without waiting.
@@ -149,121 +231,235 @@ impl<T> Queue<T> {
         }
         let held = self.held_by(owner);
         if mode.covered_by(held) {
+            // The stronger mode may go with a savepoint; those of statements stay.
+            if matches!(mode, Mode::Tree(mode) if mode.is_weak()) {
+                self.hold(owner, mode.bit(), None);
+            }
             return Answer::Held;
         }
-        if self.free(owner, mode, self.place(mode, self.held_with_siblings(owner, mode))) {
-            self.hold(owner, mode.bit(), mode.family());
-            return if held == 0 { Answer::Granted } else { Answer::Held };
+        if !self.goes_with_holders(owner, mode) {
+            return Answer::Busy;
         }
-        Answer::Busy
+        let place = self.place(mode, self.held_with_siblings(owner, mode));
+        if !self.goes_with_line(mode, place) && !self.overtakes(mode) {
+            return Answer::Busy;
+        }
+        self.hold(owner, mode.bit(), mode.family());
+        if held == 0 { Answer::Granted } else { Answer::Raised(held) }
     }
 
     /// Waits for what `request` refused. An owner waits at most once.
     pub(crate) fn enqueue(&mut self, owner: TransactionId, mode: Mode, ticket: T) {
-        debug_assert!(self.waiting.iter().all(|w| w.owner != owner));
+        debug_assert!(self.waiting().all(|w| w.owner != owner));
         let place = self.place(mode, self.held_with_siblings(owner, mode));
-        self.waiting.insert(place, Waiting { owner, mode, ticket });
+        self.line.get_or_insert_default().insert(place, Waiting { owner, mode, ticket });
     }
 
     /// `owner` lets go of everything it holds. Tickets of those who are granted now are appended to `granted`.
     pub(crate) fn release(&mut self, owner: TransactionId, granted: &mut Vec<T>) {
         self.holders.retain(|h| h.owner != owner);
-        if !self.waiting.is_empty() {
-            self.promote(granted);
+        self.promote(granted);
+    }
+
+    /// `owner` goes back to less than it holds.
+    pub(crate) fn lower(&mut self, owner: TransactionId, modes: Modes, granted: &mut Vec<T>) {
+        if let Some(holder) = self.holders.iter_mut().find(|h| h.owner == owner) {
+            holder.modes &= modes;
         }
+        self.holders.retain(|h| h.modes != 0);
+        self.promote(granted);
     }
 
     /// `owner` waits no longer. True if it did.
     pub(crate) fn withdraw(&mut self, owner: TransactionId, granted: &mut Vec<T>) -> bool {
-        let Some(place) = self.waiting.iter().position(|w| w.owner == owner) else { return false };
-        self.waiting.remove(place);
+        let Some(line) = &mut self.line else { return false };
+        let Some(place) = line.place_of(owner) else { return false };
+        line.remove(place);
         self.promote(granted);
         true
     }
 
+    /// Grants whom it can, in the order of the line. Nobody is looked at behind the last one who could be.
     fn promote(&mut self, granted: &mut Vec<T>) {
-        let mut place = 0;
-        while let Some(next) = self.waiting.get(place) {
+        let Some(line) = &self.line else { return };
+        let (mut place, mut left, mut members, mut out) = (0, line.count, line.members, 0);
+        while let Some(next) = self.line.as_ref().and_then(|line| line.waiting.get(place)) {
             let (owner, mode) = (next.owner, next.mode);
-            if !self.free(owner, mode, self.ahead(owner, mode, place)) {
-                place += 1;
-            } else if let Some(next) = self.waiting.remove(place) {
-                self.hold(owner, mode.bit(), mode.family());
-                granted.push(next.ticket);
+            left[mode.bit().ilog2() as usize] -= 1;
+            members -= u32::from(mode.family().is_some());
+            if self.free(owner, mode, self.ahead(owner, mode, place)) {
+                if let Some(next) = self.line.as_mut().and_then(|line| line.remove(place)) {
+                    self.hold(owner, mode.bit(), mode.family());
+                    granted.push(next.ticket);
+                }
+                continue;
+            }
+            place += 1;
+            out |= mode.conflicts();
+            // Who is no sibling of anybody waits for all ahead whom it does not go together with.
+            if members == 0 && (0..8).all(|at| left[at] == 0 || out & 1 << at != 0) {
+                return;
             }
         }
     }
 
-    /// For whom the waiting `owner` waits; nobody if it does not wait here.
-    pub(crate) fn blockers(&self, owner: TransactionId) -> SmallVec<[TransactionId; 4]> {
-        let Some(place) = self.waiting.iter().position(|w| w.owner == owner) else { return SmallVec::new() };
-        let mode = self.waiting[place].mode;
-        let (conflicts, family) = (mode.conflicts(), mode.family());
-        let holders = self
-            .holders
-            .iter()
-            .filter(|h| h.owner != owner && h.modes & conflicts != 0 && !siblings(h.family, family));
-        let ahead = self.waiting.iter().take(self.ahead(owner, mode, place));
-        let ahead = ahead.filter(|w| w.mode.bit() & conflicts != 0 && !siblings(w.mode.family(), family));
-        holders.map(|h| h.owner).chain(ahead.map(|w| w.owner)).collect()
+    /// For whom the waiting `owner` waits, as far as it leads anywhere: appended to `edges`, those to other waiters (*soft* ones, which another order would turn round) first.
+    /// Nothing if it does not wait here.
+    ///
+    /// Who waits here leads to this queue's holders only. So where all of them are in the way of `owner` itself, nobody ahead of it in the line matters, and otherwise only the last
+    /// one for each mode, who waits for what the others of that mode wait for; each sibling on its own, since it does not wait for its family. If `start`, where the search began and
+    /// is to come back to, waits here, too, it may be any of those ahead.
+    pub(crate) fn blockers(
+        &self,
+        owner: TransactionId,
+        mode: Mode,
+        start: Option<TransactionId>,
+        edges: &mut Vec<Edge>,
+    ) {
+        let others = self.holders.iter().filter(|h| h.owner != owner).count();
+        let against = self.holders_against(owner, mode).count();
+        if against < others || start.is_some() {
+            let Some(line) = &self.line else { return };
+            let Some(place) = line.place_of(owner) else { return };
+            let mut seen: Modes = 0;
+            let ahead = line.waiting.range(..self.ahead(owner, mode, place)).rev();
+            for waiting in ahead.filter(|waiting| waiting.is_in_the_way_of(mode)) {
+                let member = waiting.mode.family().is_some();
+                if member || seen & waiting.mode.bit() == 0 || Some(waiting.owner) == start {
+                    edges.push(Edge { to: waiting.owner, soft: true });
+                }
+                if !member {
+                    seen |= waiting.mode.bit();
+                }
+            }
+        }
+        edges.extend(self.holders_against(owner, mode).map(|h| Edge { to: h.owner, soft: false }));
+    }
+
+    /// The same holders and the same line without its tickets, to try another order.
+    pub(crate) fn sketch(&self) -> Queue<()> {
+        let mut sketch = Queue { holders: self.holders.clone(), line: None };
+        for Waiting { owner, mode, .. } in self.waiting() {
+            let place = sketch.length();
+            let waiting = Waiting { owner: *owner, mode: *mode, ticket: () };
+            sketch.line.get_or_insert_default().insert(place, waiting);
+        }
+        sketch
+    }
+
+    /// Whether `one` waits ahead of `other`; true if one of them does not wait.
+    pub(crate) fn is_ahead(&self, one: TransactionId, other: TransactionId) -> bool {
+        let Some(line) = &self.line else { return true };
+        line.place_of(one).zip(line.place_of(other)).is_none_or(|(one, other)| one < other)
+    }
+
+    /// Moves the waiting `owner` directly ahead of `before`, if both still wait and it is behind.
+    pub(crate) fn move_ahead(&mut self, owner: TransactionId, before: TransactionId) {
+        if self.is_ahead(owner, before) {
+            return;
+        }
+        let Some(line) = &mut self.line else { return };
+        let Some((from, to)) = line.place_of(owner).zip(line.place_of(before)) else { return };
+        if let Some(waiting) = line.remove(from) {
+            line.insert(to, waiting);
+        }
+    }
+
+    /// Grants whom another order lets through.
+    pub(crate) fn settle(&mut self, granted: &mut Vec<T>) {
+        self.promote(granted);
+    }
+}
+
+#[cfg(test)]
+impl<T> Queue<T> {
+    /// Everybody for whom the waiting `owner` waits, whether it leads anywhere or not, and whether only because of the order.
+    pub(crate) fn every_blocker(&self, owner: TransactionId) -> Vec<Edge> {
+        let Some(line) = &self.line else { return Vec::new() };
+        let Some(place) = line.place_of(owner) else { return Vec::new() };
+        let mode = line.waiting[place].mode;
+        let ahead = line.waiting.range(..self.ahead(owner, mode, place));
+        let soft = ahead.filter(|w| w.is_in_the_way_of(mode)).map(|w| Edge { to: w.owner, soft: true });
+        let hard = self.holders_against(owner, mode).map(|h| Edge { to: h.owner, soft: false });
+        hard.chain(soft).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::mode::{LockMode, TreeMode};
+    use std::collections::BTreeSet;
+
+    use super::super::mode::{LockMode, STRENGTHS, TREE_MODES, TreeMode};
     use super::*;
 
-    const ROW: [Mode; 2] = [Mode::Row(LockMode::Shared), Mode::Row(LockMode::Exclusive)];
-    const TREE: [Mode; 4] = [
-        Mode::Tree(TreeMode::Read),
-        Mode::Tree(TreeMode::Write),
-        Mode::Tree(TreeMode::Share),
-        Mode::Tree(TreeMode::Exclusive),
-    ];
-
-    const SIBLING: [Mode; 2] = [
-        Mode::Sibling(LockMode::Shared, FamilySlot::MIN),
-        Mode::Sibling(LockMode::Exclusive, FamilySlot::MIN),
-    ];
+    const SIBLING: fn(LockMode) -> Mode = |mode| Mode::Sibling(mode, FamilySlot::MIN);
+    const OTHER: fn(LockMode) -> Mode = |mode| Mode::Sibling(mode, FamilySlot::MAX);
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Request(TransactionId, Mode),
+        /// Back to what it held of these.
+        Lower(TransactionId, Modes),
         Release(TransactionId),
         Withdraw(TransactionId),
     }
 
-    fn check(queue: &Queue<TransactionId>, history: &[Step]) {
+    /// The holders to whom a waiter leads within the queue, and who may lead out of it, as they do not wait here.
+    fn leads_to(queue: &Queue<TransactionId>, from: TransactionId, all: bool) -> BTreeSet<TransactionId> {
+        let (mut found, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![from]);
+        while let Some(waiter) = next.pop() {
+            if !seen.insert(waiter) {
+                continue;
+            }
+            let mut edges = Vec::new();
+            match queue.waiting().find(|w| w.owner == waiter) {
+                Some(_) if all => edges = queue.every_blocker(waiter),
+                Some(w) => queue.blockers(waiter, w.mode, None, &mut edges),
+                None => {}
+            }
+            found.extend(edges.iter().filter(|edge| !edge.soft).map(|edge| edge.to));
+            next.extend(edges.iter().map(|edge| edge.to));
+        }
+        found.retain(|holder| queue.waiting().all(|w| w.owner != *holder));
+        found
+    }
+
+    fn check(queue: &Queue<TransactionId>, kind: Mode, history: &[Step]) {
         for (i, a) in queue.holders.iter().enumerate() {
             for b in &queue.holders[i + 1..] {
                 assert_ne!(a.owner, b.owner, "{history:?}");
-                let kind = ROW.iter().chain(&SIBLING).chain(&TREE).find(|m| match history[0] {
-                    Step::Request(_, mode) => std::mem::discriminant(*m) == std::mem::discriminant(&mode),
-                    _ => false,
-                });
-                if let Some(kind) = kind
-                    && !siblings(a.family, b.family)
-                {
+                if !siblings(a.family, b.family) {
                     assert_eq!(kind.keeps_out(a.modes) & b.modes, 0, "{queue:?} {history:?}");
                 }
             }
         }
-        for (place, w) in queue.waiting.iter().enumerate() {
+        for (place, w) in queue.waiting().enumerate() {
             let ahead = queue.ahead(w.owner, w.mode, place);
             assert!(!queue.free(w.owner, w.mode, ahead), "forgotten: {queue:?} {history:?}");
-            assert!(!queue.blockers(w.owner).is_empty(), "waits for nobody: {queue:?} {history:?}");
+            let all = queue.every_blocker(w.owner);
+            assert!(!all.is_empty(), "waits for nobody: {queue:?} {history:?}");
+            let mut some = Vec::new();
+            queue.blockers(w.owner, w.mode, None, &mut some);
+            assert!(some.iter().all(|edge| all.contains(edge)), "{queue:?} {history:?}");
+            let (all, some) = (leads_to(queue, w.owner, true), leads_to(queue, w.owner, false));
+            assert_eq!(all, some, "{queue:?} {history:?}");
         }
+        let count: u32 = queue.line.iter().flat_map(|line| line.count).sum();
+        assert_eq!(count as usize, queue.length());
     }
 
     fn apply(queue: &mut Queue<TransactionId>, step: Step) {
         let mut granted = Vec::new();
         match step {
             Step::Request(owner, mode) => {
-                if queue.waiting.iter().all(|w| w.owner != owner)
-                    && queue.request(owner, mode) == Answer::Busy
-                {
+                if queue.waiting().all(|w| w.owner != owner) && queue.request(owner, mode) == Answer::Busy {
                     queue.enqueue(owner, mode, owner);
+                }
+            }
+            // Who waits does not roll back to a savepoint.
+            Step::Lower(owner, modes) => {
+                if queue.waiting().all(|w| w.owner != owner) {
+                    queue.lower(owner, modes, &mut granted);
                 }
             }
             // A transaction that ends does not wait any more.
@@ -280,7 +476,7 @@ mod tests {
         let mut steps = Vec::new();
         for (owner, modes) in (1..=3).zip(modes) {
             steps.extend(modes.iter().map(|m| Step::Request(owner, *m)));
-            steps.extend([Step::Release(owner), Step::Withdraw(owner)]);
+            steps.extend([Step::Lower(owner, modes[0].bit()), Step::Release(owner), Step::Withdraw(owner)]);
         }
         let total = steps.len().pow(depth as u32);
         for number in 0..total {
@@ -290,7 +486,7 @@ mod tests {
                 rest /= steps.len();
                 history.push(step);
                 apply(&mut queue, step);
-                check(&queue, &history);
+                check(&queue, modes[0][0], &history);
             }
             for owner in 1..=3 {
                 apply(&mut queue, Step::Release(owner));
@@ -299,49 +495,101 @@ mod tests {
         }
     }
 
+    /// Two strengths in longer histories than all four.
     #[test]
     fn every_short_history_of_row_locks() {
-        exhaust([&ROW; 3], 5);
+        let two = [STRENGTHS[1], STRENGTHS[3]].map(Mode::Row);
+        exhaust([&two; 3], 4);
+        exhaust([&STRENGTHS.map(Mode::Row); 3], 3);
     }
 
     /// Two siblings with an ordinary transaction, with a stranger of another family, and all three siblings.
     #[test]
     fn every_short_history_of_sibling_locks() {
-        exhaust([&SIBLING, &ROW, &SIBLING], 5);
-        let other = [LockMode::Shared, LockMode::Exclusive].map(|m| Mode::Sibling(m, FamilySlot::MAX));
-        exhaust([&SIBLING, &other, &SIBLING], 5);
-        exhaust([&SIBLING; 3], 4);
+        let two = [STRENGTHS[1], STRENGTHS[3]];
+        exhaust([&two.map(SIBLING), &two.map(Mode::Row), &two.map(SIBLING)], 4);
+        exhaust([&two.map(SIBLING), &two.map(OTHER), &two.map(SIBLING)], 4);
+        exhaust([&STRENGTHS.map(SIBLING), &STRENGTHS.map(Mode::Row), &STRENGTHS.map(SIBLING)], 3);
+        exhaust([&two.map(SIBLING); 3], 4);
     }
 
     #[test]
     fn every_short_history_of_tree_locks() {
-        exhaust([&TREE; 3], 4);
+        let four = [TreeMode::Read, TreeMode::Write, TreeMode::Share, TreeMode::Exclusive].map(Mode::Tree);
+        exhaust([&four; 3], 3);
+        exhaust([&TREE_MODES.map(Mode::Tree); 3], 3);
+    }
+
+    fn wait(queue: &mut Queue<TransactionId>, owner: TransactionId, mode: Mode) {
+        assert_eq!(queue.request(owner, mode), Answer::Busy);
+        queue.enqueue(owner, mode, owner);
+    }
+
+    fn blockers(queue: &Queue<TransactionId>, owner: TransactionId) -> Vec<TransactionId> {
+        let mode = queue.waiting().find(|w| w.owner == owner).expect("it waits").mode;
+        let mut edges = Vec::new();
+        queue.blockers(owner, mode, None, &mut edges);
+        edges.iter().map(|edge| edge.to).collect()
     }
 
     #[test]
-    fn nobody_overtakes_and_upgrades_go_first() {
-        let [s, x] = ROW;
+    fn readers_overtake_a_writer_for_a_while_and_upgrades_go_first() {
+        let [s, x] = [LockMode::Shared, LockMode::Exclusive].map(Mode::Row);
         let mut queue = Queue::new();
-        assert_ne!(queue.request(1, s), Answer::Busy);
-        assert_eq!(queue.request(2, x), Answer::Busy);
-        queue.enqueue(2, x, 2);
-        assert_eq!(queue.request(3, s), Answer::Busy);
-        queue.enqueue(3, s, 3);
-        assert_ne!(queue.request(1, x), Answer::Busy, "alone among the holders");
+        assert_eq!(queue.request(1, s), Answer::Granted);
+        wait(&mut queue, 2, x);
+        assert_eq!(queue.request(3, s), Answer::Granted, "past 2");
+        assert_eq!(queue.request(1, x), Answer::Busy, "3 shares");
         let mut granted = Vec::new();
+        queue.release(3, &mut granted);
+        assert_eq!(queue.request(1, x), Answer::Raised(s.bit()), "alone among the holders");
+        wait(&mut queue, 3, s);
         queue.release(1, &mut granted);
         assert_eq!(granted, [2]);
         queue.release(2, &mut granted);
         assert_eq!(granted, [2, 3]);
-        assert_ne!(queue.request(4, s), Answer::Busy);
-        assert_eq!(queue.request(5, x), Answer::Busy);
-        queue.enqueue(5, x, 5);
-        assert_eq!(queue.request(3, x), Answer::Busy, "4 shares");
-        queue.enqueue(3, x, 3);
-        assert_eq!(queue.blockers(3)[..], [4]);
-        assert_eq!(queue.blockers(5)[..], [3, 4, 3]);
+        assert_eq!(queue.request(4, s), Answer::Granted);
+        wait(&mut queue, 5, x);
+        wait(&mut queue, 3, x);
+        assert_eq!(blockers(&queue, 3), [4]);
+        assert_eq!(blockers(&queue, 5), [3, 4], "whom 3, who goes ahead, waits for as well");
         granted.clear();
         queue.release(4, &mut granted);
         assert_eq!(granted, [3], "ahead of 5");
+    }
+
+    #[test]
+    fn nobody_is_overtaken_for_ever() {
+        let [s, x] = [LockMode::Shared, LockMode::Exclusive].map(Mode::Row);
+        let mut queue = Queue::new();
+        assert_eq!(queue.request(1, s), Answer::Granted);
+        wait(&mut queue, 2, x);
+        let readers = 3..3 + u64::from(MOST_OVERTAKEN);
+        assert!(readers.clone().all(|reader| queue.request(reader, s) == Answer::Granted));
+        wait(&mut queue, readers.end, s);
+        let mut granted = Vec::new();
+        queue.release(1, &mut granted);
+        readers.clone().for_each(|reader| queue.release(reader, &mut granted));
+        assert_eq!(granted, [2]);
+        queue.release(2, &mut granted);
+        assert_eq!(granted, [2, readers.end]);
+        assert!(!Mode::Tree(TreeMode::Read).may_overtake());
+    }
+
+    #[test]
+    fn another_order_is_granted_in_that_order() {
+        let [ks, s, x] = [LockMode::KeyShared, LockMode::Shared, LockMode::Exclusive].map(Mode::Row);
+        let mut queue = Queue::new();
+        assert_eq!(queue.request(1, ks), Answer::Granted);
+        assert_eq!(queue.request(1, Mode::Row(LockMode::NoKeyExclusive)), Answer::Raised(ks.bit()));
+        wait(&mut queue, 2, x);
+        wait(&mut queue, 3, s);
+        let mut granted = Vec::new();
+        queue.lower(1, ks.bit(), &mut granted);
+        assert_eq!(granted, [], "1 still keeps out 2, and that 3");
+        queue.move_ahead(3, 2);
+        assert!(queue.is_ahead(3, 2) && !queue.is_ahead(2, 3));
+        queue.settle(&mut granted);
+        assert_eq!(granted, [3]);
     }
 }

@@ -5,11 +5,10 @@
 //!
 //! # Waiting and deadlocks
 //!
-//! To wait, a transaction takes the `graph` mutex, enters what it waits for, queues, and looks for a cycle through
-//! itself. Queues are the truth about who waits for whom; the graph only says in which queue a transaction stands.
-//! While the mutex is held nobody begins or gives up waiting, and a transaction that waits cannot release anything:
+//! Only who has to wait takes the `graph` mutex: it enters what it waits for, queues, and looks for a cycle through
+//! itself (`deadlock`). While the mutex is held nobody begins or gives up waiting, and a transaction that waits cannot release anything:
 //! so edges read one after the other exist at the same time, and a cycle found is real. A cycle that closes is found
-//! by its last member, which is refused.
+//! by its last member. If another order of a queue breaks it, the queue gets that order, and the newcomer waits, or has its lock; else it is refused.
 //!
 //! # Trees
 //!
@@ -25,13 +24,15 @@
 //! Mutex order: `graph`, then one shard of `weak`, then one shard of `rows`. A ticket's mutex is taken alone.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::deadlock::find_cycle;
-use super::mode::{FamilySlot, LockMode, Mode, Modes, TreeMode};
+use super::deadlock::{Edge, Move};
+use super::graph::{Graph, Orders, Queues, Standing, describe};
+use super::hash::{ByHash, hash};
+pub(crate) use super::held::{Held, HeldLock};
+use super::mode::{FamilySlot, Mode, Modes, TreeMode, WEAK, names};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
 use crate::key::SmallKey;
@@ -47,44 +48,7 @@ pub(crate) const LOCK_BYTES: usize = 192;
 
 type Granted = Vec<Arc<Ticket>>;
 type KeyBuf = SmallVec<[u8; 24]>;
-type ByHash<V> = HashMap<u64, V, BuildHasherDefault<Identity>>;
 type WeakList = SmallVec<[Weak; 4]>;
-
-/// The keys are hashes already.
-#[derive(Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-}
-
-/// Mixes eight bytes at a time: multiplication carries low bits up, the fold brings high bits down.
-fn hash(tree: TreeId, key: Option<&[u8]>) -> u64 {
-    fn mix(state: u64, word: u64) -> u64 {
-        let product = u128::from(state ^ word) * u128::from(0x9E37_79B9_7F4A_7C15_u64);
-        (product as u64) ^ ((product >> 64) as u64)
-    }
-    let mut state = mix(0x2545_F491_4F6C_DD1D, u64::from(tree));
-    let Some(key) = key else { return state };
-    let (words, rest) = key.as_chunks::<8>();
-    for word in words {
-        state = mix(state, u64::from_le_bytes(*word));
-    }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    state = mix(state, u64::from_le_bytes(last));
-    mix(state, 0xA5A5_0000_0000_0001 + key.len() as u64)
-}
 
 struct Entry {
     tree: TreeId,
@@ -113,46 +77,6 @@ struct Rows(Mutex<ByHash<Bucket>>);
 #[derive(Default)]
 struct WeakShard(Mutex<ByHash<WeakList>>);
 
-/// In which queue a transaction stands.
-struct Standing {
-    hash: u64,
-    tree: TreeId,
-    key: Option<Key>,
-    mode: Mode,
-}
-
-/// Names of row modes, weakest first: `LockMode` is what was asked for, the kind of transaction decides between S and SS, X and SX.
-const ROW_NAMES: [(Mode, &str); 4] = [
-    (Mode::Row(LockMode::Shared), "Shared"),
-    (Mode::Sibling(LockMode::Shared, FamilySlot::MIN), "SiblingShared"),
-    (Mode::Sibling(LockMode::Exclusive, FamilySlot::MIN), "SiblingExclusive"),
-    (Mode::Row(LockMode::Exclusive), "Exclusive"),
-];
-
-/// What one transaction holds, for its final sweep. Kept by the transaction.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    hashes: Vec<u64>,
-    strong: Vec<TreeId>,
-    weak: bool,
-}
-
-impl Held {
-    /// Whether anything is held at all.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.hashes.is_empty() && !self.weak
-    }
-}
-
-/// A lock that somebody holds, for keeping.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HeldLock {
-    pub(crate) tree: TreeId,
-    /// `None`: the tree as a whole.
-    pub(crate) key: Option<SmallKey>,
-    pub(crate) modes: Modes,
-}
-
 /// A lock or a wait for one, as seen by a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
@@ -162,7 +86,7 @@ pub struct LockInfo {
     pub tree: TreeId,
     /// The row's key; `None` for a lock on the whole tree.
     pub key: Option<Key>,
-    /// Modes by name, strongest last: `Shared`, `SiblingShared`, `SiblingExclusive`, `Exclusive`, `Read`, `Write`, `Share`.
+    /// Modes by name, weakest first: those of `LockMode`, with `Sibling` before it if the transaction is one, or of `TreeMode`.
     pub modes: Vec<&'static str>,
     /// Held, or waited for.
     pub granted: bool,
@@ -174,22 +98,9 @@ pub(crate) struct LockTable {
     weak: [WeakShard; SHARDS],
     /// Strong locks requested or held on trees of each stripe.
     strong: [AtomicU32; STRIPES],
-    graph: Mutex<HashMap<TransactionId, Standing>>,
+    graph: Mutex<Graph>,
     pub(crate) waits: AtomicU64,
     pub(crate) deadlocks: AtomicU64,
-}
-
-fn names(of: Mode, modes: Modes) -> Vec<&'static str> {
-    let all: &[(Mode, &'static str)] = match of {
-        Mode::Row(_) | Mode::Sibling(..) => &ROW_NAMES,
-        Mode::Tree(_) => &[
-            (Mode::Tree(TreeMode::Read), "Read"),
-            (Mode::Tree(TreeMode::Write), "Write"),
-            (Mode::Tree(TreeMode::Share), "Share"),
-            (Mode::Tree(TreeMode::Exclusive), "Exclusive"),
-        ],
-    };
-    all.iter().filter(|(m, _)| m.bit() & modes != 0).map(|(_, name)| *name).collect()
 }
 
 fn punch(granted: Granted) {
@@ -204,7 +115,7 @@ impl LockTable {
             rows: std::array::from_fn(|_| Rows::default()),
             weak: std::array::from_fn(|_| WeakShard::default()),
             strong: std::array::from_fn(|_| AtomicU32::new(0)),
-            graph: Mutex::new(HashMap::new()),
+            graph: Mutex::new(Graph::default()),
             waits: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
         }
@@ -229,8 +140,10 @@ impl LockTable {
     ) -> Answer {
         let hash = hash(tree, Some(key));
         let answer = self.request(owner, hash, tree, Some(key), mode);
-        if answer == Answer::Granted {
-            held.hashes.push(hash);
+        match answer {
+            Answer::Granted => held.hashes.push(hash),
+            Answer::Raised(before) => held.note_raised(hash, before),
+            Answer::Held | Answer::Busy => {}
         }
         answer
     }
@@ -255,9 +168,13 @@ impl LockTable {
         match answer {
             Answer::Busy if !mode.is_weak() => self.retract(tree),
             Answer::Busy => {}
-            Answer::Granted | Answer::Held => {
-                // Moved weak locks are released by the list of weak locks; twice does no harm.
-                held.hashes.push(hash);
+            Answer::Granted | Answer::Raised(_) | Answer::Held => {
+                // Weak locks that were moved are released by way of their list.
+                match answer {
+                    Answer::Granted => held.hashes.push(hash),
+                    Answer::Raised(before) => held.note_raised(hash, before),
+                    Answer::Held | Answer::Busy => {}
+                }
                 if !mode.is_weak() {
                     held.strong.push(tree);
                 }
@@ -327,8 +244,7 @@ impl LockTable {
         key: &[u8],
         mode: Mode,
     ) -> Result<Option<LockWait>, Error> {
-        held.hashes.push(hash(tree, Some(key)));
-        self.wait(owner, tree, Some(key), mode)
+        self.wait(owner, held, tree, Some(key), mode)
     }
 
     /// Queues for a tree that `try_tree` refused. `None`: it was free after all.
@@ -348,72 +264,168 @@ impl LockTable {
             // go through the queue, which is slower but right.
             held.strong.push(tree);
         }
-        held.hashes.push(hash(tree, None));
-        self.wait(owner, tree, None, Mode::Tree(mode))
+        self.wait(owner, held, tree, None, Mode::Tree(mode))
     }
 
     fn wait(
         self: &Arc<Self>,
         owner: TransactionId,
+        held: &mut Held,
         tree: TreeId,
         key: Option<&[u8]>,
         mode: Mode,
     ) -> Result<Option<LockWait>, Error> {
         let hash = hash(tree, key);
         let ticket = Arc::new(Ticket::default());
+        let standing = Standing { hash, tree, key: key.map(Key::copy_from_slice), mode };
         let mut graph = self.graph.lock();
         {
             let mut rows = self.shard(hash).lock();
             let queue = &mut entry(&mut rows, hash, tree, key).queue;
+            // Noted before it is granted, as nobody else could: it is released in any case.
+            match queue.held_by(owner) {
+                0 => held.hashes.push(hash),
+                before => held.note_raised(hash, before),
+            }
             if queue.request(owner, mode) != Answer::Busy {
                 return Ok(None);
             }
             queue.enqueue(owner, mode, Arc::clone(&ticket));
         }
-        graph.insert(owner, Standing { hash, tree, key: key.map(Key::copy_from_slice), mode });
+        graph.standing.insert(owner, standing);
         self.waits.fetch_add(1, Ordering::Relaxed);
-        match find_cycle(owner, |waiter| self.blockers(&graph, waiter)) {
+        let result = self.break_cycle(&mut graph, owner);
+        let (granted, error) = match result {
+            Ok(granted) => (granted, None),
+            Err((granted, error)) => (granted, Some(error)),
+        };
+        drop(graph);
+        punch(granted);
+        match error {
             None => Ok(Some(LockWait::new(Arc::clone(self), owner, ticket))),
-            Some(cycle) => {
-                self.deadlocks.fetch_add(1, Ordering::Relaxed);
-                let detail = describe(&graph, &cycle);
-                let granted = self.withdraw(&mut graph, owner);
-                drop(graph);
-                punch(granted);
-                Err(Error::Deadlock { cycle, detail })
-            }
+            Some(error) => Err(error),
         }
     }
 
-    fn blockers(
-        &self,
-        graph: &HashMap<TransactionId, Standing>,
-        waiter: TransactionId,
-    ) -> SmallVec<[TransactionId; 4]> {
-        let Some(standing) = graph.get(&waiter) else { return SmallVec::new() };
-        let rows = self.shard(standing.hash).lock();
-        let bucket = rows.get(&standing.hash).map_or(&[][..], |bucket| bucket.as_slice());
-        bucket.iter().flat_map(|entry| entry.queue.blockers(waiter)).collect()
+    /// Sees that the newcomer closes no cycle: by another order of a queue, else by refusing it. Who has the lock by that.
+    fn break_cycle(&self, graph: &mut Graph, owner: TransactionId) -> Result<Granted, (Granted, Error)> {
+        let Graph { standing, search } = graph;
+        let mut orders = Orders::new(self, standing);
+        let Some(cycle) = search.find_cycle(owner, &orders) else { return Ok(Granted::new()) };
+        if let Some(moves) = search.resolve(owner, &cycle, &mut orders) {
+            return Ok(self.reorder(standing, &moves));
+        }
+        self.deadlocks.fetch_add(1, Ordering::Relaxed);
+        let cycle: Vec<TransactionId> = cycle.iter().map(|step| step.waiter).collect();
+        let detail = describe(standing, &cycle);
+        Err((self.withdraw(graph, owner), Error::Deadlock { cycle, detail }))
     }
 
-    fn withdraw(&self, graph: &mut HashMap<TransactionId, Standing>, owner: TransactionId) -> Granted {
-        let mut granted = Vec::new();
-        if let Some(standing) = graph.remove(&owner) {
-            let mut rows = self.shard(standing.hash).lock();
-            if let Some(bucket) = rows.get_mut(&standing.hash) {
-                for entry in bucket.iter_mut() {
-                    entry.queue.withdraw(owner, &mut granted);
-                }
-            }
-            sweep(&mut rows, standing.hash);
+    /// Gives queues another order. Who has been granted a lock meanwhile needs no place any more.
+    fn reorder(&self, standing: &HashMap<TransactionId, Standing>, moves: &[Move]) -> Granted {
+        let mut granted = Granted::new();
+        for one in moves {
+            let Some(standing) = standing.get(&one.owner) else { continue };
+            self.with_queue(standing, |queue| queue.move_ahead(one.owner, one.before));
+        }
+        for standing in moves.iter().filter_map(|one| standing.get(&one.owner)) {
+            self.with_queue(standing, |queue| queue.settle(&mut granted));
         }
         granted
     }
 
-    /// `owner` waits no longer, granted or not.
+    /// Lends the queue in which somebody stands, if there is one.
+    fn with_queue<T>(
+        &self,
+        standing: &Standing,
+        action: impl FnOnce(&mut Queue<Arc<Ticket>>) -> T,
+    ) -> Option<T> {
+        let mut rows = self.shard(standing.hash).lock();
+        let bucket = rows.get_mut(&standing.hash)?;
+        let key = standing.key.as_deref();
+        let entry = bucket.iter_mut().find(|e| e.tree == standing.tree && e.key.as_deref() == key)?;
+        Some(action(&mut entry.queue))
+    }
+
+    fn withdraw(&self, graph: &mut Graph, owner: TransactionId) -> Granted {
+        let mut granted = Granted::new();
+        if let Some(standing) = graph.standing.remove(&owner) {
+            self.with_queue(&standing, |queue| queue.withdraw(owner, &mut granted));
+            sweep(&mut self.shard(standing.hash).lock(), standing.hash);
+        }
+        granted
+    }
+
+    /// `owner` waits no longer, since it has its lock.
     pub(crate) fn end_wait(&self, owner: TransactionId) {
+        let standing = self.graph.lock().standing.remove(&owner);
+        drop(standing);
+    }
+
+    /// `owner` gives up waiting. It may have its lock for all that.
+    pub(crate) fn give_up(&self, owner: TransactionId) {
         let granted = self.withdraw(&mut self.graph.lock(), owner);
         punch(granted);
+    }
+
+    /// Transactions that searches for deadlocks have looked at so far.
+    #[cfg(test)]
+    pub(crate) fn visited(&self) -> u64 {
+        self.graph.lock().search.visited
+    }
+
+    /// Everybody for whom a transaction waits.
+    #[cfg(test)]
+    pub(super) fn every_blocker(&self, owner: TransactionId) -> Vec<Edge> {
+        let graph = self.graph.lock();
+        let standing = graph.standing.get(&owner);
+        standing.and_then(|at| self.with_queue(at, |queue| queue.every_blocker(owner))).unwrap_or_default()
+    }
+
+    /// Releases what was locked since a savepoint, but for what is pinned and weak locks on trees. Answers the bytes that
+    /// those locks were charged.
+    pub(crate) fn release_since(&self, owner: TransactionId, held: &mut Held, savepoint: u64) -> usize {
+        let Some(undone) = held.undo(savepoint) else { return 0 };
+        let (mut granted, mut bytes) = (Granted::new(), 0);
+        for (hash, before) in undone.raised.into_iter().rev() {
+            self.lower(owner, hash, before, &mut granted);
+        }
+        for hash in undone.hashes {
+            match self.lower(owner, hash, 0, &mut granted) {
+                Some(freed) => bytes += freed,
+                None => held.hashes.push(hash),
+            }
+        }
+        for tree in undone.strong {
+            self.retract(tree);
+        }
+        punch(granted);
+        bytes
+    }
+
+    /// `owner` goes back to what it held before in one queue: the bytes of a row's lock that is gone. None if something is still held.
+    fn lower(&self, owner: TransactionId, hash: u64, before: Modes, granted: &mut Granted) -> Option<usize> {
+        let mut rows = self.shard(hash).lock();
+        let mut bytes = Some(0);
+        if let Some(bucket) = rows.get_mut(&hash) {
+            let mut own = bucket.iter_mut().filter(|entry| entry.queue.held_by(owner) != 0);
+            match (own.next(), own.next()) {
+                (None, _) => {}
+                (Some(entry), None) => {
+                    let weak = if entry.key.is_none() { WEAK } else { 0 };
+                    entry.queue.lower(owner, before | weak, granted);
+                    bytes = match (&entry.key, entry.queue.held_by(owner)) {
+                        (Some(key), 0) => Some(LOCK_BYTES + key.len()),
+                        (None, 0) => Some(0),
+                        _ => None,
+                    };
+                }
+                // Two with the same hash: which of them is meant is not known, so both stay.
+                (Some(_), Some(_)) => bytes = None,
+            }
+        }
+        sweep(&mut rows, hash);
+        bytes
     }
 
     /// Releases everything that `owner` holds. It must not be waiting.
@@ -472,7 +484,7 @@ impl LockTable {
         family: Option<FamilySlot>,
         locks: &[HeldLock],
     ) -> Held {
-        const STRONG: Modes = 4 | 8;
+        const STRONG: Modes = !WEAK;
         let mut held = Held::default();
         for lock in locks {
             let key = lock.key.as_deref();
@@ -480,11 +492,10 @@ impl LockTable {
                 self.announce(lock.tree);
                 held.strong.push(lock.tree);
             }
-            let weak: Option<&[TreeMode]> =
-                (key.is_none() && lock.modes & STRONG == 0).then_some(&[TreeMode::Read, TreeMode::Write]);
-            if let Some(modes) = weak {
-                for mode in modes.iter().filter(|mode| Mode::Tree(**mode).bit() & lock.modes != 0) {
-                    self.try_tree(owner, &mut held, lock.tree, *mode);
+            if key.is_none() && lock.modes & STRONG == 0 {
+                let weak = [TreeMode::Read, TreeMode::RowShare, TreeMode::Write];
+                for mode in weak.into_iter().filter(|mode| Mode::Tree(*mode).bit() & lock.modes != 0) {
+                    self.try_tree(owner, &mut held, lock.tree, mode);
                 }
                 continue;
             }
@@ -509,12 +520,12 @@ impl LockTable {
 
     /// For which resource a transaction waits.
     pub(crate) fn waiting(&self, owner: TransactionId) -> Option<(TreeId, Option<Key>)> {
-        self.graph.lock().get(&owner).map(|s| (s.tree, s.key.clone()))
+        self.graph.lock().standing.get(&owner).map(|s| (s.tree, s.key.clone()))
     }
 
     /// How many transactions wait.
     pub(crate) fn waiting_count(&self) -> u64 {
-        self.graph.lock().len() as u64
+        self.graph.lock().standing.len() as u64
     }
 
     /// Every lock held and waited for. Not one moment's picture: shards are read one after the other.
@@ -523,7 +534,7 @@ impl LockTable {
         for shard in &self.weak {
             for (&transaction, list) in shard.0.lock().iter() {
                 for &Weak { tree, modes, .. } in list.iter().filter(|weak| weak.modes != 0) {
-                    let modes = names(Mode::Tree(TreeMode::Read), modes);
+                    let modes = names(false, modes);
                     all.push(LockInfo { transaction, tree, key: None, modes, granted: true });
                 }
             }
@@ -531,12 +542,8 @@ impl LockTable {
         for shard in &self.rows {
             for entry in shard.0.lock().values().flatten() {
                 let key = entry.key.as_ref().map(|k| Key::copy_from_slice(k));
-                let of = match key {
-                    Some(_) => Mode::Row(LockMode::Shared),
-                    None => Mode::Tree(TreeMode::Read),
-                };
                 let info = |transaction, modes, granted| {
-                    let (key, modes) = (key.clone(), names(of, modes));
+                    let (key, modes) = (key.clone(), names(key.is_some(), modes));
                     LockInfo { transaction, tree: entry.tree, key, modes, granted }
                 };
                 all.extend(entry.queue.holders().iter().map(|h| info(h.owner, h.modes, true)));
@@ -544,6 +551,22 @@ impl LockTable {
             }
         }
         all
+    }
+}
+
+impl Queues for LockTable {
+    fn blockers(
+        &self,
+        standing: &Standing,
+        waiter: TransactionId,
+        start: Option<TransactionId>,
+        edges: &mut Vec<Edge>,
+    ) {
+        self.with_queue(standing, |queue| queue.blockers(waiter, standing.mode, start, edges));
+    }
+
+    fn sketch(&self, standing: &Standing) -> Option<Queue<()>> {
+        self.with_queue(standing, |queue| queue.sketch())
     }
 }
 
@@ -563,30 +586,5 @@ fn sweep(rows: &mut ByHash<Bucket>, hash: u64) {
         if bucket.is_empty() {
             rows.remove(&hash);
         }
-    }
-}
-
-fn describe(graph: &HashMap<TransactionId, Standing>, cycle: &[TransactionId]) -> String {
-    let next = cycle.iter().cycle().skip(1);
-    let lines = cycle.iter().zip(next).filter_map(|(waiter, blocker)| {
-        let standing = graph.get(waiter)?;
-        let mode = names(standing.mode, standing.mode.bit()).concat();
-        let what = match &standing.key {
-            Some(key) => format!("key {} of tree {}", Hex(key), standing.tree),
-            None => format!("tree {}", standing.tree),
-        };
-        Some(format!(
-            "Transaction {waiter} waits for {mode} lock on {what}; blocked by transaction {blocker}."
-        ))
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-struct Hex<'a>(&'a [u8]);
-
-impl std::fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("\\x")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::mode::{FamilySlot, LockMode, Mode};
-use super::queue::Answer;
-use super::table::{Held, LockTable};
+use super::mode::{FamilySlot, LockMode, Mode, STRENGTHS, TreeMode};
+use super::queue::{Answer, MOST_OVERTAKEN};
+use super::table::{Held, LOCK_BYTES, LockTable};
 use super::wait::LockWait;
 use crate::{Error, TransactionId};
 
@@ -51,6 +51,12 @@ impl Scene {
 
     fn ends(&mut self, owner: TransactionId) {
         self.table.release_all(owner, std::mem::take(&mut self.held[owner as usize]));
+    }
+
+    /// Rolls back to a savepoint: how many rows' locks were given back.
+    fn back(&mut self, owner: TransactionId, savepoint: u64) -> usize {
+        let freed = self.table.release_since(owner, &mut self.held[owner as usize], savepoint);
+        freed / LOCK_BYTES
     }
 
     fn cycle(&mut self, owner: TransactionId, key: &str, mode: Mode) -> Vec<TransactionId> {
@@ -220,4 +226,218 @@ fn locks_of_siblings_are_shown_by_their_names() {
     let _wait = scene.waits(3, "k", X).expect("no deadlock");
     let shown: Vec<_> = scene.table.list().into_iter().map(|l| (l.transaction, l.modes, l.granted)).collect();
     assert_eq!(shown, [(1, vec!["SiblingShared", "SiblingExclusive"], true), (3, vec!["Exclusive"], false)]);
+}
+
+/// Two locks of strengths that go together do, and no others, in all kinds of transactions: 64 cells, twice. Siblings have `XID` for *no*.
+#[test]
+fn the_four_strengths_go_together_as_in_the_table() {
+    let kinds: [fn(LockMode, u32) -> Mode; 2] =
+        [|mode, _| Mode::Row(mode), |mode, number| Mode::Sibling(mode, family(number))];
+    for (held_as, asked_as) in kinds.into_iter().flat_map(|kind| kinds.map(|other| (kind, other))) {
+        for (held, asked) in STRENGTHS.into_iter().flat_map(|one| STRENGTHS.map(|other| (one, other))) {
+            // What one keeps out the other must not do: the key stays, the row stays, nobody else changes it.
+            let together = held as u32 + (asked as u32) < 3;
+            for kin in [1, 2] {
+                let (held, asked) = (held_as(held, 1), asked_as(asked, kin));
+                let siblings = held.family().is_some() && held.family() == asked.family();
+                let mut scene = Scene::new();
+                assert!(scene.takes(1, "k", held));
+                assert_eq!(scene.takes(2, "k", asked), together || siblings, "{held:?} {asked:?}");
+            }
+        }
+    }
+}
+
+fn hold_and_wait(scene: &mut Scene, owner: TransactionId, key: &str, mode: Mode) -> LockWait {
+    scene.waits(owner, key, mode).expect("no deadlock")
+}
+
+/// Rolling back to a savepoint releases what was locked since, lowers what was raised since, and wakes exactly whom that lets through.
+#[test]
+fn a_savepoint_gives_back_what_was_locked_since() {
+    let mut scene = Scene::new();
+    let [ks, _, nx, x] = STRENGTHS.map(Mode::Row);
+    assert!(scene.takes(1, "a", ks));
+    scene.held[1].mark(1);
+    assert!(scene.takes(1, "a", x) && scene.takes(1, "b", x));
+    scene.held[1].mark(2);
+    assert!(scene.takes(1, "c", ks));
+    let mut writer = hold_and_wait(&mut scene, 2, "a", nx);
+    let mut other = hold_and_wait(&mut scene, 3, "a", x);
+    let mut third = hold_and_wait(&mut scene, 4, "b", ks);
+    let mut fourth = hold_and_wait(&mut scene, 5, "c", x);
+    assert_eq!(scene.back(1, 2), 1);
+    assert!(is_granted(&mut fourth) && !is_granted(&mut writer) && !is_granted(&mut third));
+    // Back once more: there is nothing left of it.
+    assert_eq!(scene.back(1, 2), 0);
+    assert_eq!(scene.back(1, 1), 1);
+    assert!(is_granted(&mut writer) && is_granted(&mut third));
+    assert!(!is_granted(&mut other), "1 still has KS, 2 NX");
+    scene.ends(2);
+    assert!(!is_granted(&mut other));
+    scene.ends(1);
+    assert!(is_granted(&mut other));
+}
+
+#[test]
+fn a_released_savepoint_leaves_its_locks_to_the_one_before() {
+    let mut scene = Scene::new();
+    scene.held[1].mark(1);
+    scene.held[1].mark(2);
+    assert!(scene.takes(1, "a", X));
+    scene.held[1].unmark(2);
+    assert!(!scene.takes(2, "a", S));
+    assert_eq!(scene.back(1, 1), 1);
+    assert!(scene.takes(2, "a", S));
+}
+
+/// What the newest state was read under stays locked; so does what was locked twice, before and after.
+#[test]
+fn pinned_locks_outlive_their_savepoint() {
+    let mut scene = Scene::new();
+    assert!(scene.takes(1, "before", X));
+    scene.held[1].mark(1);
+    assert!(scene.takes(1, "before", X) && scene.takes(1, "row", S) && scene.takes(1, "kept", S));
+    scene.held[1].keep_row(TREE, b"kept");
+    assert_eq!(scene.back(1, 1), 1);
+    assert!(!scene.takes(2, "before", S) && !scene.takes(2, "kept", X) && scene.takes(2, "row", X));
+    assert!(scene.takes(1, "pinned", S));
+    scene.held[1].pin();
+    assert!(scene.takes(1, "after", S));
+    assert_eq!(scene.back(1, 1), 1);
+    assert!(!scene.takes(2, "pinned", X) && scene.takes(2, "after", X) && !scene.takes(2, "kept", X));
+    scene.ends(1);
+    assert!(["before", "kept", "pinned"].into_iter().all(|key| scene.takes(2, key, X)));
+}
+
+/// A lock that was waited for in vain is not held, and one that was granted meanwhile is; both belong to the savepoint.
+#[test]
+fn a_wait_that_was_given_up_belongs_to_its_savepoint() {
+    for granted in [false, true] {
+        let mut scene = Scene::new();
+        assert!(scene.takes(2, "a", X));
+        scene.held[1].mark(1);
+        let wait = hold_and_wait(&mut scene, 1, "a", X);
+        if granted {
+            scene.ends(2);
+        }
+        drop(wait);
+        assert_eq!(scene.back(1, 1), usize::from(granted));
+        scene.ends(2);
+        assert!(scene.takes(3, "a", X));
+    }
+}
+
+/// The history of `deadlock`'s head.
+#[test]
+fn a_cycle_with_a_soft_edge_is_resolved_by_another_order() {
+    for shared in [LockMode::KeyShared, LockMode::Shared] {
+        let mut scene = Scene::new();
+        let s = Mode::Row(shared);
+        let [d1, d2, e1, e2] = [1, 2, 3, 4];
+        let nx = Mode::Row(LockMode::NoKeyExclusive);
+        assert!(scene.takes(d1, "a", s) && scene.takes(d2, "b", s));
+        // Somebody who goes with none of them keeps the readers in the line.
+        assert!(scene.takes(5, "a", nx) == (shared == LockMode::KeyShared));
+        scene.ends(5);
+        let mut first = hold_and_wait(&mut scene, e1, "a", X);
+        let mut second = hold_and_wait(&mut scene, e2, "b", X);
+        let mut one = hold_and_wait_in_line(&mut scene, d1, "b", s);
+        let mut other = hold_and_wait_in_line(&mut scene, d2, "a", s);
+        assert!(is_granted(&mut one) && !is_granted(&mut other));
+        scene.ends(d1);
+        assert!(is_granted(&mut first) && !is_granted(&mut other));
+        scene.ends(e1);
+        assert!(is_granted(&mut other) && !is_granted(&mut second));
+        scene.ends(d2);
+        assert!(is_granted(&mut second));
+        assert_eq!(scene.table.deadlocks.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}
+
+/// Waits although it might overtake: the line has been overtaken often enough.
+fn hold_and_wait_in_line(scene: &mut Scene, owner: TransactionId, key: &str, mode: Mode) -> LockWait {
+    for _ in 0..=MOST_OVERTAKEN {
+        if !scene.takes(6, key, mode) {
+            break;
+        }
+        scene.ends(6);
+    }
+    hold_and_wait(scene, owner, key, mode)
+}
+
+/// Queues of trees are fair, so soft edges are there without more ado. One must jump over two.
+#[test]
+fn several_may_have_to_be_overtaken() {
+    let mut scene = Scene::new();
+    let mut lock = |owner: TransactionId, tree, mode| {
+        let held = &mut scene.held[owner as usize];
+        match scene.table.try_tree(owner, held, tree, mode) {
+            Answer::Busy => {
+                Some(scene.table.wait_tree(owner, held, tree, mode).expect("no deadlock").expect("busy"))
+            }
+            _ => None,
+        }
+    };
+    let (update, read, all) = (TreeMode::ShareUpdateExclusive, TreeMode::Read, TreeMode::Exclusive);
+    assert!(lock(1, 1, update).is_none() && lock(2, 2, read).is_none());
+    let mut second = lock(2, 1, update).expect("1 has it");
+    let mut third = lock(3, 2, all).expect("2 reads");
+    let mut fourth = lock(4, 2, all).expect("2 reads");
+    let mut first = lock(1, 2, update).expect("behind 3 and 4");
+    assert!(is_granted(&mut first));
+    assert!(!is_granted(&mut second) && !is_granted(&mut third) && !is_granted(&mut fourth));
+    scene.ends(1);
+    assert!(is_granted(&mut second) && !is_granted(&mut third));
+    scene.ends(2);
+    assert!(is_granted(&mut third) && !is_granted(&mut fourth));
+    scene.ends(3);
+    assert!(is_granted(&mut fourth));
+}
+
+/// How many transactions searches look at while `waiters` come to one row, each with another row that one more waits for.
+fn looked_at(waiters: u64, mode: fn(u32) -> Mode, deep: bool) -> u64 {
+    let table = Arc::new(LockTable::new());
+    let mut held: Vec<Held> = (0..=2 * waiters).map(|_| Held::default()).collect();
+    assert_eq!(table.try_row(0, &mut held[0], TREE, b"hot", X), Answer::Granted);
+    let mut waits = Vec::new();
+    for waiter in 1..=waiters {
+        let key = waiter.to_be_bytes();
+        let lock = |owner: u64, held: &mut Vec<Held>, key: &[u8], mode| {
+            let held = &mut held[owner as usize];
+            match table.try_row(owner, held, TREE, key, mode) {
+                Answer::Busy => table.wait_row(owner, held, TREE, key, mode).expect("no deadlock"),
+                _ => None,
+            }
+        };
+        if deep {
+            assert!(lock(waiter, &mut held, &key, X).is_none());
+        }
+        waits.extend(lock(waiter, &mut held, b"hot", mode(waiter as u32)));
+        if deep {
+            waits.extend(lock(waiters + waiter, &mut held, &key, X));
+        }
+    }
+    assert_eq!(waits.len() as u64, waiters * (1 + u64::from(deep)));
+    let visited = table.visited();
+    // All go through, one after the other, each woken once.
+    for owner in 0..=2 * waiters {
+        table.release_all(owner, std::mem::take(&mut held[owner as usize]));
+    }
+    assert!(waits.iter_mut().all(is_granted));
+    drop(waits);
+    assert_eq!((table.waiting_count(), table.list().len()), (0, 0));
+    visited
+}
+
+/// However many wait, a newcomer's search looks at itself and at who holds the row, and at one more if somebody waits for the newcomer's other row.
+#[test]
+fn a_search_does_not_look_at_those_who_wait_ahead() {
+    for waiters in [10, 100, 400, 2000] {
+        let modes: [fn(u32) -> Mode; 4] = [|_| S, |_| Mode::Row(LockMode::NoKeyExclusive), |_| X, sx];
+        for mode in modes {
+            assert_eq!(looked_at(waiters, mode, false), 2 * waiters, "{:?}", mode(1));
+            assert_eq!(looked_at(waiters, mode, true), 5 * waiters, "{:?}", mode(1));
+        }
+    }
 }

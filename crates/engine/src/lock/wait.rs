@@ -72,7 +72,7 @@ impl Future for LockWait {
 impl Drop for LockWait {
     fn drop(&mut self) {
         if !self.done {
-            self.table.end_wait(self.owner);
+            self.table.give_up(self.owner);
         }
     }
 }

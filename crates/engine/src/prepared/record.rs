@@ -3,19 +3,22 @@
 //! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow); a string is its length and its bytes.
 //!
 //! ```text
-//! version: 1 byte          2
+//! version: 1 byte          3
 //! transaction id, snapshot, wall clock of PREPARE in microseconds
 //! owner                    1, identifier  |  2, XID, instance, the family's request, the instance's result
 //! note                     string
 //! loads                    count, numbers of staged runs, oldest first
 //! dropped trees            count, ids
 //! locks                    count, for each: tree id, key length + 1 (0 = the whole tree), key, modes: 1 byte
+//!   modes of a row         1 = KS, 2 = S, 4 = NX, 8 = X, 16 to 128 = SKS, SS, SNX, SX; of a tree, from 1: the eight modes of LOCK TABLE, weakest first
 //! other keys               count, for each: tree id, key: what it wrote for the certifier only
 //! certified: 1 byte        0 = no reads follow, 1 = exact reads, 2 = joined reads
 //!   keys                   count, for each: tree id, moment: 1 byte (0 = snapshot, 1 = latest), key
 //!   ranges                 count, for each: tree id, moment, two bounds: 1 byte (0 = none, 1 = included, 2 = excluded), key unless 0
 //! trees                    count, for each: tree id, count, and keys and values as in a commit record
 //! ```
+//!
+//! Version 2 had two modes of rows and four of trees, and named the keys that foreign keys refer to instead of rows; it is not read any more.
 
 use std::ops::Bound;
 
@@ -28,7 +31,7 @@ use crate::txn::readset::{Moment, ReadSet};
 use crate::txn::writeset::Changes;
 use crate::{Csn, TransactionId, TreeId, Value};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const GLOBAL: u8 = 1;
 const INSTANCE: u8 = 2;
 

@@ -124,6 +124,11 @@ pub struct Savepoint {
 }
 
 impl Savepoint {
+    /// Its place among the savepoints of its transaction.
+    pub(crate) fn ordinal(&self) -> u64 {
+        self.ordinal
+    }
+
     /// The last write before it.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
@@ -228,6 +233,11 @@ impl WriteSet {
         }
         self.bytes = after;
         Ok(())
+    }
+
+    /// Takes back what was charged for locks that are gone.
+    pub(crate) fn refund(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes as u64);
     }
 
     /// All trees with writes.

@@ -4,8 +4,8 @@
 //! session and to those that had been waiting.
 //!
 //! ```text
-//! A begin [rc|si|ser] [ro]        A get TREE KEY           A lock TREE KEY s|x [nowait|skip]
-//! A commit | A rollback           A put TREE KEY VALUE     A tree TREE read|write|share|exclusive [nowait|skip]
+//! A begin [rc|si|ser] [ro]        A get TREE KEY           A lock TREE KEY ks|s|nx|x [nowait|skip]
+//! A commit | A rollback           A put TREE KEY VALUE     A tree TREE read|write|share|exclusive|... [nowait|skip]
 //! A refresh                       A delete TREE KEY        A check TREE KEY        may it be overwritten?
 //! A save NAME | A back NAME       A scan TREE              A latest TREE KEY
 //! A add TREE KEY NUMBER
@@ -172,14 +172,23 @@ impl Stage {
         let tree = self.world + command[1].parse::<u32>().expect("a tree's number");
         let (key, request, rest) = match command[0] {
             "lock" => {
-                let mode = if command[3] == "x" { LockMode::Exclusive } else { LockMode::Shared };
+                let mode = match command[3] {
+                    "x" => LockMode::Exclusive,
+                    "nx" => LockMode::NoKeyExclusive,
+                    "s" => LockMode::Shared,
+                    _ => LockMode::KeyShared,
+                };
                 (command[2].as_bytes().to_vec(), Request::Row(mode), &command[4..])
             }
             _ => {
                 let mode = match command[2] {
                     "read" => TreeMode::Read,
+                    "row-share" => TreeMode::RowShare,
                     "write" => TreeMode::Write,
+                    "share-update" => TreeMode::ShareUpdateExclusive,
                     "share" => TreeMode::Share,
+                    "share-row" => TreeMode::ShareRowExclusive,
+                    "readers-only" => TreeMode::ReadersOnly,
                     _ => TreeMode::Exclusive,
                 };
                 (Vec::new(), Request::Tree(mode), &command[3..])

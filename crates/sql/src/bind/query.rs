@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use cognate_engine::LockMode;
+
 use super::frame::Window;
 use super::virtual_table::VirtualTable;
 use crate::catalog::Table;
@@ -323,8 +325,8 @@ impl PartialEq for AggregateCall {
 pub struct RowLock {
     /// The relation whose rows are locked.
     pub relation: usize,
-    /// FOR UPDATE rather than FOR SHARE.
-    pub exclusive: bool,
+    /// How strongly.
+    pub mode: LockMode,
     /// What happens when another transaction holds the row.
     pub wait: LockWait,
 }

@@ -1,5 +1,6 @@
 //! Queries: SELECT, VALUES, parentheses, LIMIT, row locks.
 
+use cognate_engine::LockMode;
 use sqlparser::ast::{
     self, Distinct as DistinctSyntax, Expr as Syntax, LimitClause, LockClause, LockType, NonBlock, OrderBy,
     OrderByExpr, OrderByKind, Query as QuerySyntax, Select as SelectSyntax, SelectItem,
@@ -12,6 +13,7 @@ use super::scope::{NamedColumn, name_parts, object_name};
 use super::{Binder, Body, Clause, Distinct, From, LockWait, Query, RowLock, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
+use crate::parse::KEY_MARK;
 use crate::session::OutputColumn;
 use crate::types::{Type, TypeId};
 
@@ -360,7 +362,7 @@ impl Binder<'_> {
         }
         let mut locks: Vec<RowLock> = vec![];
         for clause in clauses {
-            let exclusive = clause.lock_type == LockType::Update;
+            let (mode, _) = lock_strength(clause);
             let wait = match clause.nonblock {
                 None => LockWait::Block,
                 Some(NonBlock::Nowait) => LockWait::NoWait,
@@ -370,12 +372,12 @@ impl Binder<'_> {
                 match locks.iter_mut().find(|lock| lock.relation == relation) {
                     // Locked twice: the stronger lock, the more impatient wait.
                     Some(lock) => {
-                        lock.exclusive |= exclusive;
+                        lock.mode = lock.mode.max(mode);
                         if lock.wait == LockWait::Block || wait == LockWait::NoWait {
                             lock.wait = wait;
                         }
                     }
-                    None => locks.push(RowLock { relation, exclusive, wait }),
+                    None => locks.push(RowLock { relation, mode, wait }),
                 }
                 self.level()?.key_slot(relation);
             }
@@ -386,7 +388,7 @@ impl Binder<'_> {
     /// The stored tables a lock clause means.
     fn locked_relations(&mut self, clause: &LockClause) -> Result<Vec<usize>> {
         let only = match &clause.of {
-            Some(name) => Some(name_parts(name)?.pop().map(|(name, _)| name).unwrap_or_default()),
+            Some(name) => name_parts(name)?.pop().map(|(name, _)| name).filter(|name| name != KEY_MARK),
             None => None,
         };
         let level = self.level()?;
@@ -439,11 +441,20 @@ impl Binder<'_> {
     }
 }
 
-fn lock_name(clause: &LockClause) -> &'static str {
-    match clause.lock_type {
-        LockType::Update => "FOR UPDATE",
-        LockType::Share => "FOR SHARE",
+/// The strength of a lock clause, and its name.
+fn lock_strength(clause: &LockClause) -> (LockMode, &'static str) {
+    let first = clause.of.as_ref().and_then(|name| name.0.first()).and_then(|part| part.as_ident());
+    let of_keys = first.is_some_and(|name| name.value == KEY_MARK);
+    match (&clause.lock_type, of_keys) {
+        (LockType::Update, false) => (LockMode::Exclusive, "FOR UPDATE"),
+        (LockType::Update, true) => (LockMode::NoKeyExclusive, "FOR NO KEY UPDATE"),
+        (LockType::Share, false) => (LockMode::Shared, "FOR SHARE"),
+        (LockType::Share, true) => (LockMode::KeyShared, "FOR KEY SHARE"),
     }
+}
+
+fn lock_name(clause: &LockClause) -> &'static str {
+    lock_strength(clause).1
 }
 
 fn lock_not_allowed(clause: &LockClause, reason: &str) -> SqlError {

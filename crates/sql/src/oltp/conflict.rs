@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::Isolation;
+use cognate_engine::{Isolation, LockMode};
 use sqlparser::ast;
 
 use super::index_maintenance::{columns_into, entry, primary_key};
@@ -253,7 +253,7 @@ impl Work<'_> {
             ));
         }
         // Under READ COMMITTED the newest version counts; otherwise one that the snapshot cannot see is a failure.
-        self.lock_row(table, holder).await?;
+        self.lock_row(table, holder, LockMode::NoKeyExclusive).await?;
         let Some(bytes) = self.key_holder(table.tree, holder)? else { return Ok(None) };
         self.engine.note_read(table.tree, holder);
         let existing = decode(table, &bytes)?;

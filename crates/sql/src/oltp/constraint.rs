@@ -95,14 +95,14 @@ pub(crate) fn unique_violation(table: &Table, index: &Index, row: &[Datum]) -> S
 
 impl Work<'_> {
     /// Locks a key of a unique index (or the row key of a clustered table) and looks who has it: the newest committed entry or the
-    /// own one, whatever the snapshot. `None` if it is free; it then stays free for this transaction.
+    /// own one, whatever the snapshot. `None` if it is free; it then stays free for this transaction. Others may go on referring to a row that is there.
     pub(crate) async fn lock_unique_key(
         &mut self,
         table: &Table,
         tree: u32,
         key: &[u8],
     ) -> Result<Option<Bytes>> {
-        self.lock_key(tree, key, LockMode::Exclusive).await?;
+        self.lock_key(tree, key, LockMode::NoKeyExclusive).await?;
         loop {
             let holder = self.key_holder(tree, key)?;
             let Some(row_key) = holder.as_ref().filter(|_| self.state.locks_reads && tree != table.tree)

@@ -1,5 +1,6 @@
 //! DELETE.
 
+use cognate_engine::LockMode;
 use sqlparser::ast;
 
 use super::returning::{Changed, Returning};
@@ -79,7 +80,9 @@ impl Work<'_> {
         let mut changed = Changed::default();
         match &plan.target.access {
             Access::Point(key) => {
-                if let Some((row_key, frame)) = self.point_row(&plan.target, key, run).await? {
+                if let Some((row_key, frame)) =
+                    self.point_row(&plan.target, key, LockMode::Exclusive, run).await?
+                {
                     self.delete_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }
@@ -104,7 +107,7 @@ impl Work<'_> {
         changed: &mut Changed,
     ) -> Result<()> {
         let table = &plan.target.table;
-        if !self.lock_target(&plan.target, run, &row_key, &mut frame).await? {
+        if !self.lock_target(&plan.target, LockMode::Exclusive, run, &row_key, &mut frame).await? {
             return Ok(());
         }
         self.delete_row(table, &row_key, &frame[..table.columns.len()]).await?;

@@ -1,12 +1,12 @@
 //! Foreign keys: that a row refers to one that exists, and what happens to those that refer to a row that goes.
 //!
 //! Both are looked at when the statement has ended (or, if deferred, when the transaction does), on the newest committed state with the
-//! own writes, whatever the transaction's snapshot is. Who refers to a key locks it shared, who takes it away locks it
+//! own writes, whatever the transaction's snapshot is. Who refers to a row locks it KEY SHARE, who takes it or its key away locks it
 //! exclusively (see [`write`](super::write)), so of two transactions that would break the rule together one waits for the other:
 //!
 //! ```text
-//! T1: DELETE FROM parent WHERE id = 1      key 1 locked exclusively, no child found
-//! T2: INSERT INTO child VALUES (1)         waits for key 1 ...
+//! T1: DELETE FROM parent WHERE id = 1      row 1 locked exclusively, no child found
+//! T2: INSERT INTO child VALUES (1)         waits for row 1 ...
 //! T1: COMMIT
 //! T2:                                      key 1 does not exist: 23503
 //! ```
@@ -18,10 +18,10 @@ use bytes::Bytes;
 use cognate_engine::{LockMode, TreeMode};
 
 use super::constraint::{check_not_null, check_violation, named_key_detail};
-use super::index_maintenance::{columns_into, same};
+use super::index_maintenance::{columns_into, key_tree, same};
 use super::stored::{LatestScan, decode};
 use super::target::as_key;
-use super::write::{key_lock_tree, prefix_range};
+use super::write::prefix_range;
 use crate::catalog::{ForeignKey, Index, Oid, ReferentialAction, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
@@ -126,7 +126,7 @@ impl Work<'_> {
         match check {
             Check::Parent { table, key, values } => {
                 let Some(key) = table.foreign_key(key) else { return Ok(()) };
-                self.join_table(key.referenced_table, TreeMode::Read).await?;
+                self.join_table(key.referenced_table, TreeMode::RowShare).await?;
                 let Some(parent) = self.catalog.table_by_oid(key.referenced_table).cloned() else {
                     return Ok(());
                 };
@@ -146,7 +146,7 @@ impl Work<'_> {
                 let action = if after.is_some() { key.on_update } else { key.on_delete };
                 match action {
                     ReferentialAction::NoAction | ReferentialAction::Restrict => {
-                        self.refuse_children(&parent, &child, &key, &before, action)
+                        self.refuse_children(&parent, &child, &key, &before, action).await
                     }
                     _ => self.act_on_children(&parent, &child, &key, &before, after.as_deref(), action).await,
                 }
@@ -162,7 +162,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Locks the referenced key, shared, and says whether it exists.
+    /// Locks the row that has the referenced key, and says whether there is one. Nobody is waited for who only makes one.
     async fn lock_parent(
         &mut self,
         table: &Table,
@@ -171,12 +171,28 @@ impl Work<'_> {
         values: &[Datum],
     ) -> Result<bool> {
         let Some((index, entry)) = self.parent_key(table, parent, key, values)? else { return Ok(false) };
-        if !self.state.exclusive.contains(&parent.oid) {
-            self.lock_key(key_lock_tree(index.tree), &entry, LockMode::Shared).await?;
+        let noted = key_tree(index.tree);
+        loop {
+            let Some(holder) = self.key_holder(index.tree, &entry)? else {
+                // Nothing to lock: it is read as the snapshot shows it, if that is how it is.
+                match self.engine.changed(index.tree, &entry)? {
+                    None => self.engine.note_read(noted, &entry),
+                    Some(_) => self.engine.note_latest(noted, &entry),
+                }
+                return Ok(false);
+            };
+            let row_key = if index.is_clustered() { &entry } else { &holder[..] };
+            if !self.state.exclusive.contains(&parent.oid) {
+                self.lock_key(parent.tree, row_key, LockMode::KeyShared).await?;
+            }
+            // The row may have gone, or another one have the key, while the lock was waited for.
+            let now = self.key_holder(index.tree, &entry)?;
+            if now.is_some_and(|now| index.is_clustered() || now == holder) {
+                // That the key exists is what is read, not what else is in the row.
+                self.engine.note_latest_under(noted, &entry, (parent.tree, row_key));
+                return Ok(true);
+            }
         }
-        // That the key exists is what is read, not what else is in the row.
-        self.engine.note_latest(key_lock_tree(index.tree), &entry);
-        Ok(self.key_holder(index.tree, &entry)?.is_some())
     }
 
     /// Whether the referenced key exists, without a lock: the caller holds both tables.
@@ -189,7 +205,7 @@ impl Work<'_> {
     ) -> Result<bool> {
         match self.parent_key(table, parent, key, values)? {
             Some((index, entry)) => {
-                self.engine.note_latest(key_lock_tree(index.tree), &entry);
+                self.engine.note_latest(key_tree(index.tree), &entry);
                 Ok(self.key_holder(index.tree, &entry)?.is_some())
             }
             None => Ok(false),
@@ -223,7 +239,7 @@ impl Work<'_> {
         Ok(!self.rows_with(table, &key.columns, values, true)?.is_empty())
     }
 
-    fn refuse_children(
+    async fn refuse_children(
         &mut self,
         parent: &Arc<Table>,
         child: &Arc<Table>,
@@ -236,7 +252,7 @@ impl Work<'_> {
             return Ok(());
         }
         // Another row may have taken the key's place by now.
-        if action == ReferentialAction::NoAction && self.has_parent(child, parent, key, &values)? {
+        if action == ReferentialAction::NoAction && self.lock_parent(child, parent, key, &values).await? {
             return Ok(());
         }
         Err(still_referenced(parent, child, key, &named_key_detail(parent, &key.referenced_columns, before)))
@@ -254,16 +270,20 @@ impl Work<'_> {
     ) -> Result<()> {
         let Some(values) = self.child_values(parent, child, key, before) else { return Ok(()) };
         for row_key in self.rows_with(child, &key.columns, &values, false)? {
-            if !self.state.exclusive.contains(&child.oid) && self.engine.own(child.tree, &row_key)?.is_none()
-            {
-                self.lock_key(child.tree, &row_key, LockMode::Exclusive).await?;
+            let deletes = action == ReferentialAction::Cascade && after.is_none();
+            let mode = if deletes { LockMode::Exclusive } else { LockMode::NoKeyExclusive };
+            let own = self.engine.own(child.tree, &row_key)?.is_some();
+            if !self.state.exclusive.contains(&child.oid) && (deletes || !own) {
+                self.lock_key(child.tree, &row_key, mode).await?;
+            }
+            if !self.state.exclusive.contains(&child.oid) && !own {
                 self.engine.check_unchanged(child.tree, &row_key)?;
             }
             let Some(row) = self.latest_row(child, &row_key)? else { continue };
             if !key.columns.iter().zip(&values).all(|(&place, value)| same(&row[place], value)) {
                 continue;
             }
-            if action == ReferentialAction::Cascade && after.is_none() {
+            if deletes {
                 self.delete_row(child, &row_key, &row).await?;
                 continue;
             }
@@ -293,7 +313,7 @@ impl Work<'_> {
         }
         // The defaults may be the very key that goes.
         if action == ReferentialAction::SetDefault {
-            return self.refuse_children(parent, child, key, before, ReferentialAction::NoAction);
+            return self.refuse_children(parent, child, key, before, ReferentialAction::NoAction).await;
         }
         Ok(())
     }

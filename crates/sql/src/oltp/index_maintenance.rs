@@ -10,6 +10,11 @@ use crate::error::Result;
 use crate::keys;
 use crate::types::Datum;
 
+/// The tree id under which an index's keys are noted as foreign keys refer to them.
+pub(crate) fn key_tree(tree: u32) -> u32 {
+    tree | 1 << 31
+}
+
 /// An index entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {

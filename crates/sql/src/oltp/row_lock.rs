@@ -1,9 +1,9 @@
-//! SELECT ... FOR UPDATE and FOR SHARE, with NOWAIT and SKIP LOCKED.
+//! SELECT ... FOR UPDATE, NO KEY UPDATE, SHARE and KEY SHARE, with NOWAIT and SKIP LOCKED.
 //!
 //! The rows of the query are read and locked one by one; a row counts against LIMIT only once it is locked. If, under READ
 //! COMMITTED, a row turns out to have changed while its lock was waited for, the whole query is asked again with a new snapshot:
 //! what was locked stays locked, so each round has fewer rows that can change, and what is returned is what the rows are
-//! while they are locked.
+//! while they are locked. FOR KEY SHARE lets others change what is no key; so it keeps to what the snapshot shows unless a key has changed, at every level.
 
 use std::sync::Arc;
 
@@ -11,8 +11,11 @@ use bytes::Bytes;
 use cognate_engine::{LockMode, LockOutcome, WaitPolicy};
 
 use super::Cursor;
+use super::index_maintenance::differs;
+use super::stored::decode;
 use super::write::Locked;
 use crate::bind::LockWait;
+use crate::catalog::Table;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::plan::{Plan, PlannedLock};
 use crate::session::work::Work;
@@ -66,7 +69,11 @@ impl Work<'_> {
         if self.state.exclusive.contains(&table.oid) {
             return Ok(RowLock::Locked);
         }
-        let mode = if lock.exclusive { LockMode::Exclusive } else { LockMode::Shared };
+        // What is read under two-phase locking nobody changes.
+        let mode = match self.state.locks_reads {
+            true => lock.mode.max(LockMode::Shared),
+            false => lock.mode,
+        };
         let policy = match lock.wait {
             LockWait::Block => WaitPolicy::Block,
             LockWait::NoWait => WaitPolicy::NoWait,
@@ -83,17 +90,28 @@ impl Work<'_> {
         if outcome == LockOutcome::Skipped {
             return Ok(RowLock::Skipped);
         }
-        // FOR UPDATE keeps others from referring to the row, as DELETE does.
-        if lock.exclusive
-            && !table.referenced_by.is_empty()
-            && let Some(row) = self.latest_row(table, key)?
-        {
-            self.lock_referenced_keys(table, &row, |_| true).await?;
+        if mode == LockMode::KeyShared && self.keeps_its_keys(table, key)? {
+            return Ok(RowLock::Locked);
         }
         match self.recheck(table, key)? {
             Locked::Unchanged => Ok(RowLock::Locked),
             Locked::Changed(_) | Locked::Gone => Ok(RowLock::Changed),
         }
+    }
+}
+
+impl Work<'_> {
+    /// Whether the row's unique keys are what the statement's snapshot shows.
+    fn keeps_its_keys(&self, table: &Table, key: &[u8]) -> Result<bool> {
+        if self.engine.own(table.tree, key)?.is_some() {
+            return Ok(true);
+        }
+        let Some(latest) = self.engine.changed(table.tree, key)? else { return Ok(true) };
+        let (Some(now), Some(then)) = (latest.value, self.view.get(table.tree, key)?) else {
+            return Ok(false);
+        };
+        let (now, then) = (decode(table, &now)?, decode(table, &then)?);
+        Ok(!table.indexes.iter().any(|index| index.unique && differs(index, &then, &now)))
     }
 }
 

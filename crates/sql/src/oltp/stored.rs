@@ -58,7 +58,7 @@ impl LatestScan {
     /// A scan between two bounds, ascending.
     pub(crate) fn open(
         database: &Database,
-        transaction: &Transaction,
+        transaction: &mut Transaction,
         tree: u32,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,

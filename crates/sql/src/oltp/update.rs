@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cognate_engine::LockMode;
 use sqlparser::ast;
 
+use super::index_maintenance::differs;
 use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default};
 use super::source::{Pieces, Places};
@@ -27,9 +28,22 @@ use crate::types::Datum;
 pub(crate) struct UpdatePlan {
     pub(crate) target: Target,
     assignments: Assignments,
+    /// Whether a unique key is assigned to.
+    keys: Keys,
     checks: Checks,
     pub(crate) returning: Option<Returning>,
     pub(crate) places: Places,
+}
+
+/// What an UPDATE does to unique keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keys {
+    /// Nothing.
+    Kept,
+    /// It assigns to one; whether that changes anything can be seen before the row is locked.
+    Assigned,
+    /// It assigns what can be evaluated once only.
+    Unforeseeable,
 }
 
 /// `SET` over a frame.
@@ -84,6 +98,17 @@ pub(crate) fn bind_assignments(
 }
 
 impl Assignments {
+    /// What they do to unique keys.
+    fn keys(&self, table: &Table) -> Keys {
+        let mut keys = table.indexes.iter().filter(|index| index.unique).flat_map(|index| &index.columns);
+        if !keys.any(|column| self.places.contains(&column.column)) {
+            return Keys::Kept;
+        }
+        let once =
+            |expr: &Expr| expr.is_volatile() || expr.any(&mut |part| matches!(part, Expr::Subquery(_)));
+        if self.exprs.iter().any(once) { Keys::Unforeseeable } else { Keys::Assigned }
+    }
+
     /// The place of a column that is assigned to. 42703, 42601.
     fn claim(&mut self, table: &Table, name: &ast::ObjectName) -> Result<usize> {
         let parts = crate::ddl::names::parts(name)?;
@@ -210,6 +235,7 @@ pub(crate) fn bind(
         parts.ok_or_else(|| SqlError::internal("an UPDATE was not bound"))?;
     let places = assignments.places.clone();
     let checks = Checks::bind(binder, &table, |place| places.contains(&place))?;
+    let keys = assignments.keys(&table);
     let mut pieces = Pieces::default();
     let target = Target::plan(binder, &mut pieces, table, query, filter)?;
     assignments.plan(binder, &mut pieces)?;
@@ -217,7 +243,7 @@ pub(crate) fn bind(
         pieces.expressions(binder, &mut returning.exprs)?;
     }
     let places = pieces.finish(binder);
-    Ok(UpdatePlan { target: target.finish(places), assignments, checks, returning, places })
+    Ok(UpdatePlan { target: target.finish(places), assignments, keys, checks, returning, places })
 }
 
 /// Binds the query of a statement's target with its WITH in sight.
@@ -238,7 +264,9 @@ impl Work<'_> {
         let mut changed = Changed::default();
         match &plan.target.access {
             Access::Point(key) => {
-                if let Some((row_key, frame)) = self.point_row(&plan.target, key, run).await? {
+                if let Some((row_key, frame)) =
+                    self.point_row(&plan.target, key, LockMode::NoKeyExclusive, run).await?
+                {
                     self.update_one(plan, run, row_key, frame, &mut changed).await?;
                 }
             }
@@ -267,7 +295,8 @@ impl Work<'_> {
         changed: &mut Changed,
     ) -> Result<()> {
         let table = &plan.target.table;
-        if !self.lock_target(&plan.target, run, &row_key, &mut frame).await? {
+        let mode = self.update_mode(plan, run, &frame)?;
+        if !self.lock_target(&plan.target, mode, run, &row_key, &mut frame).await? {
             return Ok(());
         }
         let width = table.columns.len();
@@ -281,12 +310,30 @@ impl Work<'_> {
         run.give_back(self, plan.returning.as_ref(), &frame, changed)
     }
 
+    /// How a row is to be locked: alone if a unique key of it will change.
+    fn update_mode(&self, plan: &UpdatePlan, run: &mut Run, frame: &[Datum]) -> Result<LockMode> {
+        match plan.keys {
+            Keys::Kept => Ok(LockMode::NoKeyExclusive),
+            Keys::Unforeseeable => Ok(LockMode::Exclusive),
+            Keys::Assigned => {
+                let table = &plan.target.table;
+                let before = &frame[..table.columns.len()];
+                let mut after = before.to_vec();
+                plan.assignments.apply(self, run, frame, &mut after)?;
+                let mut keys = table.indexes.iter().filter(|index| index.unique);
+                let changes = keys.any(|index| differs(index, before, &after));
+                Ok(if changes { LockMode::Exclusive } else { LockMode::NoKeyExclusive })
+            }
+        }
+    }
+
     /// The row of a primary key, if the snapshot has one and it meets the condition: its key and frame. A transaction that locks what it reads
     /// locks the key, row or not, and looks at the newest version.
     pub(crate) async fn point_row(
         &mut self,
         target: &Target,
         key: &[Expr],
+        mode: LockMode,
         run: &mut Run,
     ) -> Result<Option<(Bytes, Vec<Datum>)>> {
         let table = &target.table;
@@ -300,7 +347,7 @@ impl Work<'_> {
         let found = match self.state.locks_reads {
             false => self.view.get(table.tree, &row_key)?,
             true => {
-                self.lock_key(table.tree, &row_key, LockMode::Exclusive).await?;
+                self.lock_key(table.tree, &row_key, mode).await?;
                 self.engine.note_latest(table.tree, &row_key);
                 self.key_holder(table.tree, &row_key)?
             }
@@ -317,11 +364,12 @@ impl Work<'_> {
     pub(crate) async fn lock_target(
         &mut self,
         target: &Target,
+        mode: LockMode,
         run: &mut Run,
         row_key: &Bytes,
         frame: &mut Vec<Datum>,
     ) -> Result<bool> {
-        match self.lock_row(&target.table, row_key).await? {
+        match self.lock_row(&target.table, row_key, mode).await? {
             Locked::Unchanged => self.still_there(target, row_key, frame),
             Locked::Gone => Ok(false),
             Locked::Changed(bytes) => {

@@ -1,11 +1,13 @@
 //! Writing one row: locks, uniqueness, the row itself, its index entries, and the foreign keys to be checked.
 //!
-//! Order of locks for one row: the row (by its key), then the keys that others may refer to, then entries of unique indexes in index
+//! Order of locks for one row: the row (by its key), then entries of unique indexes in index
 //! order. A table that the transaction holds exclusively (made, truncated or altered by it) needs no row locks.
 //!
-//! *Key locks.* A foreign key's check must keep the referenced row from going, but not from changing in other columns. So the key of a
-//! referenced unique index is locked under a name of its own ([`key_lock_tree`]): shared by who refers to it, exclusively by who
-//! deletes the row or changes the key. An UPDATE of other columns takes only the row's lock and meets neither.
+//! *Strengths.* A foreign key's check must keep the referenced row from going, but not from changing in other columns: it locks the row KEY SHARE. So does
+//! FOR KEY SHARE. Who deletes a row or changes a unique key of it needs it alone; an UPDATE of other columns, and the claim to a key that is new, lock NO KEY UPDATE and meet neither.
+//! An UPDATE that can change a key asks for the stronger lock at once if it will, since raising it later may be a deadlock.
+//!
+//! *Keys as such.* For the certifier, that a key exists is a thing of its own, under a tree id of its own ([`key_tree`]): a child depends on it, and not on what else is in the row.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,18 +17,14 @@ use cognate_engine::{Isolation, LockMode};
 
 use super::constraint::unique_violation;
 use super::index_maintenance::{
-    columns_into, differs, entry, insert_entries, primary_key, row_id_key, secondary,
+    columns_into, differs, entry, insert_entries, key_tree, primary_key, row_id_key, secondary,
 };
 use super::stored::{decode, encode};
 use crate::catalog::{Index, Table};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::session::cycle::explain;
 use crate::session::work::Work;
 use crate::types::Datum;
-
-/// Lock space of an index's keys as foreign keys refer to them.
-pub(crate) fn key_lock_tree(tree: u32) -> u32 {
-    tree | 1 << 31
-}
 
 /// A row whose lock was taken.
 pub(crate) enum Locked {
@@ -46,11 +44,15 @@ impl Work<'_> {
 
     /// Locks a row that is to be changed and says whether it is still what the snapshot shows. Under snapshot isolation a
     /// changed row is a serialization failure: first updater wins.
-    pub(crate) async fn lock_row(&mut self, table: &Table, row_key: &[u8]) -> Result<Locked> {
-        if !self.needs_locks(table) || self.engine.own(table.tree, row_key)?.is_some() {
+    pub(crate) async fn lock_row(&mut self, table: &Table, row_key: &[u8], mode: LockMode) -> Result<Locked> {
+        if !self.needs_locks(table) {
             return Ok(Locked::Unchanged);
         }
-        self.lock_key(table.tree, row_key, LockMode::Exclusive).await?;
+        // What was written is locked NO KEY UPDATE at least.
+        if mode <= LockMode::NoKeyExclusive && self.engine.own(table.tree, row_key)?.is_some() {
+            return Ok(Locked::Unchanged);
+        }
+        self.lock_key(table.tree, row_key, mode).await?;
         self.recheck(table, row_key)
     }
 
@@ -69,25 +71,6 @@ impl Work<'_> {
         Ok(latest.value.map_or(Locked::Gone, Locked::Changed))
     }
 
-    /// Locks a row's referenced keys exclusively: it is about to go, or they are about to change.
-    pub(crate) async fn lock_referenced_keys(
-        &mut self,
-        table: &Table,
-        row: &[Datum],
-        changed: impl Fn(&Index) -> bool,
-    ) -> Result<()> {
-        if table.referenced_by.is_empty() || !self.needs_locks(table) {
-            return Ok(());
-        }
-        for index in table.indexes.iter().filter(|index| index.unique && changed(index)) {
-            let mut key = Vec::new();
-            if !columns_into(index, row, &mut key) {
-                self.lock_key(key_lock_tree(index.tree), &key, LockMode::Exclusive).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Notes that keys which others may refer to come or go, for the dependencies of who checks foreign keys.
     fn note_referenced_keys(&mut self, table: &Table, row: &[Datum], changed: impl Fn(&Index) -> bool) {
         if table.referenced_by.is_empty() {
@@ -96,27 +79,35 @@ impl Work<'_> {
         for index in table.indexes.iter().filter(|index| index.unique && changed(index)) {
             let mut key = Vec::new();
             if !columns_into(index, row, &mut key) {
-                self.engine.note_write(key_lock_tree(index.tree), &key);
+                self.engine.note_write(key_tree(index.tree), &key);
             }
         }
     }
 
-    /// A key is taken: 23505, or 40001 if a serializable transaction could not have known, for its snapshot does not show it.
+    /// A locked key is taken: 23505. That somebody has it is read; 40001 if no order explains that together with what was read before, as when the
+    /// snapshot showed a serializable transaction that nobody has it.
     fn duplicate(
-        &self,
+        &mut self,
         table: &Table,
         index: &Index,
         row: &[Datum],
         tree: u32,
         key: &[u8],
     ) -> Result<SqlError> {
-        if self.engine.isolation() == Isolation::Serializable
-            && self.engine.own(tree, key)?.is_none()
-            && self.engine.changed(tree, key)?.is_some()
-        {
-            return Ok(serialization_failure("insert").with_table(&table.schema_name, &table.name));
+        if self.engine.own(tree, key)?.is_none() {
+            if self.engine.changed(tree, key)?.is_none() {
+                self.engine.note_read(tree, key);
+            } else {
+                self.engine.note_latest_under(tree, key, (tree, key));
+                match self.engine.check_reads() {
+                    Ok(()) => {}
+                    Err(cognate_engine::Error::DependencyCycle { cycle }) => {
+                        return Ok(explain(&cycle, &self.catalog, self.format));
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
         }
-        self.engine.note_read(tree, key);
         Ok(unique_violation(table, index, row))
     }
 
@@ -126,7 +117,7 @@ impl Work<'_> {
         let row_key = match primary_key(table, row) {
             Some(key) => {
                 if locks {
-                    self.lock_key(table.tree, &key, LockMode::Exclusive).await?;
+                    self.lock_key(table.tree, &key, LockMode::NoKeyExclusive).await?;
                 }
                 if self.key_holder(table.tree, &key)?.is_some() {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
@@ -188,7 +179,7 @@ impl Work<'_> {
         Ok(shown.next()?.is_some())
     }
 
-    /// Replaces a locked row. Its new key, if the primary key changed. 23505.
+    /// Replaces a row that is locked FOR NO KEY UPDATE. Its new key, if the primary key changed. 23505.
     pub(crate) async fn update_row(
         &mut self,
         table: &Arc<Table>,
@@ -197,14 +188,17 @@ impl Work<'_> {
         after: &[Datum],
     ) -> Result<Bytes> {
         let moved = table.primary_key().is_some_and(|index| differs(index, before, after));
-        self.lock_referenced_keys(table, before, |index| differs(index, before, after)).await?;
+        let mut keys = table.indexes.iter().filter(|index| index.unique);
+        if keys.any(|index| differs(index, before, after)) && self.needs_locks(table) {
+            self.lock_key(table.tree, row_key, LockMode::Exclusive).await?;
+        }
         self.note_referenced_keys(table, before, |index| differs(index, before, after));
         self.note_referenced_keys(table, after, |index| differs(index, before, after));
         let new_key = match primary_key(table, after).filter(|_| moved) {
             None => row_key.clone(),
             Some(key) => {
                 if self.needs_locks(table) {
-                    self.lock_key(table.tree, &key, LockMode::Exclusive).await?;
+                    self.lock_key(table.tree, &key, LockMode::NoKeyExclusive).await?;
                 }
                 if self.key_holder(table.tree, &key)?.is_some() {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
@@ -240,14 +234,13 @@ impl Work<'_> {
         Ok(new_key)
     }
 
-    /// Deletes a locked row.
+    /// Deletes a row that is locked FOR UPDATE.
     pub(crate) async fn delete_row(
         &mut self,
         table: &Arc<Table>,
         row_key: &[u8],
         row: &[Datum],
     ) -> Result<()> {
-        self.lock_referenced_keys(table, row, |_| true).await?;
         self.note_referenced_keys(table, row, |_| true);
         self.engine.delete(table.tree, row_key)?;
         super::index_maintenance::delete_entries(self.engine, table, row, row_key)?;

@@ -43,6 +43,10 @@ use error::Source;
 /// Longest statement text, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024 * 1024;
 
+/// The first of the names behind `OF` in a lock clause whose strength the parser does not know: `FOR NO KEY UPDATE` comes as `FOR UPDATE`, `FOR KEY SHARE` as
+/// `FOR SHARE`. Nothing can be called so.
+pub(crate) const KEY_MARK: &str = "\u{1}key";
+
 /// One statement of a text.
 #[derive(Clone, Debug)]
 pub struct Statement {

@@ -7,7 +7,7 @@
 //! | `'a'` newline `'b'` | `'ab'` |
 //! | `x ISNULL` | `x IS NULL` |
 //! | `COLLATE "C"`, `"default"`, `"POSIX"`, ... | nothing: there is one collation |
-//! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | the next stronger lock: `FOR UPDATE`, `FOR SHARE` |
+//! | `FOR NO KEY UPDATE`, `FOR KEY SHARE` | `FOR UPDATE`, `FOR SHARE`, with a mark among the names ([`KEY_MARK`](super::KEY_MARK)) |
 //! | `FOR UPDATE ... LIMIT n` | `LIMIT n FOR UPDATE ...` |
 //! | `trim(both from x)` | `trim(both ' ' from x)` |
 //! | `FROM ONLY t`, `UPDATE ONLY t` | without `ONLY`: there is no inheritance |
@@ -27,7 +27,7 @@ use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{Notes, Overriding, is_line_break};
+use super::{KEY_MARK, Notes, Overriding, is_line_break};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// The upper-case word of an unquoted word token; empty for anything else.
@@ -354,19 +354,29 @@ impl<'a> Pass<'a> {
         if !self.is(0, "FOR") {
             return None;
         }
-        let (strength, length) = if self.is(1, "UPDATE") {
-            ("UPDATE", 2)
+        let (strength, of_keys, length) = if self.is(1, "UPDATE") {
+            ("UPDATE", false, 2)
         } else if self.is(1, "SHARE") {
-            ("SHARE", 2)
+            ("SHARE", false, 2)
         } else if self.is(1, "NO") && self.is(2, "KEY") && self.is(3, "UPDATE") {
-            ("UPDATE", 4)
+            ("UPDATE", true, 4)
         } else if self.is(1, "KEY") && self.is(2, "SHARE") {
-            ("SHARE", 3)
+            ("SHARE", true, 3)
         } else {
             return None;
         };
         let span = self.tokens[self.at].span;
         clauses.extend([make("FOR", span), make(strength, span)]);
+        if !of_keys {
+            return Some(length);
+        }
+        let mark =
+            Token::Word(Word { value: KEY_MARK.into(), quote_style: Some('"'), keyword: Keyword::NoKeyword });
+        clauses.extend([make("OF", span), TokenWithSpan { token: mark, span }]);
+        if is(self.peek(length), "OF") {
+            clauses.push(TokenWithSpan { token: Token::Period, span });
+            return Some(length + 1);
+        }
         Some(length)
     }
 

@@ -33,6 +33,8 @@ pub use planner::{plan, plan_expressions};
 
 use std::sync::Arc;
 
+use cognate_engine::LockMode;
+
 use crate::bind::{Frame, LockWait, RowsCall, SetKind, SortKey, VirtualTable, WindowCall};
 use crate::catalog::Table;
 use crate::expr::Expr;
@@ -74,8 +76,8 @@ pub struct Plan {
 pub struct PlannedLock {
     /// Whose rows.
     pub table: Arc<Table>,
-    /// FOR UPDATE rather than FOR SHARE.
-    pub exclusive: bool,
+    /// How strongly.
+    pub mode: LockMode,
     /// What happens when the row is not free.
     pub wait: LockWait,
     /// Place of the row's key (bytea, or NULL for a missing row of an outer join) among the cursor's values, behind the output columns.

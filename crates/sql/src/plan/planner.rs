@@ -111,7 +111,7 @@ fn take_locks(query: &mut Query) -> Result<Vec<PlannedLock>> {
             .key_slot
             .ok_or_else(|| SqlError::internal("a relation to be locked has no place for its rows' keys"))?;
         let key = select.targets.len();
-        locks.push(PlannedLock { table: table.clone(), exclusive: lock.exclusive, wait: lock.wait, key });
+        locks.push(PlannedLock { table: table.clone(), mode: lock.mode, wait: lock.wait, key });
         select.targets.push(Typed::new(Expr::Slot(slot), TypeId::Bytea));
         select.visible = select.targets.len();
     }

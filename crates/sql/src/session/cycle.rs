@@ -13,7 +13,7 @@ use cognate_engine::{Cycle, Edge, Object, TreeId};
 use crate::catalog::{Catalog, Index, Oid, Table};
 use crate::error::{SqlError, sqlstate};
 use crate::keys;
-use crate::oltp::write::key_lock_tree;
+use crate::oltp::index_maintenance::key_tree;
 use crate::types::FormatContext;
 
 /// 40001 for a victim of the certifier.
@@ -29,7 +29,7 @@ pub(crate) fn dependency_failure(detail: String) -> SqlError {
 
 /// The same with the cycle in terms of the catalog.
 #[cold]
-pub(super) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) -> SqlError {
+pub(crate) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) -> SqlError {
     let mut detail = String::from("Cycle: ");
     for (at, edge) in cycle.edges.iter().enumerate() {
         if at > 0 {
@@ -102,8 +102,7 @@ pub(super) fn locate(catalog: &Catalog, tree: TreeId, key: Option<&[u8]>) -> Pla
 /// The table that a tree belongs to, and the index if it is one's.
 fn find(catalog: &Catalog, tree: TreeId) -> Option<(&Table, Option<&Index>)> {
     catalog.tables().find_map(|table| {
-        let of_tree =
-            |index: &&Index| (index.tree == tree && !index.primary) || key_lock_tree(index.tree) == tree;
+        let of_tree = |index: &&Index| (index.tree == tree && !index.primary) || key_tree(index.tree) == tree;
         let index = table.indexes.iter().find(of_tree);
         (table.tree == tree || index.is_some()).then_some((&**table, index))
     })

@@ -3,7 +3,7 @@
 use std::future::Future as _;
 use std::sync::Arc;
 
-use cognate_engine::{Access, Savepoint, TreeMode};
+use cognate_engine::{Access, LockMode, Savepoint, TreeMode};
 
 use super::portal::{PortalState, Tag};
 use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session};
@@ -122,7 +122,10 @@ impl Session {
         match &mut self.open {
             Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
                 match savepoint {
-                    Some(savepoint) => open.engine.rollback_to(savepoint),
+                    Some(savepoint) => {
+                        open.engine.pin_locks();
+                        open.engine.rollback_to(savepoint);
+                    }
                     None => open.engine.restart(),
                 }
                 open.state.checks.clear();
@@ -219,8 +222,13 @@ impl Session {
             Action::Insert(_) => "INSERT",
             Action::Update(_) => "UPDATE",
             Action::Delete(_) => "DELETE",
-            Action::Select(plan) if plan.locks.iter().any(|lock| lock.exclusive) => "SELECT FOR UPDATE",
-            Action::Select(plan) if plan.has_locks() => "SELECT FOR SHARE",
+            Action::Select(plan) => match plan.locks.first().map(|lock| lock.mode) {
+                None => return Ok(()),
+                Some(LockMode::Exclusive) => "SELECT FOR UPDATE",
+                Some(LockMode::NoKeyExclusive) => "SELECT FOR NO KEY UPDATE",
+                Some(LockMode::Shared) => "SELECT FOR SHARE",
+                Some(LockMode::KeyShared) => "SELECT FOR KEY SHARE",
+            },
             _ => return Ok(()),
         };
         if !self.open.as_ref().is_some_and(|open| open.state.read_only) {
@@ -235,13 +243,17 @@ impl Session {
     /// Locks the tables a plan reads and the one it changes. True if it had to wait for one.
     async fn lock_tables(&mut self, planned: &Planned) -> Result<bool> {
         let target = planned.target();
-        let tables: smallvec::SmallVec<[(Oid, TreeMode); 4]> = planned
-            .tables
-            .iter()
-            .map(|table| {
-                (table.oid, if target == Some(table.oid) { TreeMode::Write } else { TreeMode::Read })
-            })
-            .collect();
+        let locked = match &planned.action {
+            Action::Select(plan) => plan.locks.as_slice(),
+            _ => &[],
+        };
+        let mode = |oid: Oid| match () {
+            () if target == Some(oid) => TreeMode::Write,
+            () if locked.iter().any(|lock| lock.table.oid == oid) => TreeMode::RowShare,
+            () => TreeMode::Read,
+        };
+        let tables: smallvec::SmallVec<[(Oid, TreeMode); 4]> =
+            planned.tables.iter().map(|table| (table.oid, mode(table.oid))).collect();
         let shared = self.shared_tables(planned);
         let interrupts = self.interrupts();
         let mut work = self.work(&interrupts)?;
@@ -263,7 +275,7 @@ impl Session {
         if changed > open.engine.snapshot() {
             // The catalog is always the newest; the table's lock keeps the definition as it is.
             planned.tables.iter().for_each(|table| {
-                open.engine.note_latest(crate::catalog::store::CATALOG_TREE, &key(table));
+                open.engine.note_latest_of_tree(crate::catalog::store::CATALOG_TREE, &key(table));
             });
         } else if changed > 0 && self.database.engine().is_in_graph(changed) {
             planned.tables.iter().for_each(|table| {

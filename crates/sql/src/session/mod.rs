@@ -20,7 +20,7 @@
 
 mod copy;
 mod cursor;
-mod cycle;
+pub(crate) mod cycle;
 mod database;
 mod execute;
 mod explain;

@@ -89,6 +89,25 @@ fn process_ids(database: &SqlDatabase) -> HashMap<u64, i32> {
     all.map(|facts| (facts.transaction(), facts.process_id)).filter(|(id, _)| *id != 0).collect()
 }
 
+/// PostgreSQL's name of a lock's mode: on rows that of its tuple locks.
+fn mode_name(mode: &'static str) -> &'static str {
+    match mode {
+        "KeyShared" | "Read" => "AccessShareLock",
+        "Shared" | "RowShare" => "RowShareLock",
+        "Write" => "RowExclusiveLock",
+        "ShareUpdateExclusive" => "ShareUpdateExclusiveLock",
+        "Share" => "ShareLock",
+        "ShareRowExclusive" => "ShareRowExclusiveLock",
+        "NoKeyExclusive" | "ReadersOnly" => "ExclusiveLock",
+        "Exclusive" => "AccessExclusiveLock",
+        "SiblingKeyShared" => "SiblingKeyShareLock",
+        "SiblingShared" => "SiblingShareLock",
+        "SiblingNoKeyExclusive" => "SiblingNoKeyExclusiveLock",
+        "SiblingExclusive" => "SiblingExclusiveLock",
+        other => other,
+    }
+}
+
 /// Rows of `pg_locks` and `cognate_locks`.
 pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
     let sessions = process_ids(database);
@@ -102,16 +121,7 @@ pub(crate) fn locks(database: &SqlDatabase) -> Vec<LockRow> {
             relation_name: place.name,
             key: place.key,
             row: lock.key.is_some(),
-            mode: match lock.modes.last().copied() {
-                Some("Exclusive") if lock.key.is_none() => "AccessExclusiveLock",
-                Some("Exclusive") => "ExclusiveLock",
-                Some("SiblingExclusive") => "SiblingExclusiveLock",
-                Some("SiblingShared") => "SiblingShareLock",
-                Some("Share") => "ShareLock",
-                Some("Write") => "RowExclusiveLock",
-                Some("Read") => "AccessShareLock",
-                _ => "RowShareLock",
-            },
+            mode: lock.modes.last().copied().map_or("", mode_name),
             granted: lock.granted,
         }
     };

@@ -46,6 +46,7 @@ pub(crate) struct SavepointFrame {
     pub(crate) settings: Mark,
     pub(crate) deferred: DeferredChecks,
     pub(crate) read_only: bool,
+    pub(crate) exclusive: HashSet<Oid>,
 }
 
 impl TransactionState {

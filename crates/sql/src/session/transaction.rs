@@ -115,7 +115,7 @@ impl Session {
     pub(super) async fn await_safe_snapshot(&mut self) -> Result<()> {
         let Modes { isolation, read_only, deferrable } = self.modes;
         let wanted = deferrable && read_only && isolation == Isolation::Serializable;
-        if !wanted || self.open.is_some() || self.block != Block::Explicit {
+        if !wanted || self.is_two_phase() || self.open.is_some() || self.block != Block::Explicit {
             return Ok(());
         }
         // It waits for no lock.
@@ -197,7 +197,8 @@ impl Session {
         let moves = read_committed || self.is_aged();
         // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
         let durable = self.database.engine().durable() >= self.database.catalog_csn();
-        let declared = self.block == Block::Explicit && self.modes.read_only;
+        // Who locks what it reads must see what the locks protect: commits whose locks are free may not be durable yet.
+        let declared = self.block == Block::Explicit && self.modes.read_only && !self.is_two_phase();
         let at_durable_mark = durable && (declared || (self.block == Block::Implicit && reading && short));
         match &mut self.open {
             None => {
@@ -388,6 +389,7 @@ impl Session {
             settings,
             deferred: open.state.deferred.clone(),
             read_only: open.state.read_only,
+            exclusive: open.state.exclusive.clone(),
         };
         open.state.savepoints.push(frame);
         Ok(())
@@ -423,8 +425,8 @@ impl Session {
         let mut settings: Option<Mark> = None;
         if let Some(open) = &mut self.open {
             open.state.savepoints.truncate(at + 1);
+            open.undo_to_last_savepoint();
             let frame = &open.state.savepoints[at];
-            open.engine.rollback_to(frame.engine);
             open.state.catalog = frame.catalog.clone();
             open.state.deferred = frame.deferred.clone();
             open.state.read_only = frame.read_only;
@@ -453,8 +455,8 @@ impl Session {
         }
     }
 
-    /// An error was reported: an open block becomes failed, an implicit transaction is rolled back. A failed block that no savepoint
-    /// can bring back holds nothing any more: others need not wait until its client says ROLLBACK.
+    /// An error was reported: an open block becomes failed, an implicit transaction is rolled back. A failed block holds nothing any more that no savepoint
+    /// can bring back: others need not wait until its client says ROLLBACK.
     pub fn fail(&mut self) {
         match self.block {
             Block::None | Block::Failed => {}
@@ -463,10 +465,26 @@ impl Session {
                 self.block = Block::Failed;
                 if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
                     open.engine.rollback();
+                } else if let Some(open) = &mut self.open {
+                    open.undo_to_last_savepoint();
                 }
             }
         }
         self.copy = None;
+    }
+}
+
+impl Open {
+    /// Undoes what was written, and releases what was locked, since the last savepoint.
+    fn undo_to_last_savepoint(&mut self) {
+        let Some(frame) = self.state.savepoints.last() else { return };
+        // Two-phase locking releases nothing before the end: what was read stays read.
+        if self.state.locks_reads {
+            self.engine.pin_locks();
+        }
+        self.engine.rollback_to(frame.engine);
+        self.state.held.retain(|(_, mode)| mode.is_weak());
+        self.state.exclusive.clone_from(&frame.exclusive);
     }
 }
 

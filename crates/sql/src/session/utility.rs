@@ -466,9 +466,12 @@ fn tree_mode(mode: Option<&ast::LockTableMode>) -> TreeMode {
     use ast::LockTableMode as Mode;
     match mode {
         Some(Mode::AccessShare) => TreeMode::Read,
-        Some(Mode::RowShare | Mode::RowExclusive) => TreeMode::Write,
-        Some(Mode::ShareUpdateExclusive | Mode::Share) => TreeMode::Share,
-        // Readers of EXCLUSIVE tables are kept out too, which PostgreSQL does not.
-        Some(Mode::ShareRowExclusive | Mode::Exclusive | Mode::AccessExclusive) | None => TreeMode::Exclusive,
+        Some(Mode::RowShare) => TreeMode::RowShare,
+        Some(Mode::RowExclusive) => TreeMode::Write,
+        Some(Mode::ShareUpdateExclusive) => TreeMode::ShareUpdateExclusive,
+        Some(Mode::Share) => TreeMode::Share,
+        Some(Mode::ShareRowExclusive) => TreeMode::ShareRowExclusive,
+        Some(Mode::Exclusive) => TreeMode::ReadersOnly,
+        Some(Mode::AccessExclusive) | None => TreeMode::Exclusive,
     }
 }

@@ -1,0 +1,127 @@
+//! Who waits, and for what: the graph that the search for deadlocks goes through.
+//!
+//! Queues are the truth about who waits for whom; this only says in which queue a transaction stands. An entry outlives its wait for the moment between the grant and the waiter's
+//! next step; its queue has nothing in its way then.
+
+use std::collections::HashMap;
+
+use super::deadlock::{Edge, Move, Search, WaitsFor};
+use super::mode::{Mode, names};
+use super::queue::Queue;
+use crate::{Key, TransactionId, TreeId};
+
+/// In which queue a transaction stands, and for what.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) hash: u64,
+    pub(super) tree: TreeId,
+    /// `None`: the tree as a whole.
+    pub(super) key: Option<Key>,
+    pub(super) mode: Mode,
+}
+
+impl Standing {
+    fn is_in_queue_of(&self, other: &Standing) -> bool {
+        self.hash == other.hash && self.tree == other.tree && self.key == other.key
+    }
+}
+
+/// Everybody who waits, and the lists of the search.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub(super) standing: HashMap<TransactionId, Standing>,
+    pub(super) search: Search,
+}
+
+/// The queues as they are.
+pub(super) trait Queues {
+    /// As `Queue::blockers`, of the queue in which `waiter` stands.
+    fn blockers(
+        &self,
+        standing: &Standing,
+        waiter: TransactionId,
+        start: Option<TransactionId>,
+        edges: &mut Vec<Edge>,
+    );
+
+    /// A copy of a queue to try another order, if there is such a queue.
+    fn sketch(&self, standing: &Standing) -> Option<Queue<()>>;
+}
+
+/// The queues as they are, but for those in which another order is tried.
+pub(super) struct Orders<'a, Q> {
+    queues: &'a Q,
+    standing: &'a HashMap<TransactionId, Standing>,
+    tried: Vec<(&'a Standing, Queue<()>)>,
+}
+
+impl<'a, Q: Queues> Orders<'a, Q> {
+    pub(super) fn new(queues: &'a Q, standing: &'a HashMap<TransactionId, Standing>) -> Orders<'a, Q> {
+        Orders { queues, standing, tried: Vec::new() }
+    }
+
+    /// The queue of a waiter, in the order that is tried; a copy of it first, if need be.
+    fn tried(&mut self, waiter: TransactionId) -> Option<&mut Queue<()>> {
+        let standing = self.standing.get(&waiter)?;
+        let known = self.tried.iter().position(|(other, _)| other.is_in_queue_of(standing));
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let sketch = self.queues.sketch(standing)?;
+                self.tried.push((standing, sketch));
+                self.tried.len() - 1
+            }
+        };
+        Some(&mut self.tried[place].1)
+    }
+}
+
+impl<Q: Queues> WaitsFor for Orders<'_, Q> {
+    fn blockers(&self, waiter: TransactionId, start: TransactionId, edges: &mut Vec<Edge>) {
+        let Some(standing) = self.standing.get(&waiter) else { return };
+        let first = self.standing.get(&start);
+        let beside = waiter != start && first.is_some_and(|first| first.is_in_queue_of(standing));
+        let start = beside.then_some(start);
+        match self.tried.iter().find(|(other, _)| other.is_in_queue_of(standing)) {
+            Some((_, queue)) => queue.blockers(waiter, standing.mode, start, edges),
+            None => self.queues.blockers(standing, waiter, start, edges),
+        }
+    }
+
+    fn suppose(&mut self, moves: &[Move]) -> bool {
+        self.tried.clear();
+        for &Move { owner, before } in moves {
+            let Some(queue) = self.tried(owner) else { return false };
+            queue.move_ahead(owner, before);
+        }
+        moves
+            .iter()
+            .all(|one| self.tried(one.owner).is_some_and(|queue| queue.is_ahead(one.owner, one.before)))
+    }
+}
+
+/// A cycle in words, a line for each member.
+pub(super) fn describe(standing: &HashMap<TransactionId, Standing>, cycle: &[TransactionId]) -> String {
+    let next = cycle.iter().cycle().skip(1);
+    let lines = cycle.iter().zip(next).filter_map(|(waiter, blocker)| {
+        let standing = standing.get(waiter)?;
+        let mode = names(standing.key.is_some(), standing.mode.bit()).concat();
+        let what = match &standing.key {
+            Some(key) => format!("key {} of tree {}", Hex(key), standing.tree),
+            None => format!("tree {}", standing.tree),
+        };
+        Some(format!(
+            "Transaction {waiter} waits for {mode} lock on {what}; blocked by transaction {blocker}."
+        ))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("\\x")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
