@@ -119,3 +119,36 @@ fn a_deferrable_reader_waits_for_those_that_run() {
     drop(read);
     run(&mut reader, &["COMMIT"]).expect("it is in no cycle");
 }
+
+/// READ ONLY, by either executor and deferrable or not, locks what it reads under two-phase locking: with early release, what is durable is no state that
+/// the locks protect.
+#[test]
+fn read_only_transactions_lock_as_well_under_two_phase_locking() {
+    let (_folder, database) = database(Method::TwoPhaseLocking);
+    let point = "SELECT v FROM t WHERE id = 1";
+    let range = "SELECT count(*) FROM t WHERE id < 5";
+    let window = "SELECT id, row_number() OVER (ORDER BY v) FROM t";
+    for begin in ["BEGIN READ ONLY", "BEGIN READ ONLY DEFERRABLE"] {
+        for read in [point, range, window] {
+            let (mut reader, mut writer, _) = sessions(&database);
+            run(&mut reader, &[begin, read]).expect("read");
+            let waits = run(&mut writer, &["UPDATE t SET v = v + 1 WHERE id = 1"]);
+            assert_eq!(waits, Err(sqlstate::LOCK_NOT_AVAILABLE), "{begin}; {read}");
+            run(&mut reader, &["COMMIT"]).expect("nothing to refuse");
+            run(&mut writer, &["UPDATE t SET v = v + 1 WHERE id = 1"]).expect("alone");
+        }
+    }
+}
+
+/// Nor does a savepoint give back what was read; under the other methods it does.
+#[test]
+fn a_savepoint_gives_back_locks_unless_they_are_what_makes_serializable() {
+    for (method, kept) in [(Method::TwoPhaseLocking, true), (Method::Pssi, false), (Method::Si, false)] {
+        let (_folder, database) = database(method);
+        let (mut a, mut b, _) = sessions(&database);
+        run(&mut a, &["BEGIN", "SAVEPOINT s", "SELECT v FROM t WHERE id = 1 FOR UPDATE", "ROLLBACK TO s"])
+            .expect("undone");
+        let waits = run(&mut b, &["UPDATE t SET v = 1 WHERE id = 1"]).is_err();
+        assert_eq!(waits, kept, "{method:?}");
+    }
+}

@@ -3,6 +3,7 @@
 //! Prints nanoseconds per operation, best of several rounds. Commits are not waited for, so the disk is not measured.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::task::{Context, Waker};
 use std::time::Instant;
 
 use cognate_engine::{Access, Database, Isolation, LockMode, Options, TreeMode, Value, WaitPolicy};
@@ -62,6 +63,41 @@ fn reads(database: &Database, place: &str) {
     }
 }
 
+/// Transactions that queue up for one row, each by its own wait: what one newcomer costs. Then all of them go through.
+fn waiters(database: &Database) {
+    for count in [10, 100, 400, 2000] {
+        let key = [7; 8];
+        let begin = || database.begin(Isolation::ReadCommitted, Access::ReadWrite);
+        let mut holder = begin();
+        now(holder.lock(3, &key, LockMode::NoKeyExclusive, WaitPolicy::Block)).expect("free");
+        let wait = async |mut t: cognate_engine::Transaction| {
+            t.lock(3, &key, LockMode::NoKeyExclusive, WaitPolicy::Block).await.expect("no deadlock");
+        };
+        let mut waiting: Vec<_> = (0..count).map(|_| Box::pin(wait(begin()))).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        let start = Instant::now();
+        for one in &mut waiting {
+            assert!(one.as_mut().poll(&mut context).is_pending());
+        }
+        println!("{:>44} {:>9.0} ns", format!("wait as one of {count}"), per(start, count));
+        let start = Instant::now();
+        drop(holder);
+        // Each ends as soon as it has the row, and so lets the next one in.
+        for one in &mut waiting {
+            assert!(one.as_mut().poll(&mut context).is_ready());
+        }
+        println!(
+            "{:>44} {:>9.0} ns",
+            format!("have the row, one of {count} after the other"),
+            per(start, count)
+        );
+    }
+}
+
+fn per(start: Instant, count: u32) -> f64 {
+    start.elapsed().as_nanos() as f64 / f64::from(count)
+}
+
 fn main() {
     let folder = std::env::temp_dir().join(format!("cognate-timing-{}", std::process::id()));
     let database = Database::open(Options::new(&folder).memory(1 << 30)).expect("opens");
@@ -86,6 +122,7 @@ fn main() {
         now(t.lock(2, &key(n), LockMode::Exclusive, WaitPolicy::Block)).expect("free");
     });
     drop(t);
+    waiters(&database);
     time("begin, put, commit (new version)", ROWS / 5, |n| {
         let mut t = begin();
         t.put(1, &key(n), Value::from(vec![7; 100])).expect("fits");

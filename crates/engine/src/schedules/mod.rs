@@ -1,4 +1,4 @@
-//! Schedules of the real engine, explored: the commit path with its certifier, the marks, snapshots and pruning; and the governor's gate.
+//! Schedules of the real engine, explored: the commit path with its certifier, the marks, snapshots and pruning; the lock table; and the governor's gate.
 //!
 //! The feature `shuttle` puts a scheduler under everything that the engine synchronizes with (`sync`). So these tests run the code of the engine itself,
 //! not a model of it: `Database::open` on a disk in memory, the ordinary transactions, the log thread that makes commits durable, the threads
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Rooms: `history` records what transactions saw and judges it; `programs` runs transactions written as data; `transactions` has the anomalies and
-//! random mixes, `pins` long readers beside pruning and checkpoints, `gate` the governor.
+//! random mixes, `pins` long readers beside pruning and checkpoints, `locks` the lock table, `gate` the governor.
 //!
 //! *Teeth.* `what_the_certifier_prevents` looks for the anomalies without the certifier, and must find them. Beyond that each of these was tried by hand, and each
 //! made tests here fail: certifier and number in two steps of the commit mutex; the visible mark before the versions, or after the mutex; the locks released
@@ -27,6 +27,7 @@
 
 mod gate;
 mod history;
+mod locks;
 mod pins;
 mod programs;
 mod transactions;
