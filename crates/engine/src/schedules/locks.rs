@@ -177,7 +177,7 @@ fn play(programs: &[&'static [Act]]) -> u64 {
 /// Two that read a row each and then the other's, two that want the rows alone: no cycle has hard edges only, so nobody is ever refused.
 #[test]
 fn another_order_spares_every_victim() {
-    explore("reordered queues", 600, |_| {
+    explore("reordered queues", 300, |_| {
         let victims = play(&[
             &[Lock(0, Shared), Lock(1, Shared)],
             &[Lock(1, Shared), Lock(0, Shared)],
@@ -191,7 +191,7 @@ fn another_order_spares_every_victim() {
 /// Children refer to two rows that others change, and somebody deletes one: who refers and who changes never meet, who deletes waits for both.
 #[test]
 fn four_strengths_go_together_as_they_should() {
-    explore("four strengths", 600, |_| {
+    explore("four strengths", 300, |_| {
         play(&[
             &[Lock(0, KeyShared), Lock(1, NoKeyExclusive)],
             &[Lock(1, KeyShared), Lock(0, NoKeyExclusive), Lock(1, Shared)],
@@ -203,7 +203,7 @@ fn four_strengths_go_together_as_they_should() {
 
 #[test]
 fn what_a_savepoint_gives_back_lets_others_in() {
-    explore("savepoints", 600, |_| {
+    explore("savepoints", 300, |_| {
         let back = &[
             Lock(0, KeyShared),
             Savepoint,
@@ -224,7 +224,7 @@ fn what_a_savepoint_gives_back_lets_others_in() {
 
 #[test]
 fn siblings_with_savepoints_and_strangers() {
-    explore("siblings", 400, |_| {
+    explore("siblings", 200, |_| {
         let mut stage = Stage::new();
         let family = Some(FamilySlot::MIN);
         stage.play(
@@ -241,7 +241,7 @@ fn siblings_with_savepoints_and_strangers() {
 
 #[test]
 fn who_gives_up_leaves_nothing_behind() {
-    explore("waits given up", 400, |_| {
+    explore("waits given up", 200, |_| {
         play(&[
             &[Try(0, Exclusive), Try(1, Shared)],
             &[Lock(0, Shared), Try(1, Exclusive), Lock(0, NoKeyExclusive)],
@@ -255,7 +255,7 @@ fn who_gives_up_leaves_nothing_behind() {
 #[test]
 fn after_a_victim_the_others_go_on() {
     static VICTIMS: AtomicU64 = AtomicU64::new(0);
-    explore("deadlocks", 400, |_| {
+    explore("deadlocks", 200, |_| {
         let victims = play(&[
             &[Lock(0, Exclusive), Lock(1, NoKeyExclusive)],
             &[Lock(1, Exclusive), Lock(0, Shared)],
