@@ -23,6 +23,7 @@ mod lent;
 mod lock;
 mod manager;
 mod memory;
+mod notes;
 mod options;
 mod own;
 mod payload;

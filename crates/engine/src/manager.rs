@@ -488,12 +488,6 @@ impl Manager {
         Ok(())
     }
 
-    /// Whether any order explains what a transaction has read up to now; it goes on if so.
-    pub(crate) fn check_reads(&self, id: TransactionId, snapshot: Csn, reads: ReadSet) -> Result<(), Error> {
-        let candidate = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
-        self.certify(&mut spin::lock(&self.commit), Some(&candidate))
-    }
-
     /// What a transaction has made and deleted again was never there.
     fn drop_nothing(
         &self,

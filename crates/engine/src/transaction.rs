@@ -77,17 +77,17 @@ pub struct Commit {
 pub struct Transaction {
     pub(crate) manager: Arc<Manager>,
     /// Where it reads, and where that is noted if it will be certified.
-    sight: Arc<Sight>,
+    pub(crate) sight: Arc<Sight>,
     pub(crate) id: TransactionId,
     isolation: Isolation,
     access: Access,
     slot: u32,
     pub(crate) writes: WriteSet,
-    held: Held,
+    pub(crate) held: Held,
     /// Modes of tree locks held, so that each statement after the first asks for nothing.
     trees: SmallVec<[(TreeId, TreeMode); 4]>,
     /// Keys that stand for more than rows, and were changed.
-    notes: Vec<(TreeId, SmallKey)>,
+    pub(crate) notes: Vec<(TreeId, SmallKey)>,
     /// Its part in a family of siblings.
     pub(crate) member: Option<Box<Member>>,
     /// Whether the end was counted and its locks are released.
@@ -197,77 +197,6 @@ impl Transaction {
             }
             Some(private) => private.get(tree, key),
         }
-    }
-
-    /// Notes that the transaction depends on the version of a key that its snapshot shows. Reading does this by itself.
-    #[inline]
-    pub fn note_read(&self, tree: TreeId, key: &[u8]) {
-        if let Some(reads) = self.sight.reads() {
-            reads.point(tree, key);
-        }
-    }
-
-    /// Notes that the transaction depends on the newest version of a key, and holds a lock that keeps it so until the end: all its locks stay from now on, whatever
-    /// savepoint is rolled back to.
-    pub fn note_latest(&mut self, tree: TreeId, key: &[u8]) {
-        if let Some(reads) = self.sight.reads() {
-            reads.latest(tree, key);
-            self.held.pin();
-        }
-    }
-
-    /// The same where it is the lock on one row that keeps it so.
-    pub fn note_latest_under(&mut self, tree: TreeId, key: &[u8], (locked, row): (TreeId, &[u8])) {
-        if let Some(reads) = self.sight.reads() {
-            reads.latest(tree, key);
-            self.held.keep_row(locked, row);
-        }
-    }
-
-    /// The same where it is the lock on a tree that every statement has.
-    pub fn note_latest_of_tree(&self, tree: TreeId, key: &[u8]) {
-        if let Some(reads) = self.sight.reads() {
-            reads.latest(tree, key);
-        }
-    }
-
-    /// The same of all keys of a range, and of the gaps between them, under all locks held.
-    pub fn note_latest_range(&mut self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
-        if let Some(reads) = self.sight.reads() {
-            reads.latest_range(tree, lower, upper);
-            self.held.pin();
-        }
-    }
-
-    /// Asks the certifier whether any order explains what was read up to now. To be asked before the client is told of a newer state than the snapshot's.
-    ///
-    /// # Errors
-    /// `DependencyCycle` if there is none: the transaction cannot commit any more.
-    pub fn check_reads(&self) -> Result<(), Error> {
-        match self.sight.reads() {
-            None => Ok(()),
-            Some(reads) => self.manager.check_reads(self.id, self.sight.csn(), reads.copy()),
-        }
-    }
-
-    /// All locks held now stay until the end: what was read under them was read for good.
-    pub fn pin_locks(&mut self) {
-        self.held.pin();
-    }
-
-    /// Notes a change of something that is no row but that others may depend on (`note_latest`), under a tree id above those of rows.
-    pub fn note_write(&mut self, tree: TreeId, key: &[u8]) {
-        if self.manager.certifies() {
-            self.notes.push((tree, SmallKey::new(key)));
-        }
-    }
-
-    /// Notes that everything read through the view is locked, and as new as its lock.
-    pub fn note_locked(&mut self, tracked: &TrackedView) {
-        if let (Some(reads), Some(locked)) = (self.sight.reads(), tracked.reads()) {
-            reads.adopt_locked(locked);
-        }
-        self.held.pin();
     }
 
     /// Lets a transaction that began with reading go on with writing, at the snapshot it has.

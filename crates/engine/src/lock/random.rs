@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use proptest::prelude::*;
@@ -20,6 +19,7 @@ use super::mode::{FamilySlot, Mode, Modes, STRENGTHS, TREE_MODES, WEAK};
 use super::queue::Answer;
 use super::table::LockTable;
 use super::wait::LockWait;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::{Error, TransactionId, TreeId};
 
 const OWNERS: usize = 6;

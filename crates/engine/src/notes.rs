@@ -1,0 +1,90 @@
+//! What a transaction notes for its certification besides the reads that its views and cursors note by themselves.
+//!
+//! Mostly a transaction depends on what its snapshot shows. Some checks look at the newest commits instead (uniqueness, foreign keys, the catalog): under a lock that keeps the answer
+//! true until the end. The certifier relies on that, so such a lock outlives the savepoint that it was taken after (`lock::held`).
+
+use std::ops::Bound;
+
+use crate::certifier::{Candidate, KeyWrites};
+use crate::key::SmallKey;
+use crate::sync::spin;
+use crate::tracked::TrackedView;
+use crate::transaction::Transaction;
+use crate::{Error, TreeId};
+
+impl Transaction {
+    /// Notes that the transaction depends on the version of a key that its snapshot shows. Reading does this by itself.
+    #[inline]
+    pub fn note_read(&self, tree: TreeId, key: &[u8]) {
+        if let Some(reads) = self.sight.reads() {
+            reads.point(tree, key);
+        }
+    }
+
+    /// Notes that the transaction depends on the newest version of a key, and holds a lock that keeps it so until the end: all its locks stay from now on, whatever
+    /// savepoint is rolled back to.
+    pub fn note_latest(&mut self, tree: TreeId, key: &[u8]) {
+        if let Some(reads) = self.sight.reads() {
+            reads.latest(tree, key);
+            self.held.pin();
+        }
+    }
+
+    /// The same where it is the lock on one row that keeps it so.
+    pub fn note_latest_under(&mut self, tree: TreeId, key: &[u8], (locked, row): (TreeId, &[u8])) {
+        if let Some(reads) = self.sight.reads() {
+            reads.latest(tree, key);
+            self.held.keep_row(locked, row);
+        }
+    }
+
+    /// The same where it is the lock on a tree that every statement has.
+    pub fn note_latest_of_tree(&self, tree: TreeId, key: &[u8]) {
+        if let Some(reads) = self.sight.reads() {
+            reads.latest(tree, key);
+        }
+    }
+
+    /// The same of all keys of a range, and of the gaps between them, under all locks held.
+    pub fn note_latest_range(&mut self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
+        if let Some(reads) = self.sight.reads() {
+            reads.latest_range(tree, lower, upper);
+            self.held.pin();
+        }
+    }
+
+    /// Asks the certifier whether any order explains what was read up to now. To be asked before the client is told of a newer state than the snapshot's.
+    ///
+    /// # Errors
+    /// `DependencyCycle` if there is none: the transaction cannot commit any more.
+    pub fn check_reads(&self) -> Result<(), Error> {
+        match self.sight.reads() {
+            None => Ok(()),
+            Some(reads) => {
+                let (reads, nothing) = (Some(reads.copy()), KeyWrites::new());
+                let candidate = Candidate::new(self.id, self.sight.csn(), reads, nothing, Vec::new());
+                self.manager.certify(&mut spin::lock(&self.manager.commit), Some(&candidate))
+            }
+        }
+    }
+
+    /// All locks held now stay until the end: what was read under them was read for good.
+    pub fn pin_locks(&mut self) {
+        self.held.pin();
+    }
+
+    /// Notes a change of something that is no row but that others may depend on (`note_latest`), under a tree id above those of rows.
+    pub fn note_write(&mut self, tree: TreeId, key: &[u8]) {
+        if self.manager.certifies() {
+            self.notes.push((tree, SmallKey::new(key)));
+        }
+    }
+
+    /// Notes that everything read through the view is locked, and as new as its lock.
+    pub fn note_locked(&mut self, tracked: &TrackedView) {
+        if let (Some(reads), Some(locked)) = (self.sight.reads(), tracked.reads()) {
+            reads.adopt_locked(locked);
+        }
+        self.held.pin();
+    }
+}
