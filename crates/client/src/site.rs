@@ -56,18 +56,6 @@ pub trait Connection: Send + Sync + 'static {
     /// Whether it is known to be lost.
     fn is_closed(&self) -> bool;
 
-    /// Whether several instances of a request can be at the site at once.
-    fn has_siblings(&self) -> bool {
-        true
-    }
-
-    /// At a site without siblings: rolls back what was prepared here with this stored result. Only for an execution that another site has refused to prepare, so that
-    /// nobody can ever see it prepared everywhere. False if the connection's state is not known afterwards.
-    fn withdraw(&self, job: &Job, stored: &str) -> impl Future<Output = bool> + Send {
-        let _ = (job, stored);
-        std::future::ready(true)
-    }
-
     /// What kind of site this is, for people.
     fn describe(&self) -> String;
 
@@ -79,6 +67,13 @@ pub trait Connection: Send + Sync + 'static {
 
     /// PREPARE MIP with a stored result (see [`crate::etransaction::stored_result`]). `Table` and `Decided`: outside any transaction.
     fn prepare(&self, job: &Job, stored: &str) -> impl Future<Output = SiteReply> + Send;
+
+    /// REFUSE MIP up to an instance, outside any transaction: `Table` or `Decided`. `stored` is what PREPARE of this job was sent with, if it was: a site without siblings can tell of this
+    /// execution only, and only once its PREPARE was refused.
+    fn refuse(&self, job: &Job, upto: i64, stored: Option<&str>) -> impl Future<Output = SiteReply> + Send;
+
+    /// ROLLBACK MIP of a prepared instance, with what is stored of it, outside any transaction. `Withdrawn`: it is not prepared any more.
+    fn withdraw(&self, xid: &str, instance: i64, stored: &str) -> impl Future<Output = SiteReply> + Send;
 
     /// COMMIT MIP, outside any transaction.
     fn commit(&self, xid: &str, winner: i64) -> impl Future<Output = SiteReply> + Send;

@@ -120,7 +120,7 @@ impl Database {
         self.manager.commit_sibling(xid, instance)
     }
 
-    /// Ends an active or a prepared instance.
+    /// Ends an active or a prepared instance, for ever.
     ///
     /// # Errors
     /// As `commit_instance`.
@@ -128,10 +128,18 @@ impl Database {
         self.manager.rollback_sibling(xid, instance)
     }
 
-    /// The table of a family.
+    /// Aborts, for ever, all instances up to this one that are not prepared; also of a family that nothing is known of.
     ///
     /// # Errors
-    /// As `begin_instance`.
+    /// As `commit_instance`.
+    pub fn refuse_instances(&self, xid: &Xid, upto: Instance) -> Result<Told, Error> {
+        self.manager.refuse_sibling(xid, upto)
+    }
+
+    /// The table of a family. What it tells as aborted is so for ever, and stored first if it was not.
+    ///
+    /// # Errors
+    /// As `commit_instance`.
     pub fn family(&self, xid: &Xid) -> Result<Told, Error> {
         self.manager.show_family(xid)
     }

@@ -12,7 +12,7 @@
 //! the request string
 //! ```
 //!
-//! What comes back is not looked at: the family is decided then, or it is not, and its turn comes again, later each time and at the next server. The numbers of several sites' stubs and of clients
+//! What comes back is not looked at: the family is decided then, or what was prepared here is withdrawn, or neither, and its turn comes again, later each time and at the next server. The numbers of several sites' stubs and of clients
 //! never collide (`cognate_engine::sibling`, *Numbers of instances*). [`Stub`] decides what is pushed when, and knows no clock; [`run`] does it.
 
 use std::collections::HashMap;

@@ -1,7 +1,9 @@
 //! Sibling transactions over the wire: parameters, what an idle doomed client holds, and requests that are handed back.
 
-use cognate_client::application::{ApplicationServer, Branches, Failure, Options};
-use cognate_client::etransaction::Text;
+use std::time::Duration;
+
+use cognate_client::application::{ApplicationServer, Branches, Failure, Options, Patience};
+use cognate_client::etransaction::{Reply, Text};
 use cognate_client::http;
 use cognate_client::postgres::{PostgresConnection, PostgresSite};
 use cognate_server::config::Settings;
@@ -11,14 +13,18 @@ use tokio_postgres::Client;
 use crate::support::TestServer;
 
 async fn lines(client: &Client, statement: &str) -> Vec<String> {
-    let answers = client.simple_query(statement).await.expect(statement);
+    told(client, statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"))
+}
+
+async fn told(client: &Client, statement: &str) -> Result<Vec<String>, tokio_postgres::Error> {
+    let answers = client.simple_query(statement).await?;
     let row = |answer: tokio_postgres::SimpleQueryMessage| match answer {
         tokio_postgres::SimpleQueryMessage::Row(row) => {
             Some((0..row.len()).map(|at| row.get(at).unwrap_or("-").to_owned()).collect::<Vec<_>>().join("|"))
         }
         _ => None,
     };
-    answers.into_iter().filter_map(row).collect()
+    Ok(answers.into_iter().filter_map(row).collect())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +39,7 @@ async fn a_driver_works_with_parameters() {
     for number in 1..=3_i64 {
         let xid = format!("c/{number}, it's '");
         let begun = client.query(&begin, &[&xid, &number]).await.expect("begun");
-        assert!(begun.is_empty());
+        assert_eq!((begun[0].get::<_, &str>("state"), begun[0].get("decided")), ("active", false));
         client.execute("INSERT INTO t VALUES ($1, 0)", &[&(number as i32)]).await.expect("inserted");
         let table = client.query(&prepare, &[&xid, &number, &"req", &"res\u{e9}"]).await.expect("prepared");
         let row: (i64, &str, &str, &str) =
@@ -42,7 +48,12 @@ async fn a_driver_works_with_parameters() {
         let table = client.query(&commit, &[&xid, &number]).await.expect("committed");
         assert_eq!(table[0].get::<_, &str>("state"), "committed");
         let late = client.query(&begin, &[&xid, &(number + 1)]).await.expect("told");
-        assert_eq!(late[0].get::<_, &str>("result"), "res\u{e9}");
+        assert_eq!((late[0].get::<_, &str>("result"), late[0].get("decided")), ("res\u{e9}", true));
+        // It goes on all the same.
+        let again = client.execute("INSERT INTO t VALUES (99, 0)", &[]).await.expect_err("decided");
+        let again = again.as_db_error().expect("the server's");
+        assert_eq!((again.code().code(), again.detail()), ("MI015", Some("Its result is: res\u{e9}")));
+        client.batch_execute("ROLLBACK").await.expect("over");
     }
     assert_eq!(lines(&client, "SELECT count(*) FROM t").await, ["3"]);
     let error = client.query(&begin, &[&"x".repeat(201), &1_i64]).await.expect_err("too long");
@@ -177,6 +188,13 @@ async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
         client.batch_execute("SET cognate.in_doubt_push_after = '1ms'").await.expect("set");
         client.batch_execute(&format!("SET cognate.application_servers = '{url}'")).await.expect("set");
     }
+    // What is in doubt may be withdrawn first, for the push that is executed in its place.
+    for client in &clients {
+        let is_committed = |lines: Vec<String>| lines.iter().any(|line| line.contains("|committed|"));
+        while !told(client, "SHOW MIPT c/1").await.is_ok_and(is_committed) {
+            tokio::task::yield_now().await;
+        }
+    }
     for site in &sites {
         site.metric_becomes("cognate_in_doubt_families", 0).await;
     }
@@ -192,6 +210,131 @@ async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
         assert!(winner[0].ends_with(" added|add"), "{decided:?}");
     }
     for site in sites {
+        site.stop().await;
+    }
+}
+
+/// Two sites: at the first R and C are refused because of each other (each reads what the other writes), at the second they wait for each other.
+struct Crossing {
+    sites: [TestServer; 2],
+    clients: [Client; 2],
+    server: ApplicationServer<PostgresSite>,
+}
+
+/// What R and C do; R's row at the first site is 1, C's is 2.
+async fn cross(request: Text, branches: Branches<PostgresConnection>) -> Result<String, Failure> {
+    let own: i32 = if &*request == "R" { 1 } else { 2 };
+    branches.site(0).query("SELECT sum(v) FROM t", &[]).await?;
+    branches.site(0).execute("UPDATE t SET v = v + 1 WHERE id = $1", &[&own]).await?;
+    branches.site(1).execute("UPDATE t SET v = v + 1 WHERE id = 1", &[]).await?;
+    Ok(format!("{request} done"))
+}
+
+impl Crossing {
+    /// R is prepared at the first site only, since its server has stopped; C at the second only, since the first has refused it, and then its server has stopped, too.
+    async fn blocked() -> Crossing {
+        let with = |site| TestServer::with(Settings { site: Some(site), ..Settings::default() });
+        let sites = [with(1).await, with(2).await];
+        let clients = [sites[0].connect().await, sites[1].connect().await];
+        for client in &clients {
+            client
+                .batch_execute(
+                    "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0), (2, 0)",
+                )
+                .await
+                .expect("made");
+        }
+        let reached = sites.each_ref().map(|site| {
+            let address = format!("host=127.0.0.1 port={} user=ann dbname=any", site.address().port());
+            address.parse::<PostgresSite>().expect("an address")
+        });
+        let patience = Patience { logic: Duration::from_millis(700), ..Patience::default() };
+        let server =
+            ApplicationServer::new(reached, Options { patience, attempts_max: 30, ..Options::default() });
+        let dead = [sites[0].connect().await, sites[1].connect().await];
+        for (client, row) in dead.iter().zip([1, 1]) {
+            client.batch_execute("BEGIN MIP <r/1,1024>; SELECT sum(v) FROM t").await.expect("begun");
+            client.batch_execute(&format!("UPDATE t SET v = v + 1 WHERE id = {row}")).await.expect("R");
+        }
+        let stored = "00000000000000aa dead";
+        dead[0].batch_execute(&format!("PREPARE MIP <r/1,1024> 'R' '{stored}'")).await.expect("prepared");
+        drop(dead);
+        let dead = [sites[0].connect().await, sites[1].connect().await];
+        for (client, row) in dead.iter().zip([2, 1]) {
+            client.batch_execute("BEGIN MIP <c/1,1024>; SELECT sum(v) FROM t").await.expect("begun");
+            client.batch_execute(&format!("UPDATE t SET v = v + 1 WHERE id = {row}")).await.expect("C");
+        }
+        let prepare = format!("PREPARE MIP <c/1,1024> 'C' '{stored}'");
+        dead[1].batch_execute(&prepare).await.expect("prepared");
+        let refused = dead[0].batch_execute(&prepare).await.expect_err("R is prepared");
+        assert_eq!(refused.code().map(|code| code.code()), Some("40001"));
+        drop(dead);
+        for (client, families) in clients.iter().zip(["r/1", "c/1"]) {
+            assert_eq!(lines(client, "SELECT family FROM cognate_in_doubt").await, [families]);
+        }
+        Crossing { sites, clients, server }
+    }
+
+    async fn answered(&self, xid: &str, request: &str) {
+        let reply = self.server.answer(xid, request, &cross).await.expect("the key is good");
+        assert!(
+            matches!(&reply, Reply::Done { result, .. } if **result == format!("{request} done")),
+            "{reply:?}"
+        );
+    }
+
+    /// Each of the two was executed once, at both sites.
+    async fn end(self, first: &str, second: &str) {
+        for (client, rows) in self.clients.iter().zip([first, second]) {
+            assert_eq!(lines(client, "SELECT string_agg(v::text, ' ' ORDER BY id) FROM t").await, [rows]);
+            assert_eq!(lines(client, "SELECT family FROM cognate_in_doubt").await, Vec::<String>::new());
+        }
+        for site in self.sites {
+            site.stop().await;
+        }
+    }
+}
+
+/// Without withdrawal R's retries would wait for C, and C's be refused because of R, for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_requests_that_block_each_other_are_both_answered() {
+    let crossing = Crossing::blocked().await;
+    // R alone cannot go on: what C has prepared is C's. But it gets out of the way, and C's retry does so before it begins.
+    let alone = crossing.server.run("r/1", 2048, "R", &cross).await.expect("the key is good");
+    assert!(matches!(alone, Reply::Retry { .. }), "{alone:?}");
+    let shown = lines(&crossing.clients[0], "SHOW MIPT r/1").await;
+    assert!(shown.iter().all(|line| line.contains("|aborted|")), "{shown:?}");
+    crossing.answered("c/1", "C").await;
+    let shown = lines(&crossing.clients[1], "SHOW MIPT c/1").await;
+    assert!(shown[0].ends_with(" C done|C") && shown.len() == 1, "{shown:?}");
+    crossing.answered("r/1", "R").await;
+    crossing.end("1 1", "2 0").await;
+
+    let crossing = Crossing::blocked().await;
+    tokio::join!(crossing.answered("r/1", "R"), crossing.answered("c/1", "C"));
+    crossing.end("1 1", "2 0").await;
+}
+
+/// Both clients are dead: the stubs' pushes withdraw or decide both, and strangers get the rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stubs_resolve_two_requests_that_block_each_other() {
+    let crossing = Crossing::blocked().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let router = http::router(crossing.server.clone(), cross);
+    let serving = tokio::spawn(http::serve(listener, router, std::future::pending()));
+    for client in &crossing.clients {
+        client.batch_execute("SET cognate.in_doubt_push_after = '1ms'").await.expect("set");
+        client.batch_execute(&format!("SET cognate.application_servers = '{url}'")).await.expect("set");
+    }
+    for site in &crossing.sites {
+        site.metric_becomes("cognate_in_doubt_families", 0).await;
+    }
+    serving.abort();
+    for client in &crossing.clients {
+        client.batch_execute("UPDATE t SET v = v + 1").await.expect("nobody holds a row");
+    }
+    for site in crossing.sites {
         site.stop().await;
     }
 }

@@ -437,6 +437,7 @@ scripts!(
     settings,
     sibling_errors,
     sibling_locks,
+    sibling_refusals,
     sibling_snapshot,
     siblings,
     time_templates,

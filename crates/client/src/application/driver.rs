@@ -3,36 +3,32 @@
 //! Each step at a site is a task, so that sites do not wait for each other; there is at most one at each site. A COMMIT for a site at which a step is under way
 //! waits for its end, and the reply to that step is not handed over any more: it would answer a question that nobody asks now.
 //!
-//! An execution that a site has refused to prepare can never be prepared everywhere. At sites with siblings it is in nobody's way; where there are none, it is withdrawn before the reply,
-//! or else the client's retry would find it in doubt.
-//!
 //! The reply to the client leaves as soon as there is one; what is then still open at the sites is rolled back by a task of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::steps::{self, Done, Held, Standing};
+use super::steps::{self, Done, Held, Standing, Step};
 use super::{Branches, Logic, Options};
 use crate::etransaction::{Effect, Event, Reply, Run, SiteReply};
 use crate::pool::Pool;
-use crate::site::{Connection, Job, Site};
+use crate::site::{Job, Site};
 
 /// What the run has at a site.
 struct Slot<S: Site> {
     held: Option<Held<S>>,
     is_busy: bool,
-    /// A COMMIT that waits for the end of the step under way.
-    commit: Option<i64>,
+    /// A step that waits for the end of the one under way.
+    next: Option<Step>,
     /// COMMITs sent so far.
     commits: u32,
     /// What PREPARE was sent with.
     stored: Option<Arc<str>>,
-    /// That is prepared here.
-    is_prepared: bool,
 }
 
 /// The driver of one run.
@@ -45,10 +41,6 @@ pub(super) struct Driver<S: Site> {
     tasks: JoinSet<Done<S>>,
     /// When the COMMITs have taken long enough.
     deadline: Option<Instant>,
-    /// A site has refused to prepare.
-    is_refused: bool,
-    /// Some site has no siblings.
-    has_lone_site: bool,
     /// Given back when nothing is left of the run.
     room: OwnedSemaphorePermit,
 }
@@ -61,27 +53,9 @@ impl<S: Site> Driver<S> {
         run: Run,
         room: OwnedSemaphorePermit,
     ) -> Driver<S> {
-        let slot = |_| Slot {
-            held: None,
-            is_busy: false,
-            commit: None,
-            commits: 0,
-            stored: None,
-            is_prepared: false,
-        };
+        let slot = |_| Slot { held: None, is_busy: false, next: None, commits: 0, stored: None };
         let slots = pools.iter().map(slot).collect();
-        Driver {
-            pools,
-            options,
-            job,
-            run,
-            slots,
-            tasks: JoinSet::new(),
-            deadline: None,
-            is_refused: false,
-            has_lone_site: false,
-            room,
-        }
+        Driver { pools, options, job, run, slots, tasks: JoinSet::new(), deadline: None, room }
     }
 
     /// To the reply.
@@ -104,15 +78,16 @@ impl<S: Site> Driver<S> {
                     Effect::Commit(site, winner) => {
                         let bound = self.options.patience.commit_all;
                         self.deadline.get_or_insert_with(|| Instant::now() + bound);
-                        self.slots[site].commit = Some(winner);
-                        self.commit(site);
+                        self.outside(site, Step::Commit(winner));
                     }
+                    Effect::Refuse(site, upto) => {
+                        let stored = self.slots[site].stored.clone();
+                        self.outside(site, Step::Refuse(upto, stored));
+                    }
+                    Effect::Withdraw(site, instances) => self.outside(site, Step::Withdraw(instances)),
                     // All at once, at the reply that follows.
                     Effect::Release(_) => {}
                     Effect::Reply(reply) => {
-                        if self.is_refused && self.has_lone_site {
-                            self.withdraw().await;
-                        }
                         self.release();
                         return reply;
                     }
@@ -136,49 +111,14 @@ impl<S: Site> Driver<S> {
             Ok(None) => return Some(Event::Expired("nothing is left to wait for".into())),
             Err(_) => return Some(Event::Expired(self.undecided())),
         };
-        let (site, reply) = self.keep(done);
-        if self.slots[site].commit.is_some() {
-            self.commit(site);
-            return None;
-        }
-        Some(Event::Site(site, reply))
-    }
-
-    /// Notes the end of a step.
-    fn keep(&mut self, done: Done<S>) -> (usize, SiteReply) {
         let slot = &mut self.slots[done.site];
-        slot.is_busy = false;
-        slot.held = done.held;
-        if let Some(stored) = &slot.stored {
-            match &done.reply {
-                SiteReply::Table(table) => {
-                    slot.is_prepared = table.prepared.get(&self.job.instance) == Some(stored);
-                }
-                // Of COMMIT, too, but then nothing is withdrawn any more.
-                SiteReply::Refused(_) => self.is_refused = self.run.committing().is_none(),
-                _ => {}
+        (slot.is_busy, slot.held) = (false, done.held);
+        match slot.next.take() {
+            Some(next) => {
+                self.outside(done.site, next);
+                None
             }
-        }
-        (done.site, done.reply)
-    }
-
-    /// Rolls back what is prepared at sites without siblings, also what is just being prepared.
-    async fn withdraw(&mut self) {
-        let patience = self.options.patience.commit;
-        let deadline = Instant::now() + patience;
-        while let Ok(Some(joined)) = timeout_at(deadline, self.tasks.join_next()).await {
-            if let Ok(done) = joined {
-                self.keep(done);
-            }
-        }
-        for slot in &mut self.slots {
-            let (Some((lease, _)), Some(stored), true) = (&slot.held, &slot.stored, slot.is_prepared) else {
-                continue;
-            };
-            let withdrawing = lease.connection().withdraw(&self.job, stored);
-            if timeout(patience, withdrawing).await != Ok(true) {
-                slot.held = None;
-            }
+            None => Some(Event::Site(done.site, done.reply)),
         }
     }
 
@@ -245,25 +185,25 @@ impl<S: Site> Driver<S> {
             return Some(Event::Site(site, SiteReply::Unreachable));
         };
         self.slots[site].stored = Some(Arc::clone(&stored));
-        if !lease.connection().has_siblings() {
-            self.has_lone_site = true;
-        }
         self.spawn(site, steps::prepare(lease, Arc::clone(&self.job), stored, self.options.patience));
         None
     }
 
-    /// Sends the COMMIT that waits, if nothing else is under way at the site.
-    fn commit(&mut self, site: usize) {
+    /// Sends a step that is outside of transactions, once nothing else is under way at the site.
+    fn outside(&mut self, site: usize, step: Step) {
         let slot = &mut self.slots[site];
         if slot.is_busy {
+            slot.next = Some(step);
             return;
         }
-        let Some(winner) = slot.commit.take() else { return };
-        slot.commits += 1;
-        let pause = self.options.backoff.pause(slot.commits, rand::random());
+        let mut pause = Duration::ZERO;
+        if matches!(step, Step::Commit(_)) {
+            slot.commits += 1;
+            pause = self.options.backoff.pause(slot.commits, rand::random());
+        }
         let held = slot.held.take();
         let (pool, job) = (Arc::clone(&self.pools[site]), Arc::clone(&self.job));
-        self.spawn(site, steps::commit(pool, held, job, winner, pause, self.options.patience));
+        self.spawn(site, steps::outside(pool, held, job, step, pause, self.options.patience));
     }
 
     /// Lets go of everything: what is idle goes back to its pool, what is open is rolled back first, also what is under way now once it has ended.

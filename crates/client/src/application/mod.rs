@@ -20,6 +20,9 @@
 //!                                    answer: retry above 1024; payment's connection is closed, store's goes back to the pool
 //! run(c/7, 2048, "buy 3")            another server: both tables show 1024 (its PREPARE had arrived) and 2048
 //! COMMIT 1024 at both                answer: "order 51", and not what this run computed
+//! run(c/8, 1024, "buy 3")            PREPARE: store shows 1024; payment refuses, 40001
+//! REFUSE up to 1024 at payment       its table proves that 1024 will never be prepared there
+//! ROLLBACK 1024 at store             answer: retry above 1024, and nobody waits for it
 //! ```
 
 mod driver;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Patience;
-use crate::etransaction::{Refused, SiteReply, Text};
+use crate::etransaction::{Instances, Refused, SiteReply, Text};
 use crate::pool::{Lease, Pool};
 use crate::site::{Connection, Job, Site};
 
@@ -30,10 +30,13 @@ pub(super) struct Done<S: Site> {
 }
 
 /// A step over any connection.
-#[derive(Debug, Clone, Copy)]
-enum Step {
+#[derive(Debug, Clone)]
+pub(super) enum Step {
     Look,
     Begin,
+    /// Up to an instance; and what PREPARE of this run's own was sent with, if it was.
+    Refuse(i64, Option<Text>),
+    Withdraw(Instances),
     Commit(i64),
 }
 
@@ -43,7 +46,7 @@ pub(super) async fn look<S: Site>(
     job: Arc<Job>,
     patience: Patience,
 ) -> (Option<Held<S>>, SiteReply) {
-    over_any(&pool, &job, Step::Look, patience).await
+    over_any(&pool, &job, &Step::Look, patience).await
 }
 
 /// BEGIN: over the connection that looked, if there is one, or over one of the pool.
@@ -54,8 +57,8 @@ pub(super) async fn begin<S: Site>(
     patience: Patience,
 ) -> (Option<Held<S>>, SiteReply) {
     match looked {
-        Some((lease, Standing::Idle)) => over(lease, &job, Step::Begin, patience.begin).await,
-        _ => over_any(&pool, &job, Step::Begin, patience).await,
+        Some((lease, Standing::Idle)) => over(lease, &job, &Step::Begin, patience.begin).await,
+        _ => over_any(&pool, &job, &Step::Begin, patience).await,
     }
 }
 
@@ -74,12 +77,12 @@ pub(super) async fn prepare<S: Site>(
     }
 }
 
-/// COMMIT of the winner, after a pause: over the run's own connection, if it has one, or over any.
-pub(super) async fn commit<S: Site>(
+/// A step outside of transactions, after a pause: over the run's own connection, if it has one, or over any.
+pub(super) async fn outside<S: Site>(
     pool: Arc<Pool<S>>,
     held: Option<Held<S>>,
     job: Arc<Job>,
-    winner: i64,
+    step: Step,
     pause: Duration,
     patience: Patience,
 ) -> (Option<Held<S>>, SiteReply) {
@@ -89,8 +92,8 @@ pub(super) async fn commit<S: Site>(
         held => held.map(|(lease, _)| lease),
     };
     match own {
-        Some(lease) => over(lease, &job, Step::Commit(winner), patience.commit).await,
-        None => over_any(&pool, &job, Step::Commit(winner), patience).await,
+        Some(lease) => over(lease, &job, &step, patience.commit).await,
+        None => over_any(&pool, &job, &step, patience).await,
     }
 }
 
@@ -107,12 +110,12 @@ pub(super) async fn roll_back<S: Site>(lease: Lease<S>, patience: Patience) -> O
 async fn over_any<S: Site>(
     pool: &Arc<Pool<S>>,
     job: &Job,
-    step: Step,
+    step: &Step,
     patience: Patience,
 ) -> (Option<Held<S>>, SiteReply) {
     let bound = match step {
         Step::Begin => patience.begin,
-        Step::Look | Step::Commit(_) => patience.commit,
+        _ => patience.commit,
     };
     let Some(lease) = within(patience.connect, pool.take()).await else {
         return (None, SiteReply::Unreachable);
@@ -131,7 +134,7 @@ async fn over_any<S: Site>(
 async fn over<S: Site>(
     lease: Lease<S>,
     job: &Job,
-    step: Step,
+    step: &Step,
     bound: Duration,
 ) -> (Option<Held<S>>, SiteReply) {
     let connection = lease.connection();
@@ -139,7 +142,9 @@ async fn over<S: Site>(
         match step {
             Step::Look => connection.show(&job.xid).await,
             Step::Begin => connection.begin(job).await,
-            Step::Commit(winner) => connection.commit(&job.xid, winner).await,
+            Step::Refuse(upto, stored) => connection.refuse(job, *upto, stored.as_deref()).await,
+            Step::Withdraw(instances) => withdraw(connection, &job.xid, instances).await,
+            Step::Commit(winner) => connection.commit(&job.xid, *winner).await,
         }
     };
     let reply = timeout(bound, sent).await.unwrap_or(SiteReply::Unreachable);
@@ -149,6 +154,17 @@ async fn over<S: Site>(
         _ => Standing::Idle,
     };
     (Some((lease, standing)), reply)
+}
+
+/// Each of them, up to the first that does not go.
+async fn withdraw<C: Connection>(connection: &C, xid: &str, instances: &Instances) -> SiteReply {
+    for (instance, stored) in instances.iter() {
+        match connection.withdraw(xid, *instance, stored).await {
+            SiteReply::Withdrawn => {}
+            other => return other,
+        }
+    }
+    SiteReply::Withdrawn
 }
 
 async fn within<S: Site>(

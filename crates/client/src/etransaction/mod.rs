@@ -10,6 +10,7 @@
 //!                       all have begun: the request's logic runs at the sites
 //!                       PREPARE MIP <x,y> ─────────────────▶  y is prepared, smaller ones get tombstones
 //!                       all tables are there: W := the smallest instance that all of them show as prepared
+//!                       [none: what is aborted at one site is withdrawn at the others: ROLLBACK MIP; the client tries again]
 //!                       COMMIT MIP <x,W> ──────────────────▶  W is committed, its siblings are aborted
 //!   result of W ◀─────  all have committed
 //!   acknowledge ─────▶  FORGET MIP x ──────────────────────▶  only the fact is kept
@@ -26,7 +27,8 @@
 //! 5. *No answer before every site has committed.*
 //! 6. *Whoever finds the request decided finishes the decision*, and answers with the winner's stored result, not with its own.
 //! 7. *A retry looks before it begins*: most often its forerunner's server stopped between PREPARE and COMMIT, and then nothing needs to be executed again.
-//! 8. A run that stops tells the client to take a higher number; it never rolls back what it prepared, for somebody may be committing it.
+//! 8. A run that stops tells the client to take a higher number. What is prepared it rolls back only on the proof that nobody can have chosen it (see `server`): for
+//!    somebody may be committing it. What has no future is rolled back by whoever learns of it, so that requests do not block each other for ever.
 //!
 //! # Instance numbers
 //!
@@ -48,7 +50,7 @@ mod server;
 
 pub use client::{Client, ClientEffect, ClientError, Finished};
 pub use server::{
-    Effect, Event, Outcome, Refused, Reply, Run, SiteReply, Table, plain_result, stored_result,
+    Effect, Event, Instances, Outcome, Refused, Reply, Run, SiteReply, Table, plain_result, stored_result,
 };
 
 use std::sync::Arc;

@@ -5,12 +5,15 @@
 //!
 //! ```text
 //! Looking ──W prepared everywhere, or decided──▶ Committing            a retry begins here, and the others below
-//!     └──── nothing is prepared everywhere ──▶ Beginning
+//!     ├── an instance without a future ──▶ Withdrawing it ──▶ Beginning
+//!     └── else ──▶ Beginning
 //!
 //! Beginning ──all begun──▶ Executing ──result──▶ Preparing ──W prepared everywhere──▶ Committing ──all committed──▶ Ended
-//!     │ │                      │                   │  │                                   ▲
-//!     │ └───── decided ────────┼───────────────────┼──┴────────── decided ────────────────┤
-//!     └─ refused, unreachable ─┴───────────────────┴─▶ Ended: "retry with a higher number"
+//!     │ │                   │     │                │  │                                   ▲
+//!     │ └───── decided ─────┼─────┼────────────────┼──┴────────── decided ────────────────┤
+//!     │                     │     └ in doubt ─▶ Refusing ──W prepared everywhere──────────┘
+//!     │                     │                      ▼
+//!     └─ refused, lost ─────┴──────────────▶ Withdrawing, if there is anything ──▶ Ended: "retry with a higher number"
 //! ```
 //!
 //! # Why all choose the same
@@ -19,6 +22,27 @@
 //! showing it. A retry looks at the tables before it begins anything, and chooses by the same rule: if its client's former attempt has prepared everywhere and its server stopped, nothing is
 //! executed again. Take servers that chose z1 < z2. Who chose z2 saw z1 not prepared at some site, and z2 prepared there: so z1 was under z2's
 //! tombstone there when it looked, and cannot have been prepared there later; so nobody can have chosen z1.
+//!
+//! # Who is in the way
+//!
+//! An instance that is prepared at one site and never will be at another keeps its locks until somebody decides. Other requests wait for them, or are refused; and if those are in
+//! the same state at the other site, both wait for ever, whatever their clients do:
+//!
+//! ```text
+//! R's server has prepared 1 at store, and stops; its transaction at payment is rolled back
+//! C's server has prepared 1 at payment; store refuses (40001: R is prepared there)
+//! R's retries wait at payment for C; C's retries are refused at store because of R
+//! ```
+//!
+//! So what has no future is *withdrawn* where it is prepared ([`Effect::Withdraw`]). That is safe for an instance which cannot have been chosen by anybody, now or later: a site shows it aborted,
+//! which it shows only if that is for ever, and only of what it never had prepared; or two sites have it from different executions. No error and no silence proves that: only tables do.
+//!
+//! - A retry withdraws what the tables of its look prove, before it begins.
+//! - A run whose PREPARE was refused asks that site to refuse the instance for good ([`Effect::Refuse`]): the table that comes back is the proof for itself, and stays as the proof for others.
+//! - A retry that does not get through its logic, although it saw an instance in doubt, asks all sites to refuse that, unless it is prepared there by now. Then it is prepared everywhere, and committed; or it is
+//!   withdrawn. A slow forerunner has had the time of a whole execution until then.
+//!
+//! So once a request's run ends without the answer and without losses, nothing that was in doubt before is so any more, and nobody waits for it.
 //!
 //! # One execution
 //!
@@ -35,7 +59,8 @@
 //! same stored result. What is prepared does not change, so all servers agree on that, too. A result is taken from table or outcome, never from
 //! this run's own execution.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Text, instance_above};
 
@@ -49,16 +74,39 @@ pub fn plain_result(stored: &str) -> &str {
     stored.split_once(' ').map_or(stored, |(_, result)| result)
 }
 
-/// What a site shows of the family, after PREPARE or when it is asked.
+/// What a site shows of the family, after PREPARE or REFUSE, or when it is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Table {
     /// Prepared instances with their stored results.
     pub prepared: BTreeMap<i64, Text>,
+    /// Instances that are aborted for ever.
+    pub aborted: BTreeSet<i64>,
+    /// A stored result that is not prepared here and never will be: what a site without siblings can say of an execution.
+    pub never: Option<Text>,
+    /// Below this, whatever is not prepared is aborted for ever; 0 if nothing is known to be.
+    pub floor: i64,
     /// The request they were prepared with; `None` if nothing has been prepared.
     pub request: Option<Text>,
     /// The highest instance number that the site has heard of.
     pub highest: i64,
 }
+
+impl Table {
+    /// Whether the instance, as it is prepared elsewhere with this result, is not prepared at the site, and never will be.
+    fn has_refused(&self, instance: i64, result: &Text) -> bool {
+        match self.prepared.get(&instance) {
+            Some(other) => other != result,
+            None => {
+                instance < self.floor
+                    || self.aborted.contains(&instance)
+                    || self.never.as_ref() == Some(result)
+            }
+        }
+    }
+}
+
+/// Instances with their stored results.
+pub type Instances = Arc<[(i64, Text)]>;
 
 /// A decision as a site keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -96,12 +144,14 @@ pub enum Refused {
 pub enum SiteReply {
     /// To BEGIN: the instance is active.
     Begun,
-    /// To PREPARE: the table; our instance is prepared, or was aborted. To SHOW MIPT, the same; empty if the site has not heard of the family, or has no such tables.
+    /// To PREPARE: the table; our instance is prepared, or was aborted. To REFUSE, the table. To SHOW MIPT, the same; empty if the site has not heard of the family, or has no such tables.
     Table(Table),
-    /// To SHOW MIPT, BEGIN or PREPARE: the family is decided.
+    /// To SHOW MIPT, BEGIN, PREPARE or REFUSE: the family is decided.
     Decided(Outcome),
     /// To COMMIT.
     Committed,
+    /// To ROLLBACK of instances that are prepared there.
+    Withdrawn,
     /// No.
     Refused(Refused),
     /// The connection is lost, or the site did not reply in time; what was sent may have been done or may yet be done.
@@ -132,9 +182,13 @@ pub enum Effect {
     Execute,
     /// Sends PREPARE MIP to a site, with the request and this result to store, over the connection of BEGIN.
     Prepare(usize, Text),
+    /// Ends what is active at a site, and sends REFUSE MIP up to an instance, over any connection: what is not prepared there up to it is aborted for ever. The reply is the table.
+    Refuse(usize, i64),
+    /// Sends ROLLBACK MIP of prepared instances that cannot have been chosen, over any connection.
+    Withdraw(usize, Instances),
     /// Sends COMMIT MIP of an instance to a site, over any connection; after a pause, if it is not the first time. Its effect does not depend on how often it arrives.
     Commit(usize, i64),
-    /// Ends what may still be active at a site: rolls back, or closes the connection. Never what is prepared.
+    /// Ends what may still be active at a site: rolls back, or closes the connection. Not what is prepared.
     Release(usize),
     /// Answers the client. The run has ended.
     Reply(Reply),
@@ -174,15 +228,20 @@ pub enum Reply {
     Broken(Text),
 }
 
+/// The tables of the sites that have replied; empty for those that could not.
+type Tables = Vec<Option<Table>>;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Phase {
-    /// The tables of the sites that have replied; empty for those that could not.
-    Looking(Vec<Option<Table>>),
+    Looking(Tables),
     /// Which sites have not replied.
     Beginning(Vec<bool>),
     Executing,
-    /// The tables of those that have.
-    Preparing(Vec<Option<Table>>),
+    /// Also which sites have been asked to refuse what they would not prepare, and the reply if it came to that.
+    Preparing(Tables, Vec<bool>, Option<Reply>),
+    Refusing(Tables, Reply),
+    /// Which sites have not withdrawn, and the reply; without one, the run begins afterwards.
+    Withdrawing(Vec<bool>, Option<Reply>),
     /// Which sites have not committed.
     Committing(Vec<bool>, Outcome),
     Ended,
@@ -195,6 +254,8 @@ pub struct Run {
     token: u64,
     request: Text,
     sites: usize,
+    /// The highest instance that was in doubt when the run looked, or 0.
+    doubtful: i64,
     phase: Phase,
 }
 
@@ -202,7 +263,8 @@ impl Run {
     /// A run over sites `0..sites`, and what to do first: a number above the client's first one is a retry's, and that looks before it begins. `token` is random.
     pub fn begin(instance: i64, token: u64, request: Text, sites: usize) -> (Run, Vec<Effect>) {
         let sites = sites.max(1);
-        let mut run = Run { instance, token, request, sites, phase: Phase::Looking(vec![None; sites]) };
+        let phase = Phase::Looking(vec![None; sites]);
+        let mut run = Run { instance, token, request, sites, doubtful: 0, phase };
         let is_retry = instance_above(0).is_some_and(|first| instance > first);
         let effects = if is_retry { (0..sites).map(Effect::Look).collect() } else { run.begin_everywhere() };
         (run, effects)
@@ -237,11 +299,11 @@ impl Run {
             Event::Site(site, _) if site >= self.sites => Vec::new(),
             Event::Site(site, reply) => self.on_site(site, reply),
             Event::Executed(result) if self.phase == Phase::Executing => {
-                self.phase = Phase::Preparing(vec![None; self.sites]);
+                self.phase = Phase::Preparing(vec![None; self.sites], vec![false; self.sites], None);
                 let result = stored_result(self.token, &result);
                 (0..self.sites).map(|site| Effect::Prepare(site, result.clone())).collect()
             }
-            Event::Failed(reason) if self.phase == Phase::Executing => self.stop(0, reason),
+            Event::Failed(reason) if self.phase == Phase::Executing => self.clear(reason),
             Event::Expired(reason) if !self.is_ended() => self.stop(0, reason),
             Event::Executed(_) | Event::Failed(_) | Event::Expired(_) => Vec::new(),
         }
@@ -250,8 +312,8 @@ impl Run {
     fn on_site(&mut self, site: usize, reply: SiteReply) -> Vec<Effect> {
         match &mut self.phase {
             Phase::Executing | Phase::Ended => Vec::new(),
-            Phase::Looking(tables) => {
-                // A site that cannot be asked shows nothing; what is to be done about it, BEGIN will tell.
+            Phase::Looking(tables) | Phase::Refusing(tables, _) => {
+                // A site that cannot be asked shows nothing, and proves nothing.
                 tables[site] = Some(match reply {
                     SiteReply::Table(table) => table,
                     SiteReply::Decided(_) | SiteReply::Refused(Refused::Forgotten) => {
@@ -272,15 +334,45 @@ impl Run {
                 }
                 other => self.on_trouble(site, other),
             },
-            Phase::Preparing(tables) => match reply {
-                SiteReply::Table(table) => {
-                    tables[site] = Some(table);
-                    self.choose()
+            Phase::Preparing(..) => self.on_prepare(site, reply),
+            Phase::Withdrawing(waiting, reply) => {
+                waiting[site] = false;
+                match (waiting.contains(&true), reply.take()) {
+                    (false, None) => self.begin_everywhere(),
+                    (false, Some(reply)) => self.end(reply),
+                    (true, kept) => {
+                        *reply = kept;
+                        Vec::new()
+                    }
                 }
-                other => self.on_trouble(site, other),
-            },
+            }
             Phase::Committing(..) => self.on_commit(site, reply),
         }
+    }
+
+    /// Waits for all sites, whatever some of them say: what one refuses may be prepared at another.
+    fn on_prepare(&mut self, site: usize, reply: SiteReply) -> Vec<Effect> {
+        if matches!(reply, SiteReply::Decided(_) | SiteReply::Refused(Refused::Forgotten)) {
+            return self.on_trouble(site, reply);
+        }
+        let refused = match &reply {
+            SiteReply::Table(_) => None,
+            SiteReply::Refused(refused) => Some(self.reply_to(site, refused.clone())),
+            _ => Some(self.retry(0, format!("no reply from site {site}").into())),
+        };
+        let instance = self.instance;
+        let Phase::Preparing(tables, asked, why) = &mut self.phase else { return Vec::new() };
+        if let (None, Some(refused)) = (&why, refused) {
+            *why = Some(refused);
+        }
+        match reply {
+            SiteReply::Refused(_) if !std::mem::replace(&mut asked[site], true) => {
+                return vec![Effect::Refuse(site, instance)];
+            }
+            SiteReply::Table(table) => tables[site] = Some(table),
+            _ => tables[site] = Some(Table::default()),
+        }
+        self.choose()
     }
 
     /// A reply that ends the plan of the run: the decision of another, or a reason to stop.
@@ -288,44 +380,84 @@ impl Run {
         match reply {
             SiteReply::Decided(outcome) if outcome.request != self.request => self.end(Reply::RequestDiffers),
             SiteReply::Decided(outcome) => self.commit(outcome),
-            SiteReply::Refused(Refused::Taken { highest }) => {
-                self.stop(highest, format!("instance {} is taken at site {site}", self.instance).into())
+            SiteReply::Refused(refused) => {
+                let reply = self.reply_to(site, refused);
+                self.end(reply)
             }
-            SiteReply::Refused(Refused::RequestDiffers) => self.end(Reply::RequestDiffers),
-            SiteReply::Refused(Refused::Forgotten) => self.end(Reply::Forgotten),
-            SiteReply::Refused(Refused::InDoubt(reason)) => {
-                self.end(Reply::InDoubt { highest: self.instance, reason })
-            }
-            SiteReply::Refused(Refused::RequestTooLarge(why)) => self.end(Reply::RequestTooLarge(why)),
-            SiteReply::Refused(Refused::Failed(why)) => self.stop(0, why),
             SiteReply::Unreachable => self.stop(0, format!("no reply from site {site}").into()),
             // Replies to something else, which came late.
-            SiteReply::Begun | SiteReply::Table(_) | SiteReply::Committed => Vec::new(),
+            SiteReply::Begun | SiteReply::Table(_) | SiteReply::Committed | SiteReply::Withdrawn => {
+                Vec::new()
+            }
         }
+    }
+
+    /// What the client is told if a site refuses.
+    fn reply_to(&self, site: usize, refused: Refused) -> Reply {
+        match refused {
+            Refused::Taken { highest } => {
+                self.retry(highest, format!("instance {} is taken at site {site}", self.instance).into())
+            }
+            Refused::RequestDiffers => Reply::RequestDiffers,
+            Refused::Forgotten => Reply::Forgotten,
+            Refused::InDoubt(reason) => Reply::InDoubt { highest: self.instance, reason },
+            Refused::RequestTooLarge(why) => Reply::RequestTooLarge(why),
+            Refused::Failed(why) => self.retry(0, why),
+        }
+    }
+
+    /// The logic has failed. What was in doubt before it began may be the cause, and has had its time.
+    fn clear(&mut self, reason: Text) -> Vec<Effect> {
+        if self.doubtful == 0 {
+            return self.stop(0, reason);
+        }
+        self.phase = Phase::Refusing(vec![None; self.sites], self.retry(0, reason));
+        (0..self.sites).map(|site| Effect::Refuse(site, self.doubtful)).collect()
     }
 
     /// Chooses, once all tables are there.
     fn choose(&mut self) -> Vec<Effect> {
-        let (Phase::Looking(tables) | Phase::Preparing(tables)) = &self.phase else { return Vec::new() };
-        let tables: Vec<&Table> = tables.iter().flatten().collect();
-        if tables.len() < self.sites {
+        let (Phase::Looking(tables) | Phase::Preparing(tables, ..) | Phase::Refusing(tables, _)) =
+            &mut self.phase
+        else {
+            return Vec::new();
+        };
+        if tables.contains(&None) {
             return Vec::new();
         }
-        if tables.iter().filter_map(|table| table.request.as_ref()).any(|request| *request != self.request) {
-            return self.end(Reply::RequestDiffers);
-        }
-        let everywhere = |(instance, result): &(&i64, &Text)| {
-            tables.iter().all(|table| table.prepared.get(instance) == Some(result))
-        };
-        if let Some((&winner, result)) = tables[0].prepared.iter().find(everywhere) {
-            let outcome = Outcome { winner, result: result.clone(), request: self.request.clone() };
+        let tables: Vec<Table> = std::mem::take(tables).into_iter().flatten().collect();
+        let requests = tables.iter().filter_map(|table| table.request.as_ref());
+        let is_another = requests.into_iter().any(|request| *request != self.request);
+        if let Some((winner, result)) = prepared_everywhere(&tables).filter(|_| !is_another) {
+            let outcome = Outcome { winner, result, request: self.request.clone() };
             return self.commit(outcome);
         }
-        if matches!(self.phase, Phase::Looking(_)) {
-            return self.begin_everywhere();
+        let reply = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            _ if is_another => Some(Reply::RequestDiffers),
+            Phase::Looking(_) => None,
+            Phase::Preparing(_, _, Some(reply)) | Phase::Refusing(_, reply) => Some(reply),
+            _ => {
+                let highest = tables.iter().map(|table| table.highest).max().unwrap_or(0);
+                Some(self.retry(highest, format!("instance {} was overtaken", self.instance).into()))
+            }
+        };
+        let (doubtful, withdrawn) = without_future(&tables);
+        self.doubtful = doubtful;
+        self.withdraw(withdrawn, reply)
+    }
+
+    /// Withdraws, and then replies, or begins.
+    fn withdraw(&mut self, withdrawn: Vec<Vec<(i64, Text)>>, reply: Option<Reply>) -> Vec<Effect> {
+        let waiting: Vec<bool> = withdrawn.iter().map(|of_site| !of_site.is_empty()).collect();
+        if waiting.contains(&true) {
+            self.phase = Phase::Withdrawing(waiting, reply);
+            let effects = withdrawn.into_iter().enumerate().filter(|(_, of_site)| !of_site.is_empty());
+            return effects.map(|(site, of_site)| Effect::Withdraw(site, of_site.into())).collect();
         }
-        let highest = tables.iter().map(|table| table.highest).max().unwrap_or(0);
-        self.stop(highest, format!("instance {} was overtaken", self.instance).into())
+        match reply {
+            None => self.begin_everywhere(),
+            Some(reply) => self.end(reply),
+        }
     }
 
     fn commit(&mut self, outcome: Outcome) -> Vec<Effect> {
@@ -363,9 +495,13 @@ impl Run {
         }
     }
 
+    fn retry(&self, highest: i64, reason: Text) -> Reply {
+        Reply::Retry { highest: highest.max(self.instance), reason }
+    }
+
     fn stop(&mut self, highest: i64, reason: Text) -> Vec<Effect> {
-        let highest = highest.max(self.instance);
-        self.end(Reply::Retry { highest, reason })
+        let reply = self.retry(highest, reason);
+        self.end(reply)
     }
 
     /// Replies, and lets go of whatever of this run may still be active.
@@ -373,6 +509,32 @@ impl Run {
         self.phase = Phase::Ended;
         (0..self.sites).map(Effect::Release).chain([Effect::Reply(reply)]).collect()
     }
+}
+
+/// The smallest instance that one execution has prepared at every site.
+fn prepared_everywhere(tables: &[Table]) -> Option<(i64, Text)> {
+    let (first, others) = tables.split_first()?;
+    let everywhere = |(instance, result): &(&i64, &Text)| {
+        others.iter().all(|table| table.prepared.get(instance) == Some(result))
+    };
+    first.prepared.iter().find(everywhere).map(|(instance, result)| (*instance, result.clone()))
+}
+
+/// For each site, what is prepared there and cannot have been chosen by anybody; and the highest prepared instance of which that is not proven, or 0.
+fn without_future(tables: &[Table]) -> (i64, Vec<Vec<(i64, Text)>>) {
+    let mut doubtful = 0;
+    let mut of_site = |table: &Table| {
+        let mut withdrawn = Vec::new();
+        for (instance, result) in &table.prepared {
+            match tables.iter().any(|other| other.has_refused(*instance, result)) {
+                true => withdrawn.push((*instance, result.clone())),
+                false => doubtful = doubtful.max(*instance),
+            }
+        }
+        withdrawn
+    };
+    let withdrawn = tables.iter().map(&mut of_site).collect();
+    (doubtful, withdrawn)
 }
 
 #[cfg(test)]
@@ -383,7 +545,8 @@ mod tests {
         let prepared: BTreeMap<i64, Text> =
             prepared.iter().map(|i| (*i, stored_result(7, &format!("result {i}")))).collect();
         let request = (!prepared.is_empty()).then(|| "buy".into());
-        SiteReply::Table(Table { highest: *prepared.keys().last().unwrap_or(&0), request, prepared })
+        let highest = *prepared.keys().last().unwrap_or(&0);
+        SiteReply::Table(Table { highest, request, prepared, floor: highest, ..Table::default() })
     }
 
     fn preparing(instance: i64) -> Run {
@@ -424,7 +587,7 @@ mod tests {
     #[test]
     fn a_retry_begins_where_nothing_is_prepared_everywhere_or_a_site_does_not_show_it() {
         let both = [Effect::Begin(0), Effect::Begin(1)];
-        for shown in [table(&[]), table(&[1025]), SiteReply::Unreachable] {
+        for shown in [table(&[]), SiteReply::Unreachable] {
             let (mut run, _) = Run::begin(2048, 15, "buy".into(), 2);
             run.on(Event::Site(0, table(&[1024])));
             assert_eq!(run.on(Event::Site(1, shown)), both);
@@ -437,23 +600,91 @@ mod tests {
         let shown = |token| {
             let prepared =
                 BTreeMap::from([(3, stored_result(token, "same words")), (5, stored_result(15, "mine"))]);
-            SiteReply::Table(Table { prepared, request: None, highest: 5 })
+            SiteReply::Table(Table { prepared, highest: 5, ..Table::default() })
         };
         run.on(Event::Site(0, shown(1)));
         assert_eq!(run.on(Event::Site(1, shown(2))), [Effect::Commit(0, 5), Effect::Commit(1, 5)]);
+    }
+
+    /// Both of which a site showed that they have no future, the later one by its tombstone; the one that is in doubt is not touched.
+    #[test]
+    fn a_retry_withdraws_what_a_site_shows_as_aborted_before_it_begins() {
+        let (mut run, _) = Run::begin(9216, 15, "buy".into(), 2);
+        run.on(Event::Site(0, table(&[1024, 2048, 3072, 4096])));
+        let SiteReply::Table(mut other) = table(&[2048]) else { unreachable!() };
+        other.aborted.insert(3072);
+        other.prepared.clear();
+        let effects = run.on(Event::Site(1, SiteReply::Table(other)));
+        let gone = [1024, 3072].map(|i| (i, stored_result(7, &format!("result {i}"))));
+        assert_eq!(effects, [Effect::Withdraw(0, gone.into())]);
+        let begun = run.on(Event::Site(0, SiteReply::Withdrawn));
+        assert_eq!(begun, [Effect::Begin(0), Effect::Begin(1)]);
+        // The logic fails, perhaps because of what is still in doubt.
+        begun.iter().enumerate().for_each(|(site, _)| drop(run.on(Event::Site(site, SiteReply::Begun))));
+        let effects = run.on(Event::Failed("it waited too long".into()));
+        assert_eq!(effects, [Effect::Refuse(0, 4096), Effect::Refuse(1, 4096)]);
+        let refused = Table { floor: 4097, ..Table::default() };
+        run.on(Event::Site(1, SiteReply::Table(refused)));
+        let effects = run.on(Event::Site(0, table(&[2048, 4096])));
+        let gone = [2048, 4096].map(|i| (i, stored_result(7, &format!("result {i}"))));
+        assert_eq!(effects, [Effect::Withdraw(0, gone.into())]);
+        let effects = run.on(Event::Site(0, SiteReply::Unreachable));
+        let retry = Reply::Retry { highest: 9216, reason: "it waited too long".into() };
+        assert_eq!(effects.last(), Some(&Effect::Reply(retry)));
+    }
+
+    #[test]
+    fn what_is_found_prepared_everywhere_while_it_is_refused_is_committed() {
+        let (mut run, _) = Run::begin(2048, 15, "buy".into(), 2);
+        run.on(Event::Site(0, table(&[1024])));
+        for effect in run.on(Event::Site(1, table(&[]))) {
+            let Effect::Begin(site) = effect else { panic!("{effect:?}") };
+            run.on(Event::Site(site, SiteReply::Begun));
+        }
+        assert_eq!(run.on(Event::Failed("no".into())), [Effect::Refuse(0, 1024), Effect::Refuse(1, 1024)]);
+        run.on(Event::Site(0, table(&[1024])));
+        let effects = run.on(Event::Site(1, table(&[1024])));
+        assert_eq!(effects, [Effect::Commit(0, 1024), Effect::Commit(1, 1024)]);
+    }
+
+    /// The error itself proves nothing: it may have been that of the reply only.
+    #[test]
+    fn what_a_site_refuses_to_prepare_is_withdrawn_once_its_table_says_so() {
+        for (shown, is_withdrawn) in [(vec![4], true), (vec![], false)] {
+            let mut run = preparing(3);
+            let failed = Refused::Failed("could not serialize".into());
+            let refuse = run.on(Event::Site(1, SiteReply::Refused(failed)));
+            assert_eq!(refuse, [Effect::Refuse(1, 3)]);
+            run.on(Event::Site(1, table(&shown)));
+            let effects = run.on(Event::Site(0, table(&[3])));
+            let gone: Instances = [(3, stored_result(7, "result 3"))].into();
+            assert_eq!(effects[0] == Effect::Withdraw(0, gone), is_withdrawn, "{effects:?}");
+        }
+        // The other way round, and a site that says it of this execution alone.
+        let mut run = preparing(3);
+        run.on(Event::Site(0, table(&[3])));
+        run.on(Event::Site(1, SiteReply::Refused(Refused::Failed("no".into()))));
+        let never = |token| Table { never: Some(stored_result(token, "result 3")), ..Table::default() };
+        let effects = run.clone().on(Event::Site(1, SiteReply::Table(never(8))));
+        assert!(!matches!(effects[0], Effect::Withdraw(..)), "{effects:?}");
+        let effects = run.on(Event::Site(1, SiteReply::Table(never(7))));
+        assert!(matches!(effects[0], Effect::Withdraw(0, _)), "{effects:?}");
     }
 
     #[test]
     fn stops_where_nothing_is_prepared_everywhere_or_a_site_is_lost() {
         let mut run = preparing(3);
         run.on(Event::Site(0, table(&[3])));
-        let effects = run.on(Event::Site(1, table(&[4])));
+        let gone: Instances = [(3, stored_result(7, "result 3"))].into();
+        assert_eq!(run.on(Event::Site(1, table(&[4]))), [Effect::Withdraw(0, gone)]);
+        let effects = run.on(Event::Site(0, SiteReply::Withdrawn));
         assert!(
             matches!(effects.last(), Some(Effect::Reply(Reply::Retry { highest: 4, .. }))),
             "{effects:?}"
         );
         let mut run = preparing(3);
-        let effects = run.on(Event::Site(1, SiteReply::Unreachable));
+        assert_eq!(run.on(Event::Site(1, SiteReply::Unreachable)), []);
+        let effects = run.on(Event::Site(0, table(&[3])));
         assert!(effects.starts_with(&[Effect::Release(0), Effect::Release(1)]), "{effects:?}");
         assert!(run.is_ended());
     }

@@ -3,6 +3,8 @@
 //! All return the same columns: the instance, its state, its result if it is prepared or committed, and the family's request. What the rows and SQLSTATEs mean for
 //! the protocol is decided here, and nowhere else.
 
+use std::collections::BTreeMap;
+
 use tokio_postgres::{Error, Row};
 
 use super::{PostgresConnection, failed, in_words, is_lost, state};
@@ -12,6 +14,8 @@ use crate::site::{Job, Look, Trouble};
 const BEGIN: &str = "SELECT * FROM cognate_mip_begin($1::text, $2::int8)";
 const PREPARE: &str = "SELECT * FROM cognate_mip_prepare($1::text, $2::int8, $3::text, $4::text)";
 const COMMIT: &str = "SELECT * FROM cognate_mip_commit($1::text, $2::int8)";
+const REFUSE: &str = "SELECT * FROM cognate_mip_refuse($1::text, $2::int8)";
+const ROLLBACK: &str = "SELECT * FROM cognate_mip_rollback($1::text, $2::int8)";
 const SHOW: &str = "SELECT * FROM cognate_mip_show($1::text)";
 const FORGET: &str = "SELECT * FROM cognate_mip_forget($1::text)";
 
@@ -45,7 +49,7 @@ fn outcome(lines: &[Line]) -> Option<Outcome> {
 fn begun(lines: &[Line]) -> SiteReply {
     match outcome(lines) {
         Some(outcome) => SiteReply::Decided(outcome),
-        None if lines.is_empty() => SiteReply::Begun,
+        None if matches!(lines, [line] if line.state == "active") => SiteReply::Begun,
         None => SiteReply::Refused(Refused::Failed(format!("BEGIN MIP was answered by {lines:?}").into())),
     }
 }
@@ -57,12 +61,25 @@ fn table(lines: Vec<Line>) -> SiteReply {
     }
     let highest = lines.iter().map(|line| line.instance).max().unwrap_or(0);
     let request = lines.iter().find_map(|line| line.request.as_deref()).map(Text::from);
-    let prepared = lines
+    let aborted = lines.iter().filter(|line| line.state == "aborted").map(|line| line.instance).collect();
+    let prepared: BTreeMap<i64, Text> = lines
         .into_iter()
         .filter(|line| line.state == "prepared")
         .map(|line| (line.instance, line.result.unwrap_or_default().into()))
         .collect();
-    SiteReply::Table(Table { prepared, request, highest })
+    // Where an instance is prepared, smaller ones that are not never will be.
+    let floor = prepared.keys().last().copied().unwrap_or(0);
+    SiteReply::Table(Table { prepared, aborted, floor, request, highest, never: None })
+}
+
+/// What the table means after REFUSE up to an instance.
+fn refused(lines: Vec<Line>, upto: i64) -> SiteReply {
+    match table(lines) {
+        SiteReply::Table(table) => {
+            SiteReply::Table(Table { floor: table.floor.max(upto.saturating_add(1)), ..table })
+        }
+        other => other,
+    }
 }
 
 fn committed(lines: &[Line], winner: i64) -> SiteReply {
@@ -119,7 +136,11 @@ pub(super) async fn is_spoken(connection: &PostgresConnection) -> Result<bool, E
         Err(error) if matches!(state(&error), "42883" | "0A000" | "42601" | "42P01") => return Ok(false),
         Err(error) => return Err(error),
     }
-    tokio::try_join!(connection.statement(PREPARE), connection.statement(COMMIT))?;
+    tokio::try_join!(
+        connection.statement(PREPARE),
+        connection.statement(COMMIT),
+        connection.statement(REFUSE)
+    )?;
     Ok(true)
 }
 
@@ -135,7 +156,14 @@ pub(super) async fn show(connection: &PostgresConnection, xid: &str) -> SiteRepl
 
 pub(super) async fn begin(connection: &PostgresConnection, job: &Job) -> SiteReply {
     match connection.query(BEGIN, &[&&*job.xid, &job.instance]).await.and_then(|rows| lines(&rows)) {
-        Ok(lines) => begun(&lines),
+        Ok(lines) => match begun(&lines) {
+            SiteReply::Begun => SiteReply::Begun,
+            // Of a decided family a block is open that refuses statements.
+            told => match connection.batch("ROLLBACK").await {
+                Ok(()) => told,
+                Err(error) => failed(&error),
+            },
+        },
         Err(error) => refusal(&error),
     }
 }
@@ -145,6 +173,22 @@ pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: 
     match rows.and_then(|rows| lines(&rows)) {
         Ok(lines) => table(lines),
         Err(error) => refusal(&error),
+    }
+}
+
+pub(super) async fn refuse(connection: &PostgresConnection, xid: &str, upto: i64) -> SiteReply {
+    match connection.query(REFUSE, &[&xid, &upto]).await.and_then(|rows| lines(&rows)) {
+        Ok(lines) => refused(lines, upto),
+        Err(error) => refusal(&error),
+    }
+}
+
+pub(super) async fn withdraw(connection: &PostgresConnection, xid: &str, instance: i64) -> SiteReply {
+    match connection.query(ROLLBACK, &[&xid, &instance]).await {
+        Ok(_) => SiteReply::Withdrawn,
+        // Somebody else was quicker, or the family is decided.
+        Err(error) if matches!(state(&error), "MI011" | "MI014" | "MI032") => SiteReply::Withdrawn,
+        Err(error) => failed(&error),
     }
 }
 
@@ -185,7 +229,7 @@ mod tests {
 
     #[test]
     fn rows_become_replies() {
-        assert_eq!(begun(&[]), SiteReply::Begun);
+        assert_eq!(begun(&[line(2048, "active", None)]), SiteReply::Begun);
         let sold = || line(2048, "committed", Some("0f sold"));
         let outcome = Outcome { winner: 2048, result: "0f sold".into(), request: "buy".into() };
         assert_eq!(begun(&[sold()]), SiteReply::Decided(outcome.clone()));
@@ -196,8 +240,11 @@ mod tests {
             line(3072, "active", None),
         ];
         let prepared = [(1024, "0a x".into())].into_iter().collect();
-        let expected = Table { prepared, request: Some("buy".into()), highest: 3072 };
-        assert_eq!(table(shown.clone()), SiteReply::Table(expected));
+        let aborted = [2048].into();
+        let request = Some("buy".into());
+        let expected = Table { prepared, aborted, floor: 1024, request, highest: 3072, never: None };
+        assert_eq!(table(shown.clone()), SiteReply::Table(expected.clone()));
+        assert_eq!(refused(shown.clone(), 2048), SiteReply::Table(Table { floor: 2049, ..expected }));
         assert_eq!(committed(&[sold()], 2048), SiteReply::Committed);
         assert_eq!(committed(&[sold()], 1024), SiteReply::Refused(Refused::Taken { highest: 2048 }));
         let tokens = [(1024, "0a".to_owned())].into_iter().collect();

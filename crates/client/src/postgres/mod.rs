@@ -240,17 +240,6 @@ impl Connection for PostgresConnection {
         self.client.is_closed()
     }
 
-    fn has_siblings(&self) -> bool {
-        matches!(self.kind, Kind::Mip)
-    }
-
-    async fn withdraw(&self, job: &Job, stored: &str) -> bool {
-        match self.kind {
-            Kind::Mip => true,
-            Kind::Plain { .. } => plain::withdraw(self, job, stored).await,
-        }
-    }
-
     fn describe(&self) -> String {
         match &self.kind {
             Kind::Mip => "Cognate: sibling transactions".to_owned(),
@@ -276,6 +265,20 @@ impl Connection for PostgresConnection {
         match self.kind {
             Kind::Mip => mip::prepare(self, job, stored).await,
             Kind::Plain { .. } => plain::prepare(self, job, stored).await,
+        }
+    }
+
+    async fn refuse(&self, job: &Job, upto: i64, stored: Option<&str>) -> SiteReply {
+        match self.kind {
+            Kind::Mip => mip::refuse(self, &job.xid, upto).await,
+            Kind::Plain { .. } => plain::refuse(self, job, stored).await,
+        }
+    }
+
+    async fn withdraw(&self, xid: &str, instance: i64, stored: &str) -> SiteReply {
+        match self.kind {
+            Kind::Mip => mip::withdraw(self, xid, instance).await,
+            Kind::Plain { .. } => plain::withdraw(self, xid, instance, stored).await,
         }
     }
 

@@ -15,7 +15,7 @@
 //!
 //! In doubt is not for ever. If one execution has prepared at every site and stopped before its COMMITs, whoever comes next commits it: `pg_prepared_xacts` shows instance and token
 //! at all sites (`application::look`). And an execution that some site has refused to prepare (a serialization failure) can never be prepared everywhere: its server rolls back at once
-//! what it has prepared at the others. So exactly-once holds here as with Cognate: one execution commits, at all sites, and everyone gets its result.
+//! what it has prepared at the others. Only that server can: the site keeps no table that would tell others. So exactly-once holds here as with Cognate: one execution commits, at all sites, and everyone gets its result.
 //!
 //! # What is lost
 //!
@@ -189,9 +189,9 @@ async fn enter(connection: &PostgresConnection, job: &Job) -> Result<(), Error> 
 }
 
 /// The identifier of the execution that stores this result.
-fn gid(job: &Job, stored: &str) -> Gid {
+fn gid(instance: i64, xid: &str, stored: &str) -> Gid {
     let token = stored.split_once(' ').map_or(stored, |(token, _)| token).to_owned();
-    Gid { instance: job.instance, token, xid: job.xid.as_ref().to_owned() }
+    Gid { instance, token, xid: xid.to_owned() }
 }
 
 /// An error of PREPARE TRANSACTION. Only those of the transaction itself (and of its statements) mean for sure that it is not prepared.
@@ -204,7 +204,7 @@ fn not_prepared(error: &Error) -> SiteReply {
 }
 
 pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: &str) -> SiteReply {
-    let gid = gid(job, stored);
+    let gid = gid(job.instance, &job.xid, stored);
     match connection.execute(RESULT, &[&&*job.xid, &job.instance, &stored]).await {
         Ok(1) => {}
         Ok(_) => {
@@ -216,16 +216,35 @@ pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: 
     match connection.batch(&format!("PREPARE TRANSACTION {}", gid.quoted())).await {
         Ok(()) => {
             let prepared = [(job.instance, stored.into())].into_iter().collect();
-            SiteReply::Table(Table { prepared, request: None, highest: job.instance })
+            SiteReply::Table(Table { prepared, highest: job.instance, ..Table::default() })
         }
         Err(error) => not_prepared(&error),
     }
 }
 
-pub(super) async fn withdraw(connection: &PostgresConnection, job: &Job, stored: &str) -> bool {
-    match connection.batch(&format!("ROLLBACK PREPARED {}", gid(job, stored).quoted())).await {
-        Ok(()) => true,
-        Err(error) => state(&error) == "42704",
+/// A site without siblings keeps no tables of what it has refused. Of this execution it can tell: its transaction is over, so what is not prepared never will be.
+pub(super) async fn refuse(connection: &PostgresConnection, job: &Job, stored: Option<&str>) -> SiteReply {
+    let Some(stored) = stored else { return SiteReply::Table(Table::default()) };
+    match in_doubt(connection, &job.xid).await {
+        Ok(Some(found)) if found == gid(job.instance, &job.xid, stored) => {
+            let prepared = [(job.instance, stored.into())].into_iter().collect();
+            SiteReply::Table(Table { prepared, highest: job.instance, ..Table::default() })
+        }
+        Ok(_) => SiteReply::Table(Table { never: Some(stored.into()), ..Table::default() }),
+        Err(error) => failed(&error),
+    }
+}
+
+pub(super) async fn withdraw(
+    connection: &PostgresConnection,
+    xid: &str,
+    instance: i64,
+    stored: &str,
+) -> SiteReply {
+    match connection.batch(&format!("ROLLBACK PREPARED {}", gid(instance, xid, stored).quoted())).await {
+        Ok(()) => SiteReply::Withdrawn,
+        Err(error) if state(&error) == "42704" => SiteReply::Withdrawn,
+        Err(error) => failed(&error),
     }
 }
 

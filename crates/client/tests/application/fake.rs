@@ -10,7 +10,7 @@ use std::time::Duration;
 use cognate_client::application::Failure;
 use cognate_client::etransaction::{Outcome, Refused, SiteReply, Table};
 use cognate_client::site::{Connection, Job, Look, Site, Trouble};
-use cognate_engine::sibling::{Answer, Effects, Family, Instance, Limits, Refusal};
+use cognate_engine::sibling::{Answer, Effects, Family, Instance, Limits, Refusal, State};
 
 /// Where a fault strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) enum Point {
     Begin,
     Logic,
     Prepare,
+    Refuse,
+    Withdraw,
     Commit,
     Rollback,
     Look,
@@ -261,7 +263,7 @@ impl FakeConnection {
         let is_plain = self.site.is_plain;
         let family = database.family(&job.xid);
         let is_occupied = family.prepared().next().is_some()
-            || family.mipt().entries.iter().any(|e| e.state == cognate_engine::sibling::State::Active);
+            || family.mipt().entries.iter().any(|e| e.state == State::Active);
         if is_plain && family.outcome().is_none() && is_occupied {
             return SiteReply::Refused(Refused::InDoubt("occupied".into()));
         }
@@ -293,9 +295,7 @@ impl FakeConnection {
         match outcome {
             Ok(Effects { answer: Answer::Decided(outcome), .. }) => decided(outcome),
             Ok(effects) => {
-                let prepared = family.prepared().map(|(i, result)| (i.get(), result.clone())).collect();
-                let request = Some(job.request.clone());
-                let table = Table { prepared, request, highest: family.highest() };
+                let table = table(family);
                 if effects.answer == Answer::Prepared {
                     database.prepared.insert((job.xid.to_string(), job.instance), written);
                 }
@@ -304,6 +304,7 @@ impl FakeConnection {
             }
             Err(refusal) => {
                 family.abandon(number, self.owner);
+                family.settle();
                 refused(refusal, family.highest())
             }
         }
@@ -334,12 +335,44 @@ impl FakeConnection {
         match family.outcome() {
             Some(outcome) => decided(outcome),
             None if self.site.is_plain => SiteReply::Table(Table::default()),
-            None => {
-                let prepared = family.prepared().map(|(i, result)| (i.get(), result.clone())).collect();
-                let request = family.mipt().request.clone();
-                SiteReply::Table(Table { prepared, request, highest: family.highest() })
-            }
+            None => SiteReply::Table(table(family)),
         }
+    }
+
+    /// A site without siblings tells of this execution only.
+    fn refuse_now(&self, job: &Job, upto: i64, stored: Option<&str>) -> SiteReply {
+        self.watch("REFUSE");
+        let mut database = self.site.lock();
+        if database.forgotten.contains(&*job.xid) {
+            return SiteReply::Refused(Refused::Forgotten);
+        }
+        let is_plain = self.site.is_plain;
+        let family = database.family(&job.xid);
+        if is_plain {
+            let is_it = |stored: &&str| family.prepared().any(|(_, result)| &**result == *stored);
+            return SiteReply::Table(match stored.filter(|stored| !is_it(stored)) {
+                Some(stored) => Table { never: Some(stored.into()), ..Table::default() },
+                None => Table::default(),
+            });
+        }
+        let effects = family.refuse(instance(upto));
+        if let Some(outcome) = family.outcome() {
+            return decided(outcome);
+        }
+        let table = Table { floor: upto + 1, ..table(family) };
+        database.apply(&job.xid, &effects);
+        SiteReply::Table(table)
+    }
+
+    fn withdraw_now(&self, xid: &str, number: i64, stored: &str) -> SiteReply {
+        self.watch("ROLLBACK");
+        let mut database = self.site.lock();
+        let family = database.family(xid);
+        let is_it = family.prepared().any(|(i, result)| i.get() == number && &**result == stored);
+        if is_it && let Ok(effects) = family.rollback(instance(number)) {
+            database.apply(xid, &effects);
+        }
+        SiteReply::Withdrawn
     }
 
     fn look_now(&self, xid: &str) -> Look {
@@ -355,6 +388,17 @@ impl FakeConnection {
             None => Look::Undecided(family.prepared().map(|(i, r)| (i.get(), token(r))).collect()),
         }
     }
+}
+
+/// What the family's table tells; what it tells as aborted is durable from now on.
+fn table(family: &mut Family) -> Table {
+    family.settle();
+    let prepared: BTreeMap<i64, _> = family.prepared().map(|(i, result)| (i.get(), result.clone())).collect();
+    let mipt = family.mipt();
+    let is_aborted = |entry: &&cognate_engine::sibling::Entry| entry.state == State::Aborted;
+    let aborted = mipt.entries.iter().filter(is_aborted).map(|entry| entry.instance.get()).collect();
+    let floor = prepared.keys().last().copied().unwrap_or(0);
+    Table { prepared, aborted, floor, request: mipt.request, highest: family.highest(), never: None }
 }
 
 fn decided(outcome: cognate_engine::sibling::Outcome) -> SiteReply {
@@ -376,21 +420,6 @@ impl Connection for FakeConnection {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    fn has_siblings(&self) -> bool {
-        !self.site.is_plain
-    }
-
-    async fn withdraw(&self, job: &Job, stored: &str) -> bool {
-        let mut database = self.site.lock();
-        let number = instance(job.instance);
-        let family = database.family(&job.xid);
-        let is_it = family.prepared().any(|(i, result)| i == number && &**result == stored);
-        if is_it && let Ok(effects) = family.rollback(number) {
-            database.apply(&job.xid, &effects);
-        }
-        true
-    }
-
     fn describe(&self) -> String {
         "a fake".to_owned()
     }
@@ -405,6 +434,14 @@ impl Connection for FakeConnection {
 
     async fn prepare(&self, job: &Job, stored: &str) -> SiteReply {
         unwrapped(self.step(Point::Prepare, || self.prepare_now(job, stored)).await)
+    }
+
+    async fn refuse(&self, job: &Job, upto: i64, stored: Option<&str>) -> SiteReply {
+        unwrapped(self.step(Point::Refuse, || self.refuse_now(job, upto, stored)).await)
+    }
+
+    async fn withdraw(&self, xid: &str, instance: i64, stored: &str) -> SiteReply {
+        unwrapped(self.step(Point::Withdraw, || self.withdraw_now(xid, instance, stored)).await)
     }
 
     async fn commit(&self, xid: &str, winner: i64) -> SiteReply {

@@ -16,6 +16,8 @@ pub(crate) struct Explored {
     pub(crate) steps: u64,
     pub(crate) depth: usize,
     pub(crate) healings: usize,
+    /// States of attempts that are made together, after the last fault.
+    pub(crate) together: usize,
     pub(crate) elapsed: Duration,
     /// The broken property and a shortest history that breaks it.
     pub(crate) violation: Option<String>,
@@ -23,7 +25,7 @@ pub(crate) struct Explored {
 
 /// The keys are hashes already.
 #[derive(Default)]
-struct Folded(u64);
+pub(crate) struct Folded(u64);
 
 impl Hasher for Folded {
     fn finish(&self) -> u64 {
@@ -42,7 +44,7 @@ impl Hasher for Folded {
 }
 
 type ByHash<V> = HashMap<u128, V, BuildHasherDefault<Folded>>;
-type Hashes = HashSet<u128, BuildHasherDefault<Folded>>;
+pub(crate) type Hashes = HashSet<u128, BuildHasherDefault<Folded>>;
 
 /// Two independent lanes of folded multiplications; nobody chooses the states to make them collide.
 struct Wide(u64, u64);
@@ -83,22 +85,22 @@ impl Hasher for Wide {
     }
 }
 
-fn fingerprint(value: &impl Hash) -> u128 {
+pub(crate) fn fingerprint(value: &impl Hash) -> u128 {
     let mut hasher = Wide(0x1234_5678_9abc_def1, 0x0fed_cba9_8765_4321);
     value.hash(&mut hasher);
     u128::from(hasher.0) << 64 | u128::from(hasher.1)
 }
 
 /// Explores all states within the bounds, but stops at the first violation that is `wanted`; steps with another are not taken.
-pub(crate) fn explore(bounds: &Bounds, wanted: &dyn Fn(&str) -> bool) -> Explored {
+pub(crate) fn explore(bounds: &Bounds, wanted: Wanted<'_>) -> Explored {
     let begun = Instant::now();
     let (mut steps, mut depth) = (0, 0);
     let first = World::new(bounds);
     let mut seen = ByHash::default();
-    let mut origins: Vec<(u32, Step)> = vec![(0, Step::TimeOut)];
-    let mut healed = Hashes::default();
+    let mut origins: Vec<(u32, Step)> = vec![(0, Step::TimeOut(0))];
+    let mut healed = Healed::default();
     seen.insert(fingerprint(&first), 0u32);
-    let mut violation = heal_once(&first, bounds, &mut healed).err().map(|broken| (broken, 0, None));
+    let mut violation = heal_once(&first, bounds, &mut healed, wanted).err().map(|broken| (broken, 0, None));
     let mut frontier = vec![(0u32, first)];
     'levels: while !frontier.is_empty() && violation.is_none() {
         let mut next = Vec::new();
@@ -118,7 +120,7 @@ pub(crate) fn explore(bounds: &Bounds, wanted: &dyn Fn(&str) -> bool) -> Explore
                     continue;
                 }
                 origins.push((number, step));
-                if let Err(broken) = heal_once(&after, bounds, &mut healed) {
+                if let Err(broken) = heal_once(&after, bounds, &mut healed, wanted) {
                     violation = Some((broken, fresh, None));
                     break 'levels;
                 }
@@ -129,17 +131,39 @@ pub(crate) fn explore(bounds: &Bounds, wanted: &dyn Fn(&str) -> bool) -> Explore
         frontier = next;
     }
     let violation = violation.map(|(broken, at, last)| history(bounds, &origins, at, last, &broken));
-    let (states, healings) = (seen.len(), healed.len());
-    Explored { states, steps, depth, healings, elapsed: begun.elapsed(), violation }
+    let together = healed.together.len();
+    let (states, healings) = (seen.len(), healed.states.len());
+    Explored { states, steps, depth, healings, together, elapsed: begun.elapsed(), violation }
 }
 
-/// Healing depends on client and sites alone.
-fn heal_once(world: &World, bounds: &Bounds, healed: &mut Hashes) -> Result<(), Violation> {
-    if !bounds.has_tombstones || !healed.insert(fingerprint(&(&world.client, &world.sites))) {
+/// Healing depends on clients and sites alone.
+fn heal_once(
+    world: &World,
+    bounds: &Bounds,
+    healed: &mut Healed,
+    wanted: Wanted<'_>,
+) -> Result<(), Violation> {
+    if !bounds.has_tombstones || !healed.states.insert(fingerprint(&(&world.clients, &world.sites))) {
         return Ok(());
     }
-    heal::client(world.clone(), bounds)?;
-    heal::stubs(world.clone(), bounds)
+    let mut outcomes = vec![heal::clients(world, bounds), heal::stubs(world, bounds)];
+    if bounds.attempts.len() > 1 {
+        outcomes.push(heal::together(world, bounds, &mut healed.together));
+    }
+    outcomes
+        .into_iter()
+        .find(|outcome| outcome.as_ref().is_err_and(|broken| wanted(broken)))
+        .unwrap_or(Ok(()))
+}
+
+/// Which violations are looked for.
+type Wanted<'a> = &'a dyn Fn(&str) -> bool;
+
+/// What need not be healed again.
+#[derive(Default)]
+struct Healed {
+    states: Hashes,
+    together: Hashes,
 }
 
 fn history(

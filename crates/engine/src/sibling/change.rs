@@ -14,10 +14,15 @@ pub enum Change {
         /// The instance's result.
         result: Text,
     },
-    /// A prepared instance is aborted.
-    Rollback {
+    /// Instances are aborted that were prepared or active.
+    Abort {
+        /// The instances.
+        instances: Vec<Instance>,
+    },
+    /// All instances up to this one are aborted, none of which is prepared above the floor.
+    Refuse {
         /// The instance.
-        instance: Instance,
+        upto: Instance,
     },
     /// A prepared instance is committed, all others are aborted.
     Commit {

@@ -8,8 +8,9 @@
 //! ```text
 //! unknown ──BEGIN──▶ active ──PREPARE──▶ prepared ──COMMIT──▶ committed
 //!    ▲  │             │ │ │                 │
-//!    │  └─tombstone─┐ │ │ └─rollback,     ROLLBACK, COMMIT of a sibling
-//!    └─────crash────┼─┘ │   tombstone       │
+//!    │  └─tombstone,┐ │ │ └─rollback,     ROLLBACK, COMMIT of a sibling
+//!    │    REFUSE    │ │ │   tombstone,      │
+//!    └─────crash────┼─┘ │   REFUSE          │
 //!                   ▼   ▼                   ▼
 //!                 aborted ◀─────────────────┘      for ever, once that is durable
 //! ```
@@ -24,10 +25,19 @@
 //! high the numbers are. A PREPARE that fails sets no tombstones: an instance that is not prepared here will not be chosen, and
 //! its slower predecessor may still get through.
 //!
+//! # Refusals
+//!
+//! An instance that is prepared at another site and never will be here keeps its locks there for nothing. Two families can block each other so for ever: each has an instance
+//! prepared at the site where the other one's retries wait, or are refused. The way out is that such an instance is *withdrawn* where it is prepared (ROLLBACK). That is safe if
+//! and only if it cannot have been chosen: some site has aborted it for ever, and had never prepared it. So
+//!
+//! - an abort that is told is durable first ([`Family::settle`]): a PREPARE that failed, a lost connection, a rollback, whatever ended the instance;
+//! - REFUSE aborts, for ever, what is not prepared up to a number, in one atomic step: so also what a crash has made unknown, and what is still active.
+//!
 //! # What is durable
 //!
-//! The request, prepared instances with their results, the floor, rollbacks of prepared instances, the winner. That an active instance was rolled back is
-//! only in memory: after a crash it may begin again, as any other whose first try was lost. A transaction prepares an instance only if it began it at this site
+//! The request, prepared instances with their results, the floor, aborts that were told, the winner. That an active instance has ended is
+//! only in memory until somebody is told of it: after a crash it may begin again, as any other whose first try was lost. A transaction prepares an instance only if it began it at this site
 //! itself; that it is the same execution at all sites, the application servers see by the results.
 //!
 //! # A worked history
@@ -41,6 +51,7 @@
 //! BEGIN <x,3> by T9                    3 active
 //! COMMIT <x,2>                         2 committed, 3 aborted     effects: abort T9, commit 2; log
 //! BEGIN <x,4>                          no effect; answer: 2 is committed, 'order 51'
+//! REFUSE <x,4>                         no effect; answer as before
 //! COMMIT <x,2>                         no effect; answer as before
 //! FORGET x                             effects: log; from now on `Collected` knows x
 //! ```
@@ -105,6 +116,8 @@ pub enum Answer {
     Decided(Outcome),
     /// ROLLBACK.
     RolledBack,
+    /// REFUSE: the answer is the table.
+    Refused,
     /// FORGET: the family may be dropped, and its XID be entered in `Collected`.
     Forgotten,
 }
@@ -164,9 +177,9 @@ pub struct Family {
     /// With the transactions that began them.
     active: Lines<TransactionId>,
     prepared: Lines<Text>,
-    /// At or above the floor, were prepared.
-    pub(super) rolled_back: BTreeSet<Instance>,
-    /// At or above the floor, were active: in memory only.
+    /// At or above the floor: durable.
+    pub(super) aborted: BTreeSet<Instance>,
+    /// At or above the floor, were active: in memory only, until somebody is told.
     ended: BTreeSet<Instance>,
     /// What is below and not prepared is aborted for ever.
     pub(super) floor: i64,
@@ -185,7 +198,11 @@ impl Family {
 
     /// Whether nothing would be lost by dropping it: there is no instance that it knows more of than any new family would.
     pub fn is_blank(&self) -> bool {
-        self.active.is_empty() && self.request.is_none() && self.floor == 0 && self.decided.is_none()
+        self.active.is_empty()
+            && self.request.is_none()
+            && self.floor == 0
+            && self.aborted.is_empty()
+            && self.decided.is_none()
     }
 
     /// The decision, if there is one.
@@ -210,7 +227,7 @@ impl Family {
         let active = self.active.last().map_or(0, Instance::get);
         let decided = self.decided.as_ref().map_or(0, |(i, _)| i.get());
         let prepared = self.prepared.last().map_or(0, Instance::get);
-        [active, prepared, decided, last(&self.rolled_back), last(&self.ended), self.floor]
+        [active, prepared, decided, last(&self.aborted), last(&self.ended), self.floor]
             .into_iter()
             .max()
             .unwrap_or(0)
@@ -226,7 +243,7 @@ impl Family {
         } else if self.active.contains(instance) {
             State::Active
         } else if instance.get() < self.floor
-            || self.rolled_back.contains(&instance)
+            || self.aborted.contains(&instance)
             || self.ended.contains(&instance)
         {
             State::Aborted
@@ -242,12 +259,12 @@ impl Family {
         let mut entries: Vec<Entry> = winner.collect();
         entries.extend(self.active.iter().map(|(i, _)| entry(i, State::Active, None)));
         entries.extend(self.prepared.iter().map(|(i, r)| entry(i, State::Prepared, Some(r.clone()))));
-        entries.extend(self.rolled_back.iter().chain(&self.ended).map(|i| entry(*i, State::Aborted, None)));
+        entries.extend(self.aborted.iter().chain(&self.ended).map(|i| entry(*i, State::Aborted, None)));
         entries.sort_unstable_by_key(|entry| entry.instance);
         Mipt { request: self.request.clone(), floor: self.floor, entries }
     }
 
-    fn aborted(&self, instance: Instance) -> Refusal {
+    fn refusal_of_aborted(&self, instance: Instance) -> Refusal {
         Refusal::InstanceAborted { instance, highest: Instance::new(self.highest()).unwrap_or(instance) }
     }
 
@@ -273,7 +290,7 @@ impl Family {
                 self.active.insert(instance, owner);
                 Ok(Effects::none(Answer::Begun))
             }
-            State::Aborted => Err(self.aborted(instance)),
+            State::Aborted => Err(self.refusal_of_aborted(instance)),
             _ => Err(self.in_use(instance)),
         }
     }
@@ -329,17 +346,22 @@ impl Family {
     ) -> Vec<(Instance, TransactionId)> {
         self.request = Some(request);
         self.prepared.insert(instance, result);
-        if self.omits_tombstones || instance.get() <= self.floor {
+        if self.omits_tombstones { Vec::new() } else { self.raise(instance) }
+    }
+
+    /// Raises the floor. Answers the active siblings that are below it now.
+    fn raise(&mut self, floor: Instance) -> Vec<(Instance, TransactionId)> {
+        if floor.get() <= self.floor {
             return Vec::new();
         }
-        self.floor = instance.get();
+        self.floor = floor.get();
         // Nothing of these is below the old floor, so each goes once.
-        for set in [&mut self.rolled_back, &mut self.ended] {
-            while set.first().is_some_and(|first| *first < instance) {
+        for set in [&mut self.aborted, &mut self.ended] {
+            while set.first().is_some_and(|first| *first < floor) {
                 set.pop_first();
             }
         }
-        self.active.take_below(instance)
+        self.active.take_below(floor)
     }
 
     /// COMMIT: decides for a prepared instance and against all others. The same COMMIT may come any number of times.
@@ -365,7 +387,7 @@ impl Family {
             }
             (State::Active, _) => Err(Refusal::InstanceNotPrepared { instance }),
             (State::Unknown, _) => Err(Refusal::InstanceUnknown { instance }),
-            _ => Err(self.aborted(instance)),
+            _ => Err(self.refusal_of_aborted(instance)),
         }
     }
 
@@ -376,7 +398,7 @@ impl Family {
         result: Text,
     ) -> (Vec<(Instance, TransactionId)>, Vec<Instance>) {
         self.decided = Some((winner, result));
-        self.rolled_back.clear();
+        self.aborted.clear();
         self.ended.clear();
         let active = self.active.take().collect();
         let prepared = self.prepared.take().map(|(i, _)| i).filter(|i| *i != winner).collect();
@@ -394,9 +416,49 @@ impl Family {
         is_owner
     }
 
-    /// ROLLBACK MIP: ends an active or a prepared instance from outside.
+    /// REFUSE MIP: aborts, for ever, every instance up to this one that is not prepared here. What is prepared stays, and so does a decision.
     ///
-    /// To roll back a *prepared* one is an operator's decision: an application server may have seen it prepared everywhere and be about to commit it.
+    /// Whoever reads the answer knows of each of them whether it is prepared here or never will be.
+    pub fn refuse(&mut self, upto: Instance) -> Effects {
+        if let Some(outcome) = self.outcome() {
+            return Effects::none(Answer::Decided(outcome));
+        }
+        // The floor itself is prepared or aborted already.
+        if upto.get() <= self.floor {
+            return Effects::none(Answer::Refused);
+        }
+        let abort_active = self.enter_refused(upto);
+        Effects { abort_active, ..Effects::logged(Answer::Refused, Change::Refuse { upto }) }
+    }
+
+    /// Nothing above the floor is prepared. Answers the active siblings that end.
+    fn enter_refused(&mut self, upto: Instance) -> Vec<(Instance, TransactionId)> {
+        let mut ended = self.raise(upto);
+        ended.extend(self.active.remove(upto).map(|owner| (upto, owner)));
+        self.ended.remove(&upto);
+        self.aborted.insert(upto);
+        ended
+    }
+
+    /// Whether all that the table tells is durable, or is going to be with what was logged.
+    pub fn is_settled(&self) -> bool {
+        self.ended.is_empty()
+    }
+
+    /// Makes durable what the table is about to tell: instances that were active and have ended are aborted for ever from now on. Nothing, if there is none.
+    pub fn settle(&mut self) -> Option<Change> {
+        if self.ended.is_empty() {
+            return None;
+        }
+        let instances: Vec<Instance> = std::mem::take(&mut self.ended).into_iter().collect();
+        self.aborted.extend(&instances);
+        Some(Change::Abort { instances })
+    }
+
+    /// ROLLBACK MIP: ends an active or a prepared instance from outside, for ever.
+    ///
+    /// To roll back a *prepared* one takes the knowledge that it is aborted at another site, where it has never been prepared; or it is an operator's decision: an application server may have
+    /// seen it prepared everywhere and be about to commit it.
     ///
     /// # Errors
     /// `DecidedOtherwise`, `InstanceAborted`, `InstanceUnknown`.
@@ -408,23 +470,25 @@ impl Family {
             State::Unknown => Err(Refusal::InstanceUnknown { instance }),
             State::Active => {
                 let owner = self.active.remove(instance);
-                self.ended.insert(instance);
+                self.aborted.insert(instance);
                 let abort_active = owner.map(|owner| (instance, owner)).into_iter().collect();
-                Ok(Effects { abort_active, ..Effects::none(Answer::RolledBack) })
+                let change = Change::Abort { instances: vec![instance] };
+                Ok(Effects { abort_active, ..Effects::logged(Answer::RolledBack, change) })
             }
             State::Prepared => {
-                self.enter_rolled_back(instance);
-                let effects = Effects::logged(Answer::RolledBack, Change::Rollback { instance });
+                self.enter_aborted(instance);
+                let change = Change::Abort { instances: vec![instance] };
+                let effects = Effects::logged(Answer::RolledBack, change);
                 Ok(Effects { abort_prepared: vec![instance], ..effects })
             }
-            _ => Err(self.aborted(instance)),
+            _ => Err(self.refusal_of_aborted(instance)),
         }
     }
 
-    fn enter_rolled_back(&mut self, instance: Instance) {
+    fn enter_aborted(&mut self, instance: Instance) {
         self.prepared.remove(instance);
         if instance.get() >= self.floor {
-            self.rolled_back.insert(instance);
+            self.aborted.insert(instance);
         }
     }
 
@@ -446,7 +510,8 @@ impl Family {
             Change::Prepare { instance, request, result } => {
                 self.enter_prepared(*instance, request.clone(), result.clone());
             }
-            Change::Rollback { instance } => self.enter_rolled_back(*instance),
+            Change::Abort { instances } => instances.iter().for_each(|i| self.enter_aborted(*i)),
+            Change::Refuse { upto } => drop(self.enter_refused(*upto)),
             Change::Commit { winner } => {
                 let result = self.prepared.remove(*winner).unwrap_or_default();
                 self.enter_decided(*winner, result);

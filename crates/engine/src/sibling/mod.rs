@@ -12,6 +12,7 @@
 //! - An *application server* executes one instance at all sites, prepares it everywhere, reads the tables that come back, and commits the
 //!   smallest instance that is prepared at every site. It remembers nothing.
 //! - A *site* is a database like this one. The *stub* is the site's own retry, for requests that were left prepared.
+//! - What is prepared at one site and aborted at another is *withdrawn* by whichever application server learns of it (`family`, *Refusals*).
 //!
 //! # Numbers of instances
 //!
@@ -23,7 +24,7 @@
 //!
 //! - *One log unit.* An effect's change, and what else the operation logs (the prepared writes, the commit), go into one record.
 //! - *Durable before told.* An answer that shows a family's state leaves only once the last record of that family is durable; also the
-//!   answer to a COMMIT that comes again, whose record may still be on its way.
+//!   answer to a COMMIT that comes again, whose record may still be on its way; and an abort that only memory knew.
 //! - *One owner.* The transaction that began an instance is the only one that can prepare it.
 
 mod change;

@@ -1,5 +1,5 @@
-//! BEGIN, PREPARE, COMMIT, ROLLBACK, SHOW and FORGET, as the manager carries them through: the family decides (`family`), one record says it (`prepared`), and nothing is
-//! told before that is durable.
+//! BEGIN, PREPARE, COMMIT, ROLLBACK, REFUSE, SHOW and FORGET, as the manager carries them through: the family decides (`family`), one record says it (`prepared`), and nothing is
+//! told before that is durable. That an instance was given up is stored only when somebody is told ([`Manager::told`]): until then it need not outlive a crash.
 //!
 //! Each operation works on a copy of the family and puts it in place once the record has its number: what is refused, or fails, has changed nothing.
 
@@ -106,9 +106,21 @@ impl Manager {
         Ok((all.unwrap_or(true) && keys.len() <= 2 * KEYS_MAX).then_some(keys))
     }
 
-    /// What is known of the family now, to be told.
-    fn told(&self, live: &Live) -> Told {
-        Told { table: live.family.mipt(), durable: self.wait_durable(live.last) }
+    /// What is known of the family now, to be told. Whoever reads that an instance is aborted may act on it at other sites, so that is stored first.
+    fn told(&self, xid: &Xid, live: &mut Live) -> Result<Told, Error> {
+        if !live.family.is_settled() {
+            let mut next = live.family.clone();
+            next.settle();
+            self.store(xid, live, next)?;
+        }
+        Ok(Told { table: live.family.mipt(), durable: self.wait_durable(live.last) })
+    }
+
+    /// Logs the rows of a family, and nothing else, and puts it in its place.
+    fn store(&self, xid: &Xid, live: &mut Live, next: Family) -> Result<(), Error> {
+        live.last = self.log_own(rows(xid, &next))?;
+        (live.family, live.is_stored) = (next, true);
+        Ok(())
     }
 
     /// BEGIN MIP.
@@ -125,7 +137,7 @@ impl Manager {
         let live = self.family(&mut shard, &xid)?;
         let answer = live.family.begin(instance, owner).map(|effects| effects.answer);
         let begun: Result<Result<Member, Told>, Error> = match answer {
-            Ok(Answer::Decided(_)) => Ok(Err(self.told(live))),
+            Ok(Answer::Decided(_)) => self.told(&xid, live).map(Err),
             Ok(_) => {
                 let doom = live.doom(owner);
                 let slot = shard.join(&xid).ok_or(Error::NotPrepared)?;
@@ -188,12 +200,17 @@ impl Manager {
                 (live.family, live.last) = (next, csn);
                 live.release(owner);
                 live.strike(&effects.abort_active);
-                Ok(Told { table: live.family.mipt(), durable: self.wait_durable_with_room(csn) })
+                if live.family.is_settled() {
+                    return Ok(Told { table: live.family.mipt(), durable: self.wait_durable_with_room(csn) });
+                }
+                let told = self.told(xid, live);
+                shard.part(xid, 0);
+                told
             }
             ended => {
                 live.family.abandon(instance, owner);
                 live.release(owner);
-                let told = ended.map(|_| self.told(live));
+                let told = ended.and_then(|_| self.told(xid, live));
                 shard.part(xid, 1);
                 told
             }
@@ -205,15 +222,10 @@ impl Manager {
         let mut shard = self.families.shard(xid);
         let live = self.family(&mut shard, xid)?;
         let committed = self.commit_family(xid, live, instance);
-        let told = committed.as_ref().ok().map(|_| self.told(live));
         let ended = *committed.as_ref().unwrap_or(&0);
-        shard.note_stored(xid, ended);
+        let told = committed.and_then(|_| self.told(xid, live));
         shard.part(xid, ended);
-        match (committed, told) {
-            (Ok(_), Some(told)) => Ok(told),
-            (Err(error), _) => Err(error),
-            (Ok(_), None) => Err(Error::NotPrepared),
-        }
+        told
     }
 
     /// Commits; the answer is how many prepared instances have ended.
@@ -226,7 +238,7 @@ impl Manager {
         let owner = |instance| Owner::Instance(xid.clone(), instance);
         let losers: Vec<Owner> = effects.abort_prepared.iter().map(|loser| owner(*loser)).collect();
         live.last = self.decide(Some(&owner(instance)), &losers, rows(xid, &next))?;
-        live.family = next;
+        (live.family, live.is_stored) = (next, true);
         live.strike(&effects.abort_active);
         Ok(1 + losers.len())
     }
@@ -235,29 +247,50 @@ impl Manager {
     pub(crate) fn rollback_sibling(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
         let mut shard = self.families.shard(xid);
         let live = self.family(&mut shard, xid)?;
-        let mut next = live.family.clone();
-        let rolled_back = next.rollback(instance).map_err(Error::from).and_then(|effects| {
-            if let Some(loser) = effects.abort_prepared.first() {
-                live.last = self.decide(None, &[Owner::Instance(xid.clone(), *loser)], rows(xid, &next))?;
-            }
-            live.family = next;
-            live.strike(&effects.abort_active);
-            Ok((effects.abort_prepared.len(), self.told(live)))
-        });
-        let ended = rolled_back.as_ref().map_or(0, |(ended, _)| *ended);
-        shard.note_stored(xid, ended);
+        let rolled_back = self.rollback_family(xid, live, instance);
+        let ended = *rolled_back.as_ref().unwrap_or(&0);
+        let told = rolled_back.and_then(|_| self.told(xid, live));
         shard.part(xid, ended);
-        rolled_back.map(|(_, told)| told)
+        told
+    }
+
+    /// Rolls back; the answer is how many prepared instances have ended.
+    fn rollback_family(&self, xid: &Xid, live: &mut Live, instance: Instance) -> Result<usize, Error> {
+        let mut next = live.family.clone();
+        let effects = next.rollback(instance)?;
+        match effects.abort_prepared.first() {
+            Some(loser) => {
+                live.last = self.decide(None, &[Owner::Instance(xid.clone(), *loser)], rows(xid, &next))?;
+                (live.family, live.is_stored) = (next, true);
+            }
+            None => self.store(xid, live, next)?,
+        }
+        live.strike(&effects.abort_active);
+        Ok(effects.abort_prepared.len())
+    }
+
+    /// REFUSE MIP.
+    pub(crate) fn refuse_sibling(&self, xid: &Xid, upto: Instance) -> Result<Told, Error> {
+        let mut shard = self.families.shard(xid);
+        let live = self.family(&mut shard, xid)?;
+        let mut next = live.family.clone();
+        let effects = next.refuse(upto);
+        let stored = if effects.log.is_some() { self.store(xid, live, next) } else { Ok(()) };
+        let told = stored.and_then(|()| {
+            live.strike(&effects.abort_active);
+            self.told(xid, live)
+        });
+        shard.part(xid, 0);
+        told
     }
 
     /// SHOW MIPT.
     pub(crate) fn show_family(&self, xid: &Xid) -> Result<Told, Error> {
         let mut shard = self.families.shard(xid);
         let live = self.family(&mut shard, xid)?;
-        let table = live.family.mipt();
-        let told = match table.entries.is_empty() && live.family.is_blank() {
+        let told = match live.family.knows_nothing() {
             true => Err(Refusal::FamilyUnknown.into()),
-            false => Ok(self.told(live)),
+            false => self.told(xid, live),
         };
         shard.part(xid, 0);
         told

@@ -37,6 +37,8 @@ pub(super) struct Live {
     pub(super) family: Family,
     /// The number of its last record.
     pub(super) last: Csn,
+    /// Something was stored of it since it was last counted.
+    pub(super) is_stored: bool,
     slot: Option<FamilySlot>,
     members: usize,
     /// Of the active members, in no order.
@@ -100,7 +102,7 @@ impl Families {
 
 impl Live {
     pub(super) fn new(family: Family, last: Csn) -> Live {
-        Live { family, last, slot: None, members: 0, dooms: SmallVec::new() }
+        Live { family, last, is_stored: false, slot: None, members: 0, dooms: SmallVec::new() }
     }
 
     /// Watches over an active member.
@@ -136,13 +138,6 @@ impl Shard {
         self.live.entry(xid.clone()).or_insert(live)
     }
 
-    /// A decision about so many prepared instances has been stored.
-    pub(super) fn note_stored(&mut self, xid: &Xid, prepared: usize) {
-        if let Some((client, number)) = xid.numbered().filter(|_| prepared > 0) {
-            self.clients.raise(client, number);
-        }
-    }
-
     pub(super) fn remove(&mut self, xid: &Xid) {
         self.live.remove(xid);
     }
@@ -154,9 +149,13 @@ impl Shard {
         Some(*live.slot.get_or_insert_with(|| self.slots.take()))
     }
 
-    /// So many members have ended; their locks are free and the certifier does not know them any more.
+    /// The end of an operation: so many members have ended; their locks are free and the certifier does not know them any more.
     pub(super) fn part(&mut self, xid: &Xid, members: usize) {
         let Some(live) = self.live.get_mut(xid) else { return };
+        let is_stored = std::mem::take(&mut live.is_stored);
+        if let Some((client, number)) = xid.numbered().filter(|_| is_stored) {
+            self.clients.raise(client, number);
+        }
         live.members -= members;
         if live.members == 0 {
             self.slots.free.extend(live.slot.take());

@@ -1,7 +1,7 @@
 //! A family as rows of the engine's own trees: the MIP-Table on disk (paper §3.3).
 //!
 //! ```text
-//! families:   XID 00              version 3, winner or 0, floor, request, winner's result if there is one, rolled back instances
+//! families:   XID 00              version 4, winner or 0, floor, 1 if there is a request, request, winner's result if there is one, aborted instances
 //!             XID 00 01           the request, if it is not in the first row
 //!             XID 00 02           the winner's result, if it is not in the first row
 //! collected:  'c' client          version 1, high-water mark, ranges above it: count, then first and last of each
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! *Prepared instances are not among them*: the row of the prepared transaction has the XID, the instance, the request and the result (`prepared::record`), and as long as there is one the family is in memory,
-//! after a crash, too. So PREPARE writes one row, as for any transaction; a text is logged twice, with it and with the COMMIT. What a decision or a rollback leaves is written with it: the family without those that
-//! are still prepared. What these add when they are found again is the request, themselves, and the floor, which is never below a prepared instance's number.
+//! after a crash, too. So PREPARE writes one row, as for any transaction; a text is logged twice, with it and with the COMMIT. What a decision, a rollback or a refusal leaves is written with it: the family without those that
+//! are still prepared. There may be no request yet: where nothing was ever prepared, instances can be refused all the same. What these add when they are found again is the request, themselves, and the floor, which is never below a prepared instance's number.
 //!
 //! Integers are varints; a text in the first row is its length + 1 and its bytes, one that is not there is 0. A family is found by its XID alone, with one search for the first row and one for each text
 //! that this does not hold: never by a scan. Texts are in the first row as long as they fit into [`TOGETHER`], the request first; so most families are one row. A decided family is its request and one result,
@@ -22,7 +22,9 @@ use crate::own::{COLLECTED_TREE, FAMILIES_TREE, OwnRow};
 use crate::payload::{Encoder, Input};
 use crate::{Csn, Error, TreeId, Value};
 
-const FAMILY_VERSION: u8 = 3;
+const FAMILY_VERSION: u8 = 4;
+/// Had a request always, and did not say so.
+const FAMILY_VERSION_BEFORE: u8 = 3;
 const COLLECTED_VERSION: u8 = 1;
 
 /// Most bytes of texts in a family's first row.
@@ -69,12 +71,13 @@ pub(super) fn rows(xid: &Xid, family: &Family) -> Vec<OwnRow> {
     first.byte(FAMILY_VERSION);
     first.varint(family.decided.as_ref().map_or(0, |(winner, _)| winner.get().unsigned_abs()));
     first.varint(family.floor.unsigned_abs());
+    first.byte(u8::from(request.is_some()));
     first.optional(request.filter(|_| request_inside).map(str::as_bytes));
     if let Some(result) = result {
         first.optional(Some(result.as_bytes()).filter(|_| result_inside));
     }
-    first.varint(family.rolled_back.len() as u64);
-    family.rolled_back.iter().for_each(|instance| first.varint(instance.get().unsigned_abs()));
+    first.varint(family.aborted.len() as u64);
+    family.aborted.iter().for_each(|instance| first.varint(instance.get().unsigned_abs()));
     // With room for the row of the prepared transaction.
     let mut rows = Vec::with_capacity(2);
     rows.push((FAMILIES_TREE, first_key(xid), Some(first.finish().into())));
@@ -106,27 +109,30 @@ pub(super) fn load(xid: &Xid, get: Get<'_>) -> Result<Option<(Family, Csn)>, Err
     };
     let mut family = Family::default();
     family.floor = first.floor;
-    family.request = Some(text(request_key(xid), first.request)?);
+    if first.has_request {
+        family.request = Some(text(request_key(xid), first.request)?);
+    }
     if let Some((winner, result)) = first.winner {
         family.decided = Some((winner, text(result_key(xid), result)?));
     }
-    family.rolled_back = first.rolled_back.into_iter().collect();
+    family.aborted = first.aborted.into_iter().collect();
     Ok(Some((family, csn)))
 }
 
 /// The first row; texts that it does not hold are `None`.
 struct First<'a> {
     floor: i64,
+    has_request: bool,
     request: Option<&'a [u8]>,
     winner: Option<(Instance, Option<&'a [u8]>)>,
-    rolled_back: Vec<Instance>,
+    aborted: Vec<Instance>,
 }
 
 impl First<'_> {
     fn decode(bytes: &[u8]) -> Result<First<'_>, String> {
         let mut input = Input::of(bytes);
         let version = input.byte()?;
-        if version != FAMILY_VERSION {
+        if !(FAMILY_VERSION_BEFORE..=FAMILY_VERSION).contains(&version) {
             return Err(format!("the unknown version {version}"));
         }
         let instance = |number: u64| {
@@ -135,14 +141,15 @@ impl First<'_> {
         };
         let winner = input.varint()?;
         let floor = i64::try_from(input.varint()?).map_err(|_| "a floor out of range")?;
+        let has_request = version == FAMILY_VERSION_BEFORE || input.byte()? != 0;
         let request = input.optional()?;
         let winner = match winner {
             0 => None,
             number => Some((instance(number)?, input.optional()?)),
         };
-        let rolled_back = input.list(|input| instance(input.varint()?))?;
+        let aborted = input.list(|input| instance(input.varint()?))?;
         input.end()?;
-        Ok(First { floor, request, winner, rolled_back })
+        Ok(First { floor, has_request, request, winner, aborted })
     }
 }
 
@@ -244,13 +251,18 @@ mod tests {
                 let instance = Instance::new(1 + random.below(9) as i64).expect("positive");
                 let owner = instance.get() as u64;
                 let result = long("result", random.below(4));
-                match random.below(6) {
+                match random.below(9) {
                     0..=2 => drop(family.begin(instance, owner)),
                     3 => {
                         let request = long("request", seed);
                         drop(family.prepare(instance, owner, &request, &result, Limits::default()));
                     }
-                    4 if family.rollback(instance).is_ok_and(|e| !e.abort_prepared.is_empty()) => {
+                    4 if family.rollback(instance).is_ok_and(|e| e.log.is_some()) => {
+                        apply(&store, rows(&xid, &family));
+                    }
+                    6 => drop(family.abandon(instance, owner)),
+                    7 if family.settle().is_some() => apply(&store, rows(&xid, &family)),
+                    8 if random.below(3) == 0 && family.refuse(instance).log.is_some() => {
                         apply(&store, rows(&xid, &family));
                     }
                     5 if random.below(4) == 0 && family.commit(instance).is_ok() => {

@@ -149,10 +149,38 @@ fn a_rollback_of_a_prepared_instance_is_logged_and_for_ever() {
     prepared(&mut family, 2);
     let effects = family.rollback(at(2)).expect("rolls back");
     assert_eq!(effects.abort_prepared, [at(2)]);
-    assert_eq!(effects.log, Some(Change::Rollback { instance: at(2) }));
+    assert_eq!(effects.log, Some(Change::Abort { instances: vec![at(2)] }));
     family.crash();
     assert_eq!(family.state(at(2)), State::Aborted);
     assert!(matches!(family.commit(at(2)), Err(Refusal::InstanceAborted { .. })));
+}
+
+/// What a table tells is as durable as what REFUSE says; what is prepared here, and a decision, are not touched by it.
+#[test]
+fn what_is_refused_or_told_to_be_aborted_is_so_for_ever() {
+    let mut family = Family::default();
+    family.begin(at(1), 101).expect("begins");
+    assert!(family.abandon(at(1), 101));
+    assert_eq!(family.settle(), Some(Change::Abort { instances: vec![at(1)] }));
+    assert_eq!(family.settle(), None);
+    family.crash();
+    assert_eq!((family.state(at(1)), family.is_blank()), (State::Aborted, false));
+    prepared(&mut family, 3);
+    family.begin(at(5), 105).expect("begins");
+    family.begin(at(6), 106).expect("begins");
+    family.begin(at(7), 107).expect("begins");
+    let effects = family.refuse(at(6));
+    assert_eq!(effects.abort_active, [(at(5), 105), (at(6), 106)]);
+    assert_eq!((effects.log, effects.answer), (Some(Change::Refuse { upto: at(6) }), Answer::Refused));
+    assert_eq!(family.refuse(at(4)), Effects::none(Answer::Refused));
+    family.crash();
+    let states: Vec<State> = (1..=7).map(|i| family.state(at(i))).collect();
+    use State::{Aborted, Prepared, Unknown};
+    assert_eq!(states, [Aborted, Aborted, Prepared, Aborted, Aborted, Aborted, Unknown]);
+    let late = family.prepare(at(5), 105, &text("buy"), &text("five"), Limits::default());
+    assert_eq!(late, Ok(Effects::none(Answer::Aborted)));
+    family.commit(at(3)).expect("it was prepared");
+    assert!(matches!(family.refuse(at(9)).answer, Answer::Decided(_)));
 }
 
 #[derive(Debug, Clone)]
@@ -161,6 +189,8 @@ enum Step {
     Prepare(i64, u64),
     Abandon(i64, u64),
     Rollback(i64),
+    Refuse(i64),
+    Settle,
     Commit(i64),
     Crash,
 }
@@ -171,6 +201,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (1i64..8, 0u64..3).prop_map(|(i, o)| Step::Prepare(i, o)),
         1 => (1i64..8, 0u64..3).prop_map(|(i, o)| Step::Abandon(i, o)),
         1 => (1i64..8).prop_map(Step::Rollback),
+        1 => (1i64..8).prop_map(Step::Refuse),
+        1 => Just(Step::Settle),
         1 => (1i64..8).prop_map(Step::Commit),
         1 => Just(Step::Crash),
     ]
@@ -187,6 +219,10 @@ fn apply(family: &mut Family, step: &Step) -> Result<Option<Effects>, Refusal> {
             Ok(family.abandon(at(i), owner).then(|| Effects::none(Answer::RolledBack)))
         }
         Step::Rollback(i) => family.rollback(at(i)).map(Some),
+        Step::Refuse(i) => Ok(Some(family.refuse(at(i)))),
+        Step::Settle => {
+            Ok(family.settle().map(|log| Effects { log: Some(log), ..Effects::none(Answer::Aborted) }))
+        }
         Step::Commit(i) => family.commit(at(i)).map(Some),
         Step::Crash => {
             family.crash();
@@ -212,6 +248,16 @@ proptest! {
             if let Ok(Some(effects)) = &effects {
                 let ended: BTreeSet<i64> = effects.abort_active.iter().map(|(i, _)| i.get())
                     .chain(effects.abort_prepared.iter().map(|i| i.get())).collect();
+                if let (Step::Refuse(upto), false) = (step, before.outcome().is_some()) {
+                    let is_known = |i: i64| matches!(family.state(at(i)), State::Prepared | State::Aborted);
+                    prop_assert!((1..=*upto).all(is_known), "{:?}", steps);
+                }
+                if matches!(step, Step::Settle) {
+                    let mut crashed = family.clone();
+                    crashed.crash();
+                    let kept = (1..8).filter(|i| family.state(at(*i)) == State::Aborted);
+                    prop_assert!(kept.into_iter().all(|i| crashed.state(at(i)) == State::Aborted));
+                }
                 for i in 1..8 {
                     let alive = matches!(was[i as usize - 1], State::Active | State::Prepared);
                     let died = alive && family.state(at(i)) == State::Aborted;
@@ -231,7 +277,7 @@ proptest! {
                 let is = family.state(at(i));
                 match was {
                     State::Committed => prop_assert_eq!(is, State::Committed),
-                    State::Aborted if i < floor || before.rolled_back.contains(&at(i)) =>
+                    State::Aborted if i < floor || before.aborted.contains(&at(i)) =>
                         prop_assert_eq!(is, State::Aborted),
                     _ => {}
                 }

@@ -256,6 +256,77 @@ async fn siblings_do_not_close_cycles_with_each_other_and_strangers_do() {
     assert_eq!(all(&begin(&database), 7), "x=50 y=-10 z=1");
 }
 
+/// What a table shows as aborted stays so after a crash; what nobody was told need not.
+#[tokio::test]
+async fn an_abort_that_was_told_survives_a_crash() {
+    let (mut database, folder) = fresh();
+    started(&database, "told", 1).rollback();
+    started(&database, "untold", 1).rollback();
+    started(&database, "c/1", 2).rollback();
+    let told = database.family(&xid("told")).unwrap();
+    told.durable.await.unwrap();
+    assert_eq!(states(&told.table), "1:Aborted:-");
+    // An instance that cannot be prepared, with one below it that was given up, and an idle one above.
+    let open = started(&database, "c/1", 3);
+    prepared(started(&database, "c/1", 5), "five").unwrap().durable.await.unwrap();
+    started(&database, "c/1", 6).rollback();
+    let told = prepared(started(&database, "c/1", 7), "seven").unwrap();
+    assert_eq!(states(&told.table), "5:Prepared:five 7:Prepared:seven");
+    started(&database, "c/1", 8).rollback();
+    let told = database.rollback_instance(&xid("c/1"), at(5)).unwrap();
+    assert_eq!(states(&told.table), "7:Prepared:seven 8:Aborted:-");
+    told.durable.await.unwrap();
+    drop(open);
+    drop(database);
+    database = Database::open(Options::new(folder.path())).unwrap();
+    assert_eq!(states(&database.family(&xid("told")).unwrap().table), "1:Aborted:-");
+    let again = |name: &str, number| {
+        database.begin_instance(xid(name), at(number), Isolation::Serializable).map(drop)
+    };
+    assert!(matches!(refusal(again("told", 1)), Refusal::InstanceAborted { .. }));
+    assert!(matches!(refusal(again("c/1", 5)), Refusal::InstanceAborted { .. }));
+    assert!(matches!(refusal(again("c/1", 8)), Refusal::InstanceAborted { .. }));
+    again("untold", 1).unwrap();
+    again("told", 2).unwrap();
+    assert_eq!(states(&database.family(&xid("c/1")).unwrap().table), "7:Prepared:seven 8:Aborted:-");
+}
+
+/// REFUSE is for ever, also of what nobody has begun, and touches nothing that is prepared.
+#[tokio::test]
+async fn what_is_refused_is_never_prepared() {
+    let (mut database, folder) = fresh();
+    let told = database.refuse_instances(&xid("c/1"), at(4)).unwrap();
+    told.durable.await.unwrap();
+    assert_eq!((states(&told.table).as_str(), told.table.request), ("4:Aborted:-", None));
+    prepared(started(&database, "x", 2), "two").unwrap();
+    let mut slow = started(&database, "x", 5);
+    put(&mut slow, "a", "5").await;
+    let doomed = slow.doomed().unwrap();
+    let told = database.refuse_instances(&xid("x"), at(5)).unwrap();
+    assert_eq!(states(&told.table), "2:Prepared:two 5:Aborted:-");
+    doomed.await;
+    let table = prepared(slow, "five").unwrap().table;
+    assert_eq!(states(&table), "2:Prepared:two 5:Aborted:-");
+    for round in 0..2 {
+        for (name, number) in [("c/1", 3), ("c/1", 4), ("x", 1), ("x", 5)] {
+            let begun = database.begin_instance(xid(name), at(number), Isolation::Serializable);
+            assert!(matches!(refusal(begun), Refusal::InstanceAborted { .. }), "{round} {name} {number}");
+        }
+        if round == 0 {
+            database.close().unwrap();
+            drop(database);
+            database = Database::open(Options::new(folder.path())).unwrap();
+        }
+    }
+    prepared(started(&database, "c/1", 5), "five").unwrap();
+    let told = database.commit_instance(&xid("c/1"), at(5)).unwrap();
+    assert_eq!(states(&told.table), "5:Committed:five");
+    let told = database.refuse_instances(&xid("c/1"), at(9)).unwrap();
+    assert_eq!(states(&told.table), "5:Committed:five");
+    database.forget_family(&xid("c/1")).unwrap().await.unwrap();
+    assert_eq!(refusal(database.refuse_instances(&xid("c/1"), at(9))), Refusal::Forgotten);
+}
+
 /// Random families on a disk that crashes: decided ones stay decided, prepared ones prepared, and rows say what tables say.
 #[test]
 fn crashes_change_no_family() {
@@ -275,7 +346,12 @@ fn crashes_change_no_family() {
             for _ in 0..random.below(20) {
                 let name = format!("c/{}", 1 + random.below(6));
                 let number = 1 + random.below(5) as i64;
-                let told = match random.below(5) {
+                let told = match random.below(7) {
+                    5 => database.refuse_instances(&xid(&name), at(number)),
+                    6 => {
+                        drop(database.begin_instance(xid(&name), at(number), Isolation::Snapshot));
+                        database.family(&xid(&name))
+                    }
                     0 | 1 => match database.begin_instance(xid(&name), at(number), Isolation::Snapshot) {
                         Ok(Begun::Active(mut t)) => {
                             block_on(put(&mut t, &name, &number.to_string()));

@@ -1,9 +1,9 @@
 //! The statements of sibling transactions (MIP), which are nobody else's: `BEGIN MIP <XID, XINST>` and its kin.
 //!
 //! ```text
-//! BEGIN MIP | COMMIT MIP | ROLLBACK MIP    [<] xid , instance [>]
-//! PREPARE MIP                              [<] xid , instance [>]  'request' [,] 'result'
-//! SHOW MIPT | FORGET MIP                   [<] xid [>]
+//! BEGIN MIP | COMMIT MIP | ROLLBACK MIP | REFUSE MIP    [<] xid , instance [>]
+//! PREPARE MIP                                           [<] xid , instance [>]  'request' [,] 'result'
+//! SHOW MIPT | FORGET MIP                                [<] xid [>]
 //! ```
 //!
 //! An XID is a string literal of any kind or a quoted name; without quotes, whatever stands up to the comma, if there is no blank, quote or angle bracket in it. The same operations as
@@ -30,13 +30,15 @@ pub enum MipOperation {
     Commit,
     /// ROLLBACK MIP.
     Rollback,
+    /// REFUSE MIP.
+    Refuse,
     /// SHOW MIPT.
     Show,
     /// FORGET MIP.
     Forget,
 }
 
-/// A value of such a statement.
+/// A value of such a statement. Statements of their own have texts and numbers, functions the others.
 #[derive(Clone, Debug)]
 pub enum MipArgument {
     /// Text that stands in the statement.
@@ -49,12 +51,20 @@ pub enum MipArgument {
     Expression(Box<ast::Expr>),
 }
 
+impl MipArgument {
+    /// Whether it is an argument of a function.
+    pub fn is_of_function(&self) -> bool {
+        matches!(self, MipArgument::Parameter(_) | MipArgument::Expression(_))
+    }
+}
+
 impl MipOperation {
-    const ALL: [MipOperation; 6] = [
+    const ALL: [MipOperation; 7] = [
         MipOperation::Begin,
         MipOperation::Prepare,
         MipOperation::Commit,
         MipOperation::Rollback,
+        MipOperation::Refuse,
         MipOperation::Show,
         MipOperation::Forget,
     ];
@@ -66,6 +76,7 @@ impl MipOperation {
             MipOperation::Prepare => "PREPARE MIP",
             MipOperation::Commit => "COMMIT MIP",
             MipOperation::Rollback => "ROLLBACK MIP",
+            MipOperation::Refuse => "REFUSE MIP",
             MipOperation::Show => "SHOW MIPT",
             MipOperation::Forget => "FORGET MIP",
         }
@@ -78,6 +89,7 @@ impl MipOperation {
             MipOperation::Prepare => "cognate_mip_prepare",
             MipOperation::Commit => "cognate_mip_commit",
             MipOperation::Rollback => "cognate_mip_rollback",
+            MipOperation::Refuse => "cognate_mip_refuse",
             MipOperation::Show => "cognate_mip_show",
             MipOperation::Forget => "cognate_mip_forget",
         }

@@ -1,11 +1,19 @@
-//! Sibling transactions in a session: BEGIN, PREPARE, COMMIT, ROLLBACK, SHOW and FORGET of families (MIP paper, §3).
+//! Sibling transactions in a session: BEGIN, PREPARE, COMMIT, ROLLBACK, REFUSE, SHOW and FORGET of families (MIP paper, §3).
 //!
 //! ```text
-//! BEGIN MIP <x, 1>                      a block begins; no rows. Or the family is decided: its table, and no block
+//! BEGIN MIP <x, 1>                      a block begins; no rows. As a function: the instance, and that the family is not decided
 //! UPDATE …                              as in any block
 //! PREPARE MIP <x, 1> 'buy' 'order 7'    the block ends; the family's table
 //! COMMIT MIP <x, 1>                     outside of blocks, from any session; the family's table
+//! BEGIN MIP <x, 2>                      the family is decided: its table; as a function, with that in a column
+//! UPDATE …                              MI015, with the stored result: the block that has begun takes nothing but its end
+//! ROLLBACK                              the end; or COMMIT, or PREPARE MIP, which answers the table
 //! ```
+//!
+//! So a driver that does not look at what BEGIN MIP answers cannot execute a request again: not in autocommit mode either, which it would be in without the block.
+//!
+//! A PREPARE that fails, for whatever reason, leaves the instance aborted for ever, and that is durable before the client hears of it: an application server withdraws the
+//! instance at other sites then. What ended otherwise (an error in a statement, a lost connection) is aborted for ever as soon as anybody is shown it.
 //!
 //! The block knows its instance also after it has failed: PREPARE then shows what became of the family, since an application server wants to know that and nothing
 //! else. A plain ROLLBACK gives the instance up.
@@ -13,7 +21,7 @@
 use std::sync::{Arc, LazyLock};
 
 use cognate_engine::sibling::{
-    Begun, Doomed, Entry, Instance, Limits, Mipt, Refusal, State, Text, Told, Xid,
+    Begun, Doomed, Entry, Instance, Limits, Mipt, Outcome, Refusal, State, Text, Told, Xid,
 };
 
 use super::planning::parameter_type;
@@ -22,16 +30,18 @@ use super::state::TransactionState;
 use super::transaction::isolation_of;
 use super::{Block, CommandTag, Fetch, Open, OutputColumn, Portal, RowSink, Session};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{MipArgument, MipOperation};
+use crate::parse::{MipArgument, MipOperation, Statement};
 use crate::types::{Datum, Type, TypeId};
 
-/// The columns of a family's table, made once.
-pub(super) fn columns() -> Arc<[OutputColumn]> {
-    static COLUMNS: LazyLock<Arc<[OutputColumn]>> = LazyLock::new(make_columns);
-    Arc::clone(&COLUMNS)
+/// The columns of an answer, made once: a family's table, and for BEGIN as a function whether the family is decided.
+pub(super) fn columns(operation: MipOperation, arguments: &[MipArgument]) -> Arc<[OutputColumn]> {
+    static TABLE: LazyLock<Arc<[OutputColumn]>> = LazyLock::new(|| make_columns(4));
+    static BEGIN: LazyLock<Arc<[OutputColumn]>> = LazyLock::new(|| make_columns(5));
+    let is_function = arguments.first().is_some_and(MipArgument::is_of_function);
+    Arc::clone(if is_function && operation == MipOperation::Begin { &BEGIN } else { &TABLE })
 }
 
-fn make_columns() -> Arc<[OutputColumn]> {
+fn make_columns(count: usize) -> Arc<[OutputColumn]> {
     let column = |(name, id): (&str, TypeId)| OutputColumn {
         name: name.to_owned(),
         ty: Type::new(id),
@@ -43,8 +53,9 @@ fn make_columns() -> Arc<[OutputColumn]> {
         ("state", TypeId::Text),
         ("result", TypeId::Text),
         ("request", TypeId::Text),
+        ("decided", TypeId::Bool),
     ];
-    all.into_iter().map(column).collect()
+    all.into_iter().take(count).map(column).collect()
 }
 
 /// Types of the parameters, where they stand. 42P18 for one that is not used.
@@ -61,8 +72,8 @@ pub(super) fn parameter_types(arguments: &[MipArgument], declared: &[Option<Type
     types.into_iter().enumerate().map(|(place, ty)| parameter_type(place, ty)).collect()
 }
 
-/// One line of a family's table, as a row of [`columns`].
-fn row(table: &Mipt, entry: &Entry) -> [Datum; 4] {
+/// One line of a family's table, as a row of the longest [`columns`].
+fn row(table: &Mipt, entry: &Entry) -> [Datum; 5] {
     let text = |text: Option<&Text>| text.map_or(Datum::Null, |text| Datum::from(&**text));
     let state = match entry.state {
         State::Unknown => "unknown",
@@ -76,6 +87,7 @@ fn row(table: &Mipt, entry: &Entry) -> [Datum; 4] {
         Datum::from(state),
         text(entry.result.as_ref()),
         text(table.request.as_ref()),
+        Datum::Bool(entry.state == State::Committed),
     ]
 }
 
@@ -118,7 +130,8 @@ impl Session {
         while let Some(entry) = rows.table.entries.get(rows.sent) {
             given += 1;
             rows.sent += 1;
-            let state = sink.row(columns, &portal.formats, &row(&rows.table, entry), &self.format);
+            let row = row(&rows.table, entry);
+            let state = sink.row(columns, &portal.formats, &row[..columns.len()], &self.format);
             if let Some(stop) = Fetch::stop(given, max_rows, state) {
                 return stop;
             }
@@ -140,6 +153,21 @@ impl Session {
     /// Resolves when the open instance of a family must not go on: then `fail` lets go of what it holds.
     pub fn doomed(&self) -> Option<Doomed> {
         self.open.as_ref().filter(|_| self.sibling.is_some())?.engine.doomed()
+    }
+
+    /// MI015, with what became of the family, unless the statement fits a block that was too late for it.
+    #[cold]
+    pub(super) fn check_decided(&self, statement: Option<&Statement>) -> Result<()> {
+        if statement.is_none_or(|statement| super::statement::fits_decided_block(&statement.command)) {
+            return Ok(());
+        }
+        let Some(outcome) = &self.decided else {
+            return Err(SqlError::internal("a block of a decided family has no outcome"));
+        };
+        let message = format!("the family is decided: instance {} is committed", outcome.winner);
+        Err(SqlError::new(sqlstate::MIP_DECIDED, message)
+            .with_detail(format!("Its result is: {}", outcome.result))
+            .with_hint("Nothing is executed again. End the block by ROLLBACK, or by PREPARE MIP, which answers the family's table."))
     }
 
     /// The values of a statement about a family: XID, request and result as far as it has them, and the instance.
@@ -164,6 +192,7 @@ impl Session {
         &mut self,
         operation: MipOperation,
         (texts, number): (Vec<Text>, i64),
+        is_function: bool,
     ) -> Result<PortalState> {
         let xid = Xid::new(Text::clone(&texts[0])).map_err(refused)?;
         if let MipOperation::Show | MipOperation::Forget = operation {
@@ -171,7 +200,7 @@ impl Session {
         }
         let instance = Instance::new(number).map_err(refused)?;
         match operation {
-            MipOperation::Begin => self.begin_mip(xid, instance).await,
+            MipOperation::Begin => self.begin_mip(xid, instance, is_function).await,
             MipOperation::Prepare => self.prepare_mip(xid, instance, &texts[1], &texts[2]).await,
             _ => self.decide_mip(operation, xid, instance).await,
         }
@@ -245,12 +274,16 @@ impl Session {
         }
     }
 
-    async fn begin_mip(&mut self, xid: Xid, instance: Instance) -> Result<PortalState> {
+    async fn begin_mip(&mut self, xid: Xid, instance: Instance, is_function: bool) -> Result<PortalState> {
         self.refuse_in_block(MipOperation::Begin)?;
         let isolation = isolation_of(&self.effective.default_isolation);
         match self.database.engine().begin_instance(xid.clone(), instance, isolation)? {
             Begun::Decided(told) => {
                 told.durable.await?;
+                self.enter_implicit();
+                self.block = Block::Decided;
+                self.sibling = Some((xid, instance));
+                self.decided = outcome(&told.table).map(Box::new);
                 Ok(answer(MipOperation::Begin, told.table))
             }
             Begun::Active(engine) => {
@@ -264,7 +297,11 @@ impl Session {
                 state.begun_ahead = true;
                 self.open = Some(Open { engine: *engine, state });
                 self.sibling = Some((xid, instance));
-                Ok(done(MipOperation::Begin))
+                if !is_function {
+                    return Ok(done(MipOperation::Begin));
+                }
+                let entries = vec![Entry { instance, state: State::Active, result: None }];
+                Ok(answer(MipOperation::Begin, Mipt { request: None, floor: 0, entries }))
             }
         }
     }
@@ -288,27 +325,47 @@ impl Session {
                 return self.late_prepare(&xid, Some(instance), request).await;
             }
         }
+        match self.prepare_open(request, result).await {
+            Some(Ok(table)) => Ok(answer(MipOperation::Prepare, table)),
+            Some(Err(error)) => Err(self.unprepared(&xid, error).await),
+            None => self.late_prepare(&xid, None, request).await,
+        }
+    }
+
+    /// Prepares the open instance. The block ends, whatever comes of it. `None`: there is no transaction any more.
+    async fn prepare_open(&mut self, request: &Text, result: &Text) -> Option<Result<Mipt>> {
         let transaction = self.facts.transaction();
         if let Err(error) = self.before_commit().await {
             self.rollback();
-            return Err(error);
+            return Some(Err(error));
         }
         let Some(Open { engine, state }) = self.open.take() else {
             self.rollback();
-            return self.late_prepare(&xid, None, request).await;
+            return None;
         };
         if !state.catalog.is_empty() {
+            drop(engine);
             self.rollback();
-            return Err(SqlError::unsupported("changing the catalog in an instance of a family"));
+            return Some(Err(SqlError::unsupported("changing the catalog in an instance of a family")));
         }
         let depends_on = self.facts.depends_on();
         match engine.prepare_instance(request, result, self.prepared_note(), Limits::default()) {
             Ok(told) => {
-                self.end_prepared(depends_on, told.durable).await?;
-                Ok(answer(MipOperation::Prepare, told.table))
+                let ended = self.end_prepared(depends_on, told.durable).await;
+                Some(ended.map(|()| told.table))
             }
-            Err(error) => Err(self.end_unprepared(error, transaction)),
+            Err(error) => Some(Err(self.end_unprepared(error, transaction))),
         }
+    }
+
+    /// An instance could not be prepared. That it is aborted for ever is durable before anybody hears of the failure.
+    async fn unprepared(&mut self, xid: &Xid, error: SqlError) -> SqlError {
+        let told = match self.database.engine().family(xid) {
+            Ok(told) => told.durable.await,
+            Err(cognate_engine::Error::Refused(_)) => Ok(()),
+            Err(other) => Err(other),
+        };
+        told.map_or_else(SqlError::from, |()| error)
     }
 
     /// PREPARE without an open instance: what became of the family. `instance`: of a session that never had it.
@@ -360,10 +417,14 @@ impl Session {
             self.rollback();
             return Ok(done(operation));
         }
+        if self.block == Block::Decided && self.sibling.as_ref().is_some_and(|sibling| sibling.0 == xid) {
+            self.rollback();
+        }
         self.refuse_in_block(operation)?;
         let engine = self.database.engine();
         let told = match operation {
             MipOperation::Commit => engine.commit_instance(&xid, instance)?,
+            MipOperation::Refuse => engine.refuse_instances(&xid, instance)?,
             _ => engine.rollback_instance(&xid, instance)?,
         };
         if operation == MipOperation::Commit {
@@ -383,6 +444,14 @@ impl Session {
         self.database.engine().forget_family(xid)?.await?;
         Ok(done(operation))
     }
+}
+
+/// The decision that a table shows.
+fn outcome(table: &Mipt) -> Option<Outcome> {
+    let winner = table.entries.iter().find(|entry| entry.state == State::Committed)?;
+    let (result, request) =
+        (winner.result.clone().unwrap_or_default(), table.request.clone().unwrap_or_default());
+    Some(Outcome { winner: winner.instance, result, request })
 }
 
 fn refused(refusal: Refusal) -> SqlError {

@@ -51,7 +51,7 @@ pub(crate) mod work;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cognate_engine::sibling::{Instance, Xid};
+use cognate_engine::sibling::{Instance, Outcome, Xid};
 use cognate_engine::{Seat, Transaction};
 
 use crate::error::{Result, SqlError};
@@ -108,7 +108,7 @@ pub enum TransactionStatus {
     Idle,
     /// In a block (`T`).
     InBlock,
-    /// In a block that failed (`E`).
+    /// In a block that failed, or that was too late for its family: it takes no statements (`E`).
     Failed,
 }
 
@@ -123,6 +123,8 @@ enum Block {
     Explicit,
     /// After BEGIN and an error.
     Failed,
+    /// After BEGIN MIP of a family that was decided before: nothing is executed.
+    Decided,
 }
 
 /// An open transaction.
@@ -143,6 +145,8 @@ pub struct Session {
     open: Option<Open>,
     /// The instance that the block is, also after it has failed.
     sibling: Option<(Xid, Instance)>,
+    /// What became of its family, in a block that it was too late for.
+    decided: Option<Box<Outcome>>,
     /// Settings before the transaction.
     settings_mark: Option<Mark>,
     effective: Arc<Effective>,
@@ -198,6 +202,7 @@ impl Session {
             },
             open: None,
             sibling: None,
+            decided: None,
             settings_mark: None,
             effective,
             format: FormatContext {

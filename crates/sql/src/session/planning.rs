@@ -88,7 +88,7 @@ impl Session {
         Ok(Prepared::new(statement, declared, search_path, planned))
     }
 
-    /// 25P02 unless the statement may be given in a failed block.
+    /// 25P02 unless the statement may be given in a failed block, MI015 unless in one of a decided family.
     pub(super) fn check_not_failed(&self, statement: Option<&Statement>) -> Result<()> {
         let allowed =
             statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command));
@@ -97,6 +97,9 @@ impl Session {
                 sqlstate::IN_FAILED_SQL_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
             ));
+        }
+        if self.block == Block::Decided {
+            return self.check_decided(statement);
         }
         Ok(())
     }
@@ -232,7 +235,7 @@ impl Session {
                 let name = crate::ddl::names::fold(cursor);
                 Ok(Some(self.fetch_columns(&name)?.into()))
             }
-            Command::Mip(..) => Ok(Some(super::mip::columns())),
+            Command::Mip(operation, arguments) => Ok(Some(super::mip::columns(*operation, arguments))),
             Command::Sql(statement) => match statement.as_ref() {
                 ast::Statement::ShowVariable { variable } => Ok(Some(self.show_columns(variable)?.into())),
                 ast::Statement::Explain { .. } => Ok(Some(Arc::new([text("QUERY PLAN")]))),

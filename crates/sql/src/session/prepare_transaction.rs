@@ -17,7 +17,7 @@ impl Session {
                 self.notices.push(no_transaction());
                 return Ok("ROLLBACK");
             }
-            Block::Failed => {
+            Block::Failed | Block::Decided => {
                 self.rollback();
                 return Ok("ROLLBACK");
             }
@@ -94,7 +94,7 @@ impl Session {
     /// COMMIT PREPARED and ROLLBACK PREPARED.
     pub(super) async fn decide_prepared(&mut self, identifier: &str, commits: bool) -> Result<&'static str> {
         let words = if commits { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
-        if matches!(self.block, Block::Explicit | Block::Failed) || self.open.is_some() {
+        if matches!(self.block, Block::Explicit | Block::Failed | Block::Decided) || self.open.is_some() {
             return Err(SqlError::new(
                 sqlstate::ACTIVE_SQL_TRANSACTION,
                 format!("{words} cannot run inside a transaction block"),

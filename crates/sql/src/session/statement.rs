@@ -125,3 +125,15 @@ pub(crate) fn ends_failed_block(command: &Command) -> bool {
         _ => false,
     }
 }
+
+/// Statements that a block of a decided family takes: those that end it or the family, and the question what became of it.
+pub(crate) fn fits_decided_block(command: &Command) -> bool {
+    match command {
+        Command::Sql(statement) => matches!(
+            statement.as_ref(),
+            ast::Statement::Commit { .. } | ast::Statement::Rollback { savepoint: None, .. }
+        ),
+        Command::Mip(operation, _) => *operation != MipOperation::Begin,
+        _ => false,
+    }
+}

@@ -45,7 +45,7 @@ impl Session {
         match self.block {
             Block::None | Block::Implicit => TransactionStatus::Idle,
             Block::Explicit => TransactionStatus::InBlock,
-            Block::Failed => TransactionStatus::Failed,
+            Block::Failed | Block::Decided => TransactionStatus::Failed,
         }
     }
 
@@ -78,7 +78,7 @@ impl Session {
         deferrable: Option<bool>,
     ) -> Result<()> {
         match self.block {
-            Block::Explicit | Block::Failed => {
+            Block::Explicit | Block::Failed | Block::Decided => {
                 self.notices.push(SqlError::warning(
                     sqlstate::ACTIVE_SQL_TRANSACTION,
                     "there is already a transaction in progress",
@@ -247,6 +247,11 @@ impl Session {
                 self.rollback_block(chain)?;
                 Ok("ROLLBACK")
             }
+            // What the block was opened for is committed.
+            Block::Decided => {
+                self.rollback_block(chain)?;
+                Ok("COMMIT")
+            }
             Block::Explicit if self.sibling.is_some() => Err(SqlError::new(
                 sqlstate::MIP_OTHER_TRANSACTION,
                 "COMMIT does not fit an instance of a family",
@@ -279,7 +284,7 @@ impl Session {
                 self.notices.push(no_transaction());
                 self.rollback();
             }
-            Block::Explicit | Block::Failed => {
+            Block::Explicit | Block::Failed | Block::Decided => {
                 let modes = self.modes;
                 self.rollback();
                 self.chain(chain, modes);
@@ -364,7 +369,7 @@ impl Session {
         // Before the commit waits for its flush.
         self.seat.leave();
         self.block = Block::None;
-        self.sibling = None;
+        (self.sibling, self.decided) = (None, None);
         self.settings_mark = None;
         self.facts.with_settings(super::settings::Settings::end_transaction);
         self.facts.set_transaction_id(0);
@@ -451,7 +456,7 @@ impl Session {
                 self.failure_noted = false;
                 ended
             }
-            Block::None | Block::Explicit | Block::Failed => Ok(()),
+            Block::None | Block::Explicit | Block::Failed | Block::Decided => Ok(()),
         }
     }
 
@@ -459,7 +464,7 @@ impl Session {
     /// can bring back: others need not wait until its client says ROLLBACK.
     pub fn fail(&mut self) {
         match self.block {
-            Block::None | Block::Failed => {}
+            Block::None | Block::Failed | Block::Decided => {}
             Block::Implicit => self.rollback(),
             Block::Explicit => {
                 self.block = Block::Failed;

@@ -11,7 +11,7 @@ use super::statement::tag;
 use super::{Block, CommandTag, Fetch, Portal, Prepared, STATEMENTS_MAX, Session};
 use crate::ddl::names::{Qualified, fold, single};
 use crate::error::{Result, SqlError, sqlstate};
-use crate::parse::{Command, Statement};
+use crate::parse::{Command, MipArgument, Statement};
 use crate::session::work::Work;
 use crate::types::Datum;
 
@@ -34,7 +34,8 @@ impl Session {
         let statement = prepared.statement().ok_or_else(|| SqlError::internal("an empty query was run"))?;
         if let Command::Mip(operation, arguments) = &statement.command {
             let values = self.mip_values(arguments, portal)?;
-            portal.state = self.mip(*operation, values).await?;
+            let is_function = arguments.first().is_some_and(MipArgument::is_of_function);
+            portal.state = self.mip(*operation, values, is_function).await?;
             return Ok(None);
         }
         if let Some(done) = self.control(statement).await? {
