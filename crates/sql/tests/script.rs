@@ -430,6 +430,7 @@ scripts!(
     numerics,
     prepared,
     prepared_transactions,
+    refusals,
     regular_expressions,
     row_strengths,
     savepoint_locks,
@@ -442,7 +443,8 @@ scripts!(
     siblings,
     time_templates,
     time_zones,
-    transactions
+    transactions,
+    views
 );
 
 /// Paper tests: a sentence each of sections 2, 3.2 and 3.3 of the Multi-Instance-Precommit paper that says how transactions behave. What the stub does (section 2) is

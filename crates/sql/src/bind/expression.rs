@@ -399,6 +399,8 @@ impl Binder<'_> {
         let (mut results, ty) = self.unify(results, "CASE")?;
         let otherwise = results.remove(0);
         let case = Case { branches: tests.into_iter().zip(results).collect(), otherwise };
+        let parts = case.branches.iter().flat_map(|(test, result)| [test, result]);
+        refuse_sets(parts.chain([&case.otherwise]), "CASE")?;
         Ok(Typed::new(fold_case(case), ty))
     }
 
@@ -416,6 +418,9 @@ impl Binder<'_> {
         }
         let items = arguments.iter().map(|argument| self.expression(argument)).collect::<Result<Vec<_>>>()?;
         let (operands, ty) = self.unify(items, what)?;
+        if name == "coalesce" {
+            refuse_sets(operands.iter(), what)?;
+        }
         let expr = if name == "coalesce" {
             Expr::Coalesce(operands)
         } else {
@@ -539,4 +544,17 @@ fn literal_span(syntax: &Syntax) -> Span {
 
 fn field_name(field: &DateTimeField) -> String {
     field.to_string().trim_matches('\'').trim_matches('"').to_ascii_lowercase()
+}
+
+/// 0A000 if a function that gives sets is called where only one value can be.
+fn refuse_sets<'e>(parts: impl Iterator<Item = &'e Expr>, what: &str) -> Result<()> {
+    let mut parts = parts;
+    if parts.any(|part| part.any(&mut |expr| matches!(expr, Expr::SetResult(_)))) {
+        return Err(SqlError::new(
+            sqlstate::FEATURE_NOT_SUPPORTED,
+            format!("set-returning functions are not allowed in {what}"),
+        )
+        .with_hint("You might be able to move the set-returning function into a LATERAL FROM item."));
+    }
+    Ok(())
 }

@@ -4,7 +4,9 @@ use sqlparser::ast::{
     Join as JoinSyntax, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins,
 };
 
-use super::scope::{ColumnSource, NamedColumn, NamedTable, Namespace, name_parts, name_span, object_name};
+use super::scope::{
+    Closed, ColumnSource, NamedColumn, NamedTable, Namespace, name_parts, name_span, object_name,
+};
 use super::{Binder, Clause, From, Join, JoinKind, Relation, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
@@ -25,6 +27,20 @@ impl Binder<'_> {
         Ok(())
     }
 
+    /// Binds the FROM of an UPDATE, or the USING of a DELETE, beside the target, which LATERAL items must not refer to.
+    pub fn from_beside_target(&mut self, items: &[TableWithJoins]) -> Result<()> {
+        let level = self.level()?;
+        let mut names = std::mem::take(&mut level.namespace);
+        level.namespace.close(&names, Closed::Target);
+        let bound = self.from_clause(items);
+        let level = self.level()?;
+        let mut beside = std::mem::take(&mut level.namespace);
+        beside.open();
+        let extended = names.extend(beside);
+        level.namespace = names;
+        bound.and(extended)
+    }
+
     /// A table with its joins. `nullable`: it is on the side of an outer join that may be missing.
     fn joined(&mut self, item: &TableWithJoins, nullable: bool) -> Result<Item> {
         let kinds = item.joins.iter().map(|join| self.join_kind(join)).collect::<Result<Vec<_>>>()?;
@@ -39,7 +55,11 @@ impl Binder<'_> {
             // What is to the left is in sight of LATERAL items.
             let level = self.level()?;
             let before = level.namespace.clone();
-            level.namespace.extend(left.1.clone())?;
+            if kind == JoinKind::Full || right_join {
+                level.namespace.close(&left.1, Closed::Join);
+            } else {
+                level.namespace.extend(left.1.clone())?;
+            }
             let right = self.factor(&join.relation, nullable_right);
             self.level()?.namespace = before;
             left = self.join(kind, right_join, left, right?, constraint(join))?;
@@ -166,7 +186,10 @@ impl Binder<'_> {
 
     /// One item of FROM without joins.
     fn factor(&mut self, factor: &TableFactor, nullable: bool) -> Result<Item> {
-        let item = self.bind_factor(factor, nullable)?;
+        let item = match nullable {
+            true => self.out_of_recursion("an outer join", |binder| binder.bind_factor(factor, nullable))?,
+            false => self.bind_factor(factor, nullable)?,
+        };
         let mut mentioned: Vec<String> = item.1.tables.iter().map(|table| table.name.clone()).collect();
         if let TableFactor::Table { name, .. } = factor {
             mentioned.extend(name_parts(name)?.pop().map(|(name, _)| name));
@@ -188,6 +211,10 @@ impl Binder<'_> {
             }
             TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
                 self.unnest(array_exprs, *with_ordinality, alias.as_ref(), nullable)
+            }
+            TableFactor::Derived { sample: Some(_), .. }
+            | TableFactor::Table { args: Some(_), sample: Some(_), .. } => {
+                Err(SqlError::syntax("syntax error at or near \"TABLESAMPLE\""))
             }
             TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 if alias.is_none() {

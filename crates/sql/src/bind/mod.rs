@@ -26,6 +26,7 @@ mod query;
 mod scope;
 mod select;
 mod set_operation;
+mod star;
 mod subquery;
 mod table;
 mod target;
@@ -42,6 +43,7 @@ pub(crate) use operator::row_items;
 pub use query::*;
 pub(crate) use scope::name_span;
 pub use scope::{name_parts, object_name};
+pub(crate) use star::{Stars, pinned};
 pub use type_name::resolve_type;
 pub use virtual_table::{NoVirtualTables, VirtualTable, VirtualTables};
 
@@ -99,6 +101,8 @@ pub struct Binder<'a> {
     /// Levels before this one are out of sight (around a view).
     barrier: usize,
     ctes: Vec<with::CteInSight>,
+    /// What stands around the expression being bound in which a recursive query must not refer to itself, inside out.
+    around: Vec<&'static str>,
     cte_count: usize,
     tables: Vec<Arc<Table>>,
     /// Oids of the views.
@@ -106,6 +110,8 @@ pub struct Binder<'a> {
     view_depth: usize,
     /// Expressions copied so far for operands that are needed twice.
     copied: usize,
+    /// What stars stand for, if that is to be noted.
+    stars: Option<star::Stars>,
     /// No positions while text other than the statement's is bound.
     positions: bool,
 }
@@ -198,11 +204,13 @@ impl<'a> Binder<'a> {
             levels: vec![],
             barrier: 0,
             ctes: vec![],
+            around: vec![],
             cte_count: 0,
             tables: vec![],
             views: vec![],
             view_depth: 0,
             copied: 0,
+            stars: None,
             positions: true,
         }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Namespace {
     pub(crate) star: Vec<NamedColumn>,
     /// Tables for qualified names.
     pub(crate) tables: Vec<NamedTable>,
+    /// Tables that LATERAL items see and must not refer to.
+    pub(super) closed: Vec<(NamedTable, Closed)>,
 }
 
 /// A column and what it means.
@@ -28,7 +30,7 @@ pub(crate) struct NamedColumn {
 }
 
 /// What a column's name stands for, over its level's frame.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ColumnSource {
     /// A column of a relation.
     Relation {
@@ -50,10 +52,53 @@ pub(crate) struct NamedTable {
     pub(crate) columns: Vec<NamedColumn>,
 }
 
+/// Why LATERAL items must not refer to a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Closed {
+    /// It is on the left of a RIGHT or FULL join.
+    Join,
+    /// It is what an UPDATE or DELETE changes.
+    Target,
+}
+
 impl Namespace {
     /// A namespace of one table.
     pub(crate) fn of(table: NamedTable) -> Namespace {
-        Namespace { star: table.columns.clone(), tables: vec![table] }
+        Namespace { star: table.columns.clone(), tables: vec![table], closed: vec![] }
+    }
+
+    /// Lets LATERAL items see these tables, but not refer to them.
+    pub(crate) fn close(&mut self, names: &Namespace, why: Closed) {
+        self.closed.extend(names.tables.iter().map(|table| (table.clone(), why)));
+    }
+
+    /// Forgets which tables are closed.
+    pub(crate) fn open(&mut self) {
+        self.closed.clear();
+    }
+
+    /// 42P10 if a name is that of a closed table, or of a column of one.
+    fn check_open(&self, table: Option<&str>, column: &str) -> Result<()> {
+        let is_meant = |known: &NamedTable| match table {
+            Some(table) => known.name == table,
+            None => known.columns.iter().any(|known| known.name == column),
+        };
+        let Some((known, why)) = self.closed.iter().find(|(known, _)| is_meant(known)) else {
+            return Ok(());
+        };
+        let error = SqlError::new(
+            sqlstate::INVALID_COLUMN_REFERENCE,
+            format!("invalid reference to FROM-clause entry for table \"{}\"", known.name),
+        );
+        Err(match why {
+            Closed::Join => {
+                error.with_detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference.")
+            }
+            Closed::Target => error.with_hint(format!(
+                "There is an entry for table \"{}\", but it cannot be referenced from this part of the query.",
+                known.name
+            )),
+        })
     }
 
     /// Puts another namespace beside this one. 42712 if a table name is in both.
@@ -72,6 +117,7 @@ impl Namespace {
         }
         self.star.extend(other.star);
         self.tables.extend(other.tables);
+        self.closed.extend(other.closed);
         Ok(())
     }
 }
@@ -188,6 +234,7 @@ impl Binder<'_> {
                 let source = first.source.clone();
                 return Ok(self.at_level(index, &source));
             }
+            self.levels[index].namespace.check_open(None, name)?;
         }
         if name == TABLE_OID
             && let Some(level) = self.levels[self.barrier..].last()
@@ -238,6 +285,7 @@ impl Binder<'_> {
                 }
                 return Ok(Some((index, first)));
             }
+            self.levels[index].namespace.check_open(Some(name), "")?;
         }
         Ok(None)
     }

@@ -34,8 +34,20 @@ impl Binder<'_> {
             SetKind::Intersect => "INTERSECT",
             SetKind::Except => "EXCEPT",
         };
-        let left = self.set_operand(left)?;
-        let right = self.set_operand(right)?;
+        let (left, right) = match kind {
+            SetKind::Except if all => (
+                self.out_of_recursion(name, |binder| binder.set_operand(left))?,
+                self.out_of_recursion(name, |binder| binder.set_operand(right))?,
+            ),
+            SetKind::Except => {
+                (self.set_operand(left)?, self.out_of_recursion(name, |binder| binder.set_operand(right))?)
+            }
+            SetKind::Intersect if all => (
+                self.out_of_recursion(name, |binder| binder.set_operand(left))?,
+                self.out_of_recursion(name, |binder| binder.set_operand(right))?,
+            ),
+            _ => (self.set_operand(left)?, self.set_operand(right)?),
+        };
         if left.columns.len() != right.columns.len() {
             return Err(SqlError::syntax(format!("each {name} query must have the same number of columns")));
         }

@@ -14,22 +14,27 @@ fn subquery(kind: SubqueryKind, query: Query) -> Expr {
 }
 
 impl Binder<'_> {
+    /// A query within an expression.
+    fn query_within(&mut self, syntax: &QuerySyntax) -> Result<Query> {
+        self.out_of_recursion("a subquery", |binder| binder.query(syntax, false))
+    }
+
     /// A query used as a value.
     pub(crate) fn scalar_subquery(&mut self, syntax: &QuerySyntax) -> Result<Typed> {
-        let query = self.query(syntax, false)?;
+        let query = self.query_within(syntax)?;
         let ty = single_column(&query)?;
         Ok(Typed::new(subquery(SubqueryKind::Scalar, query), ty))
     }
 
     pub(crate) fn exists(&mut self, syntax: &QuerySyntax, negated: bool) -> Result<Typed> {
-        let query = self.query(syntax, false)?;
+        let query = self.query_within(syntax)?;
         let exists = subquery(SubqueryKind::Exists, query);
         let expr = if negated { Expr::Not(Box::new(exists)) } else { exists };
         Ok(Typed::new(expr, TypeId::Bool))
     }
 
     pub(crate) fn array_subquery(&mut self, syntax: &QuerySyntax) -> Result<Typed> {
-        let query = self.query(syntax, false)?;
+        let query = self.query_within(syntax)?;
         let element = single_column(&query)?;
         // Arrays are stacked up to one with a dimension more.
         let ty = match element.element() {
@@ -65,7 +70,7 @@ impl Binder<'_> {
         if operands.len() > 1 && !matches!(name, "=" | "<>") {
             return Err(self.lacks("an ordering comparison of a row with ANY or ALL of a subquery"));
         }
-        let query = self.query(syntax, false)?;
+        let query = self.query_within(syntax)?;
         check_width(operands.len(), query.columns.len())?;
         // A row differs from another if one pair does: <> ALL is NOT (= ANY), <> ANY is NOT (= ALL).
         let (name, all, negated) =
@@ -108,7 +113,7 @@ impl Binder<'_> {
 
     /// The columns of a subquery's only row, as values.
     pub fn row_subquery(&mut self, syntax: &QuerySyntax, width: usize) -> Result<Vec<Typed>> {
-        let query = self.query(syntax, false)?;
+        let query = self.query_within(syntax)?;
         check_width(width, query.columns.len())?;
         let types: Vec<Type> = query.columns.iter().map(|column| column.ty).collect();
         let column = |(i, ty)| Typed::new(subquery(SubqueryKind::Column(i), query.clone()), ty);

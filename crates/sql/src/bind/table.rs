@@ -265,6 +265,7 @@ impl Binder<'_> {
                 level.namespace.tables.push(table);
             }
         }
+        level.namespace.closed.extend(lateral.closed);
         let own = level.namespace.star.len();
         for column in lateral.star {
             if !level.namespace.star[..own].iter().any(|known| known.name == column.name) {

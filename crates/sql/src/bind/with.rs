@@ -4,7 +4,7 @@ use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, TableAlias};
 
 use super::from::{Item, NewRelation};
 use super::scope::object_name;
-use super::{Binder, Cte, Query, Source};
+use super::{Binder, Body, Cte, Query, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::Type;
 
@@ -19,6 +19,21 @@ pub(super) struct CteInSight {
     level: usize,
     /// It refers to one of those.
     correlated: bool,
+    /// It is being bound itself.
+    part: Part,
+}
+
+/// Which part of a WITH query is being bound: what a reference to itself means there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// None: it is complete.
+    Complete,
+    /// A query that is no UNION, under WITH RECURSIVE.
+    Whole,
+    /// The left side of the UNION.
+    Base,
+    /// The right side of the UNION, with so much around it.
+    Recursive(usize),
 }
 
 impl Binder<'_> {
@@ -38,6 +53,44 @@ impl Binder<'_> {
         }
     }
 
+    /// Binds what stands in `what`, where a recursive query must not refer to itself.
+    pub(super) fn out_of_recursion<T>(
+        &mut self,
+        what: &'static str,
+        bind: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        self.around.push(what);
+        let bound = bind(self);
+        self.around.pop();
+        bound
+    }
+
+    /// 42P19 if a query refers to itself where it must not, or once too often.
+    fn check_recursion(&self, cte: &CteInSight) -> Result<()> {
+        let name = &cte.name;
+        let refuse = |place: &str| {
+            Err(SqlError::new(
+                sqlstate::INVALID_RECURSION,
+                format!("recursive reference to query \"{name}\" must not appear {place}"),
+            ))
+        };
+        match cte.part {
+            Part::Complete => Ok(()),
+            Part::Whole => Err(SqlError::new(
+                sqlstate::INVALID_RECURSION,
+                format!(
+                    "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
+                ),
+            )),
+            Part::Base => refuse("within its non-recursive term"),
+            Part::Recursive(around) => match self.around.get(around..).and_then(<[_]>::last) {
+                Some(what) => refuse(&format!("within {what}")),
+                None if cte.references > 0 => refuse("more than once"),
+                None => Ok(()),
+            },
+        }
+    }
+
     fn correlated_references(&self) -> usize {
         self.ctes.iter().filter(|cte| cte.correlated).map(|cte| cte.references).sum()
     }
@@ -45,6 +98,7 @@ impl Binder<'_> {
     /// A reference to a common table expression.
     pub(super) fn cte(&mut self, place: usize, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
         let cte = &self.ctes[place];
+        self.check_recursion(cte)?;
         // Its rows belong to one row of the query around it, which only the query it belongs to can tell.
         if cte.correlated && self.levels.len() != cte.level + 1 {
             return Err(
@@ -96,68 +150,106 @@ impl Binder<'_> {
     fn bind_cte(&mut self, cte: &ast::Cte, name: String, recursive: bool) -> Result<Cte> {
         let number = self.cte_count;
         self.cte_count += 1;
-        let materialized = cte.materialized.as_ref().map(|how| *how == ast::CteAsMaterialized::Materialized);
-        let query = match cte.query.body.as_ref() {
-            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } if recursive => {
-                let levels = self.ctes.len();
-                let left = self.set_expr(left, false)?;
-                let columns = cte_columns(&left, &cte.alias, &name)?;
-                let level = self.levels.len();
-                self.ctes.push(CteInSight {
-                    name: name.clone(),
-                    number,
-                    columns,
-                    references: 0,
-                    level,
-                    correlated: false,
-                });
-                let bound = self.set_expr(right, true);
-                let refers = self.ctes[levels].references > 0;
-                self.ctes[levels].references = 0;
-                let right = self.recursive_term(&name, &left, bound?)?;
-                let distinct = !matches!(set_quantifier, SetQuantifier::All);
-                if !refers {
-                    // Not recursive after all.
-                    return self.plain_union(number, name, left, right, distinct, materialized);
-                }
-                let plain = cte.query.order_by.is_none() && cte.query.limit_clause.is_none();
-                if !plain || cte.query.with.is_some() {
-                    return Err(self.lacks("ORDER BY, LIMIT or WITH in a recursive query"));
-                }
-                self.ctes[levels].correlated = left.is_correlated() || right.is_correlated();
-                return Ok(Cte {
-                    number,
-                    name,
-                    query: left,
-                    recursive: Some((right, distinct)),
-                    references: 0,
-                    materialized: Some(true),
-                });
+        if recursive
+            && let SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } =
+                cte.query.body.as_ref()
+        {
+            let distinct = !matches!(set_quantifier, SetQuantifier::All);
+            if let Some(bound) = self.bind_recursive(cte, &name, number, left, right, distinct)? {
+                return Ok(bound);
             }
-            _ => self.query(&cte.query, false)?,
+        }
+        let query = match recursive {
+            true => {
+                self.bind_part(&name, number, vec![], Part::Whole, |binder| binder.query(&cte.query, false))?
+                    .0
+            }
+            false => self.query(&cte.query, false)?,
         };
         let correlated = query.is_correlated();
         let level = self.levels.len();
         let columns = cte_columns(&query, &cte.alias, &name)?;
-        self.ctes.push(CteInSight { name: name.clone(), number, columns, references: 0, level, correlated });
+        let part = Part::Complete;
+        self.ctes.push(CteInSight {
+            name: name.clone(),
+            number,
+            columns,
+            references: 0,
+            level,
+            correlated,
+            part,
+        });
         // Put in place of a reference it would be one query further in.
+        let materialized = cte.materialized.as_ref().map(|how| *how == ast::CteAsMaterialized::Materialized);
         let materialized = if correlated { Some(true) } else { materialized };
         Ok(Cte { number, name, query, recursive: None, references: 0, materialized })
     }
 
-    fn plain_union(
+    /// Binds a part of a WITH RECURSIVE query with the query itself in sight; tells whether it refers to itself.
+    fn bind_part(
         &mut self,
+        name: &str,
         number: usize,
-        name: String,
-        left: Query,
-        right: Query,
+        columns: Vec<(String, Type)>,
+        part: Part,
+        bind: impl FnOnce(&mut Self) -> Result<Query>,
+    ) -> Result<(Query, bool)> {
+        let place = self.ctes.len();
+        let level = self.levels.len();
+        let name = name.to_owned();
+        self.ctes.push(CteInSight { name, number, columns, references: 0, level, correlated: false, part });
+        let bound = bind(self);
+        let refers = self.ctes.get(place).is_some_and(|cte| cte.references > 0);
+        self.ctes.truncate(place);
+        Ok((bound?, refers))
+    }
+
+    /// A UNION under WITH RECURSIVE. None if its right side does not refer to the query itself: it is a query like any other then.
+    fn bind_recursive(
+        &mut self,
+        cte: &ast::Cte,
+        name: &str,
+        number: usize,
+        left: &SetExpr,
+        right: &SetExpr,
         distinct: bool,
-        materialized: Option<bool>,
-    ) -> Result<Cte> {
-        let columns = left.columns.clone();
-        let operation = super::SetOperation { kind: super::SetKind::Union, all: !distinct, left, right };
-        let query = Query::of(super::Body::SetOperation(Box::new(operation)), columns);
-        Ok(Cte { number, name, query, recursive: None, references: 0, materialized })
+    ) -> Result<Option<Cte>> {
+        if cte.query.with.is_some() {
+            return match self
+                .bind_part(name, number, vec![], Part::Whole, |binder| binder.query(&cte.query, false))
+            {
+                Err(error) if error.sqlstate == sqlstate::INVALID_RECURSION => {
+                    Err(self.lacks("WITH in a recursive query"))
+                }
+                bound => bound.map(|_| None),
+            };
+        }
+        let (left, _) =
+            self.bind_part(name, number, vec![], Part::Base, |binder| binder.set_expr(left, false))?;
+        let columns = cte_columns(&left, &cte.alias, name)?;
+        let part = Part::Recursive(self.around.len());
+        let (right, refers) =
+            self.bind_part(name, number, columns.clone(), part, |binder| binder.set_expr(right, true))?;
+        if !refers {
+            return Ok(None);
+        }
+        refuse_decoration(&cte.query)?;
+        let right = self.recursive_term(name, &left, right)?;
+        refuse_aggregates(&right, number)?;
+        let correlated = left.is_correlated() || right.is_correlated();
+        let level = self.levels.len();
+        let part = Part::Complete;
+        let in_sight =
+            CteInSight { name: name.to_owned(), number, columns, references: 0, level, correlated, part };
+        self.ctes.push(in_sight);
+        Ok(Some(Cte {
+            number,
+            name: name.to_owned(),
+            query: left,
+            recursive: Some((right, distinct)),
+            references: 0,
+            materialized: Some(true),
+        }))
     }
 
     /// The recursive term must have the shape of the other one.
@@ -182,6 +274,55 @@ impl Binder<'_> {
             }
         }
         self.convert_columns(right, &wanted)
+    }
+}
+
+/// 0A000 for what PostgreSQL does not have either around the UNION of a recursive query.
+fn refuse_decoration(query: &ast::Query) -> Result<()> {
+    let offset =
+        |clause: &ast::LimitClause| matches!(clause, ast::LimitClause::LimitOffset { offset: Some(_), .. });
+    let what = if query.order_by.is_some() {
+        "ORDER BY"
+    } else if query.limit_clause.as_ref().is_some_and(offset) {
+        "OFFSET"
+    } else if query.limit_clause.is_some() || query.fetch.is_some() {
+        "LIMIT"
+    } else if !query.locks.is_empty() {
+        "FOR UPDATE/SHARE"
+    } else {
+        return Ok(());
+    };
+    Err(SqlError::new(
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        format!("{what} in a recursive query is not implemented"),
+    ))
+}
+
+/// 42P19 if rows of the query itself are aggregated in its recursive term.
+fn refuse_aggregates(query: &Query, number: usize) -> Result<()> {
+    match &query.body {
+        Body::Select(select) => {
+            let own =
+                |relation: &super::Relation| matches!(relation.source, Source::Cte(own) if own == number);
+            let aggregates = select.group.as_ref().is_some_and(|group| !group.aggregates.is_empty());
+            if aggregates && select.relations.iter().any(own) {
+                return Err(SqlError::new(
+                    sqlstate::INVALID_RECURSION,
+                    "aggregate functions are not allowed in a recursive query's recursive term",
+                ));
+            }
+            for relation in &select.relations {
+                if let Source::Query(query) = &relation.source {
+                    refuse_aggregates(query, number)?;
+                }
+            }
+            Ok(())
+        }
+        Body::SetOperation(operation) => {
+            refuse_aggregates(&operation.left, number)?;
+            refuse_aggregates(&operation.right, number)
+        }
+        Body::Values(_) => Ok(()),
     }
 }
 

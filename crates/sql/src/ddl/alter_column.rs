@@ -55,7 +55,13 @@ impl Work<'_> {
             }
             Operation::SetDataType { data_type, using, .. } => {
                 let ty = resolve_type(data_type)?;
-                return self.alter_type(table, place, ty, using.as_ref());
+                let column = &table.columns[place];
+                let sequence = column.sequence.filter(|_| column.identity.is_some());
+                self.alter_type(table, place, ty, using.as_ref())?;
+                return match sequence {
+                    Some(sequence) => self.retype_sequence(sequence, data_type).await,
+                    None => Ok(()),
+                };
             }
             Operation::AddGenerated { generated_as, sequence_options } => {
                 let options = sequence_options.as_deref().unwrap_or_default();
@@ -128,8 +134,15 @@ impl Work<'_> {
             )
             .with_detail(format!("rule _RETURN on view {} depends on column \"{name}\"", view.name)));
         }
+        if before.columns[place].identity.is_some() && !ty.id.is_integer() {
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "identity column type must be smallint, integer, or bigint",
+            ));
+        }
         let conversion = self.bind_conversion(&before, place, ty, using)?;
         table.columns[place].ty = ty;
+        self.check_keys_of(&table, place)?;
         if let Some(default) = table.columns[place].default.take() {
             let column = &mut table.columns[place];
             column.default = Some(self.convert_default(column, &default, before.columns[place].ty)?);
@@ -156,6 +169,45 @@ impl Work<'_> {
             };
             if let Some(parent) = parent.filter(|_| key.columns.contains(&place)) {
                 self.validate_foreign_key(&table, &parent, key)?;
+            }
+        }
+        self.validate_references(&table, place)
+    }
+
+    /// 23503 if rows of other tables do not find the new values of a column that they refer to.
+    fn validate_references(&mut self, table: &Table, place: usize) -> Result<()> {
+        let catalog = self.catalog.clone();
+        let parent = std::sync::Arc::new(table.clone());
+        for child in catalog.tables().filter(|child| child.oid != table.oid) {
+            for key in &child.foreign_keys {
+                if key.referenced_table == table.oid && key.referenced_columns.contains(&place) {
+                    self.validate_foreign_key(child, &parent, key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// 42804 if a foreign key over or to a column has no operator for its new type.
+    fn check_keys_of(&self, table: &Table, place: usize) -> Result<()> {
+        for key in &table.foreign_keys {
+            let parent = match key.referenced_table == table.oid {
+                true => Some(table),
+                false => self.catalog.table_by_oid(key.referenced_table).map(AsRef::as_ref),
+            };
+            for (own, other) in key.columns.iter().zip(&key.referenced_columns) {
+                if let Some(parent) = parent.filter(|_| *own == place) {
+                    super::constraint::check_types(table, *own, parent, *other, &key.name)?;
+                }
+            }
+        }
+        for child in self.catalog.tables().filter(|child| child.oid != table.oid) {
+            for key in child.foreign_keys.iter().filter(|key| key.referenced_table == table.oid) {
+                for (own, other) in key.columns.iter().zip(&key.referenced_columns) {
+                    if *other == place {
+                        super::constraint::check_types(child, *own, table, *other, &key.name)?;
+                    }
+                }
             }
         }
         Ok(())
@@ -210,7 +262,8 @@ impl Work<'_> {
         self.drop_broken_views(oid, &what, cascade).await
     }
 
-    async fn drop_broken_views(&mut self, table: Oid, what: &str, cascade: bool) -> Result<()> {
+    /// Drops the views over a table that its definition no longer fits, with CASCADE; 2BP01 without.
+    pub(crate) async fn drop_broken_views(&mut self, table: Oid, what: &str, cascade: bool) -> Result<()> {
         while let Some(view) = self.broken_view(table)? {
             let view_name = super::drop::describe(self, &crate::catalog::Relation::View(view.clone()));
             if !cascade {

@@ -41,7 +41,9 @@ impl Work<'_> {
         };
         let what = format!("constraint {name} on table {}", table.name);
         self.drop_references(&table, &index, &what, cascade).await?;
-        self.drop_key(oid, &index)
+        self.drop_key(oid, &index)?;
+        // A view that groups by the key may select columns which depend on it.
+        self.drop_broken_views(oid, &what, cascade).await
     }
 
     /// Removes a key's index. Without its primary key the table is ordered by row ids.

@@ -245,7 +245,14 @@ fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32
     }
 }
 
-fn check_types(table: &Table, place: usize, parent: &Table, referenced: usize, name: &str) -> Result<()> {
+/// 42804 if the columns of a foreign key cannot be compared.
+pub(super) fn check_types(
+    table: &Table,
+    place: usize,
+    parent: &Table,
+    referenced: usize,
+    name: &str,
+) -> Result<()> {
     let (column, target) = (&table.columns[place], &parent.columns[referenced]);
     let convertible = column.ty.id == target.ty.id
         || cast::find(column.ty, target.ty, CastContext::Implicit).is_some()

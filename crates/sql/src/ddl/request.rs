@@ -173,21 +173,7 @@ fn column_option(
             if generation_expr.is_some() {
                 return Err(SqlError::unsupported("GENERATED ALWAYS AS (expression) STORED"));
             }
-            let identity = match generated_as {
-                ast::GeneratedAs::Always => Identity::Always,
-                ast::GeneratedAs::ByDefault => Identity::ByDefault,
-                ast::GeneratedAs::ExpStored => {
-                    return Err(SqlError::unsupported("GENERATED ALWAYS AS (expression) STORED"));
-                }
-            };
-            if !column.ty.id.is_integer() {
-                return Err(SqlError::new(
-                    sqlstate::INVALID_PARAMETER_VALUE,
-                    "identity column type must be smallint, integer, or bigint",
-                ));
-            }
-            let options = super::sequence::identity_options(sequence_options.as_deref().unwrap_or_default())?;
-            column.identity = Some((identity, options));
+            column.identity = Some(identity(table, column, generated_as, sequence_options.as_deref())?);
         }
         ast::ColumnOption::Collation(name) => {
             return Err(SqlError::unsupported(format_args!("collation {name}")));
@@ -201,6 +187,35 @@ fn column_option(
         )));
     }
     Ok(())
+}
+
+/// GENERATED AS IDENTITY with its options.
+fn identity(
+    table: &str,
+    column: &ColumnRequest,
+    generated_as: &ast::GeneratedAs,
+    options: Option<&[ast::SequenceOptions]>,
+) -> Result<(Identity, SequenceOptions)> {
+    let identity = match generated_as {
+        ast::GeneratedAs::Always => Identity::Always,
+        ast::GeneratedAs::ByDefault => Identity::ByDefault,
+        ast::GeneratedAs::ExpStored => {
+            return Err(SqlError::unsupported("GENERATED ALWAYS AS (expression) STORED"));
+        }
+    };
+    if !column.ty.id.is_integer() {
+        return Err(SqlError::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            "identity column type must be smallint, integer, or bigint",
+        ));
+    }
+    if column.identity.is_some() {
+        return Err(SqlError::syntax(format!(
+            "multiple identity specifications for column \"{}\" of table \"{table}\"",
+            column.name
+        )));
+    }
+    Ok((identity, super::sequence::identity_options(options.unwrap_or_default())?))
 }
 
 fn set_null(table: &str, column: &mut ColumnRequest, not_null: bool) -> Result<()> {

@@ -159,6 +159,16 @@ impl Work<'_> {
         Ok(true)
     }
 
+    /// Gives an identity column's sequence the column's new type.
+    pub(crate) async fn retype_sequence(&mut self, oid: u32, data_type: &ast::DataType) -> Result<()> {
+        self.lock_table(oid, cognate_engine::TreeMode::Exclusive).await?;
+        let Some(sequence) = self.catalog.sequence_by_oid(oid) else { return Ok(()) };
+        let mut sequence = Sequence::clone(sequence);
+        let options = SequenceOptions { data_type: Some(data_type.clone()), ..SequenceOptions::default() };
+        self.change_options(&mut sequence, &options)?;
+        self.change(Object::Sequence(sequence.into()))
+    }
+
     async fn locked_sequence(&mut self, oid: u32, name: &Qualified) -> Result<Arc<Sequence>> {
         self.lock_table(oid, cognate_engine::TreeMode::Exclusive).await?;
         self.sequence(name)

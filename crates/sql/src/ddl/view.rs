@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::names::{Qualified, fold};
+use crate::bind::{Stars, pinned};
 use crate::catalog::{Column, Object, Relation, View};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{Command, parse_single};
@@ -23,7 +24,7 @@ impl Work<'_> {
             Some(_) if statement.or_replace => return Err(super::resolve::wrong_type(&name.name, "view")),
             Some(_) => return Err(super::resolve::duplicate_relation(&name.name)),
         };
-        let (columns, depends_on) = self.bind_query(&statement.query)?;
+        let (columns, depends_on, stars) = self.bind_query(&statement.query)?;
         let columns = view_columns(columns, &statement.columns)?;
         if let Some(before) = &existing {
             check_replacement(before, &columns)?;
@@ -36,7 +37,7 @@ impl Work<'_> {
             schema: schema.oid,
             schema_name: schema.name.clone(),
             name: name.name,
-            query: pinned(&statement.query),
+            query: pinned(&statement.query, &stars).to_string(),
             columns,
             search_path: self.facts.named_path(&self.catalog),
             depends_on,
@@ -45,16 +46,17 @@ impl Work<'_> {
         self.change(Object::View(view.into()))
     }
 
-    /// A query's output columns, and the relations it reads.
-    fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>)> {
+    /// A query's output columns, the relations it reads, and what its stars stand for.
+    fn bind_query(&self, query: &ast::Query) -> Result<(Vec<OutputColumn>, Vec<u32>, Stars)> {
         self.bind(|binder| {
+            binder.note_stars();
             let bound = binder.query(query, false)?;
             if !binder.parameter_types()?.is_empty() {
                 return Err(SqlError::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
             }
             let mut relations: Vec<u32> = binder.tables().iter().map(|table| table.oid).collect();
             relations.extend(binder.views());
-            Ok((bound.columns, relations))
+            Ok((bound.columns, relations, binder.take_stars()))
         })
     }
 
@@ -83,11 +85,6 @@ fn refuse(statement: &ast::CreateView) -> Result<()> {
         Some((_, clause)) => Err(SqlError::unsupported(clause)),
         None => Ok(()),
     }
-}
-
-/// The query's text. Stars are pinned to the columns of today by naming them around it.
-fn pinned(query: &ast::Query) -> String {
-    query.to_string()
 }
 
 fn view_columns(columns: Vec<OutputColumn>, names: &[ast::ViewColumnDef]) -> Result<Vec<Column>> {

@@ -26,6 +26,7 @@ pub use aggregate::Accumulator;
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub use resolve::{ResolvedFunction, resolve};
+pub(crate) use string::quote_identifier;
 pub use window::{GROUPING, WindowFunction};
 
 /// Whether a function of this name is an aggregate.

@@ -49,7 +49,7 @@ pub(crate) fn bind(
     let mut parts = None;
     let query = with_ctes(binder, with, |binder| {
         open_target(binder, &table, alias.as_ref())?;
-        binder.from_clause(statement.using.as_deref().unwrap_or_default())?;
+        binder.from_beside_target(statement.using.as_deref().unwrap_or_default())?;
         if let Some(condition) = &statement.selection {
             binder.where_clause(condition)?;
         }

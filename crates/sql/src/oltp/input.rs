@@ -25,6 +25,8 @@ pub(crate) enum SourceState {
     /// Rows held in memory: of a computed table or a common table expression.
     Rows {
         rows: Option<Arc<Vec<Vec<Datum>>>>,
+        /// Which chunk of a common table expression they are.
+        chunk: usize,
         at: usize,
     },
     Query {
@@ -91,7 +93,9 @@ impl SourceState {
             SourceNode::Unit => SourceState::Unit { given: false },
             SourceNode::Nothing => SourceState::Nothing,
             SourceNode::Scan(_) => SourceState::Scan(Box::new(ScanState::new())),
-            SourceNode::Virtual { .. } | SourceNode::Cte { .. } => SourceState::Rows { rows: None, at: 0 },
+            SourceNode::Virtual { .. } | SourceNode::Cte { .. } => {
+                SourceState::Rows { rows: None, chunk: 0, at: 0 }
+            }
             SourceNode::Query { node, .. } => {
                 SourceState::Query { state: Box::new(NodeState::new(node)), row: vec![] }
             }
@@ -123,8 +127,9 @@ impl SourceState {
             (SourceState::Unit { given }, _) => *given = false,
             (SourceState::Nothing, _) => {}
             (SourceState::Scan(scan), _) => scan.rewind(),
-            (SourceState::Rows { rows, at }, _) => {
+            (SourceState::Rows { rows, chunk, at }, _) => {
                 *rows = None;
+                *chunk = 0;
                 *at = 0;
             }
             (SourceState::Query { state, .. }, SourceNode::Query { node, .. }) => {
@@ -226,7 +231,9 @@ impl SourceState {
                 }
                 Ok(true)
             }
-            (SourceState::Rows { rows, at }, node) => next_of_rows(rows, at, node, context, frame),
+            (SourceState::Rows { rows, chunk, at }, node) => {
+                next_of_rows(rows, (chunk, at), node, context, frame)
+            }
             (SourceState::Function { rows, count }, SourceNode::Function { call, ordinality, slots }) => {
                 if rows.is_none() {
                     *rows = Some(TableRows::open(call, &context.env(frame))?);
@@ -252,7 +259,7 @@ impl SourceState {
 /// The next row of a table that is held in memory.
 fn next_of_rows(
     rows: &mut Option<Arc<Vec<Vec<Datum>>>>,
-    at: &mut usize,
+    (chunk, at): (&mut usize, &mut usize),
     node: &SourceNode,
     context: Context<'_>,
     frame: &mut [Datum],
@@ -276,8 +283,15 @@ fn next_of_rows(
             (slots, rows)
         }
         SourceNode::Cte { number, slots, .. } => {
-            if rows.is_none() {
-                *rows = Some(cte::rows(*number, context)?);
+            // The next chunk once this one is read.
+            while rows.as_ref().is_none_or(|held| held.len() <= *at) {
+                if rows.is_some() {
+                    (*chunk, *at) = (*chunk + 1, 0);
+                }
+                *rows = cte::chunk(*number, *chunk, context)?;
+                if rows.is_none() {
+                    return Ok(false);
+                }
             }
             (slots, rows)
         }

@@ -215,7 +215,7 @@ pub(crate) fn bind(
     let mut parts = None;
     let query = with_ctes(binder, with, |binder| {
         open_target(binder, &table, alias.as_ref())?;
-        binder.from_clause(from)?;
+        binder.from_beside_target(from)?;
         if let Some(condition) = &statement.selection {
             binder.where_clause(condition)?;
         }

@@ -44,8 +44,12 @@ pub enum Command {
     Maintenance {
         /// The command's first word, upper case: its tag.
         command: &'static str,
-        /// The relations named.
-        relations: Vec<ObjectName>,
+        /// The relations named, with the columns named of each.
+        relations: Vec<(ObjectName, Vec<Ident>)>,
+        /// What kind of object REINDEX names, upper case.
+        kind: Option<&'static str>,
+        /// CONCURRENTLY.
+        concurrently: bool,
     },
     /// CREATE SEQUENCE.
     CreateSequence {
@@ -317,36 +321,39 @@ fn maintenance(parser: &mut Parser<'_>, command: &'static str) -> Parsed<Command
             }
         }
     }
-    while [
+    const OPTIONS: [&str; 11] = [
         "FULL",
         "FREEZE",
         "VERBOSE",
         "ANALYZE",
         "ANALYSE",
+        "CONCURRENTLY",
         "TABLE",
         "INDEX",
-        "CONCURRENTLY",
         "SCHEMA",
         "DATABASE",
         "SYSTEM",
-    ]
-    .iter()
-    .any(|option| take(parser, option))
-    {}
+    ];
+    let (mut kind, mut concurrently) = (None, false);
+    while let Some(option) = OPTIONS.into_iter().find(|option| take(parser, option)) {
+        concurrently |= option == "CONCURRENTLY";
+        if ["TABLE", "INDEX", "SCHEMA", "DATABASE", "SYSTEM"].contains(&option) {
+            kind = Some(option);
+        }
+    }
     let mut relations = vec![];
     if matches!(parser.peek_token_ref().token, Token::Word(_)) {
         relations = parser.parse_comma_separated(|parser| {
             let name = parser.parse_object_name(false)?;
-            if matches!(parser.peek_token_ref().token, Token::LParen) {
-                parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Mandatory, false)?;
-            }
-            Ok(name)
+            let columns =
+                parser.parse_parenthesized_column_list(sqlparser::parser::IsOptional::Optional, false)?;
+            Ok((name, columns))
         })?;
         if command == "CLUSTER" && take(parser, "USING") {
             parser.parse_identifier()?;
         }
     }
-    Ok(Command::Maintenance { command, relations })
+    Ok(Command::Maintenance { command, relations, kind, concurrently })
 }
 
 fn create_sequence(parser: &mut Parser<'_>, temporary: bool) -> Parsed<Command> {

@@ -3,7 +3,10 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use sqlparser::ast::{BinaryOperator, ColumnOption, DataType, Expr, Statement, TypedString, UnaryOperator};
+use sqlparser::ast::{
+    BinaryOperator, ColumnOption, DataType, Expr, Function, FunctionArguments, ObjectName, Statement,
+    TypedString, UnaryOperator,
+};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -223,6 +226,10 @@ impl Dialect for CognateDialect {
                 }),
             );
         }
+        let word = ["CURRENT_SCHEMA", "CURRENT_ROLE"].iter().any(|word| is_word(parser, 0, word));
+        if word && !matches!(parser.peek_nth_token_ref(1).token, Token::LParen | Token::Period) {
+            return Some(function_without_parentheses(parser));
+        }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,
@@ -294,6 +301,21 @@ fn grouping_sets(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         Ok(items)
     });
     Some(items.map(|items| make(items.into_iter().map(|item| vec![item]).collect())))
+}
+
+/// A function that is written as one word, which the crate takes for a column.
+fn function_without_parentheses(parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
+    let name = ObjectName::from(vec![parser.parse_identifier()?]);
+    Ok(Expr::Function(Function {
+        name,
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::None,
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: vec![],
+    }))
 }
 
 /// `(VALUES ...)` as a value: the crate takes VALUES for a function.

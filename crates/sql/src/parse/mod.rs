@@ -6,7 +6,7 @@
 //! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`, `TRIM` ...);
 //! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`, `SET CONSTRAINTS` ...).
 //!
-//! `plain` reads the few statements that always come as text and are sent in masses, without any of this.
+//! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`). `plain` reads the few statements that always come as text and are sent in masses, without any of this.
 //!
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a syntax error in the last
 //! one keeps the first from running. Errors are 42601 with the 1-based character position in the whole text.
@@ -21,6 +21,7 @@ mod dialect;
 mod error;
 mod junk;
 mod mip;
+mod operator;
 mod plain;
 mod rewrite;
 
@@ -34,7 +35,7 @@ use std::sync::Arc;
 
 use sqlparser::ast;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use crate::error::{Result, SqlError, sqlstate};
 use dialect::CognateDialect;
@@ -128,9 +129,8 @@ fn parse_tokens(text: &str) -> Result<Vec<Statement>> {
     let source: Arc<str> = text.into();
     let places = Source::new(text);
     let dialect = CognateDialect::default();
-    let tokens = Tokenizer::new(&dialect, text)
-        .tokenize_with_location()
-        .map_err(|error| places.tokenizer_error(&error))?;
+    let tokens =
+        operator::space(text).tokenize(text, &dialect).map_err(|error| places.tokenizer_error(&error))?;
     junk::refuse(&tokens, &places)?;
     let mut statements = vec![];
     for part in split(tokens) {
@@ -155,9 +155,8 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr> {
     complexity::guard_parser_stack();
     let places = Source::new(text);
     let dialect = CognateDialect::default();
-    let tokens = Tokenizer::new(&dialect, text)
-        .tokenize_with_location()
-        .map_err(|error| places.tokenizer_error(&error))?;
+    let tokens =
+        operator::space(text).tokenize(text, &dialect).map_err(|error| places.tokenizer_error(&error))?;
     let mut notes = Notes::default();
     let tokens = rewrite::rewrite(tokens, &mut notes)?;
     complexity::check(&tokens)?;

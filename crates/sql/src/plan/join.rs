@@ -142,11 +142,12 @@ impl Joiner<'_> {
                 JoinKind::Full => {
                     let side = |tree: &From| self.problem(std::slice::from_ref(tree), vec![]);
                     let on = self.conditions(&join.on);
-                    items.push(Item {
-                        provides: relations(tree),
-                        requires: 0,
-                        kind: ItemKind::Full(Box::new((side(&join.left), side(&join.right), on))),
-                    });
+                    let sides = (side(&join.left), side(&join.right), on);
+                    let provides = relations(tree);
+                    // LATERAL items in it may refer to what stands before it.
+                    let of_sides = sides.0.items.iter().chain(&sides.1.items);
+                    let requires = of_sides.fold(0, |mask, item| mask | item.requires) & !provides;
+                    items.push(Item { provides, requires, kind: ItemKind::Full(Box::new(sides)) });
                 }
             },
         }
@@ -166,8 +167,9 @@ impl Joiner<'_> {
         for condition in &problem.conditions {
             requires |= condition.mask & left;
         }
+        // LATERAL items also refer to what stands before the whole join.
         for item in &problem.items {
-            requires |= item.requires & left;
+            requires |= item.requires & !right;
         }
         // ON without the left side: any place after all of it.
         if requires == 0 {
@@ -344,8 +346,9 @@ impl Joiner<'_> {
                 }
             }
             ItemKind::Full(full) => {
-                let left = self.choose(&full.0, available, None, None);
-                let right = self.choose(&full.1, available, None, None);
+                let known = if item.requires & placed == 0 { available } else { placed | available };
+                let left = self.choose(&full.0, known, None, None);
+                let right = self.choose(&full.1, known, None, None);
                 let inner_rows = left.rows + right.rows;
                 let cost = left.cost + right.cost + inner_rows * (HASH_ROW + rows * MEMORY_ROW);
                 let inner = Inner::Full(Box::new((left, right)));

@@ -18,6 +18,7 @@
 mod access;
 mod estimate;
 mod explain;
+mod finish;
 mod group;
 mod join;
 mod path;

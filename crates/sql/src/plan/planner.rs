@@ -202,9 +202,9 @@ impl Planner<'_> {
             Body::Select(_) => return Err(SqlError::internal("a SELECT planned as something else")),
         };
         let planned =
-            super::select::sorted(planned, query.order, query.limit.as_ref(), query.offset.as_ref());
-        let planned = super::select::limited(planned, query.limit, query.offset);
-        Ok(super::select::converted(planned, query.conversions, width, width))
+            super::finish::sorted(planned, query.order, query.limit.as_ref(), query.offset.as_ref());
+        let planned = super::finish::limited(planned, query.limit, query.offset);
+        Ok(super::finish::converted(planned, query.conversions, width, width))
     }
 
     fn cte(&mut self, cte: Cte) -> Result<()> {

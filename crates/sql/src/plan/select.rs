@@ -1,7 +1,8 @@
 //! Planning of one query level.
 
 use super::access::{Access, Scan, ScanColumn};
-use super::estimate::{MEMORY_ROW, OPEN, limit_rows, sort_cost};
+use super::estimate::{MEMORY_ROW, OPEN, limit_rows};
+use super::finish::{converted, distinct, limited, sorted};
 use super::group::plan_group;
 use super::join::{
     Chosen, Inner, ItemKind, Joiner, LeafEstimate, Method, Problem, Step, hash_key, inside_problem,
@@ -15,7 +16,6 @@ use super::{GroupNode, HashJoin, Node, SelectNode, SourceNode};
 use crate::bind::{Body, Distinct, Query, Relation, RowsCall, Select, SortKey, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
-use crate::types::cast::Cast;
 
 /// A planned FROM with WHERE.
 struct PlannedSource {
@@ -179,7 +179,8 @@ impl Planner<'_> {
         let volatile: Vec<Expr> = take_volatile(&mut problem);
         let chosen = joiner.choose(&problem, 0, wanted, limit);
         let (rows, cost, ordered) = (chosen.rows, chosen.cost, wanted.is_some() && chosen.ordered);
-        let mut builder = Builder { select, nodes };
+        let requires = leaves.iter().map(|leaf| leaf.map_or(0, |leaf| leaf.requires)).collect();
+        let mut builder = Builder { select, nodes, requires };
         let mut node = builder.sequence(&problem, chosen, 0)?;
         node = filtered(node, volatile);
         if !gates.is_empty() {
@@ -333,6 +334,8 @@ struct Builder<'a> {
     select: &'a Select,
     /// Nodes of the relations that are no stored tables, each used once.
     nodes: Vec<Option<SourceNode>>,
+    /// What each relation refers to (LATERAL). A node alone does not tell: WITH queries are planned beside it.
+    requires: Vec<Mask>,
 }
 
 impl Builder<'_> {
@@ -361,9 +364,12 @@ impl Builder<'_> {
                 }
                 ItemKind::Full(full) => {
                     let is_first = step.method == Method::Start;
-                    let joined = self.full(full, step, available)?;
+                    let dependent = item.requires & before & !available != 0;
+                    let joined = self.full(full, step, if dependent { before } else { available })?;
                     let joined = if is_first {
                         joined
+                    } else if dependent {
+                        looped(node, joined, vec![])
                     } else {
                         let slots = slots_of(self.select, item.provides);
                         let inner = SourceNode::Materialize { input: Box::new(joined), slots };
@@ -431,7 +437,7 @@ impl Builder<'_> {
 
     /// Whether a relation that is no stored table refers to these.
     fn refers_to(&self, relation: usize, known: Mask) -> bool {
-        let mut mask = 0;
+        let mut mask = self.requires[relation];
         if let Some(node) = &self.nodes[relation] {
             node.for_each_reference(&mut |depth, slot| {
                 if depth == 0 {
@@ -561,53 +567,4 @@ fn looped(outer: SourceNode, inner: SourceNode, on: Vec<Expr>) -> SourceNode {
         return inner;
     }
     SourceNode::NestedLoop { outer: Box::new(outer), inner: Box::new(inner), on, nulls: None }
-}
-
-fn distinct(planned: Planned, columns: Vec<usize>) -> Planned {
-    Planned {
-        cost: planned.cost + planned.rows * 0.4,
-        rows: (planned.rows * 0.5).max(1.0),
-        node: Node::Distinct { input: Box::new(planned.node), columns },
-    }
-}
-
-/// With a sort on top, if there is an order.
-pub(super) fn sorted(
-    planned: Planned,
-    keys: Vec<SortKey>,
-    limit: Option<&Expr>,
-    offset: Option<&Expr>,
-) -> Planned {
-    if keys.is_empty() {
-        return planned;
-    }
-    let limit = limit.map(|limit| (limit.clone(), offset.cloned()));
-    Planned {
-        cost: planned.cost + sort_cost(planned.rows),
-        rows: planned.rows,
-        node: Node::Sort { input: Box::new(planned.node), keys, limit },
-    }
-}
-
-/// With LIMIT and OFFSET on top, if there are any.
-pub(super) fn limited(planned: Planned, limit: Option<Expr>, offset: Option<Expr>) -> Planned {
-    if limit.is_none() && offset.is_none() {
-        return planned;
-    }
-    let rows = limit_rows(limit.as_ref(), None).map_or(planned.rows, |limit| limit.min(planned.rows));
-    Planned { rows, cost: planned.cost, node: Node::Limit { input: Box::new(planned.node), limit, offset } }
-}
-
-/// With conversions on top, and without hidden columns.
-pub(super) fn converted(
-    planned: Planned,
-    mut casts: Vec<Option<Cast>>,
-    visible: usize,
-    width: usize,
-) -> Planned {
-    if casts.iter().all(Option::is_none) && visible == width {
-        return planned;
-    }
-    casts.resize(visible, None);
-    Planned { node: Node::Convert { input: Box::new(planned.node), casts }, ..planned }
 }

@@ -20,8 +20,10 @@ pub(super) type Cursors = HashMap<String, NamedCursor>;
 /// A cursor.
 pub(super) struct NamedCursor {
     portal: Portal,
-    /// All rows and the place after the current one, once they are in memory.
+    /// All rows, or those that were left when it was held, once they are in memory.
     rows: Option<Vec<Vec<Datum>>>,
+    /// How many rows it had given before these.
+    before: usize,
     /// Number of rows before the next one: 0 is before the first. With rows in memory, one past the last is `len + 1`.
     position: usize,
     at_end: bool,
@@ -103,8 +105,17 @@ impl Session {
         let portal = Portal::new(prepared, std::sync::Arc::from([]), Vec::new());
         let depth = self.open.as_ref().map_or(0, |open| open.state.savepoints.len());
         let scroll = declare.scroll == Some(true);
-        let mut cursor =
-            NamedCursor { portal, rows: None, position: 0, at_end: false, scroll, hold, held: false, depth };
+        let mut cursor = NamedCursor {
+            portal,
+            rows: None,
+            before: 0,
+            position: 0,
+            at_end: false,
+            scroll,
+            hold,
+            held: false,
+            depth,
+        };
         // The snapshot is that of the declaration.
         self.begin_cursor(&mut cursor).await?;
         self.cursors.insert(name, cursor);
@@ -151,7 +162,7 @@ impl Session {
         let name = fold(name);
         // Out of the map while it runs: a cursor whose query fails is gone.
         let mut cursor = self.cursors.remove(&name).ok_or_else(|| no_cursor(&name))?;
-        let rows = match cursor.rows.is_some() {
+        let rows = match cursor.scroll && cursor.rows.is_some() {
             true => Ok(scroll(&mut cursor, count)),
             false => self.fetch_forward(&mut cursor, count).await,
         };
@@ -208,6 +219,14 @@ impl Session {
         if cursor.at_end {
             return Ok(Vec::new());
         }
+        if let Some(rest) = &cursor.rows {
+            let from = (cursor.position - cursor.before).min(rest.len());
+            let count = if wanted == 0 { usize::MAX } else { usize::try_from(wanted).unwrap_or(usize::MAX) };
+            let rows: Vec<_> = rest[from..].iter().take(count).cloned().collect();
+            cursor.at_end = rows.len() < count;
+            cursor.position += rows.len();
+            return Ok(rows);
+        }
         let mut sink = Gather(Vec::new());
         let fetch = Box::pin(self.advance(&mut cursor.portal, &mut sink, wanted)).await?;
         cursor.at_end = matches!(fetch, Fetch::Complete(_));
@@ -239,7 +258,8 @@ impl Session {
                 let rest =
                     if cursor.at_end { Vec::new() } else { self.gather_all(&mut cursor.portal).await? };
                 cursor.rows = Some(rest);
-                cursor.position = 0;
+                cursor.before = cursor.position;
+                cursor.at_end = false;
             }
             cursor.held = true;
             self.cursors.insert(name, cursor);

@@ -13,6 +13,8 @@ use crate::types::Datum;
 pub(crate) struct External<'a> {
     pub(crate) facts: &'a Arc<Facts>,
     pub(crate) catalog: &'a Arc<Catalog>,
+    /// The transaction must not write, and so not count on either.
+    pub(crate) read_only: bool,
 }
 
 impl ExternalFunctions for External<'_> {
@@ -60,8 +62,20 @@ impl External<'_> {
         }
     }
 
+    /// 25006 in a read-only transaction.
+    fn require_writable(&self, function: &str) -> Result<()> {
+        if !self.read_only {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            sqlstate::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {function} in a read-only transaction"),
+        ))
+    }
+
     fn nextval(&self, sequence: &Datum) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
+        self.require_writable("nextval()")?;
         let next = self.facts.database.counters().next(sequence)?;
         self.facts.depend_on(next.stored_at);
         self.facts.note_sequence(sequence.oid, next.value, true);
@@ -90,6 +104,7 @@ impl External<'_> {
 
     fn setval(&self, sequence: &Datum, value: i64, is_called: bool) -> Result<i64> {
         let sequence = self.sequence(sequence)?;
+        self.require_writable("setval()")?;
         if !(sequence.minimum..=sequence.maximum).contains(&value) {
             return Err(SqlError::new(
                 sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,

@@ -30,6 +30,7 @@ pub(crate) mod failures;
 mod governed;
 mod in_doubt;
 mod interrupt;
+mod maintenance;
 mod mip;
 mod plan_cache;
 mod planning;

@@ -293,7 +293,11 @@ impl Session {
                 )
                 .with_hint("You will need to rewrite or cast the expression.")
             })?;
-        let external = super::external::External { facts: &self.facts, catalog: &catalog };
+        let external = super::external::External {
+            facts: &self.facts,
+            catalog: &catalog,
+            read_only: self.modes.read_only,
+        };
         let read = ReadContext {
             reader: &NoReader,
             eval: self.eval(),

@@ -417,6 +417,9 @@ impl Session {
             let frame = open.state.savepoints.swap_remove(at);
             open.engine.release(frame.engine);
             open.state.savepoints.truncate(at);
+            // READ ONLY that was set after the savepoint ends with it.
+            open.state.read_only = frame.read_only;
+            self.modes.read_only = frame.read_only;
         }
         Ok(())
     }

@@ -42,6 +42,8 @@ impl Session {
             portal.state = PortalState::Done(CommandTag::Plain(done));
             return Ok(None);
         }
+        // What must not be part of a larger transaction asks for this.
+        let alone = self.block == Block::None;
         self.enter_implicit();
         if super::governed::executes(&statement.command) {
             self.go().await?;
@@ -55,12 +57,14 @@ impl Session {
                 ast::Statement::CreateTable(create) if create.query.is_some() => {
                     portal.state = self.create_table_as(create, statement).await?;
                 }
-                _ => portal.state = PortalState::Done(self.other(sql, statement).await?),
+                _ => portal.state = PortalState::Done(self.other(sql, statement, alone).await?),
             },
             Command::Fetch { cursor, count, skip } => {
                 portal.state = self.fetch_cursor(cursor, count, *skip).await?;
             }
-            command => portal.state = PortalState::Done(CommandTag::Plain(self.command(command).await?)),
+            command => {
+                portal.state = PortalState::Done(CommandTag::Plain(self.command(command, alone).await?))
+            }
         }
         Ok(None)
     }
@@ -105,7 +109,12 @@ impl Session {
     }
 
     /// Statements that concern the session only, then DDL.
-    async fn other(&mut self, sql: &ast::Statement, statement: &Statement) -> Result<CommandTag> {
+    async fn other(
+        &mut self,
+        sql: &ast::Statement,
+        statement: &Statement,
+        alone: bool,
+    ) -> Result<CommandTag> {
         use ast::Statement as S;
         let words = match sql {
             S::Set(set) => {
@@ -138,6 +147,9 @@ impl Session {
             }
             _ => {
                 check_stored_depth(statement)?;
+                if let S::CreateIndex(ast::CreateIndex { concurrently: true, .. }) = sql {
+                    super::maintenance::require_alone(alone, "CREATE INDEX CONCURRENTLY")?;
+                }
                 return self.define(sql).await.map(CommandTag::Plain);
             }
         };
@@ -157,15 +169,15 @@ impl Session {
     }
 
     /// Statements the parser crate does not know.
-    async fn command(&mut self, command: &Command) -> Result<&'static str> {
+    async fn command(&mut self, command: &Command, alone: bool) -> Result<&'static str> {
         let words = tag(command);
         match command {
             Command::Maintenance { command: "CHECKPOINT", .. } => {
                 self.checkpoint().await?;
                 return Ok(words);
             }
-            Command::Maintenance { command, relations } => {
-                self.maintain(command, relations)?;
+            Command::Maintenance { .. } => {
+                self.maintain(command, alone)?;
                 return Ok(words);
             }
             Command::SetConstraints { names, deferred } => {
@@ -206,31 +218,6 @@ impl Session {
             Err(_) => engine.checkpoint(),
         };
         Ok(outcome?)
-    }
-
-    /// VACUUM and its kin: nothing needs them here, but the tables named must exist.
-    fn maintain(&mut self, command: &str, relations: &[ast::ObjectName]) -> Result<()> {
-        if command == "VACUUM" && self.block == Block::Explicit {
-            return Err(SqlError::new(
-                sqlstate::ACTIVE_SQL_TRANSACTION,
-                "VACUUM cannot run inside a transaction block",
-            ));
-        }
-        if command == "REINDEX" {
-            return Ok(());
-        }
-        let (catalog, _) = self.catalog_with_state();
-        let path = self.facts.lookup_path(&catalog);
-        for name in relations {
-            let name = Qualified::from_object_name(name)?;
-            let known = catalog.find(&path, name.schema.as_deref(), &name.name).is_some()
-                || crate::pg_catalog::table(name.schema.as_deref().unwrap_or("pg_catalog"), &name.name)
-                    .is_some();
-            if !known {
-                return Err(crate::ddl::resolve::undefined_table(&name));
-            }
-        }
-        Ok(())
     }
 
     async fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, deferred: bool) -> Result<()> {

@@ -260,6 +260,11 @@ impl Session {
                     if in_transaction { self.modes.read_only } else { self.effective.default_read_only };
                 Ok(if read_only { "on" } else { "off" }.to_owned())
             }
+            "transaction_deferrable" => {
+                let deferrable =
+                    if in_transaction { self.modes.deferrable } else { self.effective.default_deferrable };
+                Ok(if deferrable { "on" } else { "off" }.to_owned())
+            }
             _ => match self.facts.server_setting(name) {
                 Some(limit) => Ok(limit),
                 None => self.facts.with_settings(|settings| settings.show(name)),

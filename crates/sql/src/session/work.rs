@@ -78,7 +78,8 @@ impl Work<'_> {
     /// The same at another moment's view.
     pub(crate) fn read_at<T>(&self, view: &ReadView, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
         let reader = ViewReader(view);
-        let external = External { facts: self.facts, catalog: &self.catalog };
+        let external =
+            External { facts: self.facts, catalog: &self.catalog, read_only: self.state.read_only };
         let context = ReadContext {
             reader: &reader,
             eval: EvalContext {

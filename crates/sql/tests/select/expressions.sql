@@ -105,3 +105,19 @@ SELECT 1 < '2';
 SELECT length(5);
 SELECT 'abc' || ARRAY['d'];
 SELECT pg_typeof(1), pg_typeof(1.0), pg_typeof(1 + 1.0), pg_typeof(1::int2 + 1::int4), pg_typeof(sum(1)), pg_typeof(avg(1)), pg_typeof(1 / 2.0::float4), pg_typeof(ARRAY[1]), pg_typeof('a'::varchar || 'b'), pg_typeof(now() - now()), pg_typeof(date '2024-01-01' - 1);
+-- Operators end where PostgreSQL ends them.
+SELECT x, x>-1, x<>-1, x>=-1, x<=-1, x*-1, x+-1, x--1
+  , x/-1 FROM (VALUES (-1), (0), (2)) v (x);
+SELECT 1>/* a comment */0, 2<-- another
+  3, '{"a": 1}'::jsonb->'a', '[5, 6]'::jsonb->-1, @ -5;
+SELECT current_role = current_user, current_schema, CURRENT_SCHEMA;
+SELECT current_schema AS here, v.current_schema_ FROM (SELECT 1 AS current_schema_) v;
+SELECT nothing>-1;
+-- Fields of rows.
+SELECT (row(1, 2.5)).f2, (r).f1, (r).f2 FROM (SELECT row(7, 'x'::text) AS r) s;
+SELECT (row(1, 2.5)).f3;
+SELECT (row(1, 2.5)).nosuch;
+SELECT (v).a, (v).b + 1 FROM (VALUES (1, 2)) v (a, b);
+-- Sets where only values can be.
+SELECT CASE WHEN x > 0 THEN generate_series(1, 2) ELSE 0 END FROM (VALUES (1)) v (x);
+SELECT coalesce(generate_series(1, 2), 0);

@@ -142,3 +142,13 @@ SELECT * FROM customer, customer;
 SELECT * FROM customer c (a, b, c, d, e);
 SELECT a, name FROM customer c (a) WHERE a = 1;
 SELECT * FROM customer JOIN item ON customer.id = nothing.id;
+-- LATERAL items that refer to what stands before the join they are in.
+SELECT c.id, k.id, ss.n FROM customer c, kind k LEFT JOIN LATERAL (SELECT c.id FROM loose WHERE a = 2) ss (n) ON k.id = ss.n ORDER BY 1, 2;
+SELECT c.id, k.id, ss.n FROM customer c, kind k LEFT JOIN LATERAL (SELECT c.id + k.id) ss (n) ON ss.n = 4 ORDER BY 1, 2;
+SELECT c.id, k.id, i.id, ss.n FROM customer c, kind k JOIN (item i LEFT JOIN LATERAL (SELECT c.id FROM loose WHERE a = 2) ss (n) ON i.kind = ss.n) ON i.kind = k.id ORDER BY 1, 2, 3;
+SELECT c.id, x.n, y.n FROM customer c, (SELECT id AS n FROM kind) x FULL JOIN LATERAL (SELECT c.id AS n FROM loose WHERE a = 2) y ON x.n = y.n WHERE c.id < 3 ORDER BY 1, 2, 3;
+SELECT * FROM customer c RIGHT JOIN LATERAL (SELECT c.id) ss ON true;
+SELECT * FROM customer c FULL JOIN LATERAL (SELECT c.id) ss ON true;
+SELECT * FROM customer c RIGHT JOIN LATERAL (SELECT credit) ss ON true;
+SELECT (SELECT count(*) FROM kind k RIGHT JOIN LATERAL (SELECT name) ss ON true) FROM customer c;
+SELECT * FROM (SELECT id FROM customer) q TABLESAMPLE bernoulli (50);

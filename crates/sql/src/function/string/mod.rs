@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 
 use self::format::format_text;
+pub(crate) use self::quote::quote_identifier;
 use self::quote::{quote_ident, quote_literal, quote_nullable};
 
 use super::EvalContext;

@@ -8,7 +8,7 @@ use crate::types::{Datum, Type};
 type Computed = Result<Datum, SqlError>;
 
 /// A name as SQL text: in quotes unless it is a plain lower-case word.
-pub(super) fn quote_identifier(name: &str) -> String {
+pub(crate) fn quote_identifier(name: &str) -> String {
     let plain = name
         .bytes()
         .enumerate()

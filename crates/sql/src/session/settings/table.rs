@@ -323,7 +323,7 @@ pub(super) const TABLE: &[Row] = {
         (
             "max_prepared_transactions",
             Integer { minimum: 0, maximum: 262143, unit: Unit::None },
-            "0",
+            "262143",
             Start,
             false,
         ),

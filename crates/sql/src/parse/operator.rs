@@ -1,0 +1,215 @@
+//! Where an operator ends, by PostgreSQL's rule, told to a tokenizer that has another.
+//!
+//! Several signs in a row are one operator, but a comment's begin ends it, and so does a sign at its end: an operator of
+//! several signs ends in `+` or `-` only if one of ``~ ! @ # % ^ & | ` ?`` is in it. The tokenizer's rule is to take all
+//! signs that it finds, so a space is put where the operator ends, and the tokens' positions are moved back afterwards.
+//!
+//! ```text
+//! x>-1     becomes   x> -1         a@-1     stays: an operator @-
+//! x<>-1    becomes   x<> -1        x>/*c*/1 becomes   x> /*c*/1
+//! ```
+
+use std::borrow::Cow;
+
+use sqlparser::dialect::Dialect;
+use sqlparser::tokenizer::{Location, TokenWithSpan, Tokenizer, TokenizerError};
+
+/// Signs that operators are made of.
+const SIGNS: &[u8] = b"~!@#^&|`?+-*/%<>=";
+/// With one of these, an operator may end in `+` or `-`.
+const FREE: &[u8] = b"~!@#^&|`?%";
+
+/// The text as the tokenizer is to read it, and the places where spaces were put.
+pub(super) struct Spaced<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// Byte offsets in the original text, growing.
+    places: Vec<usize>,
+}
+
+/// Puts spaces behind operators that something follows which is not part of them.
+pub(super) fn space(text: &str) -> Spaced<'_> {
+    let bytes = text.as_bytes();
+    let suspect = |pair: &[u8]| {
+        matches!(pair, [first, b'+' | b'-'] if SIGNS.contains(first)) || matches!(pair, [b'/', b'*'])
+    };
+    if !bytes.windows(2).any(suspect) {
+        return Spaced { text: Cow::Borrowed(text), places: Vec::new() };
+    }
+    let places = places(bytes);
+    if places.is_empty() {
+        return Spaced { text: Cow::Borrowed(text), places };
+    }
+    let (mut spaced, mut from) = (String::with_capacity(text.len() + places.len()), 0);
+    for &place in &places {
+        spaced.push_str(&text[from..place]);
+        spaced.push(' ');
+        from = place;
+    }
+    spaced.push_str(&text[from..]);
+    Spaced { text: Cow::Owned(spaced), places }
+}
+
+impl Spaced<'_> {
+    /// Tokens, with their positions in `original`.
+    pub(super) fn tokenize(
+        &self,
+        original: &str,
+        dialect: &dyn Dialect,
+    ) -> Result<Vec<TokenWithSpan>, TokenizerError> {
+        let tokens = Tokenizer::new(dialect, &self.text).tokenize_with_location();
+        if self.places.is_empty() {
+            return tokens;
+        }
+        let spaces = locations(original, &self.places);
+        match tokens {
+            Ok(mut tokens) => {
+                for token in &mut tokens {
+                    token.span.start = restored(token.span.start, &spaces);
+                    token.span.end = restored(token.span.end, &spaces);
+                }
+                Ok(tokens)
+            }
+            Err(error) => Err(TokenizerError { location: restored(error.location, &spaces), ..error }),
+        }
+    }
+}
+
+/// Where the spaces are in the text with spaces: lines and columns, from 1.
+fn locations(original: &str, places: &[usize]) -> Vec<(u64, u64)> {
+    let (mut all, mut from) = (Vec::with_capacity(places.len()), 0);
+    let (mut line, mut column) = (1, 1);
+    for &place in places {
+        for letter in original[from..place].chars() {
+            (line, column) = if letter == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        from = place;
+        all.push((line, column));
+        column += 1;
+    }
+    all
+}
+
+/// A place in the text with spaces, as one in the original.
+fn restored(at: Location, spaces: &[(u64, u64)]) -> Location {
+    let before = spaces.partition_point(|space| *space < (at.line, at.column));
+    let on_earlier_lines = spaces.partition_point(|(line, _)| *line < at.line);
+    Location { line: at.line, column: at.column - (before - on_earlier_lines) as u64 }
+}
+
+/// Where operators end in the middle of signs.
+fn places(bytes: &[u8]) -> Vec<usize> {
+    let (mut places, mut at) = (Vec::new(), 0);
+    while let Some(&byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        at += match byte {
+            b'-' if rest.starts_with(b"--") => until(rest, b"\n"),
+            b'/' if rest.starts_with(b"/*") => comment(rest),
+            b'\'' => quoted(rest, ends_in_escape_mark(&bytes[..at])),
+            b'"' => quoted(rest, false),
+            b'$' if !at.checked_sub(1).is_some_and(|before| is_name(bytes[before])) => dollar_quoted(rest),
+            _ if SIGNS.contains(&byte) => {
+                let length = operator(rest);
+                if rest.get(length).is_some_and(|next| SIGNS.contains(next)) {
+                    places.push(at + length);
+                }
+                length
+            }
+            _ => 1,
+        };
+    }
+    places
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+/// Whether a quotation mark behind this begins a string with escapes: E''.
+fn ends_in_escape_mark(before: &[u8]) -> bool {
+    matches!(before, [.., b'e' | b'E']) && !before.len().checked_sub(2).is_some_and(|at| is_name(before[at]))
+}
+
+/// The length up to and with `end`.
+fn until(bytes: &[u8], end: &[u8]) -> usize {
+    bytes.windows(end.len()).position(|window| window == end).map_or(bytes.len(), |at| at + end.len())
+}
+
+/// The length of a comment, with those in it.
+fn comment(bytes: &[u8]) -> usize {
+    let (mut depth, mut at) = (0_usize, 0);
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        if rest.starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if rest.starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                break;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    at
+}
+
+/// The length of what stands in quotation marks. A doubled one looks like two texts, which comes to the same.
+fn quoted(bytes: &[u8], escapes: bool) -> usize {
+    let mut at = 1;
+    while let Some(&byte) = bytes.get(at) {
+        at += match byte {
+            b'\\' if escapes => 2,
+            byte if byte == bytes[0] => return at + 1,
+            _ => 1,
+        };
+    }
+    bytes.len()
+}
+
+fn dollar_quoted(bytes: &[u8]) -> usize {
+    let tag = bytes[1..].iter().take_while(|byte| is_name(**byte)).count();
+    let mark = &bytes[..(tag + 2).min(bytes.len())];
+    if !mark.ends_with(b"$") || mark.len() < 2 || mark[1].is_ascii_digit() {
+        return 1;
+    }
+    mark.len() + until(&bytes[mark.len()..], mark)
+}
+
+/// How many of the signs at the begin are one operator.
+fn operator(bytes: &[u8]) -> usize {
+    let run = bytes.iter().take_while(|byte| SIGNS.contains(byte)).count();
+    let begins_comment = |pair: &[u8]| pair == b"--" || pair == b"/*";
+    let run = bytes[..run].windows(2).position(begins_comment).unwrap_or(run);
+    let mut length = run;
+    while length > 1
+        && matches!(bytes[length - 1], b'+' | b'-')
+        && !bytes[..run - 1].iter().any(|sign| FREE.contains(sign))
+    {
+        length -= 1;
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::space;
+
+    #[test]
+    fn an_operator_ends_where_postgresql_ends_it() {
+        for (text, expected) in [
+            ("x>-1", "x> -1"),
+            ("x<>-1 or x>=-1", "x<> -1 or x>= -1"),
+            ("1+-1*-+2", "1+ -1* - +2"),
+            ("a @- b, a->-1, a#-1", "a @- b, a-> -1, a#-1"),
+            ("1>/*-*/2", "1> /*-*/2"),
+            ("1--2\n+-3", "1--2\n+ -3"),
+            ("'>-' || E'\\'>-' || \">-\" || $a$>-$a$ >-1", "'>-' || E'\\'>-' || \">-\" || $a$>-$a$ > -1"),
+            ("/* >- /* */ >- */ $1>-$2", "/* >- /* */ >- */ $1> -$2"),
+            ("f(a=>-1)", "f(a=> -1)"),
+        ] {
+            assert_eq!(space(text).text, expected);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What comes on top of a query's rows: DISTINCT, the sort, LIMIT, conversions.
+
+use super::Node;
+use super::estimate::{limit_rows, sort_cost};
+use super::planner::Planned;
+use crate::bind::SortKey;
+use crate::expr::Expr;
+use crate::types::cast::Cast;
+
+/// Without rows that equal another one in these columns.
+pub(super) fn distinct(planned: Planned, columns: Vec<usize>) -> Planned {
+    Planned {
+        cost: planned.cost + planned.rows * 0.4,
+        rows: (planned.rows * 0.5).max(1.0),
+        node: Node::Distinct { input: Box::new(planned.node), columns },
+    }
+}
+
+/// With a sort on top, if there is an order.
+pub(super) fn sorted(
+    planned: Planned,
+    keys: Vec<SortKey>,
+    limit: Option<&Expr>,
+    offset: Option<&Expr>,
+) -> Planned {
+    if keys.is_empty() {
+        return planned;
+    }
+    let limit = limit.map(|limit| (limit.clone(), offset.cloned()));
+    Planned {
+        cost: planned.cost + sort_cost(planned.rows),
+        rows: planned.rows,
+        node: Node::Sort { input: Box::new(planned.node), keys, limit },
+    }
+}
+
+/// With LIMIT and OFFSET on top, if there are any.
+pub(super) fn limited(planned: Planned, limit: Option<Expr>, offset: Option<Expr>) -> Planned {
+    if limit.is_none() && offset.is_none() {
+        return planned;
+    }
+    let rows = limit_rows(limit.as_ref(), None).map_or(planned.rows, |limit| limit.min(planned.rows));
+    Planned { rows, cost: planned.cost, node: Node::Limit { input: Box::new(planned.node), limit, offset } }
+}
+
+/// With conversions on top, and without hidden columns.
+pub(super) fn converted(
+    planned: Planned,
+    mut casts: Vec<Option<Cast>>,
+    visible: usize,
+    width: usize,
+) -> Planned {
+    if casts.iter().all(Option::is_none) && visible == width {
+        return planned;
+    }
+    casts.resize(visible, None);
+    Planned { node: Node::Convert { input: Box::new(planned.node), casts }, ..planned }
+}
