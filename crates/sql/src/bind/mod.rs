@@ -12,6 +12,7 @@
 
 mod access;
 mod aggregate;
+mod around;
 mod call;
 mod coerce;
 mod expression;

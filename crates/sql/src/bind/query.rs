@@ -46,6 +46,8 @@ pub struct Cte {
     pub query: Query,
     /// The recursive part, which reads the same number, and whether equal rows are dropped (UNION rather than UNION ALL).
     pub recursive: Option<(Query, bool)>,
+    /// Those within it have the numbers from its own to this one.
+    pub end: usize,
     /// Number of references to it.
     pub references: usize,
     /// MATERIALIZED, or false for NOT MATERIALIZED.

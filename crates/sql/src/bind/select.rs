@@ -7,10 +7,11 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
 };
 
+use super::around::{postpone_volatile, wrap};
 use super::group::has_grouping_sets;
 use super::naming::figure_name;
 use super::scope::{NamedColumn, name_parts, object_name, schema_and_name};
-use super::{Binder, Body, Clause, Distinct, From, LockWait, Query, RowLock, Select, SlotPart, Source};
+use super::{Binder, Body, Clause, Distinct, LockWait, Query, RowLock, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::parse::KEY_MARK;
@@ -468,89 +469,6 @@ fn lock_name(clause: &LockClause) -> &'static str {
 
 fn lock_not_allowed(clause: &LockClause, reason: &str) -> SqlError {
     SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{} is not allowed {reason}", lock_name(clause)))
-}
-
-/// A sorted SELECT with its volatile outputs computed after the sort, for the rows that LIMIT asks for, as PostgreSQL does: `SELECT
-/// nextval('s') FROM t ORDER BY a LIMIT 3` counts on by three, in the order of the rows. What they need of the row is handed up beside it.
-fn postpone_volatile(mut query: Query) -> Query {
-    let Body::Select(select) = &mut query.body else { return query };
-    let is_plain = select.group.is_none()
-        && select.set_returning.is_empty()
-        && select.distinct == Distinct::No
-        && select.locks.is_empty()
-        && query.conversions.is_empty();
-    let order = &query.order;
-    let late: Vec<usize> = (0..select.visible)
-        .filter(|place| select.targets[*place].expr.is_volatile())
-        .filter(|place| order.iter().all(|key| key.column != *place))
-        .collect();
-    if !is_plain || order.is_empty() || late.is_empty() {
-        return query;
-    }
-    // Places of the new frame: the columns below, in their order.
-    let mut types: Vec<Type> = select.targets.iter().map(|target| target.ty).collect();
-    let mut handed_up: Vec<(usize, usize)> = vec![];
-    let mut targets = vec![];
-    for place in 0..select.visible {
-        let ty = types[place];
-        if !late.contains(&place) {
-            targets.push(Typed::new(Expr::Slot(place), ty));
-            continue;
-        }
-        let mut expr = std::mem::replace(&mut select.targets[place].expr, Expr::NULL);
-        expr.replace_references(0, &mut |depth, slot| {
-            let known = handed_up.iter().find(|(from, _)| *from == slot).map(|(_, column)| *column);
-            let column = known.unwrap_or_else(|| {
-                let slot_type = select.slots[slot].ty;
-                select.targets.push(Typed::new(Expr::Slot(slot), slot_type));
-                types.push(slot_type);
-                handed_up.push((slot, types.len() - 1));
-                types.len() - 1
-            });
-            Some(if depth == 0 { Expr::Slot(column) } else { Expr::Outer { depth, slot: column } })
-        });
-        targets.push(Typed::new(expr, ty));
-    }
-    select.visible = select.targets.len();
-    // Rows that OFFSET skips are computed, too.
-    let (limit, offset) = (query.limit.take(), query.offset.take());
-    let columns = query.columns;
-    query.columns = types.iter().map(|ty| output_column(String::new(), *ty)).collect();
-    let mut query = wrap(query);
-    if let Body::Select(select) = &mut query.body {
-        select.visible = targets.len();
-        select.targets = targets;
-    }
-    query.columns = columns;
-    (query.limit, query.offset) = (limit, offset);
-    query
-}
-
-/// `SELECT * FROM (query)`.
-pub(super) fn wrap(mut query: Query) -> Query {
-    // It is one query further in now.
-    query.for_each_expr_mut(&mut |expr, nested| expr.raise(nested + 1, 1));
-    let columns = query.columns.clone();
-    let types: Vec<Type> = columns.iter().map(|column| column.ty).collect();
-    let slots: Vec<super::Slot> = (types.iter().enumerate())
-        .map(|(i, ty)| super::Slot { relation: 0, part: SlotPart::Column(i), ty: *ty })
-        .collect();
-    let select = Select {
-        relations: vec![super::Relation {
-            alias: String::new(),
-            slots: (0..types.len()).map(Some).collect(),
-            types: types.clone(),
-            source: Source::Query(Box::new(query)),
-            key_slot: None,
-            nullable: false,
-        }],
-        slots,
-        from: vec![From::Relation(0)],
-        visible: types.len(),
-        targets: types.into_iter().enumerate().map(|(i, ty)| Typed::new(Expr::Slot(i), ty)).collect(),
-        ..Select::default()
-    };
-    Query::of(Body::Select(Box::new(select)), columns)
 }
 
 /// An output column that comes from no table.

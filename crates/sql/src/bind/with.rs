@@ -182,7 +182,8 @@ impl Binder<'_> {
         // Put in place of a reference it would be one query further in.
         let materialized = cte.materialized.as_ref().map(|how| *how == ast::CteAsMaterialized::Materialized);
         let materialized = if correlated { Some(true) } else { materialized };
-        Ok(Cte { number, name, query, recursive: None, references: 0, materialized })
+        let end = self.cte_count;
+        Ok(Cte { number, name, query, recursive: None, end, references: 0, materialized })
     }
 
     /// Binds a part of a WITH RECURSIVE query with the query itself in sight; tells whether it refers to itself.
@@ -247,6 +248,7 @@ impl Binder<'_> {
             name: name.to_owned(),
             query: left,
             recursive: Some((right, distinct)),
+            end: self.cte_count,
             references: 0,
             materialized: Some(true),
         }))

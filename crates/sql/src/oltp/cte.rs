@@ -109,6 +109,11 @@ impl Chunks {
                 (Some(last), Some((node, _))) => {
                     context.execution.read.interrupt.check()?;
                     put(plan, context, Some(CteState::Working(last.clone())))?;
+                    for place in
+                        context.execution.runtime.ctes.borrow_mut()[plan.number + 1..plan.end].iter_mut()
+                    {
+                        *place = None;
+                    }
                     collect(node, context, self.seen.as_mut())?
                 }
                 (Some(_), None) => Vec::new(),

@@ -332,6 +332,8 @@ pub struct CtePlan {
     pub node: Node,
     /// The recursive part, and whether equal rows are dropped.
     pub recursive: Option<(Node, bool)>,
+    /// Those within it have the numbers from its own to this one: each step of the recursion computes them anew.
+    pub end: usize,
     /// It refers to the query around the one it belongs to, so its rows are those of one row there.
     pub correlated: bool,
 }

@@ -232,8 +232,14 @@ impl Planner<'_> {
             }
             None => (None, base.rows),
         };
-        let plan =
-            Arc::new(CtePlan { number: cte.number, name: cte.name, node: base.node, recursive, correlated });
+        let plan = Arc::new(CtePlan {
+            number: cte.number,
+            name: cte.name,
+            node: base.node,
+            recursive,
+            end: cte.end,
+            correlated,
+        });
         self.ctes.insert(cte.number, CteState::Shared(plan, rows));
         Ok(())
     }

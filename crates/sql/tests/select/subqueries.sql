@@ -187,3 +187,6 @@ SELECT (SELECT max(min(a.id)) FROM b) FROM a;
 SELECT (SELECT max(b.id) FILTER (WHERE sum(a.x) > 0) FROM b) FROM a;
 SELECT (SELECT max((SELECT b.y FROM b WHERE b.id = a.id)) FILTER (WHERE a.id < 3)) FROM a;
 SELECT (SELECT max(a.id) + count(*) FROM b) FROM a;
+-- WITH within the recursive part is computed anew with each step.
+WITH RECURSIVE x (a) AS (VALUES ('a'), ('b') UNION ALL (WITH z AS NOT MATERIALIZED (SELECT * FROM x) SELECT z.a || z1.a FROM z CROSS JOIN z AS z1 WHERE length(z.a || z1.a) < 5)) SELECT * FROM x ORDER BY 1;
+WITH RECURSIVE x (a) AS (SELECT 1 UNION ALL (WITH z AS MATERIALIZED (SELECT a + 1 AS a FROM x WHERE a < 4) SELECT a FROM z WHERE a = (SELECT max(a) FROM z))) SELECT * FROM x ORDER BY 1;
