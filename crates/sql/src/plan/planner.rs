@@ -18,6 +18,8 @@ pub(super) struct Planner<'a> {
     /// Places handed out for cached results of subqueries.
     subqueries: usize,
     ctes: HashMap<usize, CteState>,
+    /// Recursive parts around what is being planned.
+    recursions: usize,
 }
 
 /// How far a common table expression is planned.
@@ -54,7 +56,8 @@ pub fn plan(
     row_counts: &dyn RowCounts,
 ) -> Result<Plan> {
     let types = parameters.iter().map(|ty| ty.id).collect();
-    let mut planner = Planner { row_counts, parameters: types, subqueries: 0, ctes: HashMap::new() };
+    let mut planner =
+        Planner { row_counts, parameters: types, subqueries: 0, ctes: HashMap::new(), recursions: 0 };
     let columns = query.columns.clone();
     let locks = take_locks(&mut query)?;
     let (mut limit, mut offset) = (None, None);
@@ -89,8 +92,13 @@ pub fn plan_expressions(
     subqueries: &mut usize,
     row_counts: &dyn RowCounts,
 ) -> Result<()> {
-    let mut planner =
-        Planner { row_counts, parameters: vec![], subqueries: *subqueries, ctes: HashMap::new() };
+    let mut planner = Planner {
+        row_counts,
+        parameters: vec![],
+        subqueries: *subqueries,
+        ctes: HashMap::new(),
+        recursions: 0,
+    };
     for expr in exprs {
         planner.subqueries(expr)?;
     }
@@ -139,7 +147,9 @@ impl Planner<'_> {
         let empty = Query::of(Body::Values(vec![]), vec![]);
         let mut query = std::mem::replace(query.as_mut(), empty);
         // A volatile one gives another value each time it is asked.
-        let once = !query.is_correlated() && !is_volatile(&query);
+        // So does one that reads what a step of a recursion has computed.
+        let changes = self.recursions > 0 && reads_cte(&query);
+        let once = !query.is_correlated() && !is_volatile(&query) && !changes;
         // EXISTS asks for one row in any order.
         if matches!(subquery.kind, SubqueryKind::Exists) && query.limit.is_none() && query.offset.is_none() {
             query.order.clear();
@@ -227,7 +237,9 @@ impl Planner<'_> {
         let (recursive, rows) = match cte.recursive {
             Some((query, distinct)) => {
                 self.ctes.insert(cte.number, CteState::Working(base.rows));
+                self.recursions += 1;
                 let planned = self.query(query)?;
+                self.recursions -= 1;
                 (Some((planned.node, distinct)), base.rows * 10.0)
             }
             None => (None, base.rows),
@@ -284,5 +296,29 @@ impl Planner<'_> {
 fn is_volatile(query: &Query) -> bool {
     let mut found = false;
     query.for_each_expr(&mut |expr, _| found |= expr.is_volatile());
+    found
+}
+
+/// Whether a query reads a common table expression, or has one.
+fn reads_cte(query: &Query) -> bool {
+    let in_body = match &query.body {
+        Body::Select(select) => select.relations.iter().any(|relation| match &relation.source {
+            Source::Cte(_) => true,
+            Source::Query(query) => reads_cte(query),
+            _ => false,
+        }),
+        Body::SetOperation(operation) => reads_cte(&operation.left) || reads_cte(&operation.right),
+        Body::Values(_) => false,
+    };
+    let mut found = in_body || !query.ctes.is_empty();
+    query.for_each_expr(&mut |expr, _| {
+        expr.visit(&mut |part| {
+            if let Expr::Subquery(subquery) = part
+                && let SubqueryBody::Bound(query) = &subquery.body
+            {
+                found = found || reads_cte(query);
+            }
+        });
+    });
     found
 }
