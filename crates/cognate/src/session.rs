@@ -35,7 +35,7 @@ pub struct Statement {
 
 /// What can be run: a text, or a [`Statement`] prepared before.
 pub trait AsStatement {
-    /// The statement in this session.
+    /// The statement in this session. What runs it ends an error of it as one of the run.
     ///
     /// # Errors
     /// Of [`Session::prepare`].
@@ -50,7 +50,7 @@ impl AsStatement for &Statement {
 
 impl AsStatement for &str {
     fn statement(&self, session: &mut Session) -> Result<Statement> {
-        session.prepare(self)
+        session.find_or_prepare(self)
     }
 }
 
@@ -64,16 +64,21 @@ impl Session {
     /// # Errors
     /// 42601 for syntax (with position), 42P01 for an unknown table, and so on.
     pub fn prepare(&mut self, text: &str) -> Result<Statement> {
+        match self.find_or_prepare(text) {
+            Ok(statement) => Ok(statement),
+            Err(error) => {
+                let timers = self.timers.clone();
+                Err(timers.block_on(self.session.failed(error)))
+            }
+        }
+    }
+
+    /// [`Session::prepare`], but an error of it is still to be given to the session (`end`).
+    fn find_or_prepare(&mut self, text: &str) -> Result<Statement> {
         if let Some(statement) = self.remembered.get(text) {
             return Ok(statement.clone());
         }
-        let prepared = match self.session.prepare(text, &[]) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                self.session.fail();
-                return Err(error);
-            }
-        };
+        let prepared = self.session.prepare(text, &[])?;
         let columns = prepared.columns().unwrap_or_default().into();
         let statement = Statement { prepared, columns };
         if self.remembered.len() >= REMEMBERED_MAX {
@@ -138,7 +143,7 @@ impl Session {
         statement: impl AsStatement,
         parameters: &[&dyn Parameter],
     ) -> Result<u64> {
-        let statement = statement.statement(self)?;
+        let statement = self.resolve(statement).await?;
         let command_tag = self.run(&statement, parameters, &mut Discard).await?;
         Ok(match command_tag {
             Some(CommandTag::Rows(_, rows) | CommandTag::Insert(rows)) => rows,
@@ -155,7 +160,7 @@ impl Session {
         statement: impl AsStatement,
         parameters: &[&dyn Parameter],
     ) -> Result<Vec<Row>> {
-        let statement = statement.statement(self)?;
+        let statement = self.resolve(statement).await?;
         let mut collect = Collect { columns: statement.columns.clone(), rows: Vec::new() };
         self.run(&statement, parameters, &mut collect).await?;
         Ok(collect.rows)
@@ -206,6 +211,13 @@ impl Session {
         self.session.take_notices()
     }
 
+    async fn resolve(&mut self, statement: impl AsStatement) -> Result<Statement> {
+        match statement.statement(self) {
+            Ok(statement) => Ok(statement),
+            Err(error) => Err(self.session.failed(error).await),
+        }
+    }
+
     async fn script(&mut self, text: &str) -> Result<()> {
         for statement in self.session.split(text)? {
             let prepared = self.session.prepare_statement(statement)?;
@@ -224,14 +236,15 @@ impl Session {
         let mut left = if self.session.is_fresh() { self.session.retries() } else { 0 };
         loop {
             let ran = self.run_prepared(&statement.prepared, parameters, sink).await;
-            match self.end(ran).await {
+            match self.sync(ran).await {
                 // Nothing of it was seen yet.
                 Err(error) if left > 0 && error.is_retryable() => {
                     left -= 1;
                     self.session.abandon();
                     sink.forget();
                 }
-                ended => return ended,
+                Err(error) => return Err(self.session.failed(error).await),
+                Ok(ended) => return Ok(ended),
             }
         }
     }
@@ -258,14 +271,18 @@ impl Session {
         }
     }
 
-    async fn end<T>(&mut self, ran: Result<T>) -> Result<T> {
-        if ran.is_err() {
-            self.session.fail();
-        }
-        let synced = self.session.sync().await;
+    /// Ends the implicit transaction of what went well. An error is still to be given to the session.
+    async fn sync<T>(&mut self, ran: Result<T>) -> Result<T> {
         let value = ran?;
-        synced?;
+        self.session.sync().await?;
         Ok(value)
+    }
+
+    async fn end<T>(&mut self, ran: Result<T>) -> Result<T> {
+        match self.sync(ran).await {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.session.failed(error).await),
+        }
     }
 }
 

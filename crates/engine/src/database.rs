@@ -1,5 +1,6 @@
 //! The database as the world sees it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::active::TransactionInfo;
@@ -162,6 +163,11 @@ impl Database {
         self.manager.visible()
     }
 
+    /// The last commit that has its place in the order: whatever anybody knows of this database rests on it or on earlier ones.
+    pub fn certified(&self) -> Csn {
+        self.manager.log.last()
+    }
+
     /// The last commit that a crash cannot take back.
     pub fn durable(&self) -> Csn {
         self.manager.durable()
@@ -170,6 +176,17 @@ impl Database {
     /// Resolves when commit `csn` is durable.
     pub fn wait_durable(&self, csn: Csn) -> DurableWait {
         self.manager.wait_durable(csn)
+    }
+
+    /// Whether the log has failed: what is not durable now never will be.
+    pub fn is_poisoned(&self) -> bool {
+        self.manager.log.poisoned().is_some()
+    }
+
+    /// The file with the version of a row that a snapshot shows, and the offset of the record or the block that has it: for who finds that the row makes no sense.
+    /// Reads what it takes to find it.
+    pub fn place_of(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Option<(PathBuf, u64)> {
+        self.manager.place_of(tree, key, snapshot)
     }
 
     /// A tree id that was never used and will never be given out again.

@@ -8,9 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::TransactionId;
 use crate::certifier::Cycle;
 use crate::sibling::Refusal;
+use crate::{Key, TransactionId, TreeId};
 
 /// Any failure of the engine.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -54,6 +54,18 @@ pub enum Error {
         /// What was expected and what was found.
         what: String,
     },
+    /// Stored bytes whose checksum is right do not say anything that this version understands: they were written wrongly, or by another one. Where file and
+    /// offset are known it becomes [`Error::Corrupt`].
+    #[error("{what}")]
+    Undecodable {
+        /// What was expected and what was found.
+        what: String,
+        /// The row that they are, if they are one.
+        row: Option<(TreeId, Key)>,
+    },
+    /// The program has a defect.
+    #[error("{0}")]
+    Defect(&'static str),
     /// An earlier write or flush of the log failed, so no commit can be made durable any more. Reads go on; restart
     /// the process once the cause is gone.
     #[error("the log stopped accepting commits after a failure: {cause}")]
@@ -119,6 +131,24 @@ impl Error {
                 Error::DiskFull { file: file.to_path_buf(), operation }
             }
             _ => Error::Io { file: file.to_path_buf(), operation, cause: Arc::new(cause) },
+        }
+    }
+
+    /// Bytes that are no row and cannot be understood.
+    pub(crate) fn undecodable(what: impl Into<String>) -> Error {
+        Error::Undecodable { what: what.into(), row: None }
+    }
+
+    /// A row that cannot be understood.
+    pub(crate) fn undecodable_row(tree: TreeId, key: &[u8], what: impl Into<String>) -> Error {
+        Error::Undecodable { what: what.into(), row: Some((tree, Key::copy_from_slice(key))) }
+    }
+
+    /// What cannot be understood lies in `file` at byte `offset`; other errors stay what they are.
+    pub(crate) fn at(self, file: &Path, offset: u64) -> Error {
+        match self {
+            Error::Undecodable { what, .. } => Error::corrupt(file, offset, what),
+            other => other,
         }
     }
 

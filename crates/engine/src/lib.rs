@@ -13,6 +13,7 @@ mod active;
 mod background;
 mod certifier;
 mod checkpoint;
+mod damage;
 mod database;
 mod durable;
 pub mod error;
@@ -20,6 +21,7 @@ mod governor;
 mod key;
 mod late;
 mod lent;
+mod locate;
 mod lock;
 mod manager;
 mod memory;
@@ -32,6 +34,7 @@ mod pressure;
 mod read_view;
 mod reads;
 mod recovery;
+mod rest;
 mod scan;
 #[cfg(feature = "shuttle")]
 #[cfg(test)]

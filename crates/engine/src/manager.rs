@@ -17,8 +17,8 @@
 //! # Marks
 //!
 //! A read-write snapshot is taken at `visible`, a read-only one at the lower of `visible` and `durable`: a fast device
-//! may have made a record durable before step 5 has installed all its versions. What a transaction without writes saw may not be durable yet, so its commit answers with its snapshot as
-//! the number to wait for.
+//! may have made a record durable before step 5 has installed all its versions. What a transaction without writes saw may not be durable yet, so its commit answers with the last
+//! commit that it looked at as the number to wait for; who rolls back, or fails, asks for the same number (`Transaction::rests_on`).
 //!
 //! # A reader's commit
 //!
@@ -122,6 +122,8 @@ pub(crate) struct Request {
     pub(crate) id: TransactionId,
     pub(crate) family: Option<FamilySlot>,
     pub(crate) snapshot: Csn,
+    /// The last commit that it looked at.
+    pub(crate) rests_on: Csn,
     /// What it read, if it is to be certified.
     pub(crate) reads: Option<ReadSet>,
     /// Keys that it changed and that are no rows.
@@ -353,7 +355,7 @@ impl Manager {
             self.release(id, request.held);
             verdict?;
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
-            return Ok(Commit { csn: request.snapshot, durable: self.wait_durable(request.snapshot) });
+            return Ok(Commit { csn: request.rests_on, durable: self.wait_durable(request.rests_on) });
         }
         let size = writes.bytes();
         let (loads, changes) = match self.settle(writes) {

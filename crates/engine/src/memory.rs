@@ -160,6 +160,14 @@ impl Tree {
         Some(value.is_some())
     }
 
+    /// The commit of the version of `key` that a reader at `snapshot` finds in memory.
+    pub(crate) fn commit_of(&self, key: &[u8], snapshot: Csn) -> Option<Csn> {
+        spin::read(&self.map)
+            .get(&SmallKey::new(key))
+            .and_then(|chain| chain.at(snapshot))
+            .map(|version| version.csn)
+    }
+
     /// The newest version of `key` in memory.
     pub(crate) fn newest(&self, key: &[u8]) -> Option<Version> {
         spin::read(&self.map).get(&SmallKey::new(key)).map(|chain| chain.newest().clone())

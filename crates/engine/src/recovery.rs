@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::checkpoint::{NUMBERS_KEY, SavedNumbers};
+use crate::damage::Places;
 use crate::key::SmallKey;
 use crate::memory::{Entry, Memory, Rows};
 use crate::options::Options;
@@ -34,8 +35,7 @@ pub(crate) fn recover(
     base: &Base,
     memory_limit: u64,
 ) -> Result<(Log, SavedNumbers), Error> {
-    let saved = base.get(ENGINE_TREE, NUMBERS_KEY)?.as_deref().and_then(SavedNumbers::decode);
-    let saved = saved.unwrap_or(SavedNumbers { transaction: 1, next_tree: FIRST_USER_TREE });
+    let saved = saved_numbers(base)?;
     let mut replay = Replay::new(memory, base, saved.transaction - 1, saved.next_tree);
     let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
     let (folder, began) = (options.path.join("log"), options.clock.monotonic());
@@ -65,13 +65,26 @@ pub(crate) fn recover(
         },
     )?;
     // What no commit in the log attached never will be, unless it is a prepared transaction's.
-    base.discard_unattached(&prepared_loads(memory, base)?)?;
+    let places = Places { memory, log: &log, base: &base.view(), folder: &options.path };
+    base.discard_unattached(&prepared_loads(memory, base).map_err(|error| places.name(error))?)?;
     let seconds = options.clock.monotonic().saturating_sub(began).as_secs_f64();
     if replay.records > 0 {
         tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
     }
     let numbers = replay.numbers();
     Ok((log, numbers))
+}
+
+/// The allocators' marks as the last checkpoint left them.
+fn saved_numbers(base: &Base) -> Result<SavedNumbers, Error> {
+    let Some(stored) = base.get(ENGINE_TREE, NUMBERS_KEY)? else {
+        return Ok(SavedNumbers { transaction: 1, next_tree: FIRST_USER_TREE });
+    };
+    SavedNumbers::decode(&stored).ok_or_else(|| {
+        let place = base.view().place_of(ENGINE_TREE, NUMBERS_KEY, Csn::MAX).ok().flatten();
+        let (file, offset) = place.unwrap_or_default();
+        Error::corrupt(&file, offset, format!("the allocators' marks have {} bytes", stored.len()))
+    })
 }
 
 /// Numbers of the staged runs that prepared transactions would attach.
@@ -87,7 +100,7 @@ fn prepared_loads(memory: &Memory, base: &Base) -> Result<Vec<u64>, Error> {
 /// Hands over what the rows of prepared transactions say, as they are at the end of the log, by transaction id.
 ///
 /// # Errors
-/// From the base store, `InvalidArgument` if a row is not of this version, and those of `take`.
+/// From the base store, `Undecodable` if a row is not of this version, and those of `take`.
 pub(crate) fn each_prepared(
     memory: &Memory,
     base: &Base,
@@ -106,14 +119,16 @@ pub(crate) fn each_prepared(
     for (key, value) in rows {
         // The longer keys are marks.
         if let Some(value) = value.filter(|_| key.len() == size_of::<TransactionId>()) {
-            take(decode(&value)?)?;
+            take(decode(&key, &value)?)?;
         }
     }
     Ok(())
 }
 
-fn decode(row: &[u8]) -> Result<Record, Error> {
-    Record::decode(row).map_err(|what| Error::InvalidArgument(format!("a prepared transaction: {what}")))
+fn decode(key: &[u8], row: &[u8]) -> Result<Record, Error> {
+    Record::decode(row).map_err(|what| {
+        Error::undecodable_row(PREPARED_TREE, key, format!("the row of a prepared transaction: {what}"))
+    })
 }
 
 /// Moves everything from memory into the base.
@@ -160,8 +175,8 @@ fn prepared_row(memory: &Memory, base: &Base, id: TransactionId) -> Result<Recor
         Some(version) => version.value,
         None => base.get(PREPARED_TREE, &key)?,
     };
-    let missing = || Error::InvalidArgument(format!("transaction {id} commits, and was not prepared"));
-    decode(&row.ok_or_else(missing)?)
+    let missing = || Error::undecodable(format!("transaction {id} commits, and was not prepared"));
+    decode(&key, &row.ok_or_else(missing)?)
 }
 
 /// Receives the records of the log in order.
@@ -193,7 +208,7 @@ impl<'a> Replay<'a> {
     /// Installs one commit.
     ///
     /// # Errors
-    /// `InvalidArgument` if the payload is not a commit of this version.
+    /// `Undecodable` if the payload is not a commit of this version.
     fn record(&mut self, csn: Csn, payload: &[u8]) -> Result<(), Error> {
         let mut tree: Option<TreeId> = None;
         let (memory, base, changes, loads) = (self.memory, self.base, &mut self.changes, &mut self.loads);
@@ -216,7 +231,7 @@ impl<'a> Replay<'a> {
             }
             Piece::Entry(key, value) => changes.push(payload::owned(key, value)),
         })
-        .map_err(|what| Error::InvalidArgument(format!("commit {csn} in the log: {what}")))?;
+        .map_err(|what| Error::undecodable(format!("the record of commit {csn}: {what}")))?;
         if let Some(tree) = tree {
             memory.replay(tree, csn, changes.drain(..));
         }

@@ -27,6 +27,7 @@ use crate::lock::table::{Held, LOCK_BYTES};
 use crate::manager::{Manager, Request};
 use crate::read_view::ReadView;
 use crate::reads::Reads;
+use crate::rest::LastSeen;
 use crate::scan::Scan;
 use crate::sibling::Member;
 use crate::sight::Sight;
@@ -88,6 +89,8 @@ pub struct Transaction {
     trees: SmallVec<[(TreeId, TreeMode); 4]>,
     /// Keys that stand for more than rows, and were changed.
     pub(crate) notes: Vec<(TreeId, SmallKey)>,
+    /// The latest commit that it looked at, if that is later than its snapshot.
+    looked_at: LastSeen,
     /// Its part in a family of siblings.
     pub(crate) member: Option<Box<Member>>,
     /// Whether the end was counted and its locks are released.
@@ -116,6 +119,7 @@ impl Transaction {
             held: Held::default(),
             trees,
             notes: Vec::new(),
+            looked_at: LastSeen::default(),
             member: None,
             ended: false,
         }
@@ -165,6 +169,7 @@ impl Transaction {
     }
 
     fn move_to_mark(&mut self, reads: Option<Reads>) {
+        self.rest_on(self.sight.csn());
         let pin = self.manager.pin(self.access, reads.is_some());
         self.sight = Arc::new(Sight::new(pin, reads));
         self.manager.active.set_snapshot(self.id, self.slot, self.sight.csn());
@@ -236,7 +241,19 @@ impl Transaction {
         if self.has_created(tree) {
             return Ok(Latest { csn: self.sight.csn(), value: None });
         }
-        self.manager.get_latest(tree, key)
+        let latest = self.manager.get_latest(tree, key)?;
+        self.rest_on(latest.csn);
+        Ok(latest)
+    }
+
+    /// Notes that the transaction has looked at what commit `csn` left. Everything here that looks beyond the snapshot does this by itself.
+    pub fn rest_on(&self, csn: Csn) {
+        self.looked_at.raise(csn);
+    }
+
+    /// The last commit that anything may rest on which the transaction has shown or decided (`rest`).
+    pub fn rests_on(&self) -> Csn {
+        self.looked_at.last().max(self.sight.csn())
     }
 
     /// The own write of a key: `None` if it was not written, `Some(None)` if it was deleted. In a tree of the transaction's own both may
@@ -390,7 +407,11 @@ impl Transaction {
         if self.has_created(tree) {
             return Ok(None);
         }
-        self.manager.changed(tree, key, self.sight.csn())
+        let changed = self.manager.changed(tree, key, self.sight.csn())?;
+        if let Some(latest) = &changed {
+            self.rest_on(latest.csn);
+        }
+        Ok(changed)
     }
 
     /// Asks, with the row locked exclusively, whether this transaction may overwrite it.
@@ -508,13 +529,14 @@ impl Transaction {
             id: self.id,
             family: self.member.as_ref().map(|member| member.slot),
             snapshot: self.sight.csn(),
+            rests_on: self.rests_on(),
             reads: self.sight.reads().map(Reads::take),
             notes,
             held: std::mem::take(&mut self.held),
         }
     }
 
-    /// Rolls back.
+    /// Rolls back. Whoever is told about it must wait for `rests_on` first.
     pub fn rollback(self) {}
 
     pub(crate) fn end(&mut self) {

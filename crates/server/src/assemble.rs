@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use cognate_engine::{Database, Options};
 use cognate_env::sim::LogDevice;
+use cognate_env::{Disk, RealDisk};
 use cognate_sql::session::SqlDatabase;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -47,6 +48,11 @@ pub struct Running {
 
 /// Starts a server. Returns once clients are accepted.
 pub async fn start(config: Config) -> Result<Running, StartError> {
+    start_on(config, Arc::new(RealDisk)).await
+}
+
+/// The same with its data on a disk of the caller's, such as a simulated one.
+pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, StartError> {
     let access = Access::read(&config).map_err(StartError)?;
     let cannot_listen = |address: SocketAddr| {
         move |error: io::Error| match error.kind() {
@@ -70,7 +76,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
             stopped.clone(),
         )));
     }
-    let database = open_database(&config).await?;
+    let database = open_database(&config, disk).await?;
     let threads =
         config.worker_threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     let crew = Crew::start(threads.unwrap_or(1))
@@ -84,8 +90,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 /// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its time.
-async fn open_database(config: &Config) -> Result<SqlDatabase, StartError> {
+async fn open_database(config: &Config, disk: Arc<dyn Disk>) -> Result<SqlDatabase, StartError> {
     let mut options = Options::new(&config.data).memory(config.memory_bytes);
+    options.disk = disk;
     options.serializable = config.serializable;
     options.certifier_bytes = config.certifier_bytes;
     options.early_lock_release = config.early_lock_release;

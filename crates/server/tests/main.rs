@@ -4,6 +4,7 @@ mod arrivals;
 mod client;
 mod codec;
 mod departure;
+mod durability;
 mod governor;
 mod hostile;
 mod limits;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use cognate_env::sim::SimDisk;
 use cognate_server::assemble::{self, Running};
 use cognate_server::config::{Config, Settings};
 use tempfile::TempDir;
@@ -25,8 +26,20 @@ impl TestServer {
         TestServer { running, folder }
     }
 
+    /// Starts one on a simulated disk.
+    pub(crate) async fn on(disk: &SimDisk) -> TestServer {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = TestServer::config(Settings::default(), folder.path().join("data"));
+        let running = assemble::start_on(config, disk.handle()).await.expect("the server starts");
+        TestServer { running, folder }
+    }
+
     /// Starts one over a given folder.
     pub(crate) async fn open(settings: Settings, data: std::path::PathBuf) -> Running {
+        assemble::start(TestServer::config(settings, data)).await.expect("the server starts")
+    }
+
+    fn config(settings: Settings, data: std::path::PathBuf) -> Config {
         let settings = Settings {
             data: Some(data),
             listen: Some("127.0.0.1:0".to_owned()),
@@ -35,8 +48,7 @@ impl TestServer {
             superuser: settings.superuser.or(Some("ann".to_owned())),
             ..settings
         };
-        let config = Config::resolve(settings).expect("valid settings");
-        assemble::start(config).await.expect("the server starts")
+        Config::resolve(settings).expect("valid settings")
     }
 
     /// Where it listens.

@@ -361,6 +361,11 @@ impl DerefMut for SqlError {
 }
 
 impl SqlError {
+    /// Whether it says what became of other transactions, or of the family that the transaction is of.
+    pub(crate) fn is_of_others(&self) -> bool {
+        self.is_retryable() || self.sqlstate.starts_with("MI")
+    }
+
     /// Whether the same transaction, run again, may well succeed: 40001 and 40P01.
     pub fn is_retryable(&self) -> bool {
         matches!(self.sqlstate, sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK_DETECTED)
@@ -406,7 +411,7 @@ impl From<cognate_engine::Error> for SqlError {
                         "Split the work into several transactions, or raise the server's memory budget. Tables that the transaction itself created or truncated are not limited.",
                     )
             }
-            Error::Corrupt { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
+            Error::Corrupt { .. } | Error::Undecodable { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
                 .with_hint("Restore the data folder from a backup."),
             Error::LogPoisoned { cause } if matches!(*cause, Error::DiskFull { .. }) => {
                 SqlError::new(sqlstate::DISK_FULL, message).with_hint("Free space, then restart the server.")
@@ -424,6 +429,7 @@ impl From<cognate_engine::Error> for SqlError {
             Error::Refused(refusal) => refused(&refusal),
             Error::ReadOnly => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message),
             Error::ShuttingDown => SqlError::new(sqlstate::ADMIN_SHUTDOWN, message),
+            Error::Defect(what) => SqlError::internal(what),
             Error::InvalidArgument(_) => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message),
         }
     }

@@ -131,10 +131,10 @@ impl Counters {
     }
 
     /// `last_value` and `is_called`.
-    pub(crate) fn state(&self, sequence: &Sequence) -> Result<(i64, bool)> {
+    pub(crate) fn state(&self, sequence: &Sequence) -> Result<(NextValue, bool)> {
         let counter = self.counter(sequence)?;
         let counter = counter.lock();
-        Ok((counter.last, counter.is_called))
+        Ok((NextValue { value: counter.last, stored_at: counter.stored_at }, counter.is_called))
     }
 }
 

@@ -17,7 +17,10 @@
 //! other sessions answered that had been waiting. `name! ` cancels the session's statement; `name.` waits for it to end by itself (a timeout);
 //! `restart` closes the database and opens it again, `restart with N kB` with that much memory. `#` is a comment.
 //!
-//! Whether a session waits is asked of the engine's lock table, never of a clock. With `BLESS=1` in the environment the answers are
+//! `hold` keeps all flushes of the log back from here on, `flush` lets them go, and `crash` takes the power away instead and opens what is left; such a
+//! script runs on a simulated disk.
+//!
+//! Whether a session waits is asked of the engine's lock table and of its log, never of a clock. With `BLESS=1` in the environment the answers are
 //! written into the scripts instead of compared.
 
 #![allow(clippy::unwrap_used)]
@@ -30,6 +33,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use cognate_engine::{Database, Options};
+use cognate_env::sim::{Loss, SimDisk};
 use cognate_sql::SqlError;
 use cognate_sql::session::{
     CancelHandle, Fetch, Format, OutputColumn, RowSink, Session, SessionParameters, SinkState, SqlDatabase,
@@ -47,6 +51,9 @@ enum Step {
     Await(String),
     /// With so many kilobytes of memory, if it says so.
     Restart(Option<u64>),
+    Hold,
+    Flush,
+    Crash,
 }
 
 fn parse(script: &str) -> Vec<(Step, Vec<String>)> {
@@ -57,6 +64,13 @@ fn parse(script: &str) -> Vec<(Step, Vec<String>)> {
         } else if let (true, Some((Step::Run { text, .. }, _))) = (line.starts_with("  "), steps.last_mut()) {
             text.push('\n');
             text.push_str(line);
+        } else if let Some(step) = match line {
+            "hold" => Some(Step::Hold),
+            "flush" => Some(Step::Flush),
+            "crash" => Some(Step::Crash),
+            _ => None,
+        } {
+            steps.push((step, Vec::new()));
         } else if line == "restart" {
             steps.push((Step::Restart(None), Vec::new()));
         } else if let Some(memory) =
@@ -149,7 +163,7 @@ async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
         }
     }
     if let Some(error) = failed {
-        session.fail();
+        let error = session.failed(error).await;
         report(&mut lines.out, &error);
         session.sync().await.unwrap();
         return lines.out;
@@ -209,23 +223,42 @@ struct Client {
     cancel: CancelHandle,
     idle: Option<Session>,
     running: Option<Running>,
-    /// The engine's transaction that waits.
-    waits: Option<u64>,
+    waits: Option<Waits>,
+}
+
+/// What a session waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// Its transaction waits for a lock.
+    Lock(u64),
+    /// A flush.
+    Log,
 }
 
 struct World {
     _folder: tempfile::TempDir,
     path: PathBuf,
+    /// Of a script that holds flushes back.
+    disk: Option<SimDisk>,
+    is_held: bool,
     engine: Option<Database>,
     sql: Option<SqlDatabase>,
     clients: BTreeMap<String, Client>,
 }
 
 impl World {
-    fn new() -> World {
+    fn new(disk: Option<SimDisk>) -> World {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
-        let mut world = World { _folder: folder, path, engine: None, sql: None, clients: BTreeMap::new() };
+        let mut world = World {
+            _folder: folder,
+            path,
+            disk,
+            is_held: false,
+            engine: None,
+            sql: None,
+            clients: BTreeMap::new(),
+        };
         world.open(None);
         world
     }
@@ -234,6 +267,10 @@ impl World {
         let options = Options::new(&self.path);
         let options = match kilobytes {
             Some(kilobytes) => options.memory(kilobytes << 10),
+            None => options,
+        };
+        let options = match &self.disk {
+            Some(disk) => Options { disk: disk.handle(), ..options },
             None => options,
         };
         let engine = Database::open(options).unwrap();
@@ -273,6 +310,21 @@ impl World {
         match step {
             Step::Comment(_) => return out,
             Step::Restart(kilobytes) => self.restart(*kilobytes),
+            Step::Hold => {
+                self.disk.as_ref().unwrap().hold_flushes();
+                self.is_held = true;
+            }
+            Step::Flush => {
+                self.disk.as_ref().unwrap().let_flushes_go();
+                self.is_held = false;
+            }
+            Step::Crash => {
+                self.disk.as_ref().unwrap().restart(Loss::Power);
+                self.is_held = false;
+                self.clients.clear();
+                (self.sql, self.engine) = (None, None);
+                self.open(None);
+            }
             Step::Cancel(name) => self.client(name).cancel.cancel(),
             Step::Await(name) => {
                 let running = self.client(name).running.take().expect("nothing to wait for");
@@ -321,19 +373,25 @@ impl World {
         }
     }
 
-    /// Runs a session's statement until it ends or waits for a lock.
+    fn log_waits(&self) -> u64 {
+        self.engine.as_ref().unwrap().statistics().log.waiting
+    }
+
+    /// Runs a session's statement until it ends or waits for a lock or, where flushes are held back, for the log.
     async fn poll(&mut self, name: &str) -> Option<Vec<String>> {
         let client = self.clients.get_mut(name).unwrap();
         let mut running = client.running.take().unwrap();
-        let before = self.waiting();
+        let (before, log_before) = (self.waiting(), self.log_waits());
         let known = self.clients[name].waits;
         let ended = std::future::poll_fn(|context| match running.as_mut().poll(context) {
             Poll::Ready(ended) => Poll::Ready(Ok(ended)),
             Poll::Pending => {
                 let now = self.waiting();
-                let mine = known.filter(|id| now.contains(id));
-                match mine.or_else(|| now.into_iter().find(|id| !before.contains(id))) {
-                    Some(id) => Poll::Ready(Err(id)),
+                let mine = known.filter(|waits| matches!(waits, Waits::Lock(id) if now.contains(id)));
+                let new = now.into_iter().find(|id| !before.contains(id)).map(Waits::Lock);
+                let is_in_log = self.is_held && (known == Some(Waits::Log) || self.log_waits() > log_before);
+                match mine.or(new).or(is_in_log.then_some(Waits::Log)) {
+                    Some(waits) => Poll::Ready(Err(waits)),
                     None => Poll::Pending,
                 }
             }
@@ -345,9 +403,9 @@ impl World {
                 (client.idle, client.waits) = (Some(session), None);
                 Some(lines)
             }
-            Err(id) => {
+            Err(waits) => {
                 client.running = Some(running);
-                client.waits = Some(id);
+                client.waits = Some(waits);
                 None
             }
         }
@@ -357,16 +415,21 @@ impl World {
 fn run(path: &Path) {
     let script = std::fs::read_to_string(path).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let mut world = World::new();
+    let steps = parse(&script);
+    let holds = steps.iter().any(|(step, _)| matches!(step, Step::Hold));
+    let mut world = World::new(holds.then(|| SimDisk::new(1)));
     let mut blessed = String::new();
     let mut failures = String::new();
-    for (step, expected) in parse(&script) {
+    for (step, expected) in steps {
         let answer = runtime.block_on(world.step(&step));
         let line = match &step {
             Step::Comment(line) => line.clone(),
             Step::Run { session, text } => format!("{session}: {text}"),
             Step::Cancel(session) => format!("{session}!"),
             Step::Await(session) => format!("{session}."),
+            Step::Hold => "hold".to_owned(),
+            Step::Flush => "flush".to_owned(),
+            Step::Crash => "crash".to_owned(),
             Step::Restart(None) => "restart".to_owned(),
             Step::Restart(Some(kilobytes)) => format!("restart with {kilobytes} kB"),
         };
@@ -422,6 +485,7 @@ scripts!(
     deadlock,
     duplicate_or_failure,
     equal_keys,
+    durability,
     foreignkeys,
     governor,
     interval_styles,

@@ -278,7 +278,8 @@ impl Manager {
         each_prepared(&self.memory, &self.base, &mut |record| {
             restored += 1;
             self.restore(record)
-        })?;
+        })
+        .map_err(|error| self.name_place(error))?;
         if restored > 0 {
             tracing::info!(transactions = restored, "prepared transactions are in doubt");
         }

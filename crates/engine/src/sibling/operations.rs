@@ -62,8 +62,12 @@ impl Manager {
         Ok((latest.csn, latest.value))
     }
 
-    /// The family, from memory or from its rows; a blank one if nothing is known of it.
+    /// The family, from memory or from its rows; a blank one if nothing is known of it. `Corrupt` if its rows cannot be understood.
     fn family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
+        self.stored_family(shard, xid).map_err(|error| self.name_place(error))
+    }
+
+    fn stored_family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
         if shard.get(xid).is_none() {
             let get = |tree: TreeId, key: &[u8]| self.own_row(tree, key);
             let live = match self.may_be_stored(shard, xid)? {
@@ -306,6 +310,7 @@ impl Manager {
             rows.push(collect(xid, &|tree: TreeId, key: &[u8]| self.own_row(tree, key))?);
             self.log_own(rows)
         });
+        let forgotten = forgotten.map_err(|error| self.name_place(error));
         match forgotten {
             Ok(csn) => {
                 shard.remove(xid);

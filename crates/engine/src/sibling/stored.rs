@@ -91,21 +91,28 @@ pub(super) fn rows(xid: &Xid, family: &Family) -> Vec<OwnRow> {
     rows
 }
 
-fn damaged(xid: &Xid, what: impl std::fmt::Display) -> Error {
-    Error::InvalidArgument(format!("the stored family {xid}: {what}"))
+/// A row of a family that cannot be understood.
+fn damaged(xid: &Xid, tree: TreeId, key: &[u8], what: impl std::fmt::Display) -> Error {
+    Error::undecodable_row(tree, key, format!("the stored family {xid}: {what}"))
 }
 
 /// The stored family, and the number of its last change; `None` if nothing is stored.
 pub(super) fn load(xid: &Xid, get: Get<'_>) -> Result<Option<(Family, Csn)>, Error> {
     let (csn, Some(first)) = get(FAMILIES_TREE, &first_key(xid))? else { return Ok(None) };
-    let first = First::decode(&first).map_err(|what| damaged(xid, what))?;
+    let first = First::decode(&first).map_err(|what| damaged(xid, FAMILIES_TREE, &first_key(xid), what))?;
     let text = |key: SmallKey, inside: Option<&[u8]>| -> Result<Text, Error> {
         let value = match inside {
             Some(_) => None,
-            None => Some(get(FAMILIES_TREE, &key)?.1.ok_or_else(|| damaged(xid, "a row is missing"))?),
+            None => {
+                let missing =
+                    || damaged(xid, FAMILIES_TREE, &first_key(xid), "it names a row that is missing");
+                Some(get(FAMILIES_TREE, &key)?.1.ok_or_else(missing)?)
+            }
         };
+        let key = if inside.is_some() { first_key(xid) } else { key };
         let bytes = value.as_deref().or(inside).unwrap_or_default();
-        std::str::from_utf8(bytes).map(Text::from).map_err(|error| damaged(xid, error))
+        let text = std::str::from_utf8(bytes);
+        text.map(Text::from).map_err(|error| damaged(xid, FAMILIES_TREE, &key, error))
     };
     let mut family = Family::default();
     family.floor = first.floor;
@@ -158,7 +165,8 @@ pub(super) fn is_collected(xid: &Xid, get: Get<'_>) -> Result<bool, Error> {
     let Some(value) = get(COLLECTED_TREE, &collected_key(xid))?.1 else { return Ok(false) };
     match xid.numbered() {
         Some((_, number)) => {
-            Ok(decode_collected(&value).map_err(|what| damaged(xid, what))?.contains(number))
+            let damaged = |what| damaged(xid, COLLECTED_TREE, &collected_key(xid), what);
+            Ok(decode_collected(&value).map_err(damaged)?.contains(number))
         }
         None => Ok(true),
     }
@@ -178,7 +186,10 @@ pub(super) fn highest(client: &str, get: Get<'_>, keys: Keys<'_>) -> Result<u64,
     };
     let stored = stored.iter().filter_map(number).max().unwrap_or(0);
     let Some(forgotten) = get(COLLECTED_TREE, &client_key(client))?.1 else { return Ok(stored) };
-    let damaged = |what| Error::InvalidArgument(format!("what client {client} has forgotten: {what}"));
+    let damaged = |what| {
+        let what = format!("what client {client} has forgotten: {what}");
+        Error::undecodable_row(COLLECTED_TREE, &client_key(client), what)
+    };
     Ok(stored.max(decode_collected(&forgotten).map_err(damaged)?.highest()))
 }
 
@@ -187,7 +198,7 @@ pub(super) fn collect(xid: &Xid, get: Get<'_>) -> Result<OwnRow, Error> {
     let key = collected_key(xid);
     let Some((_, number)) = xid.numbered() else { return Ok((COLLECTED_TREE, key, Some(Value::new()))) };
     let mut collected = match get(COLLECTED_TREE, &key)?.1 {
-        Some(value) => decode_collected(&value).map_err(|what| damaged(xid, what))?,
+        Some(value) => decode_collected(&value).map_err(|what| damaged(xid, COLLECTED_TREE, &key, what))?,
         None => Collected::default(),
     };
     collected.insert(number);

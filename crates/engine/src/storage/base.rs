@@ -414,6 +414,14 @@ impl BaseView {
         self.version.get(&self.cache, tree, key, snapshot)
     }
 
+    /// The file that has the value of a key, and where the block with it begins. For reports of damage.
+    pub fn place_of(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Result<Option<(PathBuf, u64)>, Error> {
+        self.version.find(tree, key, snapshot, |run, hash| {
+            let offset = run.offset_of(&self.cache, tree, key, hash)?;
+            Ok(offset.map(|offset| (run.path().to_path_buf(), offset)))
+        })
+    }
+
     /// Lends `read` the value; false if there is none.
     pub fn lend_at(
         &self,

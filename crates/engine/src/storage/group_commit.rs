@@ -111,6 +111,8 @@ pub struct LogStatistics {
     pub flush_us: u64,
     /// The longest of these, in microseconds.
     pub flush_us_max: u64,
+    /// Who waits for a flush now.
+    pub waiting: u64,
 }
 
 /// What the log thread reports to the owner of the segments.
@@ -193,6 +195,7 @@ impl GroupCommit {
             bytes: load(&self.counters.bytes),
             flush_us: load(&self.counters.flush_us),
             flush_us_max: load(&self.counters.flush_us_max),
+            waiting: self.waiters.lock().list.len() as u64,
         }
     }
 
@@ -349,7 +352,7 @@ impl Drop for EndGuard<'_> {
         self.0.sweeping.lock().ended = true;
         self.0.sweep.notify_one();
         if thread::panicking() {
-            self.0.poison_with(Error::InvalidArgument("the log thread panicked".into()), &mut Vec::new());
+            self.0.poison_with(Error::Defect("the log thread panicked"), &mut Vec::new());
         }
     }
 }

@@ -107,7 +107,8 @@ impl BatchListener for Listener {
 }
 
 impl Log {
-    /// Opens the log in `folder`, creating it if there is none, and calls `replay(csn, payload)` for each record after `after`, in order.
+    /// Opens the log in `folder`, creating it if there is none, and calls `replay(csn, payload)` for each record after `after`, in order. What `replay` calls
+    /// [`Error::Undecodable`] is reported with the record's place.
     ///
     /// A torn tail is cut. [`Error::Corrupt`] names file and offset of any other damage, of a missing segment, and of a log that ends before `after`.
     pub fn open(
@@ -240,6 +241,26 @@ impl Log {
         Ok(())
     }
 
+    /// The file and the offset of a record, if it is in the log and written. For reports of damage: reads the segment up to there.
+    pub fn place_of(&self, csn: Csn) -> Option<(PathBuf, u64)> {
+        let first = {
+            let segments = self.segments.lock();
+            let after = segments.firsts.partition_point(|&first| first <= csn);
+            *segments.firsts.get(after.checked_sub(1)?)?
+        };
+        let path = self.folder.join(segment_name(first));
+        let file = self.disk.open(&path, OpenMode::Read).ok()?;
+        let mut reader = SegmentReader::open(file, &path, first).ok()??;
+        let scanned = reader.scan(None, &mut |_, found, _| match found == csn {
+            true => Err(Error::undecodable("it")),
+            false => Ok(()),
+        });
+        match scanned {
+            Err(Error::Corrupt { file, offset, .. }) => Some((file, offset)),
+            _ => None,
+        }
+    }
+
     /// About how many bytes of log a recovery from watermark `csn` would replay.
     pub fn size_after(&self, csn: Csn) -> u64 {
         if csn >= self.durable() {
@@ -257,7 +278,8 @@ impl Log {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.join().is_err() {
-                return Err(Error::InvalidArgument("the log thread panicked".into()));
+                let cause = Arc::new(Error::Defect("the log thread panicked"));
+                return Err(self.poisoned().unwrap_or(Error::LogPoisoned { cause }));
             }
         }
         self.poisoned().map_or(Ok(()), Err)

@@ -260,7 +260,7 @@ impl Run {
         hash: u64,
     ) -> Result<Option<Option<Value>>, Error> {
         let found = self.find(cache, tree, key, hash)?;
-        Ok(found.map(|(block, index)| block.owned_value(index)))
+        Ok(found.map(|(block, index, _)| block.owned_value(index)))
     }
 
     /// Lends `read` the value instead: `None` if the run does not know the key, false if it is deleted.
@@ -273,17 +273,28 @@ impl Run {
         read: &mut dyn FnMut(Lent<'_>),
     ) -> Result<Option<bool>, Error> {
         let found = self.find(cache, tree, key, hash)?;
-        Ok(found.map(|(block, index)| block.lend(index, read)))
+        Ok(found.map(|(block, index, _)| block.lend(index, read)))
     }
 
-    /// The block with the key, and the entry's place in it.
+    /// Where the block with the key begins in the file, if the run knows the key.
+    pub fn offset_of(
+        &self,
+        cache: &BlockCache,
+        tree: TreeId,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<u64>, Error> {
+        Ok(self.find(cache, tree, key, hash)?.map(|(_, _, offset)| offset))
+    }
+
+    /// The block with the key, the entry's place in it, and the block's in the file.
     fn find(
         &self,
         cache: &BlockCache,
         tree: TreeId,
         key: &[u8],
         hash: u64,
-    ) -> Result<Option<(Block, usize)>, Error> {
+    ) -> Result<Option<(Block, usize, u64)>, Error> {
         let top = &self.top;
         if (tree, key) > (top.last_tree, &top.last_key) {
             return Ok(None);
@@ -301,11 +312,12 @@ impl Run {
             return Ok(None);
         }
         let Some(index) = partition.blocks.find(tree, key) else { return Ok(None) };
-        let block = self.block(cache, partition.blocks.frame(index))?;
+        let at = partition.blocks.frame(index);
+        let block = self.block(cache, at)?;
         if block.tree() != tree {
             return Ok(None);
         }
-        Ok(block.search(key).ok().map(|index| (block, index)))
+        Ok(block.search(key).ok().map(|index| (block, index, at.offset)))
     }
 
     /// Partition `index` of the top index.

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use cognate_env::File;
 use cognate_env::disk::SECTOR;
 
-use super::record::{BATCH_HEADER, BatchHeader, BatchKind, decode_body, decode_header, u32_at, u64_at};
+use super::record::{
+    BATCH_HEADER, BatchHeader, BatchKind, RECORD_HEADER, decode_body, decode_header, u32_at, u64_at,
+};
 use crate::{Csn, Error};
 
 /// Length of a segment's header; the first batch begins here.
@@ -195,7 +197,13 @@ impl SegmentReader {
         let body = &batch[BATCH_HEADER..];
         let bad = match decode_body::<Error>(header, body, &mut |_| Ok(()))? {
             Ok(()) if available == whole => {
-                decode_body(header, body, &mut |record| each(position, record.csn, record.payload))?.ok();
+                let (mut at, mut next) = (0, position + BATCH_HEADER as u64);
+                let passed = decode_body(header, body, &mut |record| {
+                    at = next;
+                    next += (RECORD_HEADER + record.payload.len()) as u64;
+                    each(position, record.csn, record.payload)
+                });
+                passed.map_err(|error| error.at(&self.path, at))?.ok();
                 return Ok(true);
             }
             Ok(()) => "batch is cut off".to_string(),

@@ -4,6 +4,7 @@ mod anomalies;
 mod basics;
 mod checkpoint;
 mod crash;
+mod damage;
 mod load;
 mod model;
 mod prepared;

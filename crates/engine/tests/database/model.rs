@@ -287,7 +287,7 @@ impl Run {
             open.transaction.rollback();
             return;
         }
-        let isolation = open.transaction.isolation();
+        let (isolation, rests_on) = (open.transaction.isolation(), open.transaction.rests_on());
         let commit = match open.transaction.commit() {
             // Whether it had to is tested where the certifier is.
             Err(Error::DependencyCycle { .. }) if isolation == Isolation::Serializable => return,
@@ -295,8 +295,9 @@ impl Run {
         };
         let nothing =
             |((tree, _), value): (&FullKey, &Option<Vec<u8>>)| value.is_none() && open.created.contains(tree);
-        if open.own.is_empty() || commit.csn as usize == open.snapshot && open.own.iter().all(nothing) {
-            assert_eq!(commit.csn as usize, open.snapshot);
+        let is_new = commit.csn as usize == self.reference.history.len();
+        if open.own.is_empty() || !is_new && open.own.iter().all(nothing) {
+            assert_eq!(commit.csn, rests_on, "the last commit that it looked at");
             return;
         }
         self.reference.trees.extend(open.created);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::content::Content;
 use crate::disk::{Disk, File, Lock, OpenMode, SECTOR};
@@ -29,7 +29,7 @@ pub enum Loss {
 
 /// See the module's description.
 #[derive(Debug, Clone)]
-pub struct SimDisk(Arc<Mutex<World>>);
+pub struct SimDisk(Arc<Mutex<World>>, Arc<Condvar>);
 
 type FileId = u64;
 
@@ -66,13 +66,15 @@ struct Faults {
     quota_bytes: Option<u64>,
     unreadable: BTreeSet<PathBuf>,
     flush_time: Duration,
+    /// Flushes of files wait until they are let go.
+    held: bool,
     operations: u64,
 }
 
 impl SimDisk {
     /// An empty disk whose faults are drawn from `seed`.
     pub fn new(seed: u64) -> SimDisk {
-        SimDisk(Arc::new(Mutex::new(World {
+        let world = World {
             random: SplitMix::new(seed),
             contents: HashMap::new(),
             next_file: 1,
@@ -83,7 +85,8 @@ impl SimDisk {
             locks: BTreeSet::new(),
             life: 0,
             faults: Faults::default(),
-        })))
+        };
+        SimDisk(Arc::new(Mutex::new(world)), Arc::default())
     }
 
     /// The same disk behind the trait.
@@ -109,6 +112,19 @@ impl SimDisk {
             }
         }
         world.forget_unlinked();
+        // Flushes that are held belong to a process that is no more.
+        self.1.notify_all();
+    }
+
+    /// Holds flushes of files back until [`SimDisk::let_flushes_go`] or a restart: so a test sees what is answered before anything is durable.
+    pub fn hold_flushes(&self) {
+        self.0.lock().faults.held = true;
+    }
+
+    /// Ends [`SimDisk::hold_flushes`].
+    pub fn let_flushes_go(&self) {
+        self.0.lock().faults.held = false;
+        self.1.notify_all();
     }
 
     /// From the `operations`-th changing operation on (0: the next one), everything fails until [`SimDisk::restart`]. The operation at which it happens is
@@ -469,6 +485,9 @@ impl File for SimFile {
             std::thread::sleep(time);
         }
         let mut guard = self.disk.0.lock();
+        while guard.faults.held && !guard.faults.off && guard.life == self.life {
+            self.disk.1.wait(&mut guard);
+        }
         let world = &mut *guard;
         world.content(self.id, self.life)?;
         world.whole_change()?;

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use cognate_sql::session::{CommandTag, Portal, Prepared, Session, TransactionStatus};
 use cognate_sql::{SqlError, sqlstate};
+use tokio::time::timeout;
 
-use super::conversation::{End, Respondent, attend, exchange, farewell, flush_all};
+use super::conversation::{End, LINGER, Respondent, attend, exchange, farewell, flush_all};
 use super::copy::CopyIn;
 use super::frame::{FrameError, Phase};
 use super::message::{self, Frontend, MessageError, tag};
@@ -66,13 +67,25 @@ pub(crate) struct Connection {
     pub(crate) copy: Option<CopyIn>,
     /// The only statement of the implicit transaction, as long as nothing of its answer was sent: to be run again if the commit fails because of others.
     pub(crate) rerun: Option<Rerun>,
-    /// The error reported last may be gone when the same is run again.
-    pub(crate) retryable: bool,
+    /// The message that is run, as long as it may be run again.
+    pub(crate) unseen: Option<Unseen>,
+    /// It failed because of others, and nothing was said of it.
+    pub(crate) is_to_run_again: bool,
 }
 
 /// A statement that can be run again.
 pub(crate) struct Rerun {
     pub(crate) portal: Portal,
+    /// Where its answer begins.
+    pub(crate) mark: Mark,
+}
+
+/// A message of which nothing was sent and that has committed nothing.
+pub(crate) struct Unseen {
+    /// How often it may still be run again.
+    pub(crate) left: u32,
+    /// Transactions that the session had committed before it.
+    pub(crate) commits: u64,
     /// Where its answer begins.
     pub(crate) mark: Mark,
 }
@@ -92,17 +105,22 @@ impl Connection {
             skip_to_sync: false,
             copy: None,
             rerun: None,
-            retryable: false,
+            unseen: None,
+            is_to_run_again: false,
         }
     }
 
     /// Serves the client until one of both ends it. Everything that can be told is told before this returns.
     pub(crate) async fn serve(mut self) {
         let end = exchange(&mut self).await;
+        // What was answered and not sent yet goes with the farewell, so it must be durable; a log that stands still is not waited for.
+        let is_settled = matches!(timeout(LINGER, self.session.settle_answers()).await, Ok(Ok(())));
         // The session goes first: its locks must not wait for a farewell that a slow client does not read.
         let Connection { session, mut transport, portals, .. } = self;
         drop((portals, session));
-        farewell(&mut transport, &end).await;
+        if is_settled {
+            farewell(&mut transport, &end).await;
+        }
     }
 
     async fn handle(&mut self, first: u8, body: &[u8]) -> Result<(), End> {
@@ -132,19 +150,19 @@ impl Connection {
                 let started = Instant::now();
                 let result = self.execute(portal, max_rows).await;
                 self.server.metrics.statement(self.open.entry().process_id, started.elapsed());
-                self.settle(result)
+                self.settle(result).await
             }
             Frontend::Bind(bind) => {
                 let result = self.bind(&bind);
-                self.settle(result)
+                self.settle(result).await
             }
             Frontend::Parse { name, text, parameter_oids } => {
                 let result = self.parse(name, text, &parameter_oids);
-                self.settle(result)
+                self.settle(result).await
             }
             Frontend::Describe(target, name) => {
                 let result = self.describe(target, name);
-                self.settle(result)
+                self.settle(result).await
             }
             Frontend::Close(target, name) => {
                 self.close(target, name);
@@ -152,14 +170,15 @@ impl Connection {
             }
             Frontend::Sync => self.sync().await,
             Frontend::Flush => {
+                let settled = self.settle_answers().await.map_err(Failure::from);
                 self.transport.mark_urgent();
-                Ok(())
+                self.settle(settled).await
             }
             Frontend::Terminate => Err(End::Terminated),
             // Left over from a COPY that failed on our side while the client was still sending.
             Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
             Frontend::FunctionCall => {
-                self.report(&SqlError::unsupported("the function call protocol"));
+                self.report(SqlError::unsupported("the function call protocol")).await;
                 self.end_simple().await
             }
             Frontend::Password(_) => Err(FrameError::UnknownTag(first).into()),
@@ -170,18 +189,18 @@ impl Connection {
     async fn malformed(&mut self, first: u8, error: &MessageError) -> Result<(), End> {
         let error = SqlError::new(error.sqlstate(), error.to_string());
         if first == tag::QUERY || first == tag::SYNC {
-            self.report(&error);
+            self.report(error).await;
             return self.end_simple().await;
         }
-        self.settle(Err(Failure::Sql(error)))
+        self.settle(Err(Failure::Sql(error))).await
     }
 
     /// Ends a message of the extended protocol: an error is reported and the rest of the unit skipped.
-    pub(crate) fn settle(&mut self, result: Result<(), Failure>) -> Result<(), End> {
+    pub(crate) async fn settle(&mut self, result: Result<(), Failure>) -> Result<(), End> {
         match result {
             Ok(()) => Ok(()),
             Err(Failure::Sql(error)) => {
-                self.report(&error);
+                self.report(error).await;
                 self.skip_to_sync = true;
                 // A client may wait for it: the Flush that it sent is skipped too.
                 self.transport.mark_urgent();
@@ -191,18 +210,22 @@ impl Connection {
         }
     }
 
-    /// Reports an error of a statement and tells the session of it.
-    pub(crate) fn report(&mut self, error: &SqlError) {
+    /// Waits until what is about to be sent may be sent: see the session's `durability`.
+    pub(crate) async fn settle_answers(&mut self) -> Result<(), SqlError> {
+        attend(&mut self.transport, &self.open, self.session.settle_answers()).await
+    }
+
+    /// Tells the session of a statement's error, and reports it once what it rests on is durable.
+    pub(crate) async fn report(&mut self, error: SqlError) {
+        self.held = None;
+        let error = attend(&mut self.transport, &self.open, self.session.failed(error)).await;
         self.write_notices();
-        let mut report = Report::from(error);
+        let mut report = Report::from(&error);
         if error.sqlstate == sqlstate::QUERY_CANCELED && self.open.entry().stop() == Stop::Now {
             report.sqlstate = sqlstate::ADMIN_SHUTDOWN;
             report.message = "canceling statement due to administrator command";
         }
         response::error(self.transport.output(), &report);
-        self.held = None;
-        self.retryable = error.is_retryable();
-        self.session.fail();
         self.server.metrics.error(self.open.entry().process_id);
     }
 
@@ -273,6 +296,14 @@ impl Respondent for Connection {
 
     fn message(&mut self, first: u8, body: &[u8]) -> impl Future<Output = Result<(), End>> + Send {
         self.handle(first, body)
+    }
+
+    async fn settle(&mut self) -> Result<(), End> {
+        if let Err(lost) = self.settle_answers().await {
+            self.report(lost).await;
+            self.skip_to_sync = true;
+        }
+        Ok(())
     }
 
     fn rest(&mut self) -> Option<Duration> {

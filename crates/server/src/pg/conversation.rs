@@ -53,7 +53,7 @@ use super::socket::Stream;
 use super::transport::{Broken, Input, Transport};
 
 /// How long a farewell may take.
-const LINGER: Duration = Duration::from_secs(1);
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 /// Reads (of up to 32 KB) after a farewell.
 const LINGER_READS: usize = 1024;
 
@@ -122,6 +122,12 @@ pub(crate) trait Respondent: Send {
 
     /// Answers one message, to its end. Waits go through [`attend`] and [`flush_all`].
     fn message(&mut self, first: u8, body: &[u8]) -> impl Future<Output = Result<(), End>> + Send;
+
+    /// Called before answers leave that nobody has waited for: afterwards all of them may, or an error follows them. What rests on a commit that a crash could take
+    /// back waits here.
+    fn settle(&mut self) -> impl Future<Output = Result<(), End>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Called when the client has nothing to be answered: gives memory back, and returns how long it may stay so.
     fn rest(&mut self) -> Option<Duration>;
@@ -194,9 +200,8 @@ async fn process<R: Respondent>(respondent: &mut R) -> Result<(), End> {
         // A client with a long pipeline lets others have their turn.
         consume_budget().await;
         respondent.message(header.tag, &message[HEADER_BYTES..]).await?;
-        let (transport, orders) = respondent.parts();
-        if transport.unsent() > FULL_BYTES {
-            flush_all(transport, orders).await?;
+        if respondent.parts().0.unsent() > FULL_BYTES {
+            send(respondent).await?;
         }
     }
     respondent.parts().0.put_back(input, at);
@@ -205,8 +210,14 @@ async fn process<R: Respondent>(respondent: &mut R) -> Result<(), End> {
 
 /// Sends the output if the client awaits any of it.
 async fn flush<R: Respondent>(respondent: &mut R) -> Result<(), End> {
+    if respondent.parts().0.is_urgent() { send(respondent).await } else { Ok(()) }
+}
+
+/// Sends all output as soon as it may leave.
+async fn send<R: Respondent>(respondent: &mut R) -> Result<(), End> {
+    respondent.settle().await?;
     let (transport, orders) = respondent.parts();
-    if transport.is_urgent() { flush_all(transport, orders).await } else { Ok(()) }
+    flush_all(transport, orders).await
 }
 
 /// Sends all output, waiting for the socket as long as it takes.

@@ -64,14 +64,14 @@ impl Connection {
                 self.held = Some(command_tag);
                 Ok(())
             }
-            (CopyIn::Extended, Err(error)) => self.settle(Err(Failure::Sql(error))),
+            (CopyIn::Extended, Err(error)) => self.settle(Err(Failure::Sql(error))).await,
             (CopyIn::Simple(rest), Ok(command_tag)) => {
                 self.write_notices();
                 self.held = Some(command_tag);
                 self.run_statements(rest).await
             }
             (CopyIn::Simple(_), Err(error)) => {
-                self.report(&error);
+                self.report(error).await;
                 self.end_simple().await
             }
         }

@@ -126,7 +126,11 @@ impl Connection {
         match ended {
             Ok(Some(command_tag)) => self.write_complete(&command_tag),
             Ok(None) => {}
-            Err(Failure::Sql(error)) => self.report(&error),
+            Err(Failure::Sql(error)) if self.may_run_again(&error) => {
+                self.is_to_run_again = true;
+                return Ok(());
+            }
+            Err(Failure::Sql(error)) => self.report(error).await,
             Err(Failure::End(end)) => return Err(end),
         }
         self.skip_to_sync = false;
@@ -186,7 +190,10 @@ impl Connection {
                 Fetch::Suspended => return Ok(Ran::Suspended),
                 Fetch::Empty => return Ok(Ran::Empty),
                 Fetch::SinkFull if max_rows != 0 && self.rows.rows >= max_rows => return Ok(Ran::Suspended),
-                Fetch::SinkFull => self.flush_all().await?,
+                Fetch::SinkFull => {
+                    self.settle_answers().await?;
+                    self.flush_all().await?;
+                }
                 Fetch::CopyOut(format) => {
                     copying_out = true;
                     // The statement before it in the same message is complete.
@@ -194,6 +201,7 @@ impl Connection {
                     super::copy::write_response(self.transport.output(), b'H', format);
                 }
                 Fetch::CopyIn(format) => {
+                    self.settle_answers().await?;
                     self.release_held();
                     super::copy::write_response(self.transport.output(), b'G', format);
                     self.transport.mark_urgent();

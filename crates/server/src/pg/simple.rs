@@ -4,9 +4,10 @@
 //! the message. The last CommandComplete is written once the implicit transaction is durable. A message that fails because of others
 //! before it has committed anything, and of whose answer nothing was sent, is run again, a bounded number of times.
 
+use cognate_sql::SqlError;
 use cognate_sql::session::Statement;
 
-use super::connection::{Connection, Failure};
+use super::connection::{Connection, Failure, Unseen};
 use super::conversation::End;
 use super::copy::CopyIn;
 use super::extended::Ran;
@@ -26,26 +27,46 @@ impl Connection {
             }
             Ok(statements) => statements,
             Err(error) => {
-                self.report(&error);
+                self.report(error).await;
                 return self.end_simple().await;
             }
         };
-        let mut left = if self.session.is_fresh() { self.session.retries() } else { 0 };
+        let left = if self.session.is_fresh() { self.session.retries() } else { 0 };
         let (mark, commits) = (self.transport.mark(), self.session.commits());
         self.rerun = None;
-        self.retryable = false;
-        self.run_statements(statements.into_iter()).await?;
-        while left > 0
-            && std::mem::take(&mut self.retryable)
-            && self.session.commits() == commits
-            && self.transport.rewind(mark)
-        {
-            left -= 1;
-            self.session.abandon();
-            let Ok(statements) = self.session.split(text) else { return Ok(()) };
+        self.unseen = Some(Unseen { left, commits, mark });
+        let mut statements = statements;
+        loop {
             self.run_statements(statements.into_iter()).await?;
+            if !std::mem::take(&mut self.is_to_run_again) {
+                break;
+            }
+            if let Some(unseen) = &mut self.unseen {
+                unseen.left -= 1;
+            }
+            self.transport.rewind(mark);
+            self.held = None;
+            self.session.abandon();
+            statements = match self.session.split(text) {
+                Ok(statements) => statements,
+                Err(error) => {
+                    self.report(error).await;
+                    return self.end_simple().await;
+                }
+            };
         }
+        self.unseen = None;
         Ok(())
+    }
+
+    /// Whether the message is run again instead of reporting this error of it.
+    pub(crate) fn may_run_again(&self, error: &SqlError) -> bool {
+        error.is_retryable()
+            && self.unseen.as_ref().is_some_and(|unseen| {
+                unseen.left > 0
+                    && unseen.commits == self.session.commits()
+                    && self.transport.is_unsent_since(unseen.mark)
+            })
     }
 
     /// Runs statements until one fails, waits for COPY data, or none is left.
@@ -57,14 +78,19 @@ impl Connection {
                     self.held = Some(command_tag);
                 }
                 Ok(Ran::CopyIn) => {
+                    self.unseen = None;
                     self.copy = Some(CopyIn::Simple(rest));
                     return Ok(());
                 }
                 Ok(Ran::Empty) => response::empty_query(self.transport.output()),
                 Ok(Ran::Suspended) => debug_assert!(false, "there was no row limit"),
+                Err(Failure::Sql(error)) if self.may_run_again(&error) => {
+                    self.is_to_run_again = true;
+                    return Ok(());
+                }
                 Err(Failure::Sql(error)) => {
                     self.release_held();
-                    self.report(&error);
+                    self.report(error).await;
                     break;
                 }
                 Err(Failure::End(end)) => return Err(end),

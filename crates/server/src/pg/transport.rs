@@ -169,9 +169,14 @@ impl<S: Stream> Transport<S> {
         Mark { sent_total: self.sent_total, length: self.output.len() }
     }
 
+    /// Whether nothing was sent since `mark`.
+    pub(crate) fn is_unsent_since(&self, mark: Mark) -> bool {
+        self.sent_total == mark.sent_total
+    }
+
     /// Takes back the output since `mark`. False, with nothing changed, if anything was sent since.
     pub(crate) fn rewind(&mut self, mark: Mark) -> bool {
-        if self.sent_total != mark.sent_total {
+        if !self.is_unsent_since(mark) {
             return false;
         }
         self.output.truncate(mark.length);

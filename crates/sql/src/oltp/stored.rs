@@ -71,6 +71,7 @@ impl LatestScan {
             true => None,
             false => {
                 let fresh = database.begin(Isolation::Snapshot, Access::ReadWrite);
+                transaction.rest_on(fresh.snapshot());
                 Some(fresh.scan(tree, lower, upper, false)?)
             }
         };

@@ -7,6 +7,7 @@
 //!
 //! Mutexes: `publishing`, then the engine's.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +19,7 @@ use parking_lot::Mutex;
 use super::failures::Failures;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
-use crate::catalog::{Catalog, Changes, store};
+use crate::catalog::{Catalog, Changes, Object, store};
 use crate::error::Result;
 use crate::sequence::Counters;
 
@@ -56,18 +57,7 @@ impl SqlDatabase {
 
     /// The same with a clock of the caller's.
     pub fn open_with_clock(engine: Database, clock: Arc<dyn Clock>) -> Result<SqlDatabase> {
-        let transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
-        let mut scan = transaction.scan(
-            store::CATALOG_TREE,
-            std::ops::Bound::Unbounded,
-            std::ops::Bound::Unbounded,
-            false,
-        )?;
-        let mut objects = Vec::new();
-        while let Some((_, document)) = scan.next()? {
-            objects.push(store::decode(&document)?);
-        }
-        drop(transaction);
+        let objects = stored_objects(&engine.begin(Isolation::Snapshot, Access::ReadWrite))?;
         let shared = Shared {
             counters: Counters::open(engine.clone())?,
             engine,
@@ -159,11 +149,34 @@ impl SqlDatabase {
             version += 1;
             let mut after = before.with_changes(version, changes);
             after.note_moved(&before, changes, commit.csn);
-            shared.catalog.store(Arc::new(after));
+            // First the number: whoever has the catalog finds a number that is not below its.
             shared.catalog_csn.store(commit.csn, Ordering::Release);
+            shared.catalog.store(Arc::new(after));
         }
         shared.catalog_state.store(version << 1, Ordering::Release);
         committed
+    }
+
+    /// After a failure of the log: if the last changes of the catalog will never be durable, readers go on with the one below them, as they do
+    /// with the rows.
+    #[cold]
+    pub(crate) fn fall_back(&self) -> Result<()> {
+        let shared = &*self.shared;
+        let _publishing = shared.publishing.lock();
+        let transaction = self.engine().begin(Isolation::Snapshot, Access::ReadOnly);
+        if !self.engine().is_poisoned() || self.catalog_csn() <= self.engine().durable() {
+            return Ok(());
+        }
+        let objects = stored_objects(&transaction)?;
+        shared.catalog_state.fetch_or(1, Ordering::AcqRel);
+        let before = shared.catalog.load_full();
+        let version = before.version() + 1;
+        let mut durable = Catalog::new(version, objects);
+        durable.note_moved(&before, &Changes::new(), 0);
+        shared.catalog.store(Arc::new(durable));
+        shared.catalog_csn.store(transaction.snapshot(), Ordering::Release);
+        shared.catalog_state.store(version << 1, Ordering::Release);
+        Ok(())
     }
 
     pub(crate) fn failures(&self) -> &Failures {
@@ -195,6 +208,16 @@ impl SqlDatabase {
     pub(crate) fn now(&self) -> i64 {
         self.shared.clock.wall_us() - EPOCH_US
     }
+}
+
+/// The objects of the catalog as a transaction's snapshot has them.
+fn stored_objects(transaction: &Transaction) -> Result<Vec<Object>> {
+    let mut scan = transaction.scan_unnoted(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded)?;
+    let mut objects = Vec::new();
+    while let Some((_, document)) = scan.next()? {
+        objects.push(store::decode(&document)?);
+    }
+    Ok(objects)
 }
 
 /// A method by its name in settings.

@@ -32,6 +32,13 @@ impl Session {
             self.note_conflict(error);
             self.fail();
         }
+        if self.effective.durable_reads && self.is_in_block() {
+            self.seat.pause();
+            if let Err(lost) = self.await_durable().await {
+                self.fail();
+                return Err(lost);
+            }
+        }
         // From here on the client is waited for.
         self.seat.pause();
         fetched

@@ -77,7 +77,7 @@ impl External<'_> {
         let sequence = self.sequence(sequence)?;
         self.require_writable("nextval()")?;
         let next = self.facts.database.counters().next(sequence)?;
-        self.facts.depend_on(next.stored_at);
+        self.facts.rest_on(next.stored_at);
         self.facts.note_sequence(sequence.oid, next.value, true);
         Ok(next.value)
     }
@@ -115,7 +115,7 @@ impl External<'_> {
             ));
         }
         let set = self.facts.database.counters().set(sequence, value, is_called)?;
-        self.facts.depend_on(set.stored_at);
+        self.facts.rest_on(set.stored_at);
         if is_called {
             self.facts.note_sequence(sequence.oid, value, false);
         }

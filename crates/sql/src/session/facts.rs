@@ -40,8 +40,8 @@ pub(crate) struct Facts {
     transaction_id: AtomicU64,
     random: Mutex<SplitMix>,
     sequences: Mutex<SequenceValues>,
-    /// The latest commit outside the session's own that a shown value depends on.
-    depends_on: AtomicU64,
+    /// The last commit that anything rests on which the session has shown or is about to show, besides what its open transaction knows itself.
+    rests_on: AtomicU64,
 }
 
 /// What currval and lastval give.
@@ -69,7 +69,7 @@ impl Facts {
             transaction_id: AtomicU64::new(0),
             random: Mutex::new(SplitMix::new(seed)),
             sequences: Mutex::default(),
-            depends_on: AtomicU64::new(0),
+            rests_on: AtomicU64::new(0),
         }
     }
 
@@ -123,13 +123,26 @@ impl Facts {
         self.transaction_id.store(id, Ordering::Relaxed);
     }
 
-    /// A value was shown that only this commit makes safe.
-    pub(crate) fn depend_on(&self, csn: u64) {
-        self.depends_on.fetch_max(csn, Ordering::Relaxed);
+    /// Something was looked at that only this commit makes safe to show.
+    #[inline]
+    pub(crate) fn rest_on(&self, csn: u64) {
+        if csn > self.rests_on.load(Ordering::Relaxed) {
+            self.rests_on.fetch_max(csn, Ordering::Relaxed);
+        }
     }
 
-    pub(crate) fn depends_on(&self) -> u64 {
-        self.depends_on.load(Ordering::Relaxed)
+    /// The same of what is known of running, prepared and ended transactions: it is as new as the last commit.
+    pub(crate) fn rest_on_everything(&self) {
+        self.rest_on(self.database.engine().certified());
+    }
+
+    pub(crate) fn rests_on(&self) -> u64 {
+        self.rests_on.load(Ordering::Relaxed)
+    }
+
+    /// The client was told that what its answers rested on is lost.
+    pub(crate) fn rest_on_nothing(&self) {
+        self.rests_on.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn note_sequence(&self, sequence: Oid, value: i64, is_last: bool) {
@@ -304,23 +317,33 @@ impl ServerView for Facts {
     }
 
     fn locks(&self) -> Vec<LockRow> {
-        presence::locks(&self.database)
+        let rows = presence::locks(&self.database);
+        self.rest_on_everything();
+        rows
     }
 
     fn transactions(&self) -> Vec<TransactionRow> {
-        presence::transactions(&self.database)
+        let rows = presence::transactions(&self.database);
+        self.rest_on_everything();
+        rows
     }
 
     fn prepared(&self) -> Vec<PreparedRow> {
-        presence::prepared(&self.database)
+        let rows = presence::prepared(&self.database);
+        self.rest_on_everything();
+        rows
     }
 
     fn in_doubt(&self) -> Vec<FamilyRow> {
-        presence::in_doubt(&self.database)
+        let rows = presence::in_doubt(&self.database);
+        self.rest_on_everything();
+        rows
     }
 
     fn failures(&self) -> Vec<Failure> {
-        self.database.failures().list()
+        let rows = self.database.failures().list();
+        self.rest_on_everything();
+        rows
     }
 
     fn is_blocked_by(&self, process_id: i32, others: &[i32]) -> bool {
@@ -332,7 +355,8 @@ impl ServerView for Facts {
     }
 
     fn last_value(&self, sequence: &Sequence) -> Option<i64> {
-        let (last, is_called) = self.database.counters().state(sequence).ok()?;
-        is_called.then_some(last)
+        let (state, is_called) = self.database.counters().state(sequence).ok()?;
+        self.rest_on(state.stored_at);
+        is_called.then_some(state.value)
     }
 }

@@ -348,10 +348,10 @@ impl Session {
             self.rollback();
             return Some(Err(SqlError::unsupported("changing the catalog in an instance of a family")));
         }
-        let depends_on = self.facts.depends_on();
+        self.facts.rest_on(engine.rests_on());
         match engine.prepare_instance(request, result, self.prepared_note(), Limits::default()) {
             Ok(told) => {
-                let ended = self.end_prepared(depends_on, told.durable).await;
+                let ended = self.end_prepared(told.durable).await;
                 Some(ended.map(|()| told.table))
             }
             Err(error) => Some(Err(self.end_unprepared(error, transaction))),
@@ -380,6 +380,9 @@ impl Session {
                 return Err(refused(Refusal::InstanceUnknown { instance }));
             }
             (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), None) => {
+                // Perhaps it was forgotten just now.
+                self.facts.rest_on_everything();
+                self.await_durable().await?;
                 return Ok(done(MipOperation::Prepare));
             }
             (told, _) => told?,
@@ -415,6 +418,7 @@ impl Session {
         let own = self.sibling.as_ref().is_some_and(|sibling| sibling.0 == xid && sibling.1 == instance);
         if operation == MipOperation::Rollback && own {
             self.rollback();
+            self.await_durable().await?;
             return Ok(done(operation));
         }
         if self.block == Block::Decided && self.sibling.as_ref().is_some_and(|sibling| sibling.0 == xid) {

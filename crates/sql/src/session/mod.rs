@@ -22,6 +22,7 @@ mod copy;
 mod cursor;
 pub(crate) mod cycle;
 mod database;
+mod durability;
 mod execute;
 mod explain;
 mod external;

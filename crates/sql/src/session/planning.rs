@@ -110,6 +110,7 @@ impl Session {
 
     /// The state of the catalog that this session sees now.
     pub(super) fn catalog_state(&mut self) -> u64 {
+        self.rest_on_catalog();
         match &mut self.open {
             Some(open) if !open.state.catalog.is_empty() => {
                 open.state.catalog.over(self.database.catalog()).version()
@@ -120,6 +121,7 @@ impl Session {
 
     /// The catalog that this session sees now, and the state it stands for.
     pub(super) fn catalog_with_state(&mut self) -> (Arc<Catalog>, u64) {
+        self.rest_on_catalog();
         match &mut self.open {
             Some(open) if !open.state.catalog.is_empty() => {
                 let catalog = open.state.catalog.over(self.database.catalog());

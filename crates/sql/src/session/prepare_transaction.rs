@@ -19,6 +19,7 @@ impl Session {
             }
             Block::Failed | Block::Decided => {
                 self.rollback();
+                self.await_durable().await?;
                 return Ok("ROLLBACK");
             }
             Block::Explicit if self.sibling.is_some() => {
@@ -43,13 +44,13 @@ impl Session {
         }
         // Also what has done nothing is prepared: whoever decides must find it.
         self.open_transaction(false);
-        let depends_on = self.facts.depends_on();
+        self.note_rests();
         let Some(Open { engine, .. }) = self.open.take() else {
             return Err(SqlError::internal("no transaction is open"));
         };
         match engine.prepare(identifier, self.prepared_note()) {
             Ok(commit) => {
-                self.end_prepared(depends_on, commit.durable).await?;
+                self.end_prepared(commit.durable).await?;
                 Ok("PREPARE TRANSACTION")
             }
             Err(cognate_engine::Error::AlreadyPrepared) => {
@@ -67,22 +68,16 @@ impl Session {
     }
 
     /// A transaction was prepared, or its instance was told that it will not be.
-    pub(super) async fn end_prepared(
-        &mut self,
-        depends_on: u64,
-        durable: cognate_engine::DurableWait,
-    ) -> Result<()> {
+    pub(super) async fn end_prepared(&mut self, durable: cognate_engine::DurableWait) -> Result<()> {
         self.end(false);
         self.commits += 1;
         durable.await?;
-        if depends_on > self.database.engine().durable() {
-            self.database.engine().wait_durable(depends_on).await?;
-        }
-        Ok(())
+        self.await_durable().await
     }
 
     /// A transaction could not be prepared, and is rolled back.
     pub(super) fn end_unprepared(&mut self, error: cognate_engine::Error, transaction: u64) -> SqlError {
+        self.facts.rest_on_everything();
         let error = self.name_failure(error);
         self.note_failure(&error, transaction);
         self.failure_noted = error.is_retryable();
@@ -110,10 +105,14 @@ impl Session {
                 commit.durable.await?;
                 Ok(words)
             }
-            Err(cognate_engine::Error::NotPrepared) => Err(SqlError::new(
-                sqlstate::UNDEFINED_OBJECT,
-                format!("prepared transaction with identifier \"{identifier}\" does not exist"),
-            )),
+            Err(cognate_engine::Error::NotPrepared) => {
+                // Perhaps somebody has decided it just now.
+                self.facts.rest_on_everything();
+                Err(SqlError::new(
+                    sqlstate::UNDEFINED_OBJECT,
+                    format!("prepared transaction with identifier \"{identifier}\" does not exist"),
+                ))
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -218,6 +218,7 @@ impl Session {
                 open.engine.allow_writes();
             }
             Some(open) if open.engine.access() == Access::ReadOnly && !reading && !declared => {
+                self.facts.rest_on(open.engine.rests_on());
                 let fresh = self.database.engine().begin(isolation, Access::ReadWrite);
                 self.facts.set_transaction_id(fresh.id());
                 open.engine = fresh;
@@ -244,12 +245,12 @@ impl Session {
                 Ok("COMMIT")
             }
             Block::Failed => {
-                self.rollback_block(chain)?;
+                self.rollback_block(chain).await?;
                 Ok("ROLLBACK")
             }
             // What the block was opened for is committed.
             Block::Decided => {
-                self.rollback_block(chain)?;
+                self.rollback_block(chain).await?;
                 Ok("COMMIT")
             }
             Block::Explicit if self.sibling.is_some() => Err(SqlError::new(
@@ -275,7 +276,7 @@ impl Session {
     }
 
     /// ROLLBACK.
-    pub(super) fn rollback_block(&mut self, chain: bool) -> Result<()> {
+    pub(super) async fn rollback_block(&mut self, chain: bool) -> Result<()> {
         match self.block {
             Block::None | Block::Implicit => {
                 if chain {
@@ -290,7 +291,7 @@ impl Session {
                 self.chain(chain, modes);
             }
         }
-        Ok(())
+        self.await_durable().await
     }
 
     /// Commits what is open and waits until it is durable. On an error everything is rolled back.
@@ -300,7 +301,7 @@ impl Session {
             self.rollback();
             return Err(error);
         }
-        let depends_on = self.facts.depends_on();
+        self.note_rests();
         let committed = match self.open.take() {
             None => Ok(None),
             Some(Open { engine, state }) if state.catalog.is_empty() => {
@@ -318,12 +319,10 @@ impl Session {
                 if let Some(commit) = commit {
                     commit.durable.await?;
                 }
-                if depends_on > self.database.engine().durable() {
-                    self.database.engine().wait_durable(depends_on).await?;
-                }
-                Ok(())
+                self.await_durable().await
             }
             Err(error) => {
+                self.facts.rest_on_everything();
                 self.note_failure(&error, transaction);
                 self.failure_noted = error.is_retryable();
                 self.note_conflict(&error);
@@ -356,6 +355,7 @@ impl Session {
 
     /// Rolls back what is open.
     pub(super) fn rollback(&mut self) {
+        self.note_rests();
         if let Some(open) = self.open.take() {
             open.engine.rollback();
         }
@@ -459,11 +459,11 @@ impl Session {
                 self.failure_noted = false;
                 ended
             }
-            Block::None | Block::Explicit | Block::Failed | Block::Decided => Ok(()),
+            Block::None | Block::Explicit | Block::Failed | Block::Decided => self.settle_answers().await,
         }
     }
 
-    /// An error was reported: an open block becomes failed, an implicit transaction is rolled back. A failed block holds nothing any more that no savepoint
+    /// An error was met: an open block becomes failed, an implicit transaction is rolled back. A failed block holds nothing any more that no savepoint
     /// can bring back: others need not wait until its client says ROLLBACK.
     pub fn fail(&mut self) {
         match self.block {
@@ -471,6 +471,7 @@ impl Session {
             Block::Implicit => self.rollback(),
             Block::Explicit => {
                 self.block = Block::Failed;
+                self.note_rests();
                 if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
                     open.engine.rollback();
                 } else if let Some(open) = &mut self.open {

@@ -89,7 +89,7 @@ impl Session {
             }
             ast::Statement::Commit { chain, .. } => self.commit_block(*chain).await?,
             ast::Statement::Rollback { chain, savepoint: None } => {
-                self.rollback_block(*chain)?;
+                self.rollback_block(*chain).await?;
                 "ROLLBACK"
             }
             ast::Statement::Rollback { savepoint: Some(name), .. } => {

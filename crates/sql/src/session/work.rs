@@ -157,6 +157,7 @@ impl Work<'_> {
     /// Looks at the newest committed catalog, with the transaction's own changes.
     pub(crate) fn refresh_catalog(&mut self) {
         self.catalog = self.state.catalog.over(self.database.catalog());
+        self.engine.rest_on(self.database.catalog_csn());
         self.facts.set_catalog(&self.catalog);
     }
 

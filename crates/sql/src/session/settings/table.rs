@@ -57,6 +57,8 @@ pub(super) const TABLE: &[Row] = {
             Server,
             false,
         ),
+        // What a block has shown waits for the log as well: see `durability`.
+        ("cognate.durable_reads", Bool, "off", User, false),
         ("cognate.retry_of", Text, "", User, false),
         ("cognate.serializable", Enum(&["pssi", "ssi", "2pl", "si"]), "pssi", Internal, false),
         (
