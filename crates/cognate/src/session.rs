@@ -68,7 +68,7 @@ impl Session {
             Ok(statement) => Ok(statement),
             Err(error) => {
                 let timers = self.timers.clone();
-                Err(timers.block_on(self.session.failed(error)))
+                timers.block_on(async { Err(self.session.failed(error).await) })
             }
         }
     }

@@ -52,6 +52,7 @@ use crate::options::Options;
 use crate::payload::Encoder;
 use crate::prepared::PreparedTable;
 use crate::pressure::{Pressure, RoundWait};
+use crate::reads::ReadBudget;
 use crate::recovery::recover;
 use crate::sibling::Families;
 use crate::statistics::CertifierStatistics;
@@ -80,6 +81,8 @@ pub(crate) struct Manager {
     pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
     pub(crate) budget: Arc<Budget>,
+    /// Memory of what running transactions have read.
+    pub(crate) read_budget: Arc<ReadBudget>,
     pub(crate) log: Log,
     pub(crate) base: Base,
     pub(crate) views: Views,
@@ -91,7 +94,6 @@ pub(crate) struct Manager {
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) commit: Apart<Mutex<Certifier>>,
     graph: Apart<Graph>,
-    certifier_bytes: AtomicU64,
     transactions: Apart<Numbers>,
     pub(crate) trees: Numbers,
     _folder: Box<dyn Lock>,
@@ -167,6 +169,7 @@ impl Manager {
                 options.transaction_bytes,
                 options.spill_bytes,
             )),
+            read_budget: Arc::new(ReadBudget::new(options.certifier_bytes)),
             views: Views::new(&base),
             visible: Apart::new(AtomicU64::new(last)),
             pressure,
@@ -182,7 +185,6 @@ impl Manager {
                 quiet_below: AtomicU64::new(Csn::MAX),
                 prune_due: AtomicBool::new(false),
             }),
-            certifier_bytes: AtomicU64::new(options.certifier_bytes),
             transactions: Apart::new(Numbers::starting_at(numbers.transaction)),
             trees: Numbers::starting_at(numbers.next_tree),
             _folder: folder,
@@ -240,17 +242,12 @@ impl Manager {
     }
 
     pub(crate) fn set_certifier_bytes(&self, bytes: u64) {
-        self.certifier_bytes.store(bytes, Ordering::Relaxed);
+        self.read_budget.set_limit(bytes);
         let mut order = spin::lock(&self.commit);
         order.set_limit(bytes as usize);
         let removed = order.advance(self.snapshots.oldest_certified(|| self.floor()));
         drop(order);
         drop(removed);
-    }
-
-    /// Bytes of reads that one transaction may keep apart.
-    pub(crate) fn read_set_limit(&self) -> usize {
-        (self.certifier_bytes.load(Ordering::Relaxed) as usize / 16).max(16 << 10)
     }
 
     pub(crate) fn transaction_id(&self) -> TransactionId {

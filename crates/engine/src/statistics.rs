@@ -48,6 +48,8 @@ pub struct Statistics {
     pub oldest_transaction_age: Duration,
     /// Bytes of write sets and locks, beyond a small amount for each transaction.
     pub write_set_bytes: u64,
+    /// Bytes of what running serializable transactions have read, beyond a small amount for each.
+    pub read_set_bytes: u64,
     /// Transactions that wait for a lock.
     pub waiting_transactions: u64,
     /// The oldest snapshot that a transaction or an open cursor reads at.

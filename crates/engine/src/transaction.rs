@@ -101,7 +101,7 @@ impl Transaction {
     pub(crate) fn begin(manager: Arc<Manager>, isolation: Isolation, access: Access) -> Transaction {
         let id = manager.transaction_id();
         let certified = isolation == Isolation::Serializable && manager.certifies();
-        let reads = certified.then(|| Reads::new(manager.read_set_limit()));
+        let reads = certified.then(|| Reads::new(&manager.read_budget));
         let sight = Arc::new(Sight::new(manager.pin(access, certified), reads));
         let began = manager.options.clock.monotonic();
         let running = Running { id, isolation, access, snapshot: sight.csn(), began };
@@ -182,7 +182,7 @@ impl Transaction {
         self.writes = WriteSet::new(Arc::clone(&self.manager.budget));
         self.notes.clear();
         // Cursors that are still open note what they read where nobody asks any more.
-        let reads = self.sight.reads().map(|_| Reads::new(self.manager.read_set_limit()));
+        let reads = self.sight.reads().map(|_| Reads::new(&self.manager.read_budget));
         self.move_to_mark(reads);
     }
 
@@ -316,7 +316,7 @@ impl Transaction {
 
     /// The same, remembering what is read.
     pub fn tracked_view(&self) -> TrackedView {
-        let reads = Reads::new(self.manager.read_set_limit());
+        let reads = Reads::new(&self.manager.read_budget);
         let pin = self.manager.snapshots.pin_again(self.sight.pin());
         let (manager, sight) = (Arc::clone(&self.manager), Arc::new(Sight::new(pin, Some(reads))));
         let private = self.writes.private().cloned();

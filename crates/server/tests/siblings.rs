@@ -200,6 +200,8 @@ async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
     }
     serving.abort();
     for client in &clients {
+        // The metric is as new as memory; this answer is given once that is durable, and so seen by all that follow.
+        assert_eq!(lines(client, "SELECT request FROM cognate_in_doubt").await, [""; 0]);
         // Of the first family nothing is left but what the push executed; of the second what was prepared, and nothing was executed again.
         let rows = lines(client, "SELECT id, v FROM t ORDER BY id").await;
         assert_eq!(rows, ["1|1", "5|10"]);

@@ -12,6 +12,7 @@ pub mod keys;
 pub mod oltp;
 pub mod parse;
 pub mod pg_catalog;
+mod place;
 pub mod plan;
 mod regex;
 pub mod row;

@@ -320,15 +320,17 @@ fn write_variable(datum: &Datum, id: TypeId, out: &mut Vec<u8>) -> Result<(), Sq
 }
 
 fn read_variable(bytes: &[u8], buffer: &Bytes, ty: Type) -> Option<Datum> {
+    // Everything above relies on texts being UTF-8.
+    let text = || std::str::from_utf8(bytes).is_ok().then(|| Text::from_stored_in(buffer, bytes));
     Some(match ty.id {
         TypeId::Text
         | TypeId::Varchar
         | TypeId::Name
         | TypeId::InternalChar
         | TypeId::Json
-        | TypeId::Unknown => Datum::Text(Text::from_stored_in(buffer, bytes)),
-        TypeId::Bpchar => Datum::Bpchar(pad(Text::from_stored_in(buffer, bytes), ty)),
-        TypeId::Jsonb => Datum::Jsonb(Text::from_stored_in(buffer, bytes)),
+        | TypeId::Unknown => Datum::Text(text()?),
+        TypeId::Bpchar => Datum::Bpchar(pad(text()?, ty)),
+        TypeId::Jsonb => Datum::Jsonb(text()?),
         TypeId::Bytea => Datum::Bytea(buffer.slice_ref(bytes)),
         TypeId::Numeric => Datum::Numeric(Numeric::read_stored(bytes)?),
         _ => Datum::from_binary(ty, bytes).ok()?,

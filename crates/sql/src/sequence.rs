@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::{FIRST_USER_OID, Sequence, store};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::place;
 
 /// Values of a sequence stored ahead of use.
 const SEQUENCE_BLOCK: i64 = 32;
@@ -165,7 +166,11 @@ fn load(engine: &Database, counter: u32) -> Result<Option<(i64, bool)>> {
             let number = number.try_into().map(i64::from_le_bytes).unwrap_or_default();
             Ok(Some((number, *is_called != 0)))
         }
-        _ => Err(SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"))),
+        _ => {
+            let error = SqlError::new(sqlstate::DATA_CORRUPTED, format!("counter {counter} cannot be read"));
+            let (key, snapshot) = (counter.to_be_bytes(), transaction.snapshot());
+            Err(place::located(engine, store::COUNTER_TREE, &key, snapshot, error))
+        }
     }
 }
 

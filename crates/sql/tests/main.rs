@@ -1,5 +1,6 @@
 //! Tests of the crate's public face, one module a subject.
 
+mod damage;
 mod golden;
 mod keys;
 mod numeric;

@@ -139,7 +139,7 @@ fn report(out: &mut Vec<String>, error: &SqlError) {
 }
 
 /// One simple query from start to ReadyForQuery; COPY FROM STDIN takes what follows the first line of the text.
-async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
+pub(crate) async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
     let (text, data) = match text.split_once("\n  | ") {
         Some((text, data)) => (text, data.replace("\n  | ", "\n") + "\n"),
         None => (text, String::new()),
@@ -476,6 +476,7 @@ scripts!(
     bulk,
     catalog,
     composite_json,
+    catalog_snapshot,
     conflict,
     constraints,
     copy,

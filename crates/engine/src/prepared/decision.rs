@@ -72,6 +72,8 @@ impl Manager {
                 Ok(csn)
             }
             Err(error) => {
+                // What it has spilled, if it did not come to be settled.
+                writes.discard_spilled(&self.base);
                 self.release(id, held);
                 Err(error)
             }

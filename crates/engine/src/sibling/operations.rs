@@ -177,7 +177,7 @@ impl Manager {
         &self,
         member: &Member,
         request: Request,
-        writes: WriteSet,
+        mut writes: WriteSet,
         note: Value,
         (asked, result): (&Text, &Text),
         limits: Limits,
@@ -194,6 +194,7 @@ impl Manager {
                 self.prepare(request, writes, owner, texts, note).map(|csn| Some((csn, effects)))
             }
             other => {
+                writes.discard_spilled(&self.base);
                 self.release(owner, request.held);
                 self.rolled_back();
                 other.map(|_| None).map_err(Error::from)

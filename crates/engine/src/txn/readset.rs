@@ -358,15 +358,21 @@ impl ReadSet {
         }
     }
 
-    /// Joins reads if they have more than `limit` bytes. A few of them are kept apart whatever the limit.
+    /// Whether the reads have more than `limit` bytes. A few of them never do, whatever the limit.
     #[inline]
-    pub(crate) fn keep_to(&mut self, limit: usize) {
+    pub(crate) fn is_beyond(&self, limit: usize) -> bool {
         let limit = limit.min(BYTES_MAX);
-        if let Some(reads) = &mut self.reads
-            && (reads.points.len() > FEW || reads.ranges().len() > FEW)
-            && reads.bytes() > limit
+        self.reads.as_ref().is_some_and(|reads| {
+            (reads.points.len() > FEW || reads.ranges().len() > FEW) && reads.bytes() > limit
+        })
+    }
+
+    /// Joins reads if they have more than `limit` bytes. A few of them are kept apart whatever the limit.
+    pub(crate) fn keep_to(&mut self, limit: usize) {
+        if self.is_beyond(limit)
+            && let Some(reads) = &mut self.reads
         {
-            reads.join(limit);
+            reads.join(limit.min(BYTES_MAX));
         }
     }
 }

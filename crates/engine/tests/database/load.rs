@@ -4,6 +4,7 @@ use std::ops::Bound::Unbounded;
 use std::path::PathBuf;
 use std::thread;
 
+use cognate_engine::sibling::{Begun, Instance, Limits, Text, Xid};
 use cognate_engine::{Access, Database, Error, Isolation, Options, Transaction, TreeId, Value};
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
@@ -268,4 +269,31 @@ fn loads_side_by_side_with_small_transactions() {
             assert_eq!(count(&begin(&database), tree), ROWS as usize);
         }
     }
+}
+
+/// Whatever the reason: what a transaction has spilled goes with it, not with the next start.
+#[test]
+fn what_could_not_be_prepared_leaves_nothing() {
+    let disk = SimDisk::new(9);
+    let database = open(&disk).unwrap();
+    begin(&database).prepare("one", value("")).unwrap();
+    let files = run_files(&disk);
+    let mut t = begin(&database);
+    load(&mut t).unwrap();
+    assert!(run_files(&disk).len() > files.len(), "it has spilled");
+    assert!(matches!(t.prepare("one", value("")), Err(Error::AlreadyPrepared)));
+    assert_eq!(run_files(&disk), files);
+    // An instance that is told, when it prepares, that it is aborted.
+    let (xid, at) = (Xid::new("x").unwrap(), |n| Instance::new(n).unwrap());
+    let started = |n| match database.begin_instance(xid.clone(), at(n), Isolation::Snapshot).unwrap() {
+        Begun::Active(transaction) => *transaction,
+        Begun::Decided(told) => panic!("{:?}", told.table),
+    };
+    let (mut first, second) = (started(1), started(2));
+    load(&mut first).unwrap();
+    let texts = (Text::from("request"), Text::from("result"));
+    second.prepare_instance(&texts.0, &texts.1, value(""), Limits::default()).unwrap();
+    let told = first.prepare_instance(&texts.0, &texts.1, value(""), Limits::default());
+    assert!(told.is_ok(), "it is told of its end: {told:?}");
+    assert_eq!(run_files(&disk), files);
 }

@@ -12,6 +12,8 @@ static PRIVATE_VERSION: AtomicU64 = AtomicU64::new(1 << 63);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnCatalog {
     changes: Changes,
+    /// Another one after each change.
+    stamp: u64,
     /// The committed version that `merged` was made from.
     base: u64,
     merged: Option<Arc<Catalog>>,
@@ -26,6 +28,11 @@ impl OwnCatalog {
     /// The changes.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// Equal to what it was: so are the changes.
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
     }
 
     /// What the transaction sees.
@@ -46,6 +53,7 @@ impl OwnCatalog {
     /// Records a changed (`Some`) or dropped object.
     pub(crate) fn change(&mut self, oid: Oid, object: Option<Object>) {
         self.changes.insert(oid, object);
+        self.stamp = PRIVATE_VERSION.fetch_add(1, Ordering::Relaxed);
         self.merged = None;
     }
 }

@@ -29,7 +29,8 @@ pub fn key(oid: Oid) -> [u8; 4] {
 
 /// The oid of a key.
 pub fn oid_of(key: &[u8]) -> Result<Oid> {
-    let bytes = key.try_into().map_err(|_| SqlError::internal("a key of the catalog is no oid"))?;
+    let damaged = |_| SqlError::new(sqlstate::DATA_CORRUPTED, "a key of the catalog is no oid");
+    let bytes = key.try_into().map_err(damaged)?;
     Ok(Oid::from_be_bytes(bytes))
 }
 

@@ -54,6 +54,11 @@ pub trait ExternalFunctions {
         arguments: &[Datum],
         context: &EvalContext<'_>,
     ) -> Result<Datum>;
+
+    /// The catalog as the statement's snapshot has it, if that is not the one the statement was bound with: what the tables of `pg_catalog` show.
+    fn shown_catalog(&self) -> Result<Option<Arc<Catalog>>> {
+        Ok(None)
+    }
 }
 
 /// What the session lends for one call.

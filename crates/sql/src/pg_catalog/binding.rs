@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::{Source, SystemTable, all};
 use crate::bind::{VirtualTable, VirtualTables};
+use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::expr::ReadContext;
 use crate::types::{Datum, Type};
@@ -29,8 +30,10 @@ impl VirtualTables for SystemTables {
 
 struct Bound(&'static SystemTable);
 
-fn source<'a>(context: &'a ReadContext<'a>) -> Source<'a> {
-    Source { catalog: context.catalog, eval: context.eval, server: context.eval.session.server() }
+/// What rows are made from. Their catalog is that of the snapshot, as with rows of any other table.
+fn source<'a>(context: &'a ReadContext<'a>, shown: Option<&'a Arc<Catalog>>) -> Source<'a> {
+    let catalog = shown.unwrap_or(context.catalog);
+    Source { catalog, eval: context.eval, server: context.eval.session.server() }
 }
 
 impl VirtualTable for Bound {
@@ -51,7 +54,8 @@ impl VirtualTable for Bound {
     }
 
     fn rows(&self, context: &ReadContext<'_>) -> Result<Vec<Vec<Datum>>> {
-        Ok((self.0.rows)(&source(context)))
+        let shown = context.external.shown_catalog()?;
+        Ok((self.0.rows)(&source(context, shown.as_ref())))
     }
 
     fn rows_by_key(
@@ -62,7 +66,10 @@ impl VirtualTable for Bound {
     ) -> Option<Result<Vec<Vec<Datum>>>> {
         let (name, _) = self.0.columns.get(column)?;
         match value {
-            Datum::Oid(oid) => (self.0.rows_by_oid)(&source(context), name, *oid).map(Ok),
+            Datum::Oid(oid) => match context.external.shown_catalog() {
+                Ok(shown) => (self.0.rows_by_oid)(&source(context, shown.as_ref()), name, *oid).map(Ok),
+                Err(error) => Some(Err(error)),
+            },
             Datum::Null => Some(Ok(Vec::new())),
             _ => None,
         }

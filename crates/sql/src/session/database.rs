@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use cognate_engine::{Access, Commit, Csn, Database, Isolation, Transaction};
+use cognate_engine::{Access, Commit, Csn, Database, Isolation, ReadView, Transaction};
 use cognate_env::Clock;
 use parking_lot::Mutex;
 
@@ -21,6 +21,7 @@ use super::plan_cache::PlanCache;
 use super::presence::Presence;
 use crate::catalog::{Catalog, Changes, Object, store};
 use crate::error::Result;
+use crate::place;
 use crate::sequence::Counters;
 
 /// Microseconds from 1970-01-01 to 2000-01-01.
@@ -57,7 +58,7 @@ impl SqlDatabase {
 
     /// The same with a clock of the caller's.
     pub fn open_with_clock(engine: Database, clock: Arc<dyn Clock>) -> Result<SqlDatabase> {
-        let objects = stored_objects(&engine.begin(Isolation::Snapshot, Access::ReadWrite))?;
+        let objects = stored_objects(&engine, &engine.begin(Isolation::Snapshot, Access::ReadWrite))?;
         let shared = Shared {
             counters: Counters::open(engine.clone())?,
             engine,
@@ -91,6 +92,16 @@ impl SqlDatabase {
             drop(self.shared.publishing.lock());
         }
         self.shared.catalog.load_full()
+    }
+
+    /// The catalog as a transaction sees it at its snapshot, which is older than the present one.
+    pub(crate) fn catalog_at(&self, view: &ReadView) -> Result<Catalog> {
+        let mut scan = view.scan(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded, false)?;
+        let mut objects = Vec::new();
+        while let Some((key, document)) = scan.next()? {
+            objects.push(decode(self.engine(), &key, &document, view.snapshot())?);
+        }
+        Ok(Catalog::new(0, objects))
     }
 
     /// Equal to what it was: the catalog is still the same. See the module's prose.
@@ -167,7 +178,7 @@ impl SqlDatabase {
         if !self.engine().is_poisoned() || self.catalog_csn() <= self.engine().durable() {
             return Ok(());
         }
-        let objects = stored_objects(&transaction)?;
+        let objects = stored_objects(self.engine(), &transaction)?;
         shared.catalog_state.fetch_or(1, Ordering::AcqRel);
         let before = shared.catalog.load_full();
         let version = before.version() + 1;
@@ -211,13 +222,18 @@ impl SqlDatabase {
 }
 
 /// The objects of the catalog as a transaction's snapshot has them.
-fn stored_objects(transaction: &Transaction) -> Result<Vec<Object>> {
+fn stored_objects(engine: &Database, transaction: &Transaction) -> Result<Vec<Object>> {
     let mut scan = transaction.scan_unnoted(store::CATALOG_TREE, Bound::Unbounded, Bound::Unbounded)?;
     let mut objects = Vec::new();
-    while let Some((_, document)) = scan.next()? {
-        objects.push(store::decode(&document)?);
+    while let Some((key, document)) = scan.next()? {
+        objects.push(decode(engine, &key, &document, transaction.snapshot())?);
     }
     Ok(objects)
+}
+
+/// An object of the catalog. XX001 with file and offset if it cannot be read.
+fn decode(engine: &Database, key: &[u8], document: &[u8], snapshot: Csn) -> Result<Object> {
+    store::decode(document).map_err(|error| place::located(engine, store::CATALOG_TREE, key, snapshot, error))
 }
 
 /// A method by its name in settings.

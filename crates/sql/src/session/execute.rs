@@ -27,6 +27,7 @@ impl Session {
         self.facts.set_running(true);
         let fetched = self.advance(portal, sink, max_rows).await;
         self.facts.set_running(false);
+        let fetched = fetched.map_err(|error| self.name_damage(error, &portal.prepared.planned()));
         if let Err(error) = &fetched {
             self.note_failure(error, self.facts.transaction());
             self.note_conflict(error);

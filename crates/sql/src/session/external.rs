@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cognate_engine::ReadView;
+
 use super::facts::Facts;
 use crate::catalog::{Catalog, Relation, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
@@ -15,6 +17,9 @@ pub(crate) struct External<'a> {
     pub(crate) catalog: &'a Arc<Catalog>,
     /// The transaction must not write, and so not count on either.
     pub(crate) read_only: bool,
+    /// What the statement reads, if it reads anything, and the stamp of the transaction's own changes to the catalog.
+    pub(crate) view: Option<&'a ReadView>,
+    pub(crate) stamp: u64,
 }
 
 impl ExternalFunctions for External<'_> {
@@ -41,6 +46,19 @@ impl ExternalFunctions for External<'_> {
             ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
             _ => Err(SqlError::unsupported(format_args!("function {}", function.name))),
         }
+    }
+
+    fn shown_catalog(&self) -> Result<Option<Arc<Catalog>>> {
+        let database = &self.facts.database;
+        let changed = database.catalog_csn();
+        let Some(view) = self.view.filter(|view| changed > view.snapshot()) else { return Ok(None) };
+        let key = (view.snapshot(), self.stamp);
+        if let Some(known) = self.facts.shown_catalog(key) {
+            return Ok(Some(known));
+        }
+        let shown = Arc::new(database.catalog_at(view)?);
+        self.facts.keep_shown_catalog(key, &shown);
+        Ok(Some(shown))
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Facts {
     awaiting_safety: AtomicBool,
     settings: Mutex<Settings>,
     catalog: Mutex<Arc<Catalog>>,
+    /// The catalog of a snapshot that is older than the present one, by the snapshot and the stamp of own changes.
+    shown: Mutex<Option<((u64, u64), Arc<Catalog>)>>,
     transaction_id: AtomicU64,
     random: Mutex<SplitMix>,
     sequences: Mutex<SequenceValues>,
@@ -57,6 +59,7 @@ impl Facts {
         let SessionParameters { user, database: database_name, process_id, authority, .. } = parameters;
         Facts {
             catalog: Mutex::new(database.catalog()),
+            shown: Mutex::default(),
             started: database.now(),
             running: AtomicBool::new(false),
             awaiting_safety: AtomicBool::new(false),
@@ -95,6 +98,19 @@ impl Facts {
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.lock().clone()
+    }
+
+    pub(super) fn shown_catalog(&self, key: (u64, u64)) -> Option<Arc<Catalog>> {
+        self.shown.lock().as_ref().filter(|(known, _)| *known == key).map(|(_, catalog)| catalog.clone())
+    }
+
+    pub(super) fn keep_shown_catalog(&self, key: (u64, u64), catalog: &Arc<Catalog>) {
+        *self.shown.lock() = Some((key, catalog.clone()));
+    }
+
+    /// The transaction has ended.
+    pub(super) fn forget_shown_catalog(&self) {
+        *self.shown.lock() = None;
     }
 
     pub(crate) fn set_running(&self, running: bool) {

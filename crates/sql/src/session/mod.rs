@@ -21,6 +21,7 @@
 mod copy;
 mod cursor;
 pub(crate) mod cycle;
+mod damage;
 mod database;
 mod durability;
 mod execute;

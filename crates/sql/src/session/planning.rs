@@ -299,6 +299,8 @@ impl Session {
             facts: &self.facts,
             catalog: &catalog,
             read_only: self.modes.read_only,
+            view: None,
+            stamp: 0,
         };
         let read = ReadContext {
             reader: &NoReader,

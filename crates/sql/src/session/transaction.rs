@@ -375,6 +375,7 @@ impl Session {
         self.facts.set_transaction_id(0);
         self.refresh_settings();
         self.facts.set_catalog(&self.database.catalog());
+        self.facts.forget_shown_catalog();
         self.drop_cursors(rolled_back);
         self.copy = None;
     }

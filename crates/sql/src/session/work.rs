@@ -78,8 +78,13 @@ impl Work<'_> {
     /// The same at another moment's view.
     pub(crate) fn read_at<T>(&self, view: &ReadView, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
         let reader = ViewReader(view);
-        let external =
-            External { facts: self.facts, catalog: &self.catalog, read_only: self.state.read_only };
+        let external = External {
+            facts: self.facts,
+            catalog: &self.catalog,
+            read_only: self.state.read_only,
+            view: Some(view),
+            stamp: self.state.catalog.stamp(),
+        };
         let context = ReadContext {
             reader: &reader,
             eval: EvalContext {

@@ -1,0 +1,140 @@
+//! Rows that came back as they were written and make no sense: a table's, the catalog's, a counter's. They are damage, named with file and offset.
+
+#![allow(clippy::unwrap_used)]
+
+use std::ops::Bound;
+
+use cognate_engine::{Access, Database, Isolation, Options, Transaction};
+use cognate_env::sim::SimDisk;
+use cognate_sql::session::{Session, SessionParameters, SqlDatabase};
+
+use crate::script::simple_query;
+
+struct World {
+    disk: SimDisk,
+    engine: Database,
+    sql: SqlDatabase,
+}
+
+impl World {
+    fn new() -> World {
+        let disk = SimDisk::new(1);
+        let (engine, sql) = World::open(&disk).unwrap();
+        World { disk, engine, sql }
+    }
+
+    fn open(disk: &SimDisk) -> Result<(Database, SqlDatabase), cognate_sql::SqlError> {
+        let engine = Database::open(Options { disk: disk.handle(), ..Options::new("data") }).unwrap();
+        Ok((engine.clone(), SqlDatabase::open(engine)?))
+    }
+
+    fn run(&self, text: &str) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut session = Session::new(self.sql.clone(), SessionParameters::default()).unwrap();
+        runtime.block_on(simple_query(&mut session, text)).join("\n")
+    }
+
+    /// Changes the row at a place of a tree, whoever the tree belongs to.
+    fn spoil(&self, tree: u32, at: usize, change: impl Fn(&[u8]) -> Vec<u8>) {
+        let mut t = self.begin();
+        let (key, row) = rows(&t, tree)[at].clone();
+        t.put(tree, &key, change(&row).into()).unwrap();
+        self.engine.wait_durable(t.commit().unwrap().csn).wait().unwrap();
+    }
+
+    fn begin(&self) -> Transaction {
+        self.engine.begin(Isolation::Snapshot, Access::ReadWrite)
+    }
+
+    /// The trees of tables and indexes that have rows.
+    fn user_trees(&self) -> Vec<u32> {
+        let t = self.begin();
+        (1000..1100).filter(|tree| !rows(&t, *tree).is_empty()).collect()
+    }
+}
+
+fn rows(t: &Transaction, tree: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut scan = t.scan(tree, Bound::Unbounded, Bound::Unbounded, false).unwrap();
+    let mut all = Vec::new();
+    while let Some((key, row)) = scan.next().unwrap() {
+        all.push((key.to_vec(), row.to_vec()));
+    }
+    all
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_named() {
+    for is_checkpointed in [false, true] {
+        for query in [
+            "SELECT * FROM t",
+            "SELECT n FROM t WHERE id = 2",
+            "UPDATE t SET n = n + 1",
+            "COPY t TO STDOUT",
+            "SELECT sum(n) FROM t",
+        ] {
+            let world = World::new();
+            world.run("CREATE TABLE t (id int PRIMARY KEY, n int, name text)");
+            world.run("INSERT INTO t VALUES (1, 10, 'one'), (2, 20, 'two'), (3, 30, 'three')");
+            let tree = world.user_trees()[0];
+            world.spoil(tree, 1, |row| row[..5].to_vec());
+            if is_checkpointed {
+                world.engine.checkpoint().unwrap();
+            }
+            let answer = world.run(query);
+            assert!(answer.contains("ERROR XX001: malformed row"), "{query}: {answer}");
+            let file = if is_checkpointed { ".run, at byte " } else { ".log, at byte " };
+            assert!(answer.contains(file), "{query}: {answer}");
+            assert!(world.run("SELECT n FROM t WHERE id = 3").contains("30"), "the rest can be read");
+        }
+    }
+}
+
+/// Whatever is cut off or flipped: an answer or damage, never another error.
+#[test]
+fn no_damaged_row_passes_for_a_mistake_of_the_client() {
+    let world = World::new();
+    world.run(
+        "CREATE TABLE t (id int PRIMARY KEY, n numeric, name text, a int[], b bool, j jsonb, z interval)",
+    );
+    world.run("INSERT INTO t VALUES (1, 12345.678, 'one', '{1,2,3}', true, '{\"a\": [1, 2]}', '3 days')");
+    let tree = world.user_trees()[0];
+    let (_, sound) = rows(&world.begin(), tree)[0].clone();
+    let cut = (0..sound.len()).map(|end| sound[..end].to_vec());
+    let flipped = (0..sound.len()).flat_map(|at| {
+        [1, 16, 128].map(|mask| {
+            let mut row = sound.clone();
+            row[at] ^= mask;
+            row
+        })
+    });
+    for row in cut.chain(flipped).collect::<Vec<_>>() {
+        world.spoil(tree, 0, |_| row.clone());
+        let answer = world.run("SELECT id, n, name, a, b, z FROM t");
+        assert!(!answer.contains("ERROR") || answer.contains("ERROR XX001"), "{row:?}: {answer}");
+    }
+}
+
+#[test]
+fn a_catalog_that_cannot_be_read_is_named() {
+    let world = World::new();
+    world.run("CREATE TABLE t (id int PRIMARY KEY)");
+    world.spoil(1, 0, |document| document[..document.len() - 1].to_vec());
+    let World { disk, engine, sql } = world;
+    drop((engine, sql));
+    let error = World::open(&disk).err().expect("damage");
+    assert_eq!(error.sqlstate, "XX001");
+    assert!(error.detail.as_ref().is_some_and(|detail| detail.contains(", at byte ")), "{error:?}");
+}
+
+#[test]
+fn a_sequence_that_cannot_be_read_is_named() {
+    let world = World::new();
+    world.run("CREATE SEQUENCE s; SELECT nextval('s')");
+    let last = rows(&world.begin(), 2).len() - 1;
+    world.spoil(2, last, |row| row[..4].to_vec());
+    let World { disk, engine, sql } = world;
+    drop((engine, sql));
+    let (engine, sql) = World::open(&disk).expect("opened");
+    let answer = World { disk, engine, sql }.run("SELECT nextval('s')");
+    assert!(answer.contains("ERROR XX001") && answer.contains(", at byte "), "{answer}");
+}
