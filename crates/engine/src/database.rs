@@ -276,6 +276,7 @@ impl Database {
             active_transactions: running.len() as u64,
             oldest_transaction_age: now.saturating_sub(oldest),
             write_set_bytes: manager.budget.used(),
+            recovered: manager.recovered,
             read_set_bytes: manager.read_budget.used(),
             waiting_transactions: manager.locks.waiting_count(),
             oldest_snapshot: manager.oldest_snapshot(),

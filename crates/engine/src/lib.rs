@@ -62,6 +62,7 @@ pub use lock::table::LockInfo;
 pub use options::Options;
 pub use prepared::{Owner, PreparedInfo};
 pub use read_view::ReadView;
+pub use recovery::Recovered;
 pub use scan::Scan;
 pub use statistics::{CertifierStatistics, Statistics};
 pub use tracked::TrackedView;

@@ -53,7 +53,7 @@ use crate::payload::Encoder;
 use crate::prepared::PreparedTable;
 use crate::pressure::{Pressure, RoundWait};
 use crate::reads::ReadBudget;
-use crate::recovery::recover;
+use crate::recovery::{Recovered, recover};
 use crate::sibling::Families;
 use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
@@ -96,6 +96,7 @@ pub(crate) struct Manager {
     graph: Apart<Graph>,
     transactions: Apart<Numbers>,
     pub(crate) trees: Numbers,
+    pub(crate) recovered: Recovered,
     _folder: Box<dyn Lock>,
 }
 
@@ -153,7 +154,7 @@ impl Manager {
         let base_options = BaseOptions { cache_bytes: options.memory_bytes / 4, ..BaseOptions::default() };
         let base = Base::open(Arc::clone(&disk), &path.join("base"), base_options)?;
         let memory = Memory::new();
-        let (log, numbers) = recover(&options, &memory, &base, pressure.soft())?;
+        let (log, numbers, recovered) = recover(&options, &memory, &base, pressure.soft())?;
         let last = log.last();
         Ok(Manager {
             memory,
@@ -187,6 +188,7 @@ impl Manager {
             }),
             transactions: Apart::new(Numbers::starting_at(numbers.transaction)),
             trees: Numbers::starting_at(numbers.next_tree),
+            recovered,
             _folder: folder,
             options,
         })

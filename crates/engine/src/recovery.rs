@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::own::{ENGINE_TREE, PREPARED_TREE, prepared_key};
 use crate::payload::{self, Piece};
 use crate::prepared::record::Record;
+use crate::storage::record::RECORD_HEADER;
 use crate::storage::{Base, Log, LogOptions};
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
@@ -25,7 +26,16 @@ const REPORT_BYTES: u64 = 64 << 20;
 /// Keys copied at once.
 const SLICE: usize = 256;
 
-/// Opens the log and brings `memory` and `base` up to its end. The answer has the marks from which numbers go on.
+/// What an opening has read again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Commits replayed.
+    pub commits: u64,
+    /// Bytes of their records in the log.
+    pub bytes: u64,
+}
+
+/// Opens the log and brings `memory` and `base` up to its end. The answer has the marks from which numbers go on, and what was replayed.
 ///
 /// # Errors
 /// `Corrupt` naming file and offset, `Io`.
@@ -34,7 +44,7 @@ pub(crate) fn recover(
     memory: &Memory,
     base: &Base,
     memory_limit: u64,
-) -> Result<(Log, SavedNumbers), Error> {
+) -> Result<(Log, SavedNumbers, Recovered), Error> {
     let saved = saved_numbers(base)?;
     let mut replay = Replay::new(memory, base, saved.transaction - 1, saved.next_tree);
     let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
@@ -71,8 +81,8 @@ pub(crate) fn recover(
     if replay.records > 0 {
         tracing::info!(commits = replay.records, bytes = replay.bytes, seconds, "recovery is complete");
     }
-    let numbers = replay.numbers();
-    Ok((log, numbers))
+    let recovered = Recovered { commits: replay.records, bytes: replay.bytes };
+    Ok((log, replay.numbers(), recovered))
 }
 
 /// The allocators' marks as the last checkpoint left them.
@@ -244,7 +254,7 @@ impl<'a> Replay<'a> {
         }
         (self.transaction, self.next_tree) = (transaction, next_tree);
         self.records += 1;
-        self.bytes += payload.len() as u64;
+        self.bytes += (RECORD_HEADER + payload.len()) as u64;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::governor::GovernorInfo;
+use crate::recovery::Recovered;
 use crate::storage::{BaseStatistics, LogStatistics};
 
 /// A reading of the certifier.
@@ -48,6 +49,8 @@ pub struct Statistics {
     pub oldest_transaction_age: Duration,
     /// Bytes of write sets and locks, beyond a small amount for each transaction.
     pub write_set_bytes: u64,
+    /// What opening the database has read again.
+    pub recovered: Recovered,
     /// Bytes of what running serializable transactions have read, beyond a small amount for each.
     pub read_set_bytes: u64,
     /// Transactions that wait for a lock.

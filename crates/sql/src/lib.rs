@@ -8,6 +8,7 @@ pub mod error;
 mod explain;
 pub mod expr;
 pub mod function;
+pub mod fuzz;
 pub mod keys;
 pub mod oltp;
 pub mod parse;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::{OutputArgs, ServerArgs, parameters};
 use crate::error::{DatabaseContext, Error, Result};
@@ -42,7 +44,8 @@ pub async fn run(args: &RecoveryArgs) -> Result<()> {
     let table = Keyed { rows, payload: args.payload, seed: args.seed };
     let mut system = System::start_cognate(&options).await?;
     table.load(&system).await?;
-    let mut runs: Vec<(Duration, u64)> = Vec::new();
+    // How long it took, what was replayed, and how large the log's folder was.
+    let mut runs: Vec<(Duration, u64, u64)> = Vec::new();
     for round in 1..=args.rounds {
         let server = system
             .cognate()
@@ -50,28 +53,31 @@ pub async fn run(args: &RecoveryArgs) -> Result<()> {
         server.kill()?;
         let log = log_bytes(&server.data());
         let took = server.restart().await?;
+        let replayed = metric(server.http_port(), "cognate_recovered_bytes").await?;
         eprintln!(
-            "round {round}: {:.0} MB of log, answering after {:.2} s",
+            "round {round}: {:.0} MB of records replayed, answering after {:.2} s; the log's folder has {:.0} MB",
+            megabytes(replayed),
+            took.as_secs_f64(),
             megabytes(log),
-            took.as_secs_f64()
         );
-        runs.push((took, log));
+        runs.push((took, replayed, log));
         check(&system, &table).await?;
     }
     runs.sort();
-    let (took, log) = runs[runs.len() / 2];
-    let rate = megabytes(log) / took.as_secs_f64();
+    let (took, replayed, log) = runs[runs.len() / 2];
+    let rate = megabytes(replayed) / took.as_secs_f64();
     println!(
-        "{:.0} MB of log and all rows back in {:.2} s: {rate:.0} MB/s (median of {} restarts after kill -9)",
-        megabytes(log),
+        "{:.0} MB of records replayed and all rows back in {:.2} s: {rate:.0} MB/s (median of {} restarts after kill -9)",
+        megabytes(replayed),
         took.as_secs_f64(),
         runs.len()
     );
-    let all: Vec<f64> = runs.iter().map(|(took, _)| took.as_secs_f64()).collect();
+    let all: Vec<f64> = runs.iter().map(|(took, ..)| took.as_secs_f64()).collect();
     let params = parameters(
         &system,
         &[
             ("log_mb", json!(megabytes(log))),
+            ("replayed_mb", json!(megabytes(replayed))),
             ("rows", json!(rows)),
             ("seconds", json!(took.as_secs_f64())),
             ("seconds_of_rounds", json!(all)),
@@ -92,6 +98,19 @@ pub async fn run(args: &RecoveryArgs) -> Result<()> {
 
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
+}
+
+/// A number of the server's `/metrics`.
+async fn metric(http_port: u16, name: &str) -> Result<u64> {
+    let address = ("127.0.0.1", http_port);
+    let failed = |what: &str| Error::Violation(format!("/metrics of the server started here: {what}"));
+    let mut socket = TcpStream::connect(address).await.map_err(|error| failed(&error.to_string()))?;
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    socket.write_all(request.as_bytes()).await.map_err(|error| failed(&error.to_string()))?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.map_err(|error| failed(&error.to_string()))?;
+    let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| failed(name))
 }
 
 /// The bytes of all files below folders named `log` in the data folder.

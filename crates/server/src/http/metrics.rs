@@ -144,6 +144,13 @@ fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
     let batch_bytes = s.log.bytes.checked_div(s.log.batches).unwrap_or_default();
     put("gauge", "log_batch_bytes", "Mean size of a batch.", batch_bytes);
     put("gauge", "log_replay_bytes", "Log that a recovery would replay.", s.replay_bytes);
+    put(
+        "gauge",
+        "recovered_commits",
+        "Commits that the start has read again from the log.",
+        s.recovered.commits,
+    );
+    put("gauge", "recovered_bytes", "Bytes of their records.", s.recovered.bytes);
     put("gauge", "log_poisoned", "1 if the log refuses commits.", u64::from(s.log_poisoned.is_some()));
     put("counter", "checkpoints_total", "Checkpoints written.", s.checkpoints);
     put("gauge", "base_bytes", "Size of the base store.", s.base.bytes);
