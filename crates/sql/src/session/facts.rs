@@ -38,13 +38,16 @@ pub(crate) struct Facts {
     settings: Mutex<Settings>,
     catalog: Mutex<Arc<Catalog>>,
     /// The catalog of a snapshot that is older than the present one, by the snapshot and the stamp of own changes.
-    shown: Mutex<Option<((u64, u64), Arc<Catalog>)>>,
+    shown: Mutex<Option<ShownCatalog>>,
     transaction_id: AtomicU64,
     random: Mutex<SplitMix>,
     sequences: Mutex<SequenceValues>,
     /// The last commit that anything rests on which the session has shown or is about to show, besides what its open transaction knows itself.
     rests_on: AtomicU64,
 }
+
+/// Snapshot and stamp, and the catalog that they give.
+type ShownCatalog = ((u64, u64), Arc<Catalog>);
 
 /// What currval and lastval give.
 #[derive(Default)]
