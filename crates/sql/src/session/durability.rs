@@ -78,6 +78,8 @@ impl Session {
         let is_open = match self.block {
             Block::None | Block::Implicit => false,
             Block::Explicit => true,
+            // A block that was too late for its family has shown what is committed, and executes nothing.
+            Block::Decided => false,
             Block::Failed => self.open.is_some(),
         };
         if is_open && !self.effective.durable_reads {
