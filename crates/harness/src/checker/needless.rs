@@ -7,6 +7,7 @@
 //! *By then* is known exactly when statements ran one after the other. In a concurrent run a commit that was asked for
 //! before the victim's abort was answered may have come before it or after. Such a commit counts for the abort: an abort is
 //! called needless only if no cycle closes even with all of them, and *undecided* if one closes only with some of them.
+//! A commit whose writes the victim read is not in flight any more.
 
 use std::collections::{HashMap, HashSet};
 
@@ -90,7 +91,9 @@ pub fn judge(
         }
     }
     let maybe = |place: usize| history.transactions[place].asked < transaction.answered;
-    let surely = |place: usize| history.transactions[place].answered < transaction.asked;
+    // Whose writes the victim read had committed, even if that was while its last statement waited.
+    let surely =
+        |place: usize| before.contains(&place) || history.transactions[place].answered < transaction.asked;
     let closes = |had: &dyn Fn(usize) -> bool| {
         let mut before = before.clone();
         before.extend(preceding_writes(transaction, versions, readers, had));

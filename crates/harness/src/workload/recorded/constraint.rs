@@ -52,6 +52,17 @@ pub fn held(events: &[Event], now: u64) -> Vec<Event> {
     learned
 }
 
+/// What a statement looked at that was ended by the certifier instead of by the constraint: a key was taken, and no order
+/// explains that together with what was read before. The cycle that is named tells which key.
+pub fn contradicted(operation: Operation, failure: &Failure, now: u64) -> Vec<Event> {
+    let detail = failure.detail.as_deref().unwrap_or_default();
+    let into_this = |edge: &&str| edge.contains(" -wr-> ") && edge.contains(" (this transaction): ");
+    let Some(edge) = detail.split("; ").find(into_this) else { return Vec::new() };
+    let message = if edge.contains(" of index ") { "duplicate" } else { "duplicate _pkey" };
+    let duplicate = Failure { sqlstate: "23505".to_owned(), message: message.to_owned(), detail: None };
+    refused(operation, &duplicate, now).unwrap_or_default()
+}
+
 /// What a statement's refusal tells: `None` if that cannot be recorded, so that the transaction has to end.
 pub fn refused(operation: Operation, failure: &Failure, now: u64) -> Option<Vec<Event>> {
     let exists = |predicate, as_it_is| Event::Exists(Exists { predicate, snapshot: now, as_it_is });

@@ -218,7 +218,13 @@ impl<C: Connection> Recorder<C> {
                 Ok(())
             }
             Err(failure) => {
-                let now = self.connection.last_commit().filter(|_| open.savepoint.is_some());
+                let now = self.connection.last_commit();
+                if let (Abort::Certifier, Some(now)) =
+                    (Abort::classify(&failure.sqlstate, &failure.message), now)
+                {
+                    open.events.extend(constraint::contradicted(operation, &failure, now));
+                }
+                let now = now.filter(|_| open.savepoint.is_some());
                 let learned = now.and_then(|now| constraint::refused(operation, &failure, now));
                 let Some(learned) = learned else { return self.fail(failure, asked).await };
                 open.events.extend(learned);
