@@ -3,7 +3,6 @@
 //! A program's folder is set up once and then copied for each file of tests, so each of them begins with the same state.
 //! At an address the files run one after another on the same data.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -106,33 +105,11 @@ impl Server {
     }
 
     fn start_cognate(program: &Path, data: &Path) -> Result<Server, String> {
-        let mut child = Command::new(program)
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--http",
-                "off",
-                "--log",
-                "error",
-                "--memory",
-                "512MB",
-            ])
-            .arg("--data")
-            .arg(data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed("starting the server", &error))?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).map_err(|error| failed("the server", &error))?;
-        }
-        // It says how to connect: `... -p PORT ...`.
-        let port = line.split_whitespace().skip_while(|word| *word != "-p").nth(1);
-        let port = port.and_then(|port| port.parse().ok());
-        let address = Address { host: "127.0.0.1".to_owned(), port: port.unwrap_or_default() };
-        let server = Server { child: Some(child), address, is_cognate: true };
-        port.map(|_| server).ok_or_else(|| format!("the server did not become ready: {line}"))
+        let (child, port) = crate::server::spawn(program, data, "512MB")?;
+        let address = Address { host: "127.0.0.1".to_owned(), port: 0 };
+        let mut server = Server { child: Some(child), address, is_cognate: true };
+        server.address.port = port?.parse().map_err(|error| format!("the server's port: {error}"))?;
+        Ok(server)
     }
 
     fn start_postgres(programs: &Path, data: &Path) -> Result<Server, String> {
