@@ -236,14 +236,26 @@ impl Transaction {
     /// asking whether that is what the snapshot shows.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` from the base store.
+    /// `Corrupt` or `Io` from the base store. `LogPoisoned` if that version is lost.
     pub fn get_latest(&self, tree: TreeId, key: &[u8]) -> Result<Latest, Error> {
         if self.has_created(tree) {
             return Ok(Latest { csn: self.sight.csn(), value: None });
         }
         let latest = self.manager.get_latest(tree, key)?;
-        self.rest_on(latest.csn);
+        self.look_at(latest.csn)?;
         Ok(latest)
+    }
+
+    /// Notes that the transaction looks at what commit `csn` left. Once the log has failed, what was never durable is lost though it is still in
+    /// memory: nothing can be decided by it, and to try again with a new snapshot would show the same for ever.
+    fn look_at(&self, csn: Csn) -> Result<(), Error> {
+        self.rest_on(csn);
+        if csn > self.manager.log.durable()
+            && let Some(error) = self.manager.log.poisoned()
+        {
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Notes that the transaction has looked at what commit `csn` left. Everything here that looks beyond the snapshot does this by itself.
@@ -402,14 +414,14 @@ impl Transaction {
     /// locked: then the answer stays true.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` from the base store.
+    /// `Corrupt` or `Io` from the base store. `LogPoisoned` if that version is lost.
     pub fn changed(&self, tree: TreeId, key: &[u8]) -> Result<Option<Latest>, Error> {
         if self.has_created(tree) {
             return Ok(None);
         }
         let changed = self.manager.changed(tree, key, self.sight.csn())?;
         if let Some(latest) = &changed {
-            self.rest_on(latest.csn);
+            self.look_at(latest.csn)?;
         }
         Ok(changed)
     }

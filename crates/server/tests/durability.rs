@@ -200,3 +200,43 @@ async fn an_answer_that_rests_on_what_is_lost_is_an_error() {
     assert_eq!(client.query("SELECT * FROM fresh").await[0].sqlstate(), "42P01");
     held.disk.restart(Loss::Process);
 }
+
+/// What is lost is still in memory. Whoever must decide by the newest version of such a row cannot, at any level; trying again with a new snapshot would
+/// never end, since readers are shown what is durable.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_decides_by_a_row_that_is_lost() {
+    let mut held = Held::new().await;
+    let mut client = held.client().await;
+    held.hold(&format!("BEGIN; {CHANGE}; INSERT INTO t VALUES (2, 20); COMMIT")).await;
+    held.disk.fail_sync_after(0);
+    held.disk.let_flushes_go();
+    assert!(held.writer.until_ready().await.iter().any(|message| message.tag == 'E'));
+    for level in ["read committed", "repeatable read", "serializable"] {
+        client.query(&format!("SET default_transaction_isolation = '{level}'")).await;
+        for text in [
+            "SELECT v FROM t WHERE id = 1 FOR UPDATE",
+            "SELECT v FROM t WHERE id = 1 FOR KEY SHARE SKIP LOCKED",
+            "UPDATE t SET v = 0 WHERE id = 1 AND v < 0",
+            "UPDATE t SET v = 0 WHERE id = 1",
+            "DELETE FROM t WHERE id = 1 AND v = 11",
+            "INSERT INTO t VALUES (2, 21) ON CONFLICT DO NOTHING",
+            "INSERT INTO t VALUES (2, 21) ON CONFLICT (id) DO UPDATE SET v = 0",
+            "INSERT INTO t VALUES (2, 21)",
+        ] {
+            let answer = client.query(text).await;
+            // A row that no reader is shown is not found; and what finds it may not say so.
+            let lost = answer.iter().find(|message| message.tag == 'E').map(|error| error.sqlstate());
+            let found = tags(&answer);
+            match text.contains("v < 0") || text.contains("v = 11") {
+                true => assert!(
+                    lost.as_deref() == Some("58030") || found == "C",
+                    "{level}: {text}: {found} {lost:?}"
+                ),
+                false => assert_eq!(lost.as_deref(), Some("58030"), "{level}: {text}: {found}"),
+            }
+        }
+        let rows = client.query("SELECT v FROM t").await;
+        assert_eq!(rows[1].values(), [Some("10".to_owned())], "readers go on below what is lost");
+    }
+    held.disk.restart(Loss::Process);
+}

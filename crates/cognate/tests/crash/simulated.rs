@@ -4,6 +4,7 @@
 //! databases goes through five, so what an early crash damaged is seen by the later ones.
 
 use std::ops::Bound::Unbounded;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use cognate::{Database, Options, Session};
@@ -13,11 +14,13 @@ use cognate_env::sim::{Loss, SimDisk};
 
 use super::judge::judge;
 use super::load::{Ledger, Sql, create};
+use super::observer::{self, Observer};
 use crate::wire::{Failure, Rows};
 
 const DATABASES: u64 = 40;
 const CRASHES: u64 = 5;
 const CLIENTS: i64 = 3;
+const OBSERVERS: u64 = 6;
 
 impl Sql for Session {
     fn run(&mut self, text: &str) -> Result<Rows, Failure> {
@@ -139,4 +142,77 @@ fn two_hundred_crashes_lose_nothing_acknowledged_and_leave_nothing_else() {
     }
     println!("{acknowledged} transactions acknowledged, {in_doubt} in doubt");
     assert!(acknowledged > 1000 && in_doubt > 50, "{acknowledged} acknowledged, {in_doubt} in doubt");
+}
+
+/// Observers act until the power is off. The flushes are held back at a drawn moment, so that many commits are seen that are not
+/// durable, and the power goes when everybody waits or a while after.
+fn observe(database: &Database, disk: &SimDisk, observers: &mut [Observer], random: &mut SplitMix) {
+    let (hold_at, off_at) = (random.below(150), 50 + random.below(150));
+    let acts = AtomicU64::new(0);
+    let count = observers.len() as u64;
+    let ended = AtomicU64::new(0);
+    let act = |observer: &mut Observer| -> Result<(), Failure> {
+        let mut session = database.session().map_err(failure)?;
+        observer.connected(&mut session)?;
+        loop {
+            observer.act(&mut session)?;
+            acts.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    // For the log, or for the lock of somebody who waits for it.
+    let waiting = || {
+        let statistics = database.sql().engine().statistics();
+        statistics.log.waiting + statistics.waiting_transactions
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = observers
+            .iter_mut()
+            .map(|observer| {
+                scope.spawn(|| {
+                    let result = act(observer);
+                    ended.fetch_add(1, Ordering::Relaxed);
+                    result
+                })
+            })
+            .collect();
+        let ended = || ended.load(Ordering::Relaxed);
+        while acts.load(Ordering::Relaxed) < hold_at && ended() == 0 {
+            thread::yield_now();
+        }
+        disk.hold_flushes();
+        let held_at = acts.load(Ordering::Relaxed);
+        while acts.load(Ordering::Relaxed) < held_at + off_at && waiting() + ended() < count {
+            thread::yield_now();
+        }
+        disk.power_off_after(0);
+        disk.let_flushes_go();
+        for client in clients {
+            let failure = client.join().expect("no panic").expect_err("the power is off");
+            assert_eq!(failure.sqlstate(), "58030", "{failure:?}");
+        }
+    });
+}
+
+#[test]
+fn whatever_anybody_was_told_stays_true() {
+    let mut told = 0;
+    for seed in 0..12 {
+        let _seed = Seed(seed);
+        let (disk, mut random) = (SimDisk::new(seed), SplitMix::new(seed ^ 0x0B5E));
+        let database = open(&disk).expect("opened");
+        observer::create(&mut database.session().expect("a session"));
+        drop(database);
+        let mut observers: Vec<Observer> = (0..OBSERVERS).map(|name| Observer::new(name, seed)).collect();
+        for crash in 0..=CRASHES {
+            disk.restart(if random.one_in(3) { Loss::Process } else { Loss::Power });
+            let database = open(&disk).expect("opened");
+            observer::judge(&mut database.session().expect("a session"), &observers);
+            if crash < CRASHES {
+                observe(&database, &disk, &mut observers, &mut random);
+            }
+        }
+        told += observers.iter().map(|observer| observer.told).sum::<u64>();
+    }
+    println!("{told} answers without a write of their own");
+    assert!(told > 1000, "{told} answers");
 }
