@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::all::{self, AllArgs};
+use crate::command::analytic::{self, AnalyticArgs};
 use crate::command::bookstore::{self, BookstoreArgs};
 use crate::command::crash::{self, CrashArgs};
 use crate::command::device::{self, DeviceArgs};
@@ -52,6 +53,8 @@ enum Command {
     Mip(MipArgs),
     /// Point reads with and without a long analytic query beside them: the 99th percentile.
     Mixed(MixedArgs),
+    /// Five long queries over one table, in turns: grouped sums, a filtered sum, many groups, a window, a self join.
+    Analytic(AnalyticArgs),
     /// A point read by primary key in the embedded library, one thread: microseconds.
     PointRead(PointReadArgs),
     /// Log written, server killed, server started again: megabytes of log a second.
@@ -90,6 +93,7 @@ impl Cli {
             Command::Memory(args) => memory::run(args).await,
             Command::Mip(args) => mip::run(args).await,
             Command::Mixed(args) => mixed::run(args).await,
+            Command::Analytic(args) => analytic::run(args).await,
             Command::PointRead(args) => point_read::run(args).await,
             Command::Recovery(args) => recovery::run(args).await,
             Command::Snum(args) => snum::run(args).await,

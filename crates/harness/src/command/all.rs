@@ -66,6 +66,7 @@ const SERIES: &[Benchmark] = &[
         "bookstore --seconds 4 --items 1000 --browsers 1 --clients 16",
     ),
     against_peer("mixed", "mixed", "mixed --seconds 3 --rows 10000 --readings 20000"),
+    against_peer("analytic", "analytic", "analytic --rows 5000 --rounds 2"),
     benchmark("point-read", "point-read", "point-read --rows 2000 --reads 2000"),
     benchmark("log", "log", "log --seconds 1"),
     benchmark("device", "device", "device --seconds 1 --rounds 1 --rows 2000 --clients 800"),

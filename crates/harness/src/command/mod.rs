@@ -1,6 +1,7 @@
 //! The subcommands of `cognate-bench`, one file each.
 
 pub mod all;
+pub mod analytic;
 pub mod bookstore;
 pub mod crash;
 pub mod device;

@@ -98,6 +98,12 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.of_postgres("pgbench", "simple-update");
     first "bookstore, ordering mix, 80 clients: Cognate / PostgreSQL", AtLeast(1.0), "×", "2×",
         |f| f.of_postgres("bookstore", crate::report::TOTAL);
+    first "five long queries, time of Cognate / PostgreSQL, geometric mean", AtMost(0.9), "×", "0.6×",
+        |f| f.param("analytic", "time_of_postgres");
+    further "the slowest of them against PostgreSQL", AtMost(1.2), "×", "0.9×",
+        |f| f.param("analytic", "worst_of_postgres");
+    first "point reads by 4 clients, prepared: Cognate / PostgreSQL", AtLeast(1.2), "×", "1.5×",
+        |f| f.of_postgres("mixed", "alone");
     further "point read in the embedded library, one thread, from memory", AtMost(3.0), " µs", "1 µs",
         |f| f.mean_us("point-read", "in memory");
     first "log: durable commits, 64 in flight, of the raw device", AtLeast(80.0), " %", "95 %",
