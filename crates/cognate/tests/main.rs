@@ -7,4 +7,5 @@ mod damage;
 mod library;
 mod methods;
 mod process;
+mod spill;
 mod wire;

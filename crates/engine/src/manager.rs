@@ -59,6 +59,7 @@ use crate::statistics::CertifierStatistics;
 use crate::storage::{Base, BaseOptions, Log, StagedRun};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Apart, Mutex, spin};
+use crate::temporary::Temporary;
 use crate::transaction::{Access, Commit, Latest};
 use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
@@ -97,6 +98,7 @@ pub(crate) struct Manager {
     transactions: Apart<Numbers>,
     pub(crate) trees: Numbers,
     pub(crate) recovered: Recovered,
+    pub(crate) temporary: Temporary,
     _folder: Box<dyn Lock>,
 }
 
@@ -150,6 +152,7 @@ impl Manager {
             io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
             _ => Error::io("locking", &lock, cause),
         })?;
+        let temporary = Temporary::open(Arc::clone(&disk), &path)?;
         let pressure = Arc::new(Pressure::new(options.memory_bytes));
         let base_options = BaseOptions { cache_bytes: options.memory_bytes / 4, ..BaseOptions::default() };
         let base = Base::open(Arc::clone(&disk), &path.join("base"), base_options)?;
@@ -189,6 +192,7 @@ impl Manager {
             transactions: Apart::new(Numbers::starting_at(numbers.transaction)),
             trees: Numbers::starting_at(numbers.next_tree),
             recovered,
+            temporary,
             _folder: folder,
             options,
         })

@@ -13,6 +13,7 @@ use crate::manager::Manager;
 use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::sight::Sight;
+use crate::temporary::TemporaryFile;
 use crate::txn::bulk::Private;
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, TreeId, Value};
@@ -110,6 +111,14 @@ impl ReadView {
         let own = self.writes(tree).map(|writes| (Arc::clone(writes), self.sequence));
         let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
         Scan::open(manager, sight, tree, (lower, upper), reverse, own, self.private(tree), true)
+    }
+
+    /// A file for what a statement cannot hold in memory.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`.
+    pub fn temporary_file(&self) -> Result<TemporaryFile, Error> {
+        self.manager.temporary.create()
     }
 }
 

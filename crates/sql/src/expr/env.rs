@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cognate_engine::Lent;
+use cognate_engine::{Lent, TemporaryFile};
 
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
@@ -35,6 +35,10 @@ pub trait Reader {
         upper: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<Box<dyn RowScan>>;
+    /// A file for what a statement cannot hold in memory; none where there is no place for files.
+    fn temporary_file(&self) -> Result<Option<TemporaryFile>> {
+        Ok(None)
+    }
 }
 
 /// An open scan.

@@ -22,7 +22,7 @@ mod string;
 mod to_char;
 mod window;
 
-pub use aggregate::Accumulator;
+pub use aggregate::{Accumulator, Successor};
 pub use context::{EvalContext, Interrupt, NeverInterrupted, NoSession, SessionView};
 pub use registry::{Body, Function, Kind, PlainBody, TypedBody, Volatility, all};
 pub use resolve::{ResolvedFunction, resolve};

@@ -1,13 +1,22 @@
 //! Grouping: a hash table of keys, an accumulator for each aggregate.
+//!
+//! Once memory is full no further group is made: rows of the groups there are go on being added, and those of others go to disk, divided by the hash of
+//! their keys. When the groups in memory have been given, one part after the other is grouped in the same way. No group is in two parts.
+//!
+//! ```text
+//! rows of a b c a d b, two groups fit      a b in memory, given first      parts: c | d
+//! ```
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 
 use super::Context;
 use super::hash::Seeded;
 use super::input::{SourceState, holds};
 use super::memory::row_bytes;
 use super::sort::{compare_keys, sort_rows};
+use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::error::{Result, SqlError};
 use crate::expr::Env;
 use crate::function::Accumulator;
@@ -17,9 +26,25 @@ use crate::types::Datum;
 /// Groups, in the order their first rows came.
 pub(crate) struct GroupState {
     groups: Vec<Grouped>,
+    /// The groups of each set by their keys.
+    places: Vec<HashMap<Vec<Datum>, usize, Seeded>>,
+    seed: Seeded,
     at: usize,
     built: bool,
     bytes: usize,
+    disk: Option<Box<Disk>>,
+}
+
+/// Rows of groups that are not in memory.
+struct Disk {
+    spill: Spill,
+    /// Those that are left by the present pass. While there are any no group is made.
+    left: Option<Vec<Tape>>,
+    /// How often the rows of the present pass were divided.
+    depth: u32,
+    /// Parts to come, and how often they were divided.
+    parts: Vec<(Tape, u32)>,
+    row: Vec<Datum>,
 }
 
 /// One group.
@@ -43,6 +68,8 @@ struct AggregateState {
     seen: Option<HashSet<Vec<Datum>, Seeded>>,
     /// Sort keys and arguments, for ORDER BY.
     pending: Vec<(Vec<Datum>, Vec<Datum>)>,
+    /// Neither DISTINCT nor ORDER BY.
+    is_plain: bool,
 }
 
 impl AggregateState {
@@ -56,6 +83,7 @@ impl AggregateState {
             bytes: 0,
             seen: node.distinct.then(HashSet::default),
             pending: vec![],
+            is_plain: !node.distinct && node.order.is_empty(),
         })
     }
 
@@ -66,6 +94,23 @@ impl AggregateState {
         {
             return Ok(0);
         }
+        // Most take one value, or none, and nothing else has to be done with it.
+        if self.is_plain {
+            let argument = match node.arguments.as_slice() {
+                [] => None,
+                [argument] => Some(argument.value(env)?),
+                _ => return self.add_many(node, env),
+            };
+            let argument = argument.as_deref().map_or(&[][..], std::slice::from_ref);
+            self.make_room(argument, env)?;
+            self.accumulator.add(argument, &env.execution.read.eval)?;
+            return Ok(self.grown());
+        }
+        self.add_many(node, env)
+    }
+
+    /// The same for any number of arguments, DISTINCT and ORDER BY.
+    fn add_many(&mut self, node: &AggregateNode, env: &Env<'_>) -> Result<usize> {
         let mut arguments = smallvec::SmallVec::<[Datum; 2]>::new();
         for argument in &node.arguments {
             arguments.push(argument.eval(env)?);
@@ -95,6 +140,14 @@ impl AggregateState {
 
     /// Large values may make the accumulator move what it has to a place twice as large: asks first whether that may be.
     fn make_room(&self, arguments: &[Datum], env: &Env<'_>) -> Result<()> {
+        let is_small = |value: &Datum| match value {
+            Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => text.len() < LARGE_ROW / 4,
+            Datum::Bytea(_) | Datum::Array(_) | Datum::Record(_) => false,
+            _ => true,
+        };
+        if arguments.iter().all(is_small) {
+            return Ok(());
+        }
         let coming = row_bytes(arguments);
         if coming < LARGE_ROW {
             return Ok(());
@@ -137,12 +190,30 @@ impl AggregateState {
 
 impl GroupState {
     pub(crate) fn new() -> GroupState {
-        GroupState { groups: vec![], at: 0, built: false, bytes: 0 }
+        GroupState {
+            groups: vec![],
+            places: vec![],
+            seed: Seeded::default(),
+            at: 0,
+            built: false,
+            bytes: 0,
+            disk: None,
+        }
     }
 
     pub(crate) fn release(&mut self, context: Context<'_>) {
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
+        self.disk = None;
+    }
+
+    /// A pass begins, without groups.
+    fn begin(&mut self, sets: usize, context: Context<'_>) {
+        context.execution.runtime.release(self.bytes);
+        self.bytes = 0;
+        self.groups = vec![];
+        self.at = 0;
+        self.places = (0..sets).map(|_| HashMap::with_hasher(self.seed.clone())).collect();
     }
 
     fn reserve(&mut self, bytes: usize, context: Context<'_>) -> Result<()> {
@@ -157,24 +228,79 @@ impl GroupState {
         group.aggregates.iter().filter(|node| node.grouping.is_none()).map(AggregateState::new).collect()
     }
 
-    /// Makes the group of a key, if it is not there yet; its place.
+    /// Makes the group of a key, if it is not there yet; its place. None if its rows are to go to disk.
     fn place(
         &mut self,
-        places: &mut HashMap<Vec<Datum>, usize, Seeded>,
         set: usize,
         key: &Vec<Datum>,
         group: &GroupNode,
         context: Context<'_>,
-    ) -> Result<usize> {
-        if let Some(place) = places.get(key) {
-            return Ok(*place);
+    ) -> Result<Option<usize>> {
+        if let Some(place) = self.places[set].get(key) {
+            return Ok(Some(*place));
+        }
+        let aggregates = group.aggregates.iter().filter(|node| node.grouping.is_none()).count();
+        let bytes = 2 * row_bytes(key) + 64 + 96 * aggregates;
+        if self.is_full(bytes, context)? {
+            return Ok(None);
         }
         let place = self.groups.len();
         let states = GroupState::states(group)?;
-        self.reserve(2 * row_bytes(key) + 64 + 96 * states.len(), context)?;
-        places.insert(key.clone(), place);
+        self.reserve(bytes, context)?;
+        self.places[set].insert(key.clone(), place);
         self.groups.push(Grouped { set, key: key.clone(), states });
-        Ok(place)
+        Ok(Some(place))
+    }
+
+    /// Whether no further group can be made in this pass.
+    fn is_full(&mut self, bytes: usize, context: Context<'_>) -> Result<bool> {
+        if let Some(disk) = &self.disk
+            && (disk.left.is_some() || disk.depth > DEPTH)
+        {
+            return Ok(disk.left.is_some());
+        }
+        if self.groups.is_empty() || !context.execution.is_tight(self.bytes, bytes) {
+            return Ok(false);
+        }
+        if self.disk.is_none() {
+            let disk = |spill| Disk { spill, left: None, depth: 0, parts: vec![], row: vec![] };
+            self.disk = Spill::create(context)?.map(disk).map(Box::new);
+        }
+        let Some(disk) = &mut self.disk else { return Ok(false) };
+        disk.left = Some(Tape::parts());
+        Ok(true)
+    }
+
+    /// Adds a row to its group of a set, or puts it on disk. `frame` is what the aggregates look at.
+    fn add(
+        &mut self,
+        set: usize,
+        key: &Vec<Datum>,
+        group: &GroupNode,
+        context: Context<'_>,
+        frame: &[Datum],
+    ) -> Result<()> {
+        let Some(place) = self.place(set, key, group, context)? else {
+            return self.put_aside(set, key, frame);
+        };
+        let env = context.env(frame);
+        let mut held = 0;
+        let nodes = group.aggregates.iter().filter(|node| node.grouping.is_none());
+        for (state, node) in self.groups[place].states.iter_mut().zip(nodes) {
+            held += state.add(node, &env)?;
+        }
+        self.reserve(held, context)
+    }
+
+    #[cold]
+    fn put_aside(&mut self, set: usize, key: &Vec<Datum>, frame: &[Datum]) -> Result<()> {
+        let hash = self.seed.hash_one(key);
+        let Some(disk) = &mut self.disk else { return Err(lost()) };
+        let Disk { spill, left: Some(tapes), depth, row, .. } = &mut **disk else { return Err(lost()) };
+        row.clear();
+        row.push(Datum::Int8(set as i64));
+        row.extend(key.iter().chain(frame).cloned());
+        tapes[part_of(hash, *depth)].write(row, spill)
     }
 
     /// Reads all input rows.
@@ -188,43 +314,67 @@ impl GroupState {
     ) -> Result<()> {
         let all = [vec![true; group.keys.len()]];
         let sets: &[Vec<bool>] = group.sets.as_deref().unwrap_or(&all);
-        // The groups of each set by their keys. A set without keys has one group, even without a row.
-        let mut places: Vec<HashMap<Vec<Datum>, usize, Seeded>> =
-            sets.iter().map(|_| HashMap::default()).collect();
+        self.begin(sets.len(), context);
+        // A set without keys has one group, even without a row.
         let no_key = vec![Datum::Null; group.keys.len()];
         for (set, keys) in sets.iter().enumerate() {
             if !keys.contains(&true) {
-                self.place(&mut places[set], set, &no_key, group, context)?;
+                self.place(set, &no_key, group, context)?;
             }
         }
         let mut values = Vec::with_capacity(group.keys.len());
         let mut key = Vec::with_capacity(group.keys.len());
         while source.next(&select.source, context, frame)? {
-            let env = context.env(frame);
             values.clear();
             for expr in &group.keys {
-                values.push(expr.eval(&env)?);
+                values.push(expr.eval(&context.env(frame))?);
+            }
+            if group.sets.is_none() {
+                self.add(0, &values, group, context, frame)?;
+                continue;
             }
             for (set, keys) in sets.iter().enumerate() {
-                let place = match group.sets {
-                    None => self.place(&mut places[set], set, &values, group, context)?,
-                    Some(_) => {
-                        key.clear();
-                        let given = values.iter().zip(keys);
-                        key.extend(given.map(|(value, has)| if *has { value.clone() } else { Datum::Null }));
-                        self.place(&mut places[set], set, &key, group, context)?
-                    }
-                };
-                let mut held = 0;
-                let nodes = group.aggregates.iter().filter(|node| node.grouping.is_none());
-                for (state, node) in self.groups[place].states.iter_mut().zip(nodes) {
-                    held += state.add(node, &env)?;
-                }
-                self.reserve(held, context)?;
+                key.clear();
+                let given = values.iter().zip(keys);
+                key.extend(given.map(|(value, has)| if *has { value.clone() } else { Datum::Null }));
+                self.add(set, &key, group, context, frame)?;
             }
         }
         self.built = true;
+        self.end_pass()
+    }
+
+    /// What the pass has left becomes parts.
+    fn end_pass(&mut self) -> Result<()> {
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        for mut tape in disk.left.take().into_iter().flatten().filter(|tape| tape.rows() > 0) {
+            tape.close(&mut disk.spill)?;
+            disk.parts.push((tape, disk.depth + 1));
+        }
         Ok(())
+    }
+
+    /// Groups the next part. False if there is none.
+    fn next_part(&mut self, group: &GroupNode, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
+        let Some(disk) = &mut self.disk else { return Ok(false) };
+        let Some((part, depth)) = disk.parts.pop() else { return Ok(false) };
+        disk.depth = depth;
+        self.begin(group.sets.as_ref().map_or(1, Vec::len), context);
+        let mut part = part.read();
+        let (mut row, mut key) = (vec![], vec![]);
+        while part.next(&self.disk.as_ref().ok_or_else(lost)?.spill, &mut row)? {
+            context.execution.tick()?;
+            let mut values = row.drain(..);
+            let set = values.next().and_then(|set| set.as_i64()).unwrap_or_default();
+            key.clear();
+            key.extend(values.by_ref().take(group.keys.len()));
+            for (place, value) in frame.iter_mut().zip(values) {
+                *place = value;
+            }
+            self.add(set as usize, &key, group, context, frame)?;
+        }
+        self.end_pass()?;
+        Ok(true)
     }
 
     /// Puts the next group that satisfies HAVING into `grouped`, its keys first.
@@ -240,25 +390,33 @@ impl GroupState {
         if !self.built {
             self.build(select, group, source, context, frame)?;
         }
-        while let Some(Grouped { set, key, states }) = self.groups.get_mut(self.at) {
-            self.at += 1;
-            for (place, value) in grouped.iter_mut().zip(key.iter_mut()) {
-                *place = std::mem::take(value);
+        loop {
+            while let Some(Grouped { set, key, states }) = self.groups.get_mut(self.at) {
+                self.at += 1;
+                for (place, value) in grouped.iter_mut().zip(key.iter_mut()) {
+                    *place = std::mem::take(value);
+                }
+                let mut states = states.iter_mut();
+                for (place, node) in grouped[group.keys.len()..].iter_mut().zip(&group.aggregates) {
+                    *place = match &node.grouping {
+                        Some(values) => Datum::Int4(values[*set]),
+                        None => match states.next() {
+                            Some(state) => state.finish(node, context)?,
+                            None => return Err(SqlError::internal("a group without one of its aggregates")),
+                        },
+                    };
+                }
+                if holds(&group.having, &context.env(grouped))? {
+                    return Ok(true);
+                }
             }
-            let mut states = states.iter_mut();
-            for (place, node) in grouped[group.keys.len()..].iter_mut().zip(&group.aggregates) {
-                *place = match &node.grouping {
-                    Some(values) => Datum::Int4(values[*set]),
-                    None => match states.next() {
-                        Some(state) => state.finish(node, context)?,
-                        None => return Err(SqlError::internal("a group without one of its aggregates")),
-                    },
-                };
-            }
-            if holds(&group.having, &context.env(grouped))? {
-                return Ok(true);
+            if !self.next_part(group, context, frame)? {
+                return Ok(false);
             }
         }
-        Ok(false)
     }
+}
+
+fn lost() -> SqlError {
+    SqlError::internal("rows of groups on disk without their file")
 }

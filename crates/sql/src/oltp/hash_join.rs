@@ -1,12 +1,18 @@
 //! Hash joins: the build side is read into a table once; each probe row looks up its partners.
-
-use std::collections::HashMap;
+//!
+//! A build side that does not fit into memory is divided by the hash of its keys into parts on disk, and so is the probe side then: rows that
+//! are partners are in parts of the same number, so that one part after the other is joined by itself. A part that is still too large is divided again.
+//!
+//! ```text
+//! build 1 2 3 4, two fit     parts: 1 3 | 2 4
+//! probe 4 3 9                parts: 3 9 | 4         joined 1 3 with 3 9, then 2 4 with 4
+//! ```
 
 use super::Context;
-use super::hash::Seeded;
 use super::input::{SourceState, holds};
-use super::memory::row_bytes;
-use crate::error::Result;
+use super::join_table::{NONE, Table};
+use super::spill::{DEPTH, Spill, Tape, TapeReader, part_of};
+use crate::error::{Result, SqlError};
 use crate::expr::{Env, Expr};
 use crate::plan::HashJoin;
 use crate::types::Datum;
@@ -15,36 +21,61 @@ use crate::types::Datum;
 pub(crate) struct HashJoinState {
     probe: SourceState,
     build: SourceState,
-    /// Places of the rows with each key; keys with NULL have none.
-    table: HashMap<Vec<Datum>, Vec<u32>, Seeded>,
-    rows: Vec<Vec<Datum>>,
-    /// Which rows have found a partner, in a full join.
-    matched: Vec<bool>,
+    table: Table,
     built: bool,
+    /// Bytes accounted for the table.
     bytes: usize,
     stage: Stage,
+    /// The key of the probe row in the frame, and its hash if it can have partners.
+    key: Vec<Datum>,
+    hash: Option<u64>,
+    disk: Option<Box<Disk>>,
 }
 
+#[derive(Clone, Copy)]
 enum Stage {
     /// The next probe row is to be read.
     Probe,
-    /// Partners of the probe row in the frame: the places left, and whether one was found already.
-    Partners { places: Vec<u32>, at: usize, found: bool },
+    /// Partners of the probe row in the frame: the next place to look at, and whether one was found already.
+    Partners { place: u32, found: bool },
     /// Build rows without partner, from this place.
     Rest(usize),
 }
 
-/// The key of a row; none if a part is NULL, which equals nothing.
-fn key_of(exprs: &[Expr], env: &Env<'_>) -> Result<Option<Vec<Datum>>> {
-    let mut key = Vec::with_capacity(exprs.len());
+/// A join in parts.
+struct Disk {
+    spill: Spill,
+    /// Those to come.
+    parts: Vec<Part>,
+    /// The probe rows of the part whose build rows are in the table.
+    probe: Option<TapeReader>,
+    row: Vec<Datum>,
+}
+
+/// Rows that can only be partners of each other: their keys, then the values of their places.
+#[derive(Default)]
+struct Part {
+    build: Tape,
+    probe: Tape,
+    /// How often its rows were divided.
+    depth: u32,
+}
+
+fn parts(depth: u32) -> Vec<Part> {
+    Tape::parts().into_iter().map(|build| Part { build, depth, ..Part::default() }).collect()
+}
+
+/// Evaluates the key of a row into `key`.
+fn key_of(exprs: &[Expr], env: &Env<'_>, key: &mut Vec<Datum>) -> Result<()> {
+    key.clear();
     for expr in exprs {
-        let value = expr.eval(env)?;
-        if value.is_null() {
-            return Ok(None);
-        }
-        key.push(value);
+        key.push(expr.eval(env)?);
     }
-    Ok(Some(key))
+    Ok(())
+}
+
+fn lost() -> SqlError {
+    SqlError::internal("a join in parts without its file")
 }
 
 impl HashJoinState {
@@ -52,21 +83,20 @@ impl HashJoinState {
         HashJoinState {
             probe: SourceState::new(&join.probe),
             build: SourceState::new(&join.build),
-            table: HashMap::default(),
-            rows: vec![],
-            matched: vec![],
+            table: Table::new(join.build_keys.len(), join.build_slots.len()),
             built: false,
             bytes: 0,
             stage: Stage::Probe,
+            key: vec![],
+            hash: None,
+            disk: None,
         }
     }
 
     pub(crate) fn rewind(&mut self, join: &HashJoin, context: Context<'_>) {
         // The build side may depend on an outer row that has changed.
-        self.release(context);
-        self.table.clear();
-        self.rows.clear();
-        self.matched.clear();
+        self.clear(context);
+        self.disk = None;
         self.built = false;
         self.stage = Stage::Probe;
         self.probe.rewind(&join.probe, context);
@@ -74,36 +104,182 @@ impl HashJoinState {
     }
 
     pub(crate) fn release(&mut self, context: Context<'_>) {
-        context.execution.runtime.release(self.bytes);
-        self.bytes = 0;
+        self.clear(context);
+        self.disk = None;
         self.probe.release(context);
         self.build.release(context);
     }
 
+    /// Empties the table.
+    fn clear(&mut self, context: Context<'_>) {
+        context.execution.runtime.release(self.bytes);
+        self.bytes = 0;
+        self.table.clear();
+    }
+
     fn build(&mut self, join: &HashJoin, context: Context<'_>, frame: &mut [Datum]) -> Result<()> {
+        let mut parts: Option<Vec<Part>> = None;
+        let mut values = Vec::with_capacity(join.build_slots.len());
         while self.build.next(&join.build, context, frame)? {
-            let key = key_of(&join.build_keys, &context.env(frame))?;
-            if key.is_none() && !join.full {
+            key_of(&join.build_keys, &context.env(frame), &mut self.key)?;
+            let hash = self.table.hash(&self.key);
+            if hash.is_none() && !join.full {
                 continue;
             }
-            let row: Vec<Datum> = join.build_slots.iter().map(|slot| frame[*slot].clone()).collect();
-            let bytes = row_bytes(&row) + key.as_ref().map_or(0, |key| row_bytes(key) + 24);
-            context.execution.reserve(bytes)?;
-            self.bytes += bytes;
-            if let Some(key) = key {
-                self.table.entry(key).or_default().push(self.rows.len() as u32);
+            values.clear();
+            values.extend(join.build_slots.iter().map(|slot| frame[*slot].clone()));
+            let bytes = Table::bytes_of(&self.key, &values);
+            if parts.is_none() && context.execution.is_tight(self.bytes, bytes) {
+                parts = self.divide_table(0, context)?;
             }
-            self.rows.push(row);
+            match (&mut parts, &mut self.disk) {
+                (Some(parts), Some(disk)) => {
+                    let part = &mut parts[hash.map_or(0, |hash| part_of(hash, 0))];
+                    disk.write(&mut part.build, &self.key, &values)?;
+                }
+                _ => self.hold(hash, bytes, &mut values, context)?,
+            }
         }
-        if join.full {
-            self.matched = vec![false; self.rows.len()];
+        match parts {
+            Some(parts) => self.divide_probe(join, parts, context, frame)?,
+            None => self.table.index(join.full),
         }
         self.built = true;
         Ok(())
     }
 
+    /// Puts a row into the table, its key from `self.key`.
+    fn hold(
+        &mut self,
+        hash: Option<u64>,
+        bytes: usize,
+        values: &mut Vec<Datum>,
+        context: Context<'_>,
+    ) -> Result<()> {
+        context.execution.reserve(bytes)?;
+        self.bytes += bytes;
+        self.table.push(hash, &mut self.key, values);
+        Ok(())
+    }
+
+    /// Writes the rows of the table into parts. None if there is no place for files.
+    fn divide_table(&mut self, depth: u32, context: Context<'_>) -> Result<Option<Vec<Part>>> {
+        if self.disk.is_none() {
+            let disk = |spill| Box::new(Disk { spill, parts: vec![], probe: None, row: vec![] });
+            self.disk = Spill::create(context)?.map(disk);
+        }
+        let Some(disk) = &mut self.disk else { return Ok(None) };
+        let mut parts = parts(depth);
+        for place in 0..self.table.len() {
+            context.execution.tick()?;
+            let part = &mut parts[self.table.hash_at(place).map_or(0, |hash| part_of(hash, depth))];
+            disk.write(&mut part.build, self.table.key(place), self.table.values(place))?;
+        }
+        self.clear(context);
+        Ok(Some(parts))
+    }
+
+    /// Reads the whole probe side into the parts.
+    fn divide_probe(
+        &mut self,
+        join: &HashJoin,
+        mut parts: Vec<Part>,
+        context: Context<'_>,
+        frame: &mut [Datum],
+    ) -> Result<()> {
+        let disk = self.disk.as_mut().ok_or_else(lost)?;
+        let mut values = Vec::with_capacity(join.probe_slots.len());
+        while self.probe.next(&join.probe, context, frame)? {
+            key_of(&join.probe_keys, &context.env(frame), &mut self.key)?;
+            let hash = self.table.hash(&self.key);
+            if hash.is_none() && !join.left {
+                continue;
+            }
+            values.clear();
+            values.extend(join.probe_slots.iter().map(|slot| frame[*slot].clone()));
+            let part = &mut parts[hash.map_or(0, |hash| part_of(hash, 0))];
+            disk.write(&mut part.probe, &self.key, &values)?;
+        }
+        disk.keep(join, parts)?;
+        self.next_part(join, context)?;
+        Ok(())
+    }
+
+    /// Puts the build rows of the next part into the table. False if there is none.
+    fn next_part(&mut self, join: &HashJoin, context: Context<'_>) -> Result<bool> {
+        self.clear(context);
+        loop {
+            let disk = self.disk.as_mut().ok_or_else(lost)?;
+            let Some(part) = disk.parts.pop() else { return Ok(false) };
+            let mut build = part.build.read();
+            let mut split = None;
+            let mut row = vec![];
+            while build.next(&self.disk.as_ref().ok_or_else(lost)?.spill, &mut row)? {
+                context.execution.tick()?;
+                let mut values = row.split_off(join.build_keys.len());
+                self.key.clear();
+                self.key.append(&mut row);
+                let hash = self.table.hash(&self.key);
+                let bytes = Table::bytes_of(&self.key, &values);
+                let too_large = part.depth < DEPTH && context.execution.is_tight(self.bytes, bytes);
+                if split.is_none() && too_large && self.table.len() > 0 {
+                    split = self.divide_table(part.depth + 1, context)?;
+                }
+                match (&mut split, &mut self.disk) {
+                    (Some(parts), Some(disk)) => {
+                        let place = hash.map_or(0, |hash| part_of(hash, part.depth + 1));
+                        disk.write(&mut parts[place].build, &self.key, &values)?;
+                    }
+                    _ => self.hold(hash, bytes, &mut values, context)?,
+                }
+            }
+            let disk = self.disk.as_mut().ok_or_else(lost)?;
+            let mut probe = part.probe.read();
+            let Some(mut parts) = split else {
+                disk.probe = Some(probe);
+                self.table.index(join.full);
+                return Ok(true);
+            };
+            while probe.next(&disk.spill, &mut row)? {
+                context.execution.tick()?;
+                let hash = self.table.hash(&row[..join.probe_keys.len()]);
+                let place = hash.map_or(0, |hash| part_of(hash, part.depth + 1));
+                parts[place].probe.write(&row, &mut disk.spill)?;
+            }
+            disk.keep(join, parts)?;
+        }
+    }
+
+    /// Reads the next probe row into the frame, and its key.
+    #[inline]
+    fn next_probe(&mut self, join: &HashJoin, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
+        match &mut self.disk {
+            None => {
+                if !self.probe.next(&join.probe, context, frame)? {
+                    return Ok(false);
+                }
+                key_of(&join.probe_keys, &context.env(frame), &mut self.key)?;
+            }
+            Some(disk) => {
+                context.execution.tick()?;
+                let Some(probe) = &mut disk.probe else { return Ok(false) };
+                if !probe.next(&disk.spill, &mut disk.row)? {
+                    return Ok(false);
+                }
+                let mut values = disk.row.drain(..);
+                self.key.clear();
+                self.key.extend(values.by_ref().take(join.probe_keys.len()));
+                for (slot, value) in join.probe_slots.iter().zip(values) {
+                    frame[*slot] = value;
+                }
+            }
+        }
+        self.hash = self.table.hash(&self.key);
+        Ok(true)
+    }
+
     fn put(&self, join: &HashJoin, place: usize, frame: &mut [Datum]) {
-        for (slot, value) in join.build_slots.iter().zip(&self.rows[place]) {
+        for (slot, value) in join.build_slots.iter().zip(self.table.values(place)) {
             frame[*slot] = value.clone();
         }
     }
@@ -118,24 +294,22 @@ impl HashJoinState {
             self.build(join, context, frame)?;
         }
         loop {
-            match &mut self.stage {
+            match self.stage {
                 Stage::Probe => {
-                    if !self.probe.next(&join.probe, context, frame)? {
-                        if !join.full {
-                            return Ok(false);
-                        }
+                    if self.next_probe(join, context, frame)? {
+                        let place = self.hash.map_or(NONE, |hash| self.table.first(hash));
+                        self.stage = Stage::Partners { place, found: false };
+                    } else if join.full {
                         self.stage = Stage::Rest(0);
-                        continue;
+                    } else if self.disk.is_none() || !self.next_part(join, context)? {
+                        return Ok(false);
                     }
-                    let key = key_of(&join.probe_keys, &context.env(frame))?;
-                    let places = key.and_then(|key| self.table.get(&key)).cloned().unwrap_or_default();
-                    self.stage = Stage::Partners { places, at: 0, found: false };
                 }
-                Stage::Partners { places, at, found } => {
-                    let Some(place) = places.get(*at).map(|place| *place as usize) else {
-                        let lonely = join.left && !*found;
+                Stage::Partners { place, found } => {
+                    let hash = self.hash.unwrap_or_default();
+                    let Some(place) = self.table.partner(place, hash, &self.key) else {
                         self.stage = Stage::Probe;
-                        if lonely {
+                        if join.left && !found {
                             for slot in &join.build_slots {
                                 frame[*slot] = Datum::Null;
                             }
@@ -143,32 +317,58 @@ impl HashJoinState {
                         }
                         continue;
                     };
-                    *at += 1;
-                    let was_found = *found;
+                    self.stage = Stage::Partners { place: self.table.following(place), found };
                     self.put(join, place, frame);
                     context.execution.tick()?;
                     if holds(&join.on, &context.env(frame))? {
-                        if let (Stage::Partners { found, .. }, false) = (&mut self.stage, was_found) {
-                            *found = true;
-                        }
+                        self.stage = Stage::Partners { place: self.table.following(place), found: true };
                         if join.full {
-                            self.matched[place] = true;
+                            self.table.mark(place);
                         }
                         return Ok(true);
                     }
                 }
                 Stage::Rest(from) => {
-                    let Some(place) = (*from..self.rows.len()).find(|place| !self.matched[*place]) else {
-                        return Ok(false);
-                    };
-                    self.stage = Stage::Rest(place + 1);
-                    self.put(join, place, frame);
-                    for slot in &join.probe_slots {
-                        frame[*slot] = Datum::Null;
+                    if let Some(place) = self.table.unmarked(from) {
+                        self.stage = Stage::Rest(place + 1);
+                        self.put(join, place, frame);
+                        for slot in &join.probe_slots {
+                            frame[*slot] = Datum::Null;
+                        }
+                        return Ok(true);
                     }
-                    return Ok(true);
+                    if self.disk.is_none() || !self.next_part(join, context)? {
+                        return Ok(false);
+                    }
+                    self.stage = Stage::Probe;
                 }
             }
         }
+    }
+}
+
+impl Disk {
+    fn write(&mut self, tape: &mut Tape, key: &[Datum], values: &[Datum]) -> Result<()> {
+        self.row.clear();
+        self.row.extend(key.iter().chain(values).cloned());
+        tape.write(&self.row, &mut self.spill)
+    }
+
+    /// Keeps the parts from which rows can come.
+    fn keep(&mut self, join: &HashJoin, parts: Vec<Part>) -> Result<()> {
+        for mut part in parts {
+            let gives_rows = match (part.build.rows(), part.probe.rows()) {
+                (0, 0) => false,
+                (0, _) => join.left,
+                (_, 0) => join.full,
+                _ => true,
+            };
+            if gives_rows {
+                part.build.close(&mut self.spill)?;
+                part.probe.close(&mut self.spill)?;
+                self.parts.push(part);
+            }
+        }
+        Ok(())
     }
 }

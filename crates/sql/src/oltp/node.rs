@@ -1,12 +1,9 @@
 //! What gives rows: query levels, VALUES, and steps over rows.
 
-use std::collections::HashSet;
-
 use super::Context;
+use super::distinct::DistinctState;
 use super::group::GroupState;
-use super::hash::Seeded;
 use super::input::{SourceState, new_source};
-use super::memory::row_bytes;
 use super::set_operation::SetState;
 use super::sort::SortState;
 use super::table_function::TableRows;
@@ -22,7 +19,7 @@ pub(crate) enum NodeState {
     Values { at: usize },
     Set(Box<SetState>),
     Sort(Box<SortState>),
-    Distinct { input: Box<NodeState>, seen: HashSet<Vec<Datum>, Seeded>, bytes: usize },
+    Distinct(Box<DistinctState>),
     Limit { input: Box<NodeState>, left: Option<i64>, started: bool },
     Convert(Box<NodeState>),
 }
@@ -66,11 +63,7 @@ impl NodeState {
             Node::Values(_) => NodeState::Values { at: 0 },
             Node::SetOperation { left, right, .. } => NodeState::Set(Box::new(SetState::new(left, right))),
             Node::Sort { input, .. } => NodeState::Sort(Box::new(SortState::new(input))),
-            Node::Distinct { input, .. } => NodeState::Distinct {
-                input: Box::new(NodeState::new(input)),
-                seen: HashSet::default(),
-                bytes: 0,
-            },
+            Node::Distinct { input, .. } => NodeState::Distinct(Box::new(DistinctState::new(input))),
             Node::Limit { input, .. } => {
                 NodeState::Limit { input: Box::new(NodeState::new(input)), left: None, started: false }
             }
@@ -93,11 +86,7 @@ impl NodeState {
             NodeState::Values { .. } => {}
             NodeState::Set(state) => state.release(context),
             NodeState::Sort(state) => state.release(context),
-            NodeState::Distinct { input, bytes, .. } => {
-                context.execution.runtime.release(*bytes);
-                *bytes = 0;
-                input.release(context);
-            }
+            NodeState::Distinct(state) => state.release(context),
             NodeState::Limit { input, .. } | NodeState::Convert(input) => input.release(context),
         }
     }
@@ -133,17 +122,8 @@ impl NodeState {
                 }
                 input.next(node, context, out)
             }
-            (NodeState::Distinct { input, seen, bytes }, Node::Distinct { input: node, columns }) => {
-                while input.next(node, context, out)? {
-                    let key: Vec<Datum> = columns.iter().map(|column| out[*column].clone()).collect();
-                    let held = row_bytes(&key);
-                    if seen.insert(key) {
-                        context.execution.reserve(held)?;
-                        *bytes += held;
-                        return Ok(true);
-                    }
-                }
-                Ok(false)
+            (NodeState::Distinct(state), Node::Distinct { input, columns }) => {
+                state.next(input, columns, context, out)
             }
             (NodeState::Convert(input), Node::Convert { input: node, casts }) => {
                 if !input.next(node, context, out)? {

@@ -7,7 +7,8 @@ use super::Context;
 use super::key_range::{self, Prefixes, Range};
 use crate::error::Result;
 use crate::expr::{Env, RowScan};
-use crate::plan::{AccessKind, Scan};
+use crate::plan::{AccessKind, Scan, ScanColumn};
+use crate::row::Row;
 use crate::types::Datum;
 
 /// State of reading a table.
@@ -43,7 +44,10 @@ impl ScanState {
     pub(crate) fn next(&mut self, scan: &Scan, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
         while self.fetch(scan, context, frame)? {
             context.execution.tick()?;
-            if passes(scan, &context.env(frame))? {
+            // Rows of a range of the table were tested while they were read.
+            if matches!((&self.stage, &scan.access.kind), (Stage::Range(_), AccessKind::Table))
+                || passes(scan, &context.env(frame))?
+            {
                 return Ok(true);
             }
         }
@@ -97,10 +101,7 @@ impl ScanState {
                         continue;
                     };
                     let found = match &scan.access.kind {
-                        AccessKind::Table => {
-                            load(scan, key, value, frame)?;
-                            true
-                        }
+                        AccessKind::Table => load_passing(scan, key, value, context, frame)?,
                         AccessKind::Index(index) => {
                             by_key(scan, index.row_key(key, &value)?, context, frame)?
                         }
@@ -108,6 +109,7 @@ impl ScanState {
                     if found {
                         return Ok(true);
                     }
+                    context.execution.tick()?;
                 }
                 Stage::Done => return Ok(false),
             }
@@ -134,17 +136,48 @@ fn by_key(scan: &Scan, key: &[u8], context: Context<'_>, frame: &mut [Datum]) ->
     loaded.map(|()| found)
 }
 
+/// Reads the needed columns of a row into the frame if it passes the filter, and of another row only what the conditions look at.
+#[inline]
+fn load_passing(
+    scan: &Scan,
+    key: &[u8],
+    row: Lent<'_>,
+    context: Context<'_>,
+    frame: &mut [Datum],
+) -> Result<bool> {
+    if scan.filter.is_empty() || scan.key_slot.is_some() {
+        load(scan, key, row, frame)?;
+        return passes(scan, &context.env(frame));
+    }
+    let stored = scan.table.layout().open(row)?;
+    let mut read = 0;
+    for (condition, upto) in scan.filter.iter().zip(&scan.looked_at) {
+        load_columns(&scan.columns[read..*upto], &stored, frame)?;
+        read = *upto;
+        if !condition.test(&context.env(frame))? {
+            return Ok(false);
+        }
+    }
+    load_columns(&scan.columns[read..], &stored, frame)?;
+    Ok(true)
+}
+
+#[inline]
+fn load_columns(columns: &[ScanColumn], stored: &Row<'_>, frame: &mut [Datum]) -> Result<()> {
+    for column in columns {
+        frame[column.slot] = match stored.get(column.column)? {
+            Some(value) => value,
+            None => column.missing.clone(),
+        };
+    }
+    Ok(())
+}
+
 /// Reads the needed columns of a row into the frame.
 #[inline]
 pub(crate) fn load(scan: &Scan, key: &[u8], row: Lent<'_>, frame: &mut [Datum]) -> Result<()> {
     if !scan.columns.is_empty() {
-        let stored = scan.table.layout().open(row)?;
-        for column in &scan.columns {
-            frame[column.slot] = match stored.get(column.column)? {
-                Some(value) => value,
-                None => column.missing.clone(),
-            };
-        }
+        load_columns(&scan.columns, &scan.table.layout().open(row)?, frame)?;
     }
     if let Some(slot) = scan.key_slot {
         frame[slot] = Datum::Bytea(Bytes::copy_from_slice(key));

@@ -1,6 +1,6 @@
-//! Sorting, in memory.
+//! Sorting.
 //!
-//! Rows are sorted in runs of [`RUN_ROWS`], and runs are merged two by two. A comparison may cost anything
+//! Rows in memory are sorted in runs of [`RUN_ROWS`], and runs are merged two by two. A comparison may cost anything
 //! (two long texts), and the standard library's sort cannot be left half-way; so each run and each row of a
 //! merge asks whether to stop.
 //!
@@ -10,12 +10,16 @@
 //! a b c d   | e f        first pass
 //! a b c d e f            second pass
 //! ```
+//!
+//! What moves is not the row but its place and the first bytes of its keys in the form that orders by bytes (`keys`): they decide most comparisons.
+//!
+//! Rows that do not fit into memory go to disk as a sorted run (`sorter`); in the end all runs are merged.
 
 use std::cmp::Ordering;
 
 use super::Context;
-use super::memory::row_bytes;
 use super::node::{NodeState, evaluate_limit};
+use super::sorter::Sorter;
 use crate::bind::SortKey;
 use crate::error::Result;
 use crate::expr::{Execution, Expr};
@@ -74,13 +78,15 @@ pub(crate) fn sort_rows<T: Default>(
         run.sort_by(&compare);
     }
     let mut length = RUN_ROWS;
+    let mut merged = Vec::new();
     while length < rows.len() {
-        let mut merged = Vec::with_capacity(rows.len());
+        merged.clear();
+        merged.reserve_exact(rows.len());
         for pair in rows.chunks_mut(2 * length) {
             let (left, right) = pair.split_at_mut(length.min(pair.len()));
             merge(left, right, &mut merged, execution, &compare)?;
         }
-        *rows = merged;
+        std::mem::swap(rows, &mut merged);
         length *= 2;
     }
     Ok(())
@@ -119,19 +125,17 @@ fn merge<T: Default>(
 /// State of a sort.
 pub(crate) struct SortState {
     input: NodeState,
-    rows: std::vec::IntoIter<Vec<Datum>>,
+    sorter: Sorter,
     built: bool,
-    bytes: usize,
 }
 
 impl SortState {
     pub(crate) fn new(input: &Node) -> SortState {
-        SortState { input: NodeState::new(input), rows: vec![].into_iter(), built: false, bytes: 0 }
+        SortState { input: NodeState::new(input), sorter: Sorter::default(), built: false }
     }
 
     pub(crate) fn release(&mut self, context: Context<'_>) {
-        context.execution.runtime.release(self.bytes);
-        self.bytes = 0;
+        self.sorter.release(context);
         self.input.release(context);
     }
 
@@ -146,39 +150,6 @@ impl SortState {
         Ok(usize::try_from(limit.saturating_add(offset)).ok())
     }
 
-    fn build(
-        &mut self,
-        input: &Node,
-        keys: &[SortKey],
-        limit: Option<&(Expr, Option<Expr>)>,
-        context: Context<'_>,
-    ) -> Result<()> {
-        let bound = Self::bound(limit, context)?;
-        let mut rows: Vec<Vec<Datum>> = vec![];
-        let mut row = vec![];
-        while self.input.next(input, context, &mut row)? {
-            let bytes = row_bytes(&row);
-            context.execution.reserve(bytes)?;
-            self.bytes += bytes;
-            rows.push(std::mem::take(&mut row));
-            // Twice the rows wanted are there: the worse half can go.
-            if let Some(bound) = bound
-                && rows.len() >= bound.saturating_mul(2).max(1024)
-            {
-                sort_rows(&mut rows, context.execution, |a, b| compare_rows(a, b, keys))?;
-                for dropped in rows.drain(bound..) {
-                    let bytes = row_bytes(&dropped);
-                    context.execution.runtime.release(bytes);
-                    self.bytes -= bytes;
-                }
-            }
-        }
-        sort_rows(&mut rows, context.execution, |a, b| compare_rows(a, b, keys))?;
-        self.rows = rows.into_iter();
-        self.built = true;
-        Ok(())
-    }
-
     pub(crate) fn next(
         &mut self,
         input: &Node,
@@ -188,14 +159,14 @@ impl SortState {
         out: &mut Vec<Datum>,
     ) -> Result<bool> {
         if !self.built {
-            self.build(input, keys, limit, context)?;
-        }
-        match self.rows.next() {
-            Some(row) => {
-                *out = row;
-                Ok(true)
+            let bound = Self::bound(limit, context)?;
+            let mut row = vec![];
+            while self.input.next(input, context, &mut row)? {
+                self.sorter.push(std::mem::take(&mut row), keys, bound, context)?;
             }
-            None => Ok(false),
+            self.sorter.finish(keys, context)?;
+            self.built = true;
         }
+        self.sorter.next(keys, context, out)
     }
 }

@@ -23,6 +23,27 @@ pub struct Scan {
     pub key_slot: Option<usize>,
     /// Conditions on each row, beyond those the access fulfils.
     pub filter: Vec<Expr>,
+    /// How many of the columns each condition and those before it look at: the others need not be read of a row that does not pass.
+    pub looked_at: Vec<usize>,
+}
+
+impl Scan {
+    /// Adds conditions, and puts the columns that the first ones look at first.
+    pub(super) fn add_filter(&mut self, conditions: Vec<Expr>) {
+        self.filter.extend(conditions);
+        self.looked_at.clear();
+        let mut known = 0;
+        for condition in &self.filter {
+            condition.for_each_slot(&mut |slot| {
+                let place = self.columns[known..].iter().position(|column| column.slot == slot);
+                if let Some(place) = place {
+                    self.columns.swap(known, known + place);
+                    known += 1;
+                }
+            });
+            self.looked_at.push(known);
+        }
+    }
 }
 
 /// A column that is read.

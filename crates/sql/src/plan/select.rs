@@ -299,6 +299,7 @@ fn scan(relation: &Relation, access: Access) -> Result<Scan> {
         columns,
         key_slot: relation.key_slot,
         filter: vec![],
+        looked_at: vec![],
     })
 }
 
@@ -322,7 +323,7 @@ fn filtered(node: SourceNode, conditions: Vec<Expr>) -> SourceNode {
     }
     match node {
         SourceNode::Scan(mut scan) => {
-            scan.filter.extend(conditions);
+            scan.add_filter(conditions);
             SourceNode::Scan(scan)
         }
         node => SourceNode::Filter { input: Box::new(node), conditions },

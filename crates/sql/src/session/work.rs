@@ -4,7 +4,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::{Lent, LockMode, LockOutcome, ReadView, Scan, Transaction, TreeMode, WaitPolicy};
+use cognate_engine::{
+    Lent, LockMode, LockOutcome, ReadView, Scan, TemporaryFile, Transaction, TreeMode, WaitPolicy,
+};
 
 use super::SqlDatabase;
 use super::external::External;
@@ -66,6 +68,10 @@ impl Reader for ViewReader<'_> {
         reverse: bool,
     ) -> Result<Box<dyn RowScan>> {
         Ok(Box::new(EngineScan(self.0.scan(tree, lower, upper, reverse)?)))
+    }
+
+    fn temporary_file(&self) -> Result<Option<TemporaryFile>> {
+        Ok(Some(self.0.temporary_file()?))
     }
 }
 

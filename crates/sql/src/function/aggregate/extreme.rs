@@ -1,6 +1,6 @@
 //! Smallest and largest values, and the folds of bools and bits.
 
-use super::Accumulator;
+use super::{Accumulator, Successor};
 use crate::error::SqlError;
 use crate::function::EvalContext;
 use crate::types::{Datum, Type, TypeId};
@@ -33,6 +33,32 @@ fn fold(choose: fn(&Datum, &Datum) -> Option<Datum>) -> Box<dyn Accumulator> {
     Box::new(Fold { value: Datum::Null, choose })
 }
 
+/// Keeps the smallest or largest value.
+struct Extreme {
+    value: Datum,
+    successor: Successor,
+}
+
+impl Accumulator for Extreme {
+    fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
+        let next = &arguments[0];
+        if !next.is_null() && (self.value.is_null() || (self.successor)(&self.value, next)) {
+            self.value = next.clone();
+        }
+        Ok(())
+    }
+    fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        Ok(self.value.clone())
+    }
+    fn successor(&self) -> Option<Successor> {
+        Some(self.successor)
+    }
+}
+
+fn extreme(successor: Successor) -> Box<dyn Accumulator> {
+    Box::new(Extreme { value: Datum::Null, successor })
+}
+
 /// Of equal values that look different (1.5 and 1.50) the last one stays, but the first of char(n).
 fn keeps_first(types: &[Type]) -> bool {
     types.first().is_some_and(|ty| ty.id == TypeId::Bpchar)
@@ -40,15 +66,15 @@ fn keeps_first(types: &[Type]) -> bool {
 
 pub(super) fn minimum(types: &[Type]) -> Box<dyn Accumulator> {
     match keeps_first(types) {
-        true => fold(|kept, next| next.compare(kept).is_lt().then(|| next.clone())),
-        false => fold(|kept, next| next.compare(kept).is_le().then(|| next.clone())),
+        true => extreme(|kept, next| next.compare(kept).is_lt()),
+        false => extreme(|kept, next| next.compare(kept).is_le()),
     }
 }
 
 pub(super) fn maximum(types: &[Type]) -> Box<dyn Accumulator> {
     match keeps_first(types) {
-        true => fold(|kept, next| next.compare(kept).is_gt().then(|| next.clone())),
-        false => fold(|kept, next| next.compare(kept).is_ge().then(|| next.clone())),
+        true => extreme(|kept, next| next.compare(kept).is_gt()),
+        false => extreme(|kept, next| next.compare(kept).is_ge()),
     }
 }
 

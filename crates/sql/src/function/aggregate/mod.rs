@@ -29,11 +29,18 @@ pub trait Accumulator: Send {
         let _ = arguments;
         Ok(false)
     }
+    /// For an aggregate whose result is one of its values, the one that no other takes the place of; NULLs are left out.
+    fn successor(&self) -> Option<Successor> {
+        None
+    }
     /// Approximate memory held, in bytes.
     fn memory(&self) -> usize {
         0
     }
 }
+
+/// Whether the second value, which came later, takes the place of the first; an order of all values.
+pub type Successor = fn(&Datum, &Datum) -> bool;
 
 /// Makes a fresh accumulator for arguments of these types.
 pub type AccumulatorMaker = fn(&[Type]) -> Box<dyn Accumulator>;

@@ -45,6 +45,12 @@ impl CallState {
         }
     }
 
+    /// Whether it looks at its frame, or at rows that sort alike.
+    pub(super) fn looks_around(&self) -> bool {
+        use WindowFunction::{Lag, Lead, RowNumber};
+        !matches!(self, CallState::Ntile(_) | CallState::Plain(RowNumber | Lag | Lead))
+    }
+
     /// Bytes it holds.
     pub(super) fn held(&self) -> usize {
         if let CallState::Aggregate(running) = self { running.held() } else { 0 }
@@ -108,7 +114,7 @@ fn argument(
     context: Context<'_>,
 ) -> Result<Datum> {
     match call.arguments.get(number) {
-        Some(expr) => expr.eval(&context.env(&partition.rows[row])),
+        Some(expr) => expr.eval(&context.env(&partition.rows.row(row)?)),
         None => Ok(Datum::Null),
     }
 }

@@ -4,6 +4,7 @@
 //! rows; so finding all frames of a partition takes time in proportion to its rows, in all modes.
 
 use super::range::in_range;
+use super::rows::Rows;
 use crate::bind::{Exclusion, Frame, FrameBound, FrameMode, SortKey};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::oltp::Context;
@@ -13,23 +14,34 @@ use crate::types::Datum;
 /// The rows of a partition, in the window's order.
 #[derive(Default)]
 pub(super) struct Partition {
-    pub(super) rows: Vec<Vec<Datum>>,
+    pub(super) rows: Rows,
     /// Where each group of rows begins that sort alike.
     pub(super) groups: Vec<usize>,
 }
 
 impl Partition {
-    pub(super) fn clear(&mut self) {
-        self.rows.clear();
+    pub(super) fn clear(&mut self, context: Context<'_>) {
+        self.rows.clear(context);
         self.groups.clear();
     }
 
-    /// One more row. Without ORDER BY all sort alike.
-    pub(super) fn push(&mut self, row: Vec<Datum>, order: &[SortKey]) {
-        if self.rows.last().is_none_or(|before| compare_rows(before, &row, order).is_ne()) {
-            self.groups.push(self.rows.len());
+    /// One more row. Without ORDER BY all sort alike; without `order` no one asks.
+    pub(super) fn push(
+        &mut self,
+        row: Vec<Datum>,
+        order: Option<&[SortKey]>,
+        is_accounted: bool,
+        context: Context<'_>,
+    ) -> Result<()> {
+        let at = self.rows.len();
+        let begins = match order {
+            Some(order) if at > 0 => compare_rows(&self.rows.row(at - 1)?, &row, order).is_ne(),
+            _ => at == 0,
+        };
+        if begins {
+            self.groups.push(at);
         }
-        self.rows.push(row);
+        self.rows.push(row, is_accounted, context)
     }
 
     /// Where a group begins; the end of the partition for one that is not there.
@@ -178,9 +190,10 @@ impl Frames {
         // The key minus the offset, if that is where the frame's end lies in the sort's direction.
         let subtract = preceding != key.descending;
         let at_most = is_start == key.descending;
-        let current = &partition.rows[at][key.column];
+        let current = &partition.rows.row(at)?[key.column];
         let mut end = if is_start { self.head } else { self.tail };
-        while let Some(row) = partition.rows.get(end) {
+        while end < partition.rows.len() {
+            let row = partition.rows.row(end)?;
             let value = &row[key.column];
             let passes = match (value.is_null(), current.is_null(), is_start) {
                 (false, false, true) => !in_range(value, current, offset, subtract, at_most, context)?,

@@ -15,6 +15,7 @@
 mod call;
 mod frame;
 mod range;
+mod rows;
 mod running;
 mod stage;
 

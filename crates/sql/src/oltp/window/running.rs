@@ -2,13 +2,19 @@
 //!
 //! The accumulator holds the rows of a range whose ends move forward with the frame. Rows that the frame leaves behind are taken back where the aggregate can do
 //! that exactly; else, and where EXCLUDE makes holes, it begins anew.
+//!
+//! Of a smallest or largest value (`Extremes`) only those values are kept that can still become the result: of 3 1 2 for `min`, once 3 has been left
+//! behind by 1, 1 and 2. Each value comes and goes once, so a moving frame takes no longer than a growing one.
+
+use std::collections::VecDeque;
 
 use super::frame::{Partition, Place};
 use crate::bind::{Exclusion, Frame, FrameBound, WindowCall};
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, Expr};
-use crate::function::Accumulator;
+use crate::function::{Accumulator, Successor};
 use crate::oltp::Context;
+use crate::oltp::memory::datum_bytes;
 use crate::types::Datum;
 
 /// State of an aggregate over frames.
@@ -23,19 +29,63 @@ pub(super) struct Running {
     repeatable: bool,
     /// The frame has holes.
     has_holes: bool,
+    /// Of a moving frame, in the place of the accumulator.
+    extremes: Option<Extremes>,
+}
+
+/// The values of the rows that can become the result, the present one first, with the places of their rows.
+struct Extremes {
+    successor: Successor,
+    values: VecDeque<(usize, Datum)>,
+    bytes: usize,
+}
+
+impl Extremes {
+    fn add(&mut self, at: usize, value: Datum) {
+        if value.is_null() {
+            return;
+        }
+        while let Some((_, last)) = self.values.back()
+            && (self.successor)(last, &value)
+        {
+            self.values.pop_back();
+        }
+        self.bytes = self.bytes.max((self.values.len() + 1) * (size_of::<usize>() + datum_bytes(&value)));
+        self.values.push_back((at, value));
+    }
+
+    /// The rows before `head` go.
+    fn leave(&mut self, head: usize) {
+        while self.values.front().is_some_and(|(at, _)| *at < head) {
+            self.values.pop_front();
+        }
+    }
+
+    fn result(&self) -> Datum {
+        self.values.front().map_or(Datum::Null, |(_, value)| value.clone())
+    }
 }
 
 impl Running {
     pub(super) fn new(call: &WindowCall, frame: &Frame) -> Running {
         let once =
             |expr: &Expr| expr.is_volatile() || expr.any(&mut |inner| matches!(inner, Expr::Subquery(_)));
+        let has_holes = frame.exclusion != Exclusion::None;
+        let successor = call.function.accumulator().and_then(|accumulator| accumulator.successor());
+        let moves = !has_holes && frame.start != FrameBound::Unbounded;
+        let extremes = successor.filter(|_| moves).map(|successor| Extremes {
+            successor,
+            values: VecDeque::new(),
+            bytes: 0,
+        });
         Running {
             accumulator: None,
             from: 0,
             upto: 0,
             result: None,
             repeatable: !call.arguments.iter().chain(&call.filter).any(once),
-            has_holes: frame.exclusion != Exclusion::None,
+            has_holes,
+            extremes,
         }
     }
 
@@ -48,7 +98,10 @@ impl Running {
 
     /// Bytes the accumulator holds.
     pub(super) fn held(&self) -> usize {
-        self.accumulator.as_ref().map_or(0, |accumulator| accumulator.memory())
+        match &self.extremes {
+            Some(extremes) => extremes.bytes,
+            None => self.accumulator.as_ref().map_or(0, |accumulator| accumulator.memory()),
+        }
     }
 
     /// Begins anew at a row.
@@ -58,11 +111,17 @@ impl Running {
         self.accumulator = Some(accumulator.ok_or_else(unknown)?);
         (self.from, self.upto) = (at, at);
         self.result = None;
+        if let Some(extremes) = &mut self.extremes {
+            extremes.values.clear();
+        }
         Ok(())
     }
 
     /// A partition begins.
     pub(super) fn begin(&mut self, call: &WindowCall) -> Result<()> {
+        if let Some(extremes) = &mut self.extremes {
+            extremes.bytes = 0;
+        }
         self.restart(call, 0)
     }
 
@@ -98,6 +157,9 @@ impl Running {
     }
 
     fn value(&self, context: Context<'_>) -> Result<Datum> {
+        if let Some(extremes) = &self.extremes {
+            return Ok(extremes.result());
+        }
         match &self.accumulator {
             Some(accumulator) => accumulator.result(&context.execution.read.eval),
             None => Err(SqlError::internal("an aggregate over no partition")),
@@ -113,12 +175,15 @@ impl Running {
         context: Context<'_>,
     ) -> Result<()> {
         let Some(accumulator) = &mut self.accumulator else { return Ok(()) };
-        for row in &partition.rows[from..to.max(from)] {
+        for at in from..to {
             context.execution.tick()?;
-            let env = context.env(row);
-            if let Some(arguments) = arguments(call, &env)? {
-                accumulator.add(&arguments, &context.execution.read.eval)?;
-                self.result = None;
+            let row = partition.rows.row(at)?;
+            let env = context.env(&row);
+            let Some(mut arguments) = arguments(call, &env)? else { continue };
+            self.result = None;
+            match &mut self.extremes {
+                Some(extremes) => extremes.add(at, std::mem::take(&mut arguments[0])),
+                None => accumulator.add(&arguments, &context.execution.read.eval)?,
             }
         }
         Ok(())
@@ -135,10 +200,16 @@ impl Running {
         if head >= self.upto || !self.repeatable {
             return self.restart(call, head);
         }
+        if let Some(extremes) = &mut self.extremes {
+            extremes.leave(head);
+            (self.from, self.result) = (head, None);
+            return Ok(());
+        }
         let Some(accumulator) = &mut self.accumulator else { return Ok(()) };
-        for row in &partition.rows[self.from..head] {
+        for at in self.from..head {
             context.execution.tick()?;
-            let env = context.env(row);
+            let row = partition.rows.row(at)?;
+            let env = context.env(&row);
             if let Some(arguments) = arguments(call, &env)? {
                 self.result = None;
                 if !accumulator.remove(&arguments)? {

@@ -6,15 +6,14 @@ use super::frame::{Frames, Partition};
 use crate::bind::SortKey;
 use crate::error::Result;
 use crate::oltp::Context;
-use crate::oltp::memory::row_bytes;
-use crate::oltp::sort::{compare_rows, sort_rows};
+use crate::oltp::sorter::Sorter;
 use crate::plan::WindowNode;
 use crate::types::Datum;
 
 /// State of a window.
 pub(super) struct Stage {
     /// All rows in order, if they had to be sorted.
-    sorted: Option<std::vec::IntoIter<Vec<Datum>>>,
+    sorted: Option<Sorter>,
     /// The first row of the partition that follows.
     ahead: Option<Vec<Datum>>,
     begun: bool,
@@ -25,6 +24,8 @@ pub(super) struct Stage {
     calls: Vec<CallState>,
     /// No call looks at a row again once it was given: it can be moved out.
     moves_out: bool,
+    /// Some call has to know which rows sort alike.
+    has_peers: bool,
     bytes: usize,
 }
 
@@ -38,6 +39,7 @@ impl Stage {
             partition: Partition::default(),
             at: 0,
             frames: None,
+            has_peers: calls.iter().any(CallState::looks_around),
             moves_out: calls.iter().all(|call| !call.looks_back(&node.frame)),
             calls,
             bytes: 0,
@@ -45,14 +47,17 @@ impl Stage {
     }
 
     pub(super) fn release(&mut self, context: Context<'_>) {
-        context.execution.runtime.release(self.bytes);
-        self.bytes = 0;
+        self.leave_partition(context);
+        if let Some(sorted) = &mut self.sorted {
+            sorted.release(context);
+        }
     }
 
-    fn reserve(&mut self, bytes: usize, context: Context<'_>) -> Result<()> {
-        context.execution.reserve(bytes)?;
-        self.bytes += bytes;
-        Ok(())
+    /// Gives back what is accounted for the partition and its calls.
+    fn leave_partition(&mut self, context: Context<'_>) {
+        self.partition.clear(context);
+        context.execution.runtime.release(self.bytes);
+        self.bytes = 0;
     }
 
     /// Puts the next row into `row`.
@@ -82,8 +87,8 @@ impl Stage {
             }
         }
         *row = match self.moves_out {
-            true => std::mem::take(&mut self.partition.rows[at]),
-            false => self.partition.rows[at].clone(),
+            true => self.partition.rows.take(at)?,
+            false => self.partition.rows.row(at)?.clone(),
         };
         for (result, call) in results.into_iter().zip(&node.calls) {
             row[call.place] = result;
@@ -99,26 +104,24 @@ impl Stage {
             if !node.sort.is_empty() {
                 self.sort(&node.sort, context, input)?;
             }
-            self.ahead = self.read(context, input)?;
+            self.ahead = self.read(node, context, input)?;
         }
-        self.partition.clear();
         self.at = 0;
-        if self.sorted.is_none() {
-            // What is not sorted is accounted for by the partition.
-            self.release(context);
-        }
+        self.leave_partition(context);
+        // Rows that the sort holds are accounted for by it.
+        let is_accounted = self.sorted.as_ref().is_some_and(Sorter::holds_rows);
         let Some(first) = self.ahead.take() else { return Ok(false) };
-        self.partition.push(first, &node.order);
-        while let Some(row) = self.read(context, input)? {
+        let order = self.has_peers.then_some(&node.order[..]);
+        let key: Vec<Datum> = node.partition.iter().map(|key| first[key.column].clone()).collect();
+        self.partition.push(first, order, is_accounted, context)?;
+        while let Some(row) = self.read(node, context, input)? {
             context.execution.tick()?;
-            if compare_rows(&self.partition.rows[0], &row, &node.partition).is_ne() {
+            let is_same = |(key, value): (&SortKey, &Datum)| row[key.column] == *value;
+            if !node.partition.iter().zip(&key).all(is_same) {
                 self.ahead = Some(row);
                 break;
             }
-            if self.sorted.is_none() {
-                self.reserve(row_bytes(&row), context)?;
-            }
-            self.partition.push(row, &node.order);
+            self.partition.push(row, order, is_accounted, context)?;
         }
         if let Some(frames) = &mut self.frames {
             frames.begin();
@@ -130,26 +133,26 @@ impl Stage {
     }
 
     /// The next row in the window's order.
-    fn read(&mut self, context: Context<'_>, input: Input<'_>) -> Result<Option<Vec<Datum>>> {
-        let _ = context;
-        match &mut self.sorted {
-            Some(rows) => Ok(rows.next()),
-            None => {
-                let mut row = vec![];
-                Ok(input(&mut row)?.then_some(row))
-            }
-        }
+    fn read(
+        &mut self,
+        node: &WindowNode,
+        context: Context<'_>,
+        input: Input<'_>,
+    ) -> Result<Option<Vec<Datum>>> {
+        let mut row = vec![];
+        let found = match &mut self.sorted {
+            Some(rows) => rows.next(&node.sort, context, &mut row)?,
+            None => input(&mut row)?,
+        };
+        Ok(found.then_some(row))
     }
 
     fn sort(&mut self, keys: &[SortKey], context: Context<'_>, input: Input<'_>) -> Result<()> {
-        let mut rows: Vec<Vec<Datum>> = vec![];
+        let sorter = self.sorted.insert(Sorter::default());
         let mut row = vec![];
         while input(&mut row)? {
-            self.reserve(row_bytes(&row), context)?;
-            rows.push(std::mem::take(&mut row));
+            sorter.push(std::mem::take(&mut row), keys, None, context)?;
         }
-        sort_rows(&mut rows, context.execution, |a, b| compare_rows(a, b, keys))?;
-        self.sorted = Some(rows.into_iter());
-        Ok(())
+        sorter.finish(keys, context)
     }
 }

@@ -1,0 +1,127 @@
+//! Statements that hold more than they may: they go on on disk, and answer as they do in memory.
+
+use std::path::PathBuf;
+
+use cognate::{Database, Options};
+
+/// A database whose statements may hold 2 MB, and one whose statements hold all that is asked here in memory.
+struct Pair {
+    folder: tempfile::TempDir,
+    small: Database,
+    large: Database,
+}
+
+impl Pair {
+    fn open() -> Pair {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = |name: &str, memory: u64| {
+            Database::open_with(Options::new(folder.path().join(name)).memory(memory)).expect("opened")
+        };
+        let (small, large) = (open("small", 4 << 20), open("large", 1 << 30));
+        Pair { folder, small, large }
+    }
+
+    fn temporary(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name).join("temporary")
+    }
+
+    fn answer(database: &Database, query: &str) -> Vec<String> {
+        let mut session = database.session().expect("a session");
+        let rows = session.query(query, &[]).unwrap_or_else(|error| panic!("{query}: {error:?}"));
+        let line = |row: &cognate::Row| {
+            let text = |place| row.text(place).expect("a column").unwrap_or_else(|| "-".to_owned());
+            (0..row.columns().len()).map(text).collect::<Vec<_>>().join("|")
+        };
+        rows.iter().map(line).collect()
+    }
+
+    /// The answers are the same, and only the small one has needed files, which are gone.
+    fn check(&self, query: &str, is_ordered: bool) {
+        let mut wanted = Pair::answer(&self.large, query);
+        assert!(!self.temporary("large").exists(), "{query}: files although memory suffices");
+        let mut given = Pair::answer(&self.small, query);
+        let left = std::fs::read_dir(self.temporary("small")).unwrap_or_else(|_| panic!("{query}: no files"));
+        assert_eq!(left.count(), 0, "{query}: files that stay");
+        std::fs::remove_dir(self.temporary("small")).expect("removed");
+        if !is_ordered {
+            wanted.sort();
+            given.sort();
+        }
+        assert!(given.len() > 1 && given == wanted, "{query}: {} and {} rows", given.len(), wanted.len());
+    }
+}
+
+/// 30,000 rows: a key of 7,001 values, one of ten with NULLs, a number with digits, a text.
+const ROWS: &str = "(SELECT n, n * 7919 % 7001 AS k, nullif(n % 10, 3) AS t, (n * 31 % 977)::numeric / 8 AS x, \
+                    'row ' || n * 7907 % 30011 || repeat('.', 40) AS s FROM generate_series(1, 30000) AS g (n))";
+
+#[test]
+fn sorts_and_windows() {
+    let pair = Pair::open();
+    let of = |query: &str| query.replace("ROWS AS", &format!("{ROWS} AS"));
+    for query in [
+        "SELECT * FROM ROWS AS r ORDER BY t DESC, s, n",
+        "SELECT n, s FROM ROWS AS r ORDER BY x, k DESC, t NULLS FIRST, n",
+        "SELECT n, s FROM ROWS AS r ORDER BY s DESC LIMIT 20000 OFFSET 100",
+        "SELECT n, row_number() OVER w, rank() OVER w, sum(x) OVER w, s FROM ROWS AS r WINDOW w AS (PARTITION BY k ORDER BY t, n) ORDER BY n",
+        "SELECT n, max(x) OVER (PARTITION BY t ORDER BY n ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING), lag(s) OVER (PARTITION BY k ORDER BY n) \
+         FROM ROWS AS r ORDER BY n",
+        "SELECT n, sum(x) OVER (ORDER BY n ROWS BETWEEN 50 PRECEDING AND 50 FOLLOWING), first_value(s) OVER (ORDER BY n), \
+         min(s) OVER (ORDER BY x GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING), lead(s, 1000) OVER (ORDER BY n) FROM ROWS AS r ORDER BY n",
+    ] {
+        pair.check(&of(query), true);
+    }
+}
+
+#[test]
+fn groups_and_distinct_rows() {
+    let pair = Pair::open();
+    let of = |query: &str| query.replace("ROWS AS", &format!("{ROWS} AS"));
+    for query in [
+        "SELECT s, count(*), sum(x), min(n) FROM ROWS AS r GROUP BY s",
+        "SELECT s, k, string_agg(t::text, ',' ORDER BY n), count(DISTINCT x) FROM ROWS AS r GROUP BY k, s HAVING max(n) % 2 = 0",
+        "SELECT s, t, grouping(s, t), count(*), avg(x) FROM ROWS AS r GROUP BY GROUPING SETS ((s), (t), (s, t), ())",
+        "SELECT DISTINCT s, t FROM ROWS AS r",
+    ] {
+        pair.check(&of(query), false);
+    }
+    pair.check(&of("SELECT DISTINCT ON (s) s, n, x FROM ROWS AS r ORDER BY s, x DESC, n"), true);
+}
+
+#[test]
+fn joins() {
+    let pair = Pair::open();
+    let a = ROWS;
+    let b = ROWS.replace("30000", "29000").replace("nullif(n % 10, 3)", "nullif(n % 1000, 7)");
+    for query in [
+        "SELECT a.n, b.n, b.s FROM A AS a JOIN B AS b ON b.s = a.s",
+        "SELECT a.n, b.n, b.s FROM A AS a LEFT JOIN B AS b ON b.s = a.s AND b.x > 20",
+        "SELECT a.n, b.n, a.s FROM A AS a RIGHT JOIN B AS b ON b.s = a.s AND b.x > a.t",
+        "SELECT a.n, a.t, b.n, b.t FROM A AS a FULL JOIN B AS b ON b.t = a.n AND b.s < a.s || b.x",
+        "SELECT count(*), sum(a.n), sum(b.n), b.t FROM A AS a FULL JOIN B AS b USING (s) GROUP BY b.t",
+    ] {
+        pair.check(&query.replace("A AS", &format!("{a} AS")).replace("B AS", &format!("{b} AS")), false);
+    }
+}
+
+#[test]
+fn rows_of_one_key_beyond_memory_are_an_error() {
+    let pair = Pair::open();
+    let mut session = pair.small.session().expect("a session");
+    let query =
+        format!("SELECT count(a.s || b.s) FROM {ROWS} AS a JOIN {ROWS} AS b ON b.n / 100000 = a.n / 100000");
+    assert_eq!(session.query(query.as_str(), &[]).expect_err("one key").sqlstate, "53200");
+    assert_eq!(std::fs::read_dir(pair.temporary("small")).expect("a folder").count(), 0);
+    assert_eq!(session.query("SELECT 1", &[]).expect("goes on").len(), 1);
+}
+
+#[test]
+fn what_a_crash_left_is_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let temporary = folder.path().join("data/temporary");
+    std::fs::create_dir_all(&temporary).expect("a folder");
+    std::fs::write(temporary.join("7"), "rows of nobody").expect("a file");
+    let database = Database::open(folder.path().join("data")).expect("opened");
+    assert_eq!(std::fs::read_dir(&temporary).expect("a folder").count(), 0);
+    database.close().expect("closed");
+}
