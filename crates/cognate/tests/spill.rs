@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cognate::{Database, Options};
+use cognate_env::sim::SimDisk;
 
 /// A database whose statements may hold 2 MB, and one whose statements hold all that is asked here in memory.
 struct Pair {
@@ -113,6 +114,22 @@ fn rows_of_one_key_beyond_memory_are_an_error() {
     assert_eq!(session.query(query.as_str(), &[]).expect_err("one key").sqlstate, "53200");
     assert_eq!(std::fs::read_dir(pair.temporary("small")).expect("a folder").count(), 0);
     assert_eq!(session.query("SELECT 1", &[]).expect("goes on").len(), 1);
+}
+
+#[test]
+fn a_full_disk_ends_the_statement_and_nothing_else() {
+    let disk = SimDisk::new(1);
+    let options = Options { disk: disk.handle(), ..Options::new("/data").memory(4 << 20) };
+    let database = Database::open_with(options).expect("opened");
+    let mut session = database.session().expect("a session");
+    session.run_script("CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1)").expect("a table");
+    let query = format!("SELECT * FROM {ROWS} AS r ORDER BY s");
+    disk.set_quota(Some(disk.used_bytes() + 1_000_000));
+    assert_eq!(session.query(query.as_str(), &[]).expect_err("a full disk").sqlstate, "53100");
+    // Its file has gone, so there is room again.
+    session.execute("INSERT INTO t VALUES (2)", &[]).expect("the log goes on");
+    disk.set_quota(None);
+    assert_eq!(session.query(query.as_str(), &[]).expect("rows").len(), 30_000);
 }
 
 #[test]
