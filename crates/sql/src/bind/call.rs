@@ -11,7 +11,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{self, Kind, ResolvedFunction};
 use crate::pg_catalog::EXPANDED_ARRAY;
-use crate::types::{Type, TypeId};
+use crate::types::{Datum, Type, TypeId};
 
 /// The plain arguments of a call.
 pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>> {
@@ -77,10 +77,13 @@ impl Binder<'_> {
             && syntax.within_group.is_empty()
             && !matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
         if is_plain && !function::is_aggregate(&name) {
-            let arguments = plain_arguments(&list.args)?
-                .into_iter()
-                .map(|a| self.expression(a))
-                .collect::<Result<_>>()?;
+            let arguments = match self.named_arguments(schema.as_deref(), &name, list)? {
+                Some(arguments) => arguments,
+                None => {
+                    let arguments = plain_arguments(&list.args)?.into_iter();
+                    arguments.map(|a| self.expression(a)).collect::<Result<_>>()?
+                }
+            };
             return self.call(schema.as_deref(), &name, arguments);
         }
         if !function::is_aggregate(&name) {
@@ -95,6 +98,52 @@ impl Binder<'_> {
             return Err(not_an_aggregate(&name, syntax, list));
         }
         self.aggregate(schema.as_deref(), &name, syntax, list)
+    }
+
+    /// The arguments of a call that names some, in their places; those left out are 0. None if it names none, or the function
+    /// has no names.
+    fn named_arguments(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        list: &FunctionArgumentList,
+    ) -> Result<Option<Vec<Typed>>> {
+        let function = function::named_parameters(name).filter(|_| schema.is_none_or(|s| s == "pg_catalog"));
+        let Some(function) = function else { return Ok(None) };
+        if list.args.iter().all(|argument| matches!(argument, FunctionArg::Unnamed(_))) {
+            return Ok(None);
+        }
+        let mut places: Vec<Option<Typed>> = vec![None; function.names.len()];
+        let mut named = false;
+        let unnamed =
+            list.args.iter().take_while(|argument| matches!(argument, FunctionArg::Unnamed(_))).count();
+        for (position, argument) in list.args.iter().enumerate() {
+            let (place, value) = match argument {
+                FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
+                    named = true;
+                    let name = super::scope::object_name(name);
+                    (function.names.iter().position(|known| **known == name), value)
+                }
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(_)) if named => {
+                    return Err(SqlError::syntax("positional argument cannot follow named argument"));
+                }
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (Some(position), value),
+                _ => return Err(SqlError::syntax("syntax error at or near \"*\"")),
+            };
+            let value = self.expression(value)?;
+            match place.and_then(|place| places.get_mut(place)) {
+                Some(place @ None) => *place = Some(value),
+                Some(Some(_)) if place >= Some(unnamed) => {
+                    return Err(SqlError::syntax(format!("argument {argument} is given more than once")));
+                }
+                _ => {
+                    let problem = format!("function {name}({argument}) does not exist");
+                    return Err(SqlError::new(sqlstate::UNDEFINED_FUNCTION, problem));
+                }
+            }
+        }
+        let zero = || Typed::new(Expr::Constant(Datum::Int4(0)), TypeId::Int4);
+        Ok(Some(places.into_iter().map(|place| place.unwrap_or_else(zero)).collect()))
     }
 
     /// Functions written without parentheses.

@@ -1,6 +1,8 @@
 //! The names of output columns without alias.
 
-use sqlparser::ast::{AccessExpr, Expr as Syntax, Query, SelectItem, SetExpr, TrimWhereField};
+use sqlparser::ast::{
+    AccessExpr, BinaryOperator, Expr as Syntax, Query, SelectItem, SetExpr, TrimWhereField,
+};
 
 use super::expression::strip;
 use super::{name_parts, object_name, resolve_type};
@@ -65,6 +67,7 @@ fn name_of(syntax: &Syntax) -> Option<(String, bool)> {
             Some(TrimWhereField::Trailing) => "rtrim",
         }),
         Syntax::Tuple(_) => strong("row"),
+        Syntax::BinaryOp { op: BinaryOperator::Overlaps, .. } => strong("overlaps"),
         _ => None,
     }
 }

@@ -146,6 +146,9 @@ impl Binder<'_> {
             return self.row_against_subquery(lefts, &name, query).map(Some);
         }
         let Some(rights) = row_items(right) else { return Ok(None) };
+        if name == "OVERLAPS" {
+            return self.overlaps(&lefts, &rights).map(Some);
+        }
         if lefts.len() != rights.len() {
             return Err(SqlError::syntax("unequal number of entries in row expressions"));
         }
@@ -155,6 +158,18 @@ impl Binder<'_> {
             .map(|(left, right)| Ok((self.expression(left)?, self.expression(right)?)))
             .collect::<Result<Vec<_>>>()?;
         self.compare_rows(&name, pairs).map(Some)
+    }
+
+    /// `(begin, end or length) OVERLAPS (begin, end or length)`.
+    fn overlaps(&mut self, lefts: &[&Syntax], rights: &[&Syntax]) -> Result<Typed> {
+        for (side, items) in [("left", lefts), ("right", rights)] {
+            if items.len() != 2 {
+                let problem = format!("wrong number of parameters on {side} side of OVERLAPS expression");
+                return Err(SqlError::syntax(problem));
+            }
+        }
+        let ends = lefts.iter().chain(rights).map(|end| self.expression(end)).collect::<Result<_>>()?;
+        self.call(None, "overlaps", ends)
     }
 
     /// Compares rows of values.

@@ -29,6 +29,11 @@ pub use resolve::{ResolvedFunction, resolve};
 pub(crate) use string::quote_identifier;
 pub use window::{GROUPING, WindowFunction};
 
+/// The function of this name whose arguments a call may name.
+pub(crate) fn named_parameters(name: &str) -> Option<&'static Function> {
+    registry::named(name).iter().find(|function| !function.names.is_empty()).copied()
+}
+
 /// Whether a function of this name is an aggregate.
 pub fn is_aggregate(name: &str) -> bool {
     registry::named(name).iter().any(|function| function.kind() == Kind::Aggregate)

@@ -67,6 +67,8 @@ pub struct Function {
     pub variadic: bool,
     /// Number of arguments at the end that may be left out.
     pub optional: usize,
+    /// Names of the arguments, where a call may use them; those left out are 0.
+    pub names: &'static [&'static str],
     /// Type of the result.
     pub result: TypeId,
     /// NULL if any argument is NULL, without a call.
@@ -101,6 +103,7 @@ impl Function {
             arguments,
             variadic: false,
             optional: 0,
+            names: &[],
             result,
             strict: true,
             volatility: Volatility::Immutable,
@@ -126,6 +129,12 @@ impl Function {
     /// So many arguments at the end may be left out.
     pub(super) const fn with_optional(mut self, count: usize) -> Function {
         self.optional = count;
+        self
+    }
+
+    /// A call may name its arguments.
+    pub(super) const fn with_names(mut self, names: &'static [&'static str]) -> Function {
+        self.names = names;
         self
     }
 

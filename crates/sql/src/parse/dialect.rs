@@ -120,6 +120,11 @@ impl Dialect for CognateDialect {
         self.postgres.prec_value(precedence)
     }
 
+    /// `f(name := value)`, the older spelling of `f(name => value)`.
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
+    }
+
     delegate!(
         supports_unicode_string_literal,
         supports_filter_during_aggregation,

@@ -19,6 +19,7 @@
 //! | `FREEZE ON`, `HEADER OFF` ... of COPY | `TRUE`, `FALSE` |
 //! | `IDENTITY (START WITH 5 INCREMENT BY 2)` | its options in the order the parser wants |
 //! | `ABORT` | `ROLLBACK` |
+//! | `RESET TIME ZONE` | `RESET TimeZone` |
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
 //! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
@@ -111,6 +112,7 @@ fn needs_rewriting(token: &TokenWithSpan) -> bool {
             | Keyword::HEADER
             | Keyword::IDENTITY
             | Keyword::ABORT
+            | Keyword::RESET
             | Keyword::GROUP
             | Keyword::EXCLUDE
             | Keyword::PRECEDING
@@ -182,6 +184,11 @@ impl<'a> Pass<'a> {
             "ABORT" if self.at == 0 => {
                 self.out.push(make("ROLLBACK", span));
                 self.at += 1;
+            }
+            "RESET" if self.at == 0 && self.is(1, "TIME") && self.is(2, "ZONE") => {
+                self.copy();
+                self.out.push(make("TimeZone", span));
+                self.at += 2;
             }
             "IDENTITY" if matches!(self.peek(1).map(|token| &token.token), Some(Token::LParen)) => {
                 self.identity_options();

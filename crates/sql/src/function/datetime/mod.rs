@@ -311,15 +311,6 @@ fn epoch_to_timestamp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     })
 }
 
-/// Seconds east of UTC of a zone at a moment; for local times `local` is set.
-fn zone_offset(zone: datetime::Zone, at: i64, local: bool) -> i32 {
-    match zone {
-        datetime::Zone::Offset(seconds) => seconds,
-        datetime::Zone::Named(tz) if local => datetime::zone::offset_of_local(tz, at),
-        datetime::Zone::Named(tz) => datetime::zone::offset_at(tz, at),
-    }
-}
-
 fn named_zone(name: &str) -> Result<datetime::Zone, SqlError> {
     datetime::named_zone(name).ok_or_else(|| {
         SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
@@ -330,7 +321,7 @@ fn local_in_zone(local: i64, zone: datetime::Zone) -> Result<i64, SqlError> {
     if !is_finite_timestamp(local) {
         return Ok(local);
     }
-    let offset = zone_offset(zone, local, true);
+    let offset = zone.offset_of_local(local);
     check_timestamp(local.checked_sub(i64::from(offset) * SECOND))
 }
 
@@ -344,7 +335,7 @@ fn at_time_zone(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
             if !is_finite_timestamp(moment) {
                 return Ok(Datum::Timestamp(moment));
             }
-            let offset = zone_offset(zone, moment, false);
+            let offset = zone.offset_at(moment);
             check_timestamp(moment.checked_add(i64::from(offset) * SECOND)).map(Datum::Timestamp)
         }
     }
@@ -405,7 +396,7 @@ fn date_bin(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 fn overlaps(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let period = |start: &Datum, end: &Datum| -> Result<(Datum, Datum), SqlError> {
         let end = match (start, end) {
-            (Datum::Null, end) => end.clone(),
+            (Datum::Null, Datum::Interval(_)) => Datum::Null,
             (start, Datum::Interval(_)) => add_interval(start, end, context)?,
             (_, end) => end.clone(),
         };
@@ -417,20 +408,15 @@ fn overlaps(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
         return Ok(Datum::Null);
     }
     let (earlier, later) = if first.0.compare(&second.0).is_gt() { (second, first) } else { (first, second) };
-    if earlier.0 == later.0 {
-        let open = earlier.1.is_null() || later.1.is_null();
-        return Ok(if open && earlier.1 != later.1 {
-            Datum::Bool(true)
-        } else if open {
-            Datum::Null
-        } else {
-            Datum::Bool(true)
-        });
-    }
-    if earlier.1.is_null() {
+    // Periods that begin together overlap, if both end some time.
+    let together = earlier.0 == later.0;
+    if earlier.1.is_null() || (together && later.1.is_null()) {
         return Ok(Datum::Null);
     }
-    Ok(Datum::Bool(later.0.compare(&earlier.1).is_lt()))
+    if together || later.0.compare(&earlier.1).is_lt() {
+        return Ok(Datum::Bool(true));
+    }
+    Ok(if later.1.is_null() { Datum::Null } else { Datum::Bool(false) })
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -487,7 +473,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     )
     .stable(),
     plain(3464, "make_interval", &[Int4, Int4, Int4, Int4, Int4, Int4, Float8], I, make_interval)
-        .with_optional(7),
+        .with_optional(7)
+        .with_names(&["years", "months", "weeks", "days", "hours", "mins", "secs"]),
     plain(1158, "to_timestamp", &[Float8], Timestamptz, epoch_to_timestamp),
     plain(2069, "timezone", &[T, Timestamp], Timestamptz, at_time_zone),
     plain(1159, "timezone", &[T, Timestamptz], Timestamp, at_time_zone),
@@ -508,6 +495,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
         .stable(),
     plain(1308, "overlaps", &[Time, Time, Time, Time], Bool, overlaps).called_on_null(),
     plain(1309, "overlaps", &[Time, I, Time, I], Bool, overlaps).called_on_null(),
+    plain(1310, "overlaps", &[Time, Time, Time, I], Bool, overlaps).called_on_null(),
+    plain(1311, "overlaps", &[Time, I, Time, Time], Bool, overlaps).called_on_null(),
     plain(2049, "to_char", &[Timestamp, T], T, to_char::timestamp_to_char).stable(),
     plain(1770, "to_char", &[Timestamptz, T], T, to_char::timestamp_to_char).stable(),
     plain(1768, "to_char", &[I, T], T, to_char::interval_to_char).stable(),

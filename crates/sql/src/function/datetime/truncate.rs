@@ -145,7 +145,7 @@ pub(super) fn date_trunc(arguments: &[Datum], context: &EvalContext<'_>) -> Resu
 
 fn named_zone(name: &str) -> Result<TimeZone, SqlError> {
     match datetime::named_zone(name) {
-        Some(datetime::Zone::Named(zone)) => Ok(zone),
+        Some(datetime::Zone::Named(zone) | datetime::Zone::Abbreviation(zone, _)) => Ok(zone),
         Some(datetime::Zone::Offset(east)) => Ok(TimeZone::Fixed(east)),
         None => Err(SqlError::new(
             sqlstate::INVALID_PARAMETER_VALUE,

@@ -57,6 +57,31 @@ pub(crate) enum Zone {
     /// Seconds east of UTC.
     Offset(i32),
     Named(TimeZone),
+    /// An abbreviation that has stood for several offsets, and the zone that tells which.
+    Abbreviation(TimeZone, &'static str),
+}
+
+impl Zone {
+    /// Seconds east of UTC at a moment.
+    pub(crate) fn offset_at(self, timestamp: i64) -> i32 {
+        match self {
+            Zone::Offset(east) => east,
+            Zone::Named(zone) => zone::offset_at(zone, timestamp),
+            Zone::Abbreviation(zone, word) => zone::offset_of_abbreviation(zone, word, timestamp),
+        }
+    }
+
+    /// The same for a local time.
+    pub(crate) fn offset_of_local(self, local: i64) -> i32 {
+        match self {
+            Zone::Offset(east) => east,
+            Zone::Named(zone) => zone::offset_of_local(zone, local),
+            Zone::Abbreviation(zone, word) => {
+                let moment = zone::to_utc(zone, local).unwrap_or(local);
+                zone::offset_of_abbreviation(zone, word, moment)
+            }
+        }
+    }
 }
 
 /// What has been read so far.
@@ -300,7 +325,10 @@ pub(super) fn named_zone(word: &str) -> Option<Zone> {
     if let Some(seconds) = words::zone_abbreviation(word) {
         return Some(Zone::Offset(seconds));
     }
-    zone::by_name_or_offset(words::changing_abbreviation(word).unwrap_or(word)).map(Zone::Named)
+    if let Some((word, name)) = words::changing_abbreviation(word) {
+        return zone::by_name(name).map(|zone| Zone::Abbreviation(TimeZone::Named(zone), word));
+    }
+    zone::by_name_or_offset(word).map(Zone::Named)
 }
 
 /// The zone that a text names in SQL: an abbreviation, a name, or an offset, which counts westwards, as POSIX has it.

@@ -9,6 +9,7 @@ mod format;
 mod interval_style;
 pub(crate) mod interval_text;
 mod parse;
+mod posix;
 mod style;
 mod token;
 mod words;

@@ -44,14 +44,20 @@ pub(crate) fn parse_time(text: &str, context: &FormatContext) -> Result<i64, Sql
     match read(text, context, false).map_err(report)? {
         Reading::Now => Ok(split(zone::to_local(context.time_zone, context.transaction_time)).1),
         // What a zone's name means depends on the day.
-        Reading::Fields(fields)
-            if matches!(fields.zone, Some(Zone::Named(TimeZone::Named(zone))) if zone != chrono_tz::Tz::UTC)
-                && !fields.has_any_date() =>
-        {
+        Reading::Fields(fields) if fields.zone.is_some_and(is_of_the_day) && !fields.has_any_date() => {
             Err(report(FieldError::Format))
         }
         Reading::Fields(fields) if fields.time.is_some() => fields.micros().map_err(report),
         _ => Err(report(FieldError::Format)),
+    }
+}
+
+/// Does the zone's offset depend on the day?
+fn is_of_the_day(zone: Zone) -> bool {
+    match zone {
+        Zone::Offset(_) | Zone::Abbreviation(..) | Zone::Named(TimeZone::Fixed(_) | TimeZone::UTC) => false,
+        Zone::Named(TimeZone::Posix(zone)) => zone.changes(),
+        Zone::Named(TimeZone::Named(_)) => true,
     }
 }
 
@@ -95,8 +101,7 @@ pub(crate) fn parse_timestamptz(text: &str, context: &FormatContext) -> Result<i
         Reading::Fields(fields) => {
             let local = local(&fields).map_err(report)?;
             let moment = local.and_then(|local| match fields.zone {
-                Some(Zone::Offset(seconds)) => local.checked_sub(i64::from(seconds) * SECOND),
-                Some(Zone::Named(tz)) => zone::to_utc(tz, local),
+                Some(zone) => local.checked_sub(i64::from(zone.offset_of_local(local)) * SECOND),
                 None => zone::to_utc(context.time_zone, local),
             });
             in_range(moment, text)

@@ -202,13 +202,10 @@ pub(super) fn zone_abbreviation(word: &str) -> Option<i32> {
     TABLE.get_or_init(|| ABBREVIATIONS.split(", ").filter_map(entry).collect()).get(word).copied()
 }
 
-/// The name of the zone that tells the offset of an abbreviation, lower case.
-pub(super) fn changing_abbreviation(word: &str) -> Option<&'static str> {
-    CHANGING_ABBREVIATIONS
-        .split(", ")
-        .filter_map(|entry| entry.split_once(' '))
-        .find(|(name, _)| *name == word)
-        .map(|(_, zone)| zone)
+/// An abbreviation, lower case, with the name of the zone that tells its offset.
+pub(super) fn changing_abbreviation(word: &str) -> Option<(&'static str, &'static str)> {
+    let mut entries = CHANGING_ABBREVIATIONS.split(", ").filter_map(|entry| entry.split_once(' '));
+    entries.find(|(name, _)| *name == word)
 }
 
 /// Whether a lower-case word means something in a date by itself, so that what is joined to it is no part of a zone's name.

@@ -7,6 +7,7 @@ use chrono::{DateTime, NaiveDateTime, Offset, TimeZone as _};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
 use super::calendar::{civil_from_days, days_from_civil, is_leap, weekday};
+use super::posix::{self, PosixZone};
 use super::{DAY, SECOND};
 
 /// Seconds from 1970-01-01 to 2000-01-01.
@@ -33,6 +34,8 @@ pub enum TimeZone {
     Named(Tz),
     /// So many seconds east of UTC, always.
     Fixed(i32),
+    /// With an abbreviation of its own, and perhaps summer time.
+    Posix(PosixZone),
 }
 
 impl TimeZone {
@@ -40,33 +43,10 @@ impl TimeZone {
     pub const UTC: TimeZone = TimeZone::Named(Tz::UTC);
 }
 
-/// Most hours of an offset in POSIX's notation.
-const POSIX_HOURS: i32 = 167;
-
-/// A zone in POSIX's notation without summer time: an abbreviation (`<...>`, letters, or none) and the offset, which counts *westwards*.
+/// A zone in POSIX's notation.
 fn posix(text: &str) -> Option<TimeZone> {
-    let offset = match text.strip_prefix('<') {
-        Some(rest) => rest.split_once('>')?.1,
-        None => text.trim_start_matches(|c: char| c.is_ascii_alphabetic()),
-    };
-    let (west, digits) = match offset.as_bytes().first()? {
-        b'-' => (-1, &offset[1..]),
-        b'+' => (1, &offset[1..]),
-        _ => (1, offset),
-    };
-    let mut seconds = 0;
-    let mut unit = 3600;
-    for (place, part) in digits.split(':').enumerate() {
-        let most = if place == 0 { POSIX_HOURS } else { 59 };
-        let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        let value = part.parse::<i32>().ok().filter(|value| is_number && *value <= most)?;
-        seconds += value * unit;
-        unit /= 60;
-        if place > 2 {
-            return None;
-        }
-    }
-    Some(TimeZone::Fixed(-west * seconds))
+    let zone = posix::parse(text)?;
+    Some(zone.bare_offset().map_or(TimeZone::Posix(zone), TimeZone::Fixed))
 }
 
 /// A zone by its name, in any case, or in POSIX's notation.
@@ -90,7 +70,7 @@ pub(crate) fn setting_of(text: &str) -> Option<String> {
         return Some(posix_name(if inner.starts_with('-') { west } else { -west }));
     }
     if let Ok(hours) = text.parse::<f64>()
-        && hours.abs() <= f64::from(POSIX_HOURS)
+        && hours.abs() <= f64::from(posix::MOST_HOURS)
     {
         return Some(posix_name((hours * 3600.0) as i32));
     }
@@ -143,6 +123,7 @@ pub(crate) fn offset_at(zone: TimeZone, timestamp: i64) -> i32 {
     let zone = match zone {
         TimeZone::UTC => return 0,
         TimeZone::Fixed(east) => return east,
+        TimeZone::Posix(zone) => return zone.offset_at(timestamp),
         TimeZone::Named(zone) => zone,
     };
     tabled(timestamp.div_euclid(SECOND) + UNIX_EPOCH_SHIFT)
@@ -153,9 +134,9 @@ pub(crate) fn offset_at(zone: TimeZone, timestamp: i64) -> i32 {
 pub(crate) fn abbreviation_at(zone: TimeZone, timestamp: i64) -> String {
     let zone = match zone {
         TimeZone::Named(zone) => zone,
-        TimeZone::Fixed(east) => {
-            return format!("{}{}", if east < 0 { '-' } else { '+' }, unsigned_offset(east));
-        }
+        TimeZone::Posix(zone) => return zone.abbreviation_at(timestamp).to_owned(),
+        // It has none.
+        TimeZone::Fixed(_) => return String::new(),
     };
     let Some(time) = tabled(timestamp.div_euclid(SECOND) + UNIX_EPOCH_SHIFT) else { return String::new() };
     let offset = zone.offset_from_utc_datetime(&time);
@@ -185,6 +166,14 @@ pub(crate) fn offset_of_local(zone: TimeZone, local: i64) -> i32 {
         // Skipped: neither holds.
         before
     }
+}
+
+/// Seconds east of UTC that an abbreviation of the zone stood for at a moment, or last before it: `MSK` was three hours, then four, then three
+/// again. If the zone has not used it for a year, what is in force.
+pub(crate) fn offset_of_abbreviation(zone: TimeZone, word: &str, timestamp: i64) -> i32 {
+    let weeks = (0..=53).map(|weeks| timestamp.saturating_sub(weeks * 7 * DAY));
+    let used = |moment: &i64| abbreviation_at(zone, *moment).eq_ignore_ascii_case(word);
+    offset_at(zone, weeks.into_iter().find(used).unwrap_or(timestamp))
 }
 
 /// Local time of a moment.
@@ -228,11 +217,11 @@ mod tests {
         // A bare number is hours east; with a colon, or after letters, it is POSIX's, hours west.
         assert_eq!(setting_of("-5").as_deref(), Some("<-05>+05"));
         assert_eq!(setting_of("5.5").as_deref(), Some("<+05:30>-05:30"));
-        assert_eq!(from_setting("<+05:30>-05:30"), Some(TimeZone::Fixed(19_800)));
+        assert_eq!(offset_at(from_setting("<+05:30>-05:30").unwrap(), 0), 19_800);
         assert_eq!(setting_of("+02:00").as_deref(), Some("+02:00"));
         assert_eq!(from_setting("+02:00"), Some(TimeZone::Fixed(-7200)));
         assert_eq!(setting_of("INTERVAL '+02:00'").as_deref(), Some("<+02>-02"));
-        assert_eq!(from_setting("UTC+5"), Some(TimeZone::Fixed(-18_000)));
+        assert_eq!(offset_at(from_setting("UTC+5").unwrap(), 0), -18_000);
         assert_eq!(from_setting("nowhere"), None);
     }
 }
