@@ -118,7 +118,7 @@ fn value(kind: &SubqueryKind, node: &Node, env: &Env<'_>) -> Result<Datum> {
                 context.execution.reserve(row_bytes(&row))?;
                 elements.push(row.first_mut().map(std::mem::take).unwrap_or(Datum::Null));
             }
-            match element.element() {
+            match element.element().filter(|_| element.is_array()) {
                 Some(element) => Array::stacked(element, elements)?.into(),
                 None => Array::new(*element, elements).into(),
             }
