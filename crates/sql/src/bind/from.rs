@@ -230,7 +230,7 @@ impl Binder<'_> {
                     Some(alias) => {
                         let name = object_name(&alias.name);
                         let columns = rename(names.star, Some(alias), &name)?;
-                        Ok((tree, Namespace::of(NamedTable { schema: None, name, columns })))
+                        Ok((tree, Namespace::of(NamedTable { schema: None, name, columns, fields: vec![] })))
                     }
                 }
             }
@@ -256,12 +256,14 @@ impl Binder<'_> {
             key_slot: None,
             nullable,
         });
+        let names = new.columns.iter().map(|(name, _)| name.clone());
+        let fields = if new.schema.is_some() { names.collect() } else { vec![] };
         let columns = (new.columns.into_iter())
             .map(|(name, column)| NamedColumn { name, source: ColumnSource::Relation { relation, column } })
             .collect();
         let columns = rename(columns, alias, &shown)?;
         let schema = if alias.is_some() { None } else { new.schema.map(str::to_owned) };
-        Ok((From::Relation(relation), Namespace::of(NamedTable { schema, name: shown, columns })))
+        Ok((From::Relation(relation), Namespace::of(NamedTable { schema, name: shown, columns, fields })))
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct NamedTable {
     pub(crate) schema: Option<String>,
     pub(crate) name: String,
     pub(crate) columns: Vec<NamedColumn>,
+    /// The names that the fields of its rows have, where an alias gives the columns others: a row of a relation is of
+    /// the relation's own type.
+    pub(crate) fields: Vec<String>,
 }
 
 /// Why LATERAL items must not refer to a table.
@@ -262,10 +265,10 @@ impl Binder<'_> {
         }
         let mut items = Vec::with_capacity(table.columns.len());
         let mut shape = Vec::with_capacity(table.columns.len());
-        for column in &table.columns {
+        for (place, column) in table.columns.iter().enumerate() {
             let typed = self.at_level(index, &column.source);
             items.push(typed.expr);
-            shape.push((column.name.clone(), typed.ty));
+            shape.push((table.fields.get(place).unwrap_or(&column.name).clone(), typed.ty));
         }
         Typed::new(Expr::Row(items, shape.into()), TypeId::Record)
     }

@@ -146,10 +146,11 @@ impl Binder<'_> {
         for (column, defined) in table.columns.iter_mut().zip(&view.columns) {
             column.name.clone_from(&defined.name);
         }
+        let fields = table.columns.iter().map(|column| column.name.clone()).collect();
         let name = alias.map_or_else(|| view.name.clone(), |alias| object_name(&alias.name));
         let columns = super::from::rename(table.columns, alias, &name)?;
         let schema = if alias.is_some() { None } else { Some(view.schema_name.clone()) };
-        Ok((tree, Namespace::of(NamedTable { schema, name, columns })))
+        Ok((tree, Namespace::of(NamedTable { schema, name, columns, fields })))
     }
 
     /// A derived table: merged into this level if it is simple enough, else a query of its own.
@@ -251,7 +252,7 @@ impl Binder<'_> {
                 From::Join(Box::new(Join { kind: JoinKind::Inner, left, right, on: vec![] }))
             })
             .unwrap_or(From::Unit);
-        Ok(Some((tree, Namespace::of(NamedTable { schema: None, name: shown, columns }))))
+        Ok(Some((tree, Namespace::of(NamedTable { schema: None, name: shown, columns, fields: vec![] }))))
     }
 
     fn merged_outputs(&mut self, select: &ast::Select) -> Result<Vec<NamedColumn>> {

@@ -70,7 +70,8 @@ impl Binder<'_> {
             source: ColumnSource::Relation { relation, column },
         });
         let columns = columns.collect();
-        let names = NamedTable { schema: schema.map(str::to_owned), name: name.to_owned(), columns };
+        let (schema, name) = (schema.map(str::to_owned), name.to_owned());
+        let names = NamedTable { schema, name, columns, fields: vec![] };
         Ok((From::Relation(relation), Namespace::of(names)))
     }
 }

@@ -84,7 +84,13 @@ pub(super) fn delete_index(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Compute
 /// What to do at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    Replace { create: bool },
+    Replace {
+        create: bool,
+    },
+    /// Before or after an element; a member that is there already is an error.
+    Insert {
+        after: bool,
+    },
     Delete,
 }
 
@@ -120,8 +126,12 @@ pub(super) fn change_at(
                     members.remove(at);
                 }
                 (Some(at), true, Change::Replace { .. }, Some(new)) => members[at].1 = new.clone(),
+                (Some(_), true, Change::Insert { .. }, _) => {
+                    return Err(cannot("cannot replace existing key")
+                        .with_hint("Try using the function jsonb_set to replace key value."));
+                }
                 (Some(at), false, ..) => return change_at(&mut members[at].1, rest, place + 1, change, new),
-                (None, true, Change::Replace { create: true }, Some(new)) => {
+                (None, true, Change::Replace { create: true } | Change::Insert { .. }, Some(new)) => {
                     members.push(((*step).to_owned(), new.clone()));
                 }
                 _ => {}
@@ -134,8 +144,11 @@ pub(super) fn change_at(
                     elements.remove(at);
                 }
                 (Ok(at), true, Change::Replace { .. }, Some(new)) => elements[at] = new.clone(),
+                (Ok(at), true, Change::Insert { after }, Some(new)) => {
+                    elements.insert(at + usize::from(after), new.clone());
+                }
                 (Ok(at), false, ..) => return change_at(&mut elements[at], rest, place + 1, change, new),
-                (Err(after), true, Change::Replace { create: true }, Some(new)) => {
+                (Err(after), true, Change::Replace { create: true } | Change::Insert { .. }, Some(new)) => {
                     let at = if after { elements.len() } else { 0 };
                     elements.insert(at, new.clone());
                 }
@@ -156,19 +169,67 @@ pub(super) fn path_of(datum: &Datum) -> Result<Vec<&str>, SqlError> {
     })
 }
 
-pub(super) fn jsonb_set(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let mut node = read(&arguments[0])?.0;
-    let path = path_of(&arguments[1])?;
-    let new = read(&arguments[2])?.0;
-    let create = arguments.get(3).is_none_or(|create| create.as_bool() == Some(true));
+/// A document with something else at a path.
+fn changed(document: &Datum, path: &Datum, change: Change, new: &Datum) -> Computed {
+    let mut node = read(document)?.0;
+    let path = path_of(path)?;
+    let new = read(new)?.0;
     if !matches!(node.value, Value::Object(_) | Value::Array(_)) {
         return Err(cannot("cannot set path in scalar"));
     }
-    change_at(&mut node, &path, 1, Change::Replace { create }, Some(&new))?;
+    change_at(&mut node, &path, 1, change, Some(&new))?;
     normal(&node)
 }
 
+pub(super) fn jsonb_set(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let create = arguments.get(3).is_none_or(|create| create.as_bool() == Some(true));
+    changed(&arguments[0], &arguments[1], Change::Replace { create }, &arguments[2])
+}
+
+pub(super) fn jsonb_insert(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let after = arguments.get(3).and_then(Datum::as_bool) == Some(true);
+    changed(&arguments[0], &arguments[1], Change::Insert { after }, &arguments[2])
+}
+
+/// `jsonb_set` for which it is told what a NULL means.
+pub(super) fn jsonb_set_lax(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let [document, path, new, rest @ ..] = arguments else { return Ok(Datum::Null) };
+    let create = rest.first().unwrap_or(&Datum::Bool(true));
+    if document.is_null() || path.is_null() || create.is_null() {
+        return Ok(Datum::Null);
+    }
+    let treatment = rest.get(1).map_or(Some("use_json_null"), Datum::as_str);
+    let replace = Change::Replace { create: create.as_bool() == Some(true) };
+    let wrong = || {
+        cannot(
+            "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"",
+        )
+    };
+    let treatment = treatment.ok_or_else(wrong)?;
+    if !new.is_null() {
+        return changed(document, path, replace, new);
+    }
+    match treatment {
+        "raise_exception" => {
+            let error = SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "JSON value must not be null");
+            Err(error
+                .with_detail(
+                    "Exception was raised because null_value_treatment is \"raise_exception\".",
+                )
+                .with_hint("To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed."))
+        }
+        "use_json_null" => changed(document, path, replace, &normal(&Node::new(Value::Null))?),
+        "delete_key" => remove_at(document, path),
+        "return_target" => Ok(document.clone()),
+        _ => Err(wrong()),
+    }
+}
+
 pub(super) fn delete_path(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    remove_at(a, b)
+}
+
+fn remove_at(a: &Datum, b: &Datum) -> Computed {
     let mut node = read(a)?.0;
     let path = path_of(b)?;
     if !matches!(node.value, Value::Object(_) | Value::Array(_)) {

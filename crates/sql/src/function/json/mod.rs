@@ -246,6 +246,24 @@ fn object_of_texts(arguments: &[Datum], context: &EvalContext<'_>, binary: bool)
     build_object(&array.elements, &types, context, binary)
 }
 
+/// The same of keys and values in arrays of their own.
+fn object_of_lists(arguments: &[Datum], context: &EvalContext<'_>, binary: bool) -> Computed {
+    let (keys, values) = (array_of(&arguments[0])?, array_of(&arguments[1])?);
+    let wrong = |problem: &str| Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, problem.to_owned()));
+    if keys.dimensions.len() > 1 || keys.dimensions.len() != values.dimensions.len() {
+        return wrong("wrong number of array subscripts");
+    }
+    if keys.elements.len() != values.elements.len() {
+        return wrong("mismatched array dimensions");
+    }
+    if keys.elements.iter().any(Datum::is_null) {
+        return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "null value not allowed for object key"));
+    }
+    let pairs = keys.elements.iter().zip(&values.elements);
+    let members: Vec<Datum> = pairs.flat_map(|(key, value)| [key.clone(), value.clone()]).collect();
+    build_object(&members, &vec![Type::new(T); members.len()], context, binary)
+}
+
 fn json_object(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     object_of_texts(arguments, context, false)
 }
@@ -280,6 +298,31 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(3217, "jsonb_extract_path", &[Jsonb, T], Jsonb, extract_path).variadic(),
     plain(3940, "jsonb_extract_path_text", &[Jsonb, T], T, extract_path_text).variadic(),
     plain(3305, "jsonb_set", &[Jsonb, TextArray, Jsonb, Bool], Jsonb, jsonb_set).with_optional(1),
+    plain(3579, "jsonb_insert", &[Jsonb, TextArray, Jsonb, Bool], Jsonb, jsonb_insert).with_optional(1),
+    plain(5054, "jsonb_set_lax", &[Jsonb, TextArray, Jsonb, Bool, T], Jsonb, jsonb_set_lax)
+        .with_optional(2)
+        .called_on_null(),
+    plain(4046, "jsonb_contains", &[Jsonb, Jsonb], Bool, |a, context| contains(&a[0], &a[1], context)),
+    plain(4050, "jsonb_contained", &[Jsonb, Jsonb], Bool, |a, context| contained(&a[0], &a[1], context)),
+    plain(4047, "jsonb_exists", &[Jsonb, T], Bool, |a, context| exists(&a[0], &a[1], context)),
+    plain(4048, "jsonb_exists_any", &[Jsonb, TextArray], Bool, |a, context| {
+        exists_any(&a[0], &a[1], context)
+    }),
+    plain(4049, "jsonb_exists_all", &[Jsonb, TextArray], Bool, |a, context| {
+        exists_all(&a[0], &a[1], context)
+    }),
+    plain(3301, "jsonb_concat", &[Jsonb, Jsonb], Jsonb, |a, context| concatenate(&a[0], &a[1], context)),
+    plain(3302, "jsonb_delete", &[Jsonb, T], Jsonb, |a, context| delete_key(&a[0], &a[1], context)),
+    plain(3303, "jsonb_delete", &[Jsonb, Int4], Jsonb, |a, context| delete_index(&a[0], &a[1], context)),
+    plain(3304, "jsonb_delete_path", &[Jsonb, TextArray], Jsonb, |a, context| {
+        delete_path(&a[0], &a[1], context)
+    }),
+    plain(3203, "json_object", &[TextArray, TextArray], Json, |a, context| {
+        object_of_lists(a, context, false)
+    }),
+    plain(3264, "jsonb_object", &[TextArray, TextArray], Jsonb, |a, context| {
+        object_of_lists(a, context, true)
+    }),
     plain(3261, "json_strip_nulls", &[Json], Json, strip_nulls),
     plain(3262, "jsonb_strip_nulls", &[Jsonb], Jsonb, strip_nulls),
     plain(3306, "jsonb_pretty", &[Jsonb], T, pretty),
