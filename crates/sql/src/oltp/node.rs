@@ -31,8 +31,8 @@ pub(crate) struct SelectState {
     group: Option<GroupState>,
     /// The group's frame; with set-returning calls also their results.
     grouped: Vec<Datum>,
-    /// Rows of the set-returning calls for the current frame, and how many were given.
-    sets: Option<(Vec<Vec<Datum>>, usize)>,
+    /// The set-returning calls for the current frame, none for those that have ended.
+    sets: Option<Vec<Option<TableRows>>>,
     /// With windows: their state, and the row with all results.
     windows: Option<(WindowState, Vec<Datum>)>,
 }
@@ -232,18 +232,14 @@ impl SelectState {
         out: &mut Vec<Datum>,
     ) -> Result<bool> {
         loop {
-            if let Some((rows, at)) = &mut self.sets {
-                if let Some(values) = rows.get_mut(*at) {
-                    *at += 1;
-                    let (row, behind) = match (&mut self.windows, &select.windows) {
-                        (Some((_, row)), Some(node)) => (row, node.computed.len()),
-                        _ if self.group.is_some() => (&mut self.grouped, 0),
-                        _ => (&mut self.frame, 0),
-                    };
-                    let base = row.len() - behind - select.set_returning.len();
-                    for (place, value) in row[base..].iter_mut().zip(values.iter_mut()) {
-                        *place = std::mem::take(value);
-                    }
+            if let Some(sets) = &mut self.sets {
+                let (row, behind) = match (&mut self.windows, &select.windows) {
+                    (Some((_, row)), Some(node)) => (row, node.computed.len()),
+                    _ if self.group.is_some() => (&mut self.grouped, 0),
+                    _ => (&mut self.frame, 0),
+                };
+                let base = row.len() - behind - select.set_returning.len();
+                if next_of_each(sets, &mut row[base..], context)? {
                     project(&select.targets, row, context, out)?;
                     return Ok(true);
                 }
@@ -252,28 +248,28 @@ impl SelectState {
             if !self.advance(select, context)? {
                 return Ok(false);
             }
-            self.sets = Some((sets(select, self.row(), context)?, 0));
+            let env = context.env(self.row());
+            let calls = select.set_returning.iter();
+            self.sets = Some(calls.map(|call| TableRows::open(call, &env).map(Some)).collect::<Result<_>>()?);
         }
     }
 }
 
-/// The results of the set-returning calls side by side.
-fn sets(select: &SelectNode, row: &[Datum], context: Context<'_>) -> Result<Vec<Vec<Datum>>> {
-    let width = select.set_returning.len();
-    let mut rows: Vec<Vec<Datum>> = vec![];
-    for (place, call) in select.set_returning.iter().enumerate() {
-        let mut set = TableRows::open(call, &context.env(row))?;
-        let mut count = 0;
-        while let Some(mut values) = set.next()? {
-            context.execution.tick()?;
-            if rows.len() == count {
-                rows.push(vec![Datum::Null; width]);
+/// The next values of set-returning calls, NULL of those that have ended. False if all have.
+fn next_of_each(sets: &mut [Option<TableRows>], places: &mut [Datum], context: Context<'_>) -> Result<bool> {
+    context.execution.tick()?;
+    let mut found = false;
+    for (set, place) in sets.iter_mut().zip(places) {
+        *place = Datum::Null;
+        match set.as_mut().map(TableRows::next).transpose()?.flatten() {
+            Some(values) => {
+                found = true;
+                *place = values.into_iter().next().unwrap_or(Datum::Null);
             }
-            rows[count][place] = values.first_mut().map(std::mem::take).unwrap_or(Datum::Null);
-            count += 1;
+            None => *set = None,
         }
     }
-    Ok(rows)
+    Ok(found)
 }
 
 /// Evaluates the output.

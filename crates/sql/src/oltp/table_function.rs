@@ -64,7 +64,8 @@ impl TableRows {
                 if (upwards && value > *last) || (!upwards && value < *last) {
                     return Ok(None);
                 }
-                *next = Some(value.add(step)?);
+                // What is beyond the type is beyond the end.
+                *next = value.add(step).ok();
                 Ok(Some(vec![Datum::Numeric(value)]))
             }
             TableRows::Times { next, last, step, zone } => {
@@ -127,6 +128,16 @@ fn set(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Resul
     }
 }
 
+/// A series of numerics has an end, and gets there.
+fn check_finite(bound: &Numeric, what: &str) -> Result<()> {
+    let value = match bound {
+        bound if bound.is_nan() => "NaN",
+        bound if bound.is_infinite() => "infinity",
+        _ => return Ok(()),
+    };
+    Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("{what} cannot be {value}")))
+}
+
 /// A set-returning function of the session: it gives an array, each element of which is a row.
 fn external(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Result<TableRows> {
     let read = env.execution.read;
@@ -154,6 +165,9 @@ fn series(start: &Datum, stop: &Datum, step: Option<&Datum>, env: &Env<'_>) -> R
                 Some(Datum::Numeric(step)) => step.clone(),
                 _ => Numeric::from(1i64),
             };
+            for (bound, what) in [(start, "start value"), (stop, "stop value"), (&step, "step size")] {
+                check_finite(bound, what)?;
+            }
             if step == Numeric::from(0i64) {
                 return Err(step_is_zero());
             }

@@ -29,6 +29,7 @@ pub use context::{ByteaOutput, DateOrder, DateStyle, FormatContext, IntervalStyl
 pub use datetime::zone::{TimeZone, from_setting as time_zone};
 pub use datum::Datum;
 pub use interval::Interval;
+pub(crate) use numeric::Moments;
 pub use numeric::{Check, Numeric};
 pub use record::{Record, Shape};
 pub use text::{Text, pad};

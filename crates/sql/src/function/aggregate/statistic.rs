@@ -4,7 +4,7 @@ use super::Accumulator;
 use super::sum::Scales;
 use crate::error::SqlError;
 use crate::function::EvalContext;
-use crate::types::{Datum, Numeric, Type};
+use crate::types::{Datum, Moments, Numeric, Type};
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -13,11 +13,11 @@ struct Wanted {
     root: bool,
 }
 
-/// Count, sum and sum of squares.
+/// Moments of the finite values; what is not finite is counted.
 struct Exact {
-    count: i64,
-    sum: Numeric,
-    squares: Numeric,
+    moments: Moments,
+    /// NaNs and infinities.
+    infinite: i64,
     scales: Scales,
     wanted: Wanted,
 }
@@ -36,29 +36,27 @@ impl Exact {
 impl Accumulator for Exact {
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Result<(), SqlError> {
         let Some(value) = Exact::value(&arguments[0]) else { return Ok(()) };
-        self.count += 1;
         self.scales.add(&value);
-        self.sum = self.sum.add(&value)?;
-        self.squares = self.squares.add(&value.multiply(&value)?)?;
+        if value.is_finite() {
+            self.moments.add(&value);
+        } else {
+            self.infinite += 1;
+        }
         Ok(())
     }
 
     fn result(&self, _: &EvalContext<'_>) -> Result<Datum, SqlError> {
         let Wanted { sample, root } = self.wanted;
-        if self.count == 0 || (sample && self.count == 1) {
+        let count = self.moments.count() + self.infinite;
+        if count == 0 || (sample && count == 1) {
             return Ok(Datum::Null);
         }
-        if !self.sum.is_finite() || !self.squares.is_finite() {
+        if self.infinite > 0 {
             return Ok(Datum::Numeric(Numeric::NAN));
         }
-        let count = Numeric::from(self.count);
-        let numerator = count.multiply(&self.squares)?.subtract(&self.sum.multiply(&self.sum)?)?;
-        if numerator.signum() <= 0 {
-            return Ok(Datum::Numeric(Numeric::ZERO));
-        }
-        let divisor = count.multiply(&Numeric::from(if sample { self.count - 1 } else { self.count }))?;
-        let variance = numerator.divide(&divisor)?;
-        Ok(Datum::Numeric(if root { variance.sqrt_to_scale(variance.scale())? } else { variance }))
+        let variance = self.moments.variance(if sample { count - 1 } else { count })?;
+        let has_root = root && variance.signum() > 0;
+        Ok(Datum::Numeric(if has_root { variance.sqrt_to_scale(variance.scale())? } else { variance }))
     }
 
     fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
@@ -66,17 +64,18 @@ impl Accumulator for Exact {
         if !self.scales.remove(&value) {
             return Ok(false);
         }
-        self.count -= 1;
-        self.sum = self.sum.subtract(&value)?;
-        self.squares = self.squares.subtract(&value.multiply(&value)?)?;
+        if value.is_finite() {
+            self.moments.remove(&value);
+        } else {
+            self.infinite -= 1;
+        }
         Ok(true)
     }
 }
 
 fn exact(sample: bool, root: bool) -> Box<dyn Accumulator> {
     let scales = Scales::default();
-    let (sum, squares) = (Numeric::ZERO, Numeric::ZERO);
-    Box::new(Exact { count: 0, sum, squares, scales, wanted: Wanted { sample, root } })
+    Box::new(Exact { moments: Moments::default(), infinite: 0, scales, wanted: Wanted { sample, root } })
 }
 
 pub(super) fn sample_variance(_: &[Type]) -> Box<dyn Accumulator> {

@@ -135,7 +135,7 @@ float_functions! {
     hyperbolic_sine = f64::sinh;
     hyperbolic_cosine = f64::cosh;
     hyperbolic_tangent = f64::tanh;
-    arc_hyperbolic_sine = f64::asinh;
+    arc_hyperbolic_sine = |x| if x.is_finite() { hyperbolic_area(x.abs(), 1.0).copysign(x) } else { x };
 }
 
 pub(super) fn float_exp(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -177,6 +177,35 @@ pub(super) fn arc_sine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 pub(super) fn arc_cosine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let x = float(&arguments[0])?;
     in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), x.acos())
+}
+
+/// `ln(x + sqrt(x² + sign))`: the inverse of the hyperbolic sine for 1, of the cosine for -1; in the form that loses the fewest digits.
+fn hyperbolic_area(x: f64, sign: f64) -> f64 {
+    const FAR: f64 = (1 << 28) as f64;
+    if x > FAR {
+        return x.ln() + std::f64::consts::LN_2;
+    }
+    let square = x * x;
+    let root = (square + sign).sqrt();
+    if x > 2.0 {
+        return (2.0 * x + sign / (root + x)).ln();
+    }
+    if sign > 0.0 {
+        return (x + square / (1.0 + root)).ln_1p();
+    }
+    let above = x - 1.0;
+    (above + (2.0 * above + above * above).sqrt()).ln_1p()
+}
+
+pub(super) fn arc_hyperbolic_cosine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let x = float(&arguments[0])?;
+    let value = if x.is_finite() { hyperbolic_area(x, -1.0) } else { x };
+    in_domain(x.is_nan() || x >= 1.0, value)
+}
+
+pub(super) fn arc_hyperbolic_tangent(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let x = float(&arguments[0])?;
+    in_domain(x.is_nan() || x.abs() <= 1.0, x.atanh())
 }
 
 pub(super) fn arc_tangent_2(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {

@@ -1,5 +1,6 @@
 //! Numbers: arithmetic operators and mathematical functions.
 
+mod degrees;
 mod float;
 
 use self::float::*;
@@ -339,33 +340,99 @@ fn product(above: i64, to: i64, context: &EvalContext<'_>) -> Result<Numeric, Sq
     product(above, middle, context)?.multiply(&product(middle, to, context)?)
 }
 
-/// The bucket of a histogram with equal buckets between two bounds.
-fn width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let invalid = |what: &str| SqlError::new("2201G", what.to_owned());
-    let count = arguments[3].as_i64().ok_or_else(|| unexpected(&[&arguments[3]]))?;
-    if count <= 0 {
-        return Err(invalid("count must be greater than zero"));
-    }
-    let [operand, low, high] = [numeric(&arguments[0])?, numeric(&arguments[1])?, numeric(&arguments[2])?];
-    if operand.is_nan() || low.is_nan() || high.is_nan() {
-        return Err(invalid("operand, lower bound, and upper bound cannot be NaN"));
-    }
-    if low.is_infinite() || high.is_infinite() {
-        return Err(invalid("lower and upper bounds must be finite"));
-    }
-    if low == high {
-        return Err(invalid("lower bound cannot equal upper bound"));
-    }
+fn invalid_bucket(what: &str) -> SqlError {
+    SqlError::new("2201G", what.to_owned())
+}
+
+/// What both forms of `width_bucket` refuse; gives the number of buckets.
+fn check_buckets(count: &Datum, any_nan: bool, endless: bool, empty: bool) -> Result<i64, SqlError> {
+    let count = count.as_i64().ok_or_else(|| unexpected(&[count]))?;
+    let problem = if count <= 0 {
+        "count must be greater than zero"
+    } else if any_nan {
+        "operand, lower bound, and upper bound cannot be NaN"
+    } else if endless {
+        "lower and upper bounds must be finite"
+    } else if empty {
+        "lower bound cannot equal upper bound"
+    } else {
+        return Ok(count);
+    };
+    Err(invalid_bucket(problem))
+}
+
+/// The bucket of a histogram with equal buckets between two bounds; `inside` tells which of a value between them.
+fn bucket<T: PartialOrd>(
+    [operand, low, high]: [T; 3],
+    count: i64,
+    inside: impl FnOnce() -> Result<i64, SqlError>,
+) -> Computed {
     let ascending = low < high;
     let bucket = if (ascending && operand < low) || (!ascending && operand > low) {
         0
     } else if (ascending && operand >= high) || (!ascending && operand <= high) {
         count + 1
     } else {
-        let distance = operand.subtract(low)?.multiply(&Numeric::from(count))?;
-        distance.divide_truncating(&high.subtract(low)?)?.to_i64("integer")? + 1
+        inside()? + 1
     };
     i32::try_from(bucket).map(Datum::Int4).map_err(|_| SqlError::out_of_range("integer"))
+}
+
+fn width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let [operand, low, high] = [numeric(&arguments[0])?, numeric(&arguments[1])?, numeric(&arguments[2])?];
+    let any_nan = operand.is_nan() || low.is_nan() || high.is_nan();
+    let count = check_buckets(&arguments[3], any_nan, low.is_infinite() || high.is_infinite(), low == high)?;
+    bucket([operand, low, high], count, || {
+        let distance = operand.subtract(low)?.multiply(&Numeric::from(count))?;
+        distance.divide_truncating(&high.subtract(low)?)?.to_i64("integer")
+    })
+}
+
+fn float_width_bucket(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+    let [operand, low, high] = [float(&arguments[0])?, float(&arguments[1])?, float(&arguments[2])?];
+    let any_nan = operand.is_nan() || low.is_nan() || high.is_nan();
+    let count = check_buckets(&arguments[3], any_nan, low.is_infinite() || high.is_infinite(), low == high)?;
+    bucket([operand, low, high], count, || {
+        // Halved, so that bounds far apart have a distance.
+        let scale = if (high - low).is_infinite() { 2.0 } else { 1.0 };
+        let part = (operand / scale - low / scale) / (high / scale - low / scale);
+        // The quotient may have been rounded up to one.
+        Ok(((count as f64 * part) as i64).min(count - 1))
+    })
+}
+
+/// Euclid's algorithm; digits after the point as many as either has.
+fn numeric_divisor(a: &Numeric, b: &Numeric, context: &EvalContext<'_>) -> Result<Numeric, SqlError> {
+    let scale = a.scale().max(b.scale()) as i32;
+    let (mut a, mut b) = (a.abs(), b.abs());
+    while !b.is_zero() {
+        context.check_interrupt()?;
+        let rest = a.remainder(&b)?;
+        (a, b) = (b, rest);
+    }
+    Ok(a.round(scale))
+}
+
+fn numeric_gcd(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    let (a, b) = (numeric(&arguments[0])?, numeric(&arguments[1])?);
+    if !a.is_finite() || !b.is_finite() {
+        return Ok(Datum::Numeric(Numeric::NAN));
+    }
+    numeric_divisor(a, b, context).map(Datum::Numeric)
+}
+
+fn numeric_lcm(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
+    let (a, b) = (numeric(&arguments[0])?, numeric(&arguments[1])?);
+    if !a.is_finite() || !b.is_finite() {
+        return Ok(Datum::Numeric(Numeric::NAN));
+    }
+    let scale = a.scale().max(b.scale()) as i32;
+    if a.is_zero() || b.is_zero() {
+        return Ok(Datum::Numeric(Numeric::ZERO.round(scale)));
+    }
+    let divisor = numeric_divisor(a, b, context)?;
+    let multiple = a.divide_truncating(&divisor)?.multiply(b)?.abs();
+    multiple.try_round(scale).map(Datum::Numeric)
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[
@@ -385,6 +452,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(5045, "gcd", &[Int8, Int8], Int8, gcd),
     plain(5046, "lcm", &[Int4, Int4], Int4, lcm),
     plain(5047, "lcm", &[Int8, Int8], Int8, lcm),
+    plain(5048, "gcd", &[Num, Num], Num, numeric_gcd),
+    plain(5049, "lcm", &[Num, Num], Num, numeric_lcm),
     plain(1342, "round", &[Float8], Float8, float_round),
     plain(1708, "round", &[Num], Num, numeric_round),
     plain(1707, "round", &[Num, Int4], Num, numeric_round),
@@ -430,11 +499,22 @@ pub(super) static FUNCTIONS: &[Function] = &[
     plain(2463, "cosh", &[Float8], Float8, hyperbolic_cosine),
     plain(2464, "tanh", &[Float8], Float8, hyperbolic_tangent),
     plain(2465, "asinh", &[Float8], Float8, arc_hyperbolic_sine),
+    plain(2466, "acosh", &[Float8], Float8, arc_hyperbolic_cosine),
+    plain(2467, "atanh", &[Float8], Float8, arc_hyperbolic_tangent),
+    plain(2735, "sind", &[Float8], Float8, degrees::sine),
+    plain(2736, "cosd", &[Float8], Float8, degrees::cosine),
+    plain(2737, "tand", &[Float8], Float8, degrees::tangent),
+    plain(2738, "cotd", &[Float8], Float8, degrees::cotangent),
+    plain(2731, "asind", &[Float8], Float8, degrees::arc_sine),
+    plain(2732, "acosd", &[Float8], Float8, degrees::arc_cosine),
+    plain(2733, "atand", &[Float8], Float8, degrees::arc_tangent),
+    plain(2734, "atan2d", &[Float8, Float8], Float8, degrees::arc_tangent_2),
     plain(3281, "scale", &[Num], Int4, numeric_scale),
     plain(5042, "min_scale", &[Num], Int4, numeric_min_scale),
     plain(5043, "trim_scale", &[Num], Num, numeric_trim_scale),
     plain(1376, "factorial", &[Int8], Num, factorial),
     plain(2170, "width_bucket", &[Num, Num, Num, Int4], Int4, width_bucket),
+    plain(320, "width_bucket", &[Float8, Float8, Float8, Int4], Int4, float_width_bucket),
 ];
 
 pub(super) fn operators() -> Vec<Operator> {

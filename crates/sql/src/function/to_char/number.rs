@@ -38,14 +38,13 @@ fn plain(datum: &Datum, template: &mut Template) -> Result<Plain, SqlError> {
                 _ => return Err(unexpected(&[datum])),
             };
             let value = value * power;
+            let name = if value.is_nan() { "NaN" } else { "Infinity" };
+            let digits = if value.is_finite() { format!("{:.0}", value.abs()).len() } else { name.len() };
+            template.fraction = template.fraction.min(usize::saturating_sub(most, digits));
             if value.is_finite() {
-                let digits = format!("{:.0}", value.abs()).len();
-                template.fraction = template.fraction.min(usize::saturating_sub(most, digits));
                 format!("{value:.*}", template.fraction)
-            } else if value.is_nan() {
-                "NaN".to_owned()
             } else {
-                if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+                format!("{}{name}", if value < 0.0 { "-" } else { "" })
             }
         }
         Datum::Numeric(value) => {

@@ -70,6 +70,11 @@ impl Template {
                 rest = template.quoted(&rest[1..]);
                 continue;
             }
+            if let Some(after) = rest.strip_prefix("\\\"") {
+                template.pieces.push(Piece::Literal('"'));
+                rest = after;
+                continue;
+            }
             let word = WORDS.iter().find(|word| {
                 rest.strip_prefix(**word).is_some() || rest.strip_prefix(&word.to_ascii_lowercase()).is_some()
             });
@@ -84,11 +89,18 @@ impl Template {
         Ok(template)
     }
 
-    /// Literal text up to the closing quote; gives back what follows.
+    /// Literal text up to the closing quote; gives back what follows. A backslash makes a literal of any character after it.
     fn quoted<'a>(&mut self, text: &'a str) -> &'a str {
-        let end = text.find('"').unwrap_or(text.len());
-        self.pieces.extend(text[..end].chars().map(Piece::Literal));
-        text.get(end + 1..).unwrap_or_default()
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            let literal = match letter {
+                '"' => break,
+                '\\' => letters.next().unwrap_or('\\'),
+                other => other,
+            };
+            self.pieces.push(Piece::Literal(literal));
+        }
+        letters.as_str()
     }
 
     fn word(&mut self, word: &str, lower: bool) -> Result<(), SqlError> {

@@ -7,6 +7,7 @@
 mod arithmetic;
 mod convert;
 mod math;
+mod moments;
 mod radix;
 mod series;
 mod wire;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use num_bigint::{BigInt, Sign};
 
+pub(crate) use self::moments::Moments;
 pub use self::series::Check;
 
 use crate::error::{SqlError, sqlstate};
@@ -133,6 +135,15 @@ impl Numeric {
             return Err(overflow());
         }
         Ok(Numeric(Repr::Big(Arc::new(Big { mantissa, scale: scale16 }))))
+    }
+
+    /// A number that may be beyond the limits of the type, for what comes out of it. The scale is at most twice the type's.
+    fn beyond(mantissa: BigInt, scale: u32) -> Numeric {
+        let scale = scale.min(2 * MAX_SCALE) as u16;
+        match i128::try_from(&mantissa) {
+            Ok(small) => Numeric(Repr::Small { high: (small >> 64) as i64, low: small as u64, scale }),
+            Err(_) => Numeric(Repr::Big(Arc::new(Big { mantissa, scale }))),
+        }
     }
 
     fn finite(&self) -> Option<Finite<'_>> {
