@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::level::{Access, Isolation};
 use crate::sync::Mutex;
-use crate::transaction::{Access, Isolation};
 use crate::{Csn, Key, TransactionId, TreeId};
 
 const SHARDS: usize = 16;

@@ -53,9 +53,9 @@ impl Background {
         background.spawn("merge", move || merges(&m, &merging))?;
         let m = Arc::clone(manager);
         background.spawn("governor", move || governor(&m))?;
-        if let Some(late) = manager.late.clone() {
+        if let Some(late) = manager.sequencer.late().cloned() {
             let m = Arc::clone(manager);
-            background.spawn("release", move || late.run(&m.log, &m.visible, &m.locks))?;
+            background.spawn("release", move || late.run(&m.store, &m.locks))?;
         }
         Ok(background)
     }
@@ -69,12 +69,12 @@ impl Background {
 
     /// Ends the threads and waits for them.
     pub(crate) fn stop(&mut self) {
-        self.manager.base.stop();
+        self.manager.store.base.stop();
         self.manager.pressure.stop();
         self.manager.governor.stop();
         self.merging.state.lock().stop = true;
         self.merging.work.notify_all();
-        if let Some(late) = &self.manager.late {
+        if let Some(late) = self.manager.sequencer.late() {
             late.stop();
         }
         for thread in self.threads.drain(..) {
@@ -99,7 +99,7 @@ fn checkpoints(manager: &Manager, merging: &Merging) {
         let due = match call {
             Call::Stop => return,
             // Asked for while the round before was at it: it may have done enough.
-            Call::Wanted if manager.memory.bytes() <= manager.pressure.soft() => {
+            Call::Wanted if manager.store.memory.bytes() <= manager.pressure.soft() => {
                 manager.pressure.skip_round();
                 manager.checkpoint_is_due()
             }
@@ -114,7 +114,7 @@ fn checkpoints(manager: &Manager, merging: &Merging) {
             tracing::error!(%error, "a checkpoint failed");
         }
         failed = result.is_err();
-        manager.pressure.end_round(manager.memory.bytes(), result);
+        manager.pressure.end_round(manager.store.memory.bytes(), result);
         if failed {
             // Not in a tight loop: what failed will mostly fail again at once.
             manager.pressure.pause(PAUSE);
@@ -145,8 +145,8 @@ fn merges(manager: &Manager, merging: &Merging) {
             state.due = false;
         }
         loop {
-            match manager.base.compact_step() {
-                Ok(true) => manager.views.publish(&manager.base),
+            match manager.store.base.compact_step() {
+                Ok(true) => manager.store.views.publish(&manager.store.base),
                 Ok(false) => break,
                 Err(Error::ShuttingDown) => return,
                 Err(error) => {
@@ -162,7 +162,7 @@ impl Manager {
     /// What the governor looks at.
     pub(crate) fn readings(&self) -> Readings {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let log = self.log.statistics();
+        let log = self.store.log.statistics();
         let open = self.active.count().max(1);
         Readings {
             committed: count(&self.counters.commits) + count(&self.counters.empty_commits),
@@ -175,7 +175,8 @@ impl Manager {
     /// Gives the base store's cache what the versions leave of the budget.
     pub(crate) fn share_memory(&self) {
         let budget = self.options.memory_bytes;
-        let cache = (budget / 8 * 7).saturating_sub(self.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
-        self.base.resize_cache(cache);
+        let cache =
+            (budget / 8 * 7).saturating_sub(self.store.memory.bytes()).clamp(budget / 8, budget / 4 * 3);
+        self.store.base.resize_cache(cache);
     }
 }

@@ -24,13 +24,13 @@
 //! except one that begins after the first checkpoint has chosen its watermark and before the second has: no view is at its
 //! point, and what was committed between that watermark and its snapshot stays in memory as long as it is open.
 //!
-//! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Manager::changed`
+//! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Store::changed`
 //! compares the two views then.
 
 use crate::key::SmallKey;
 use crate::manager::Manager;
 use crate::memory::{Entry, Rows};
-use crate::own::ENGINE_TREE;
+use crate::own::{ENGINE_TREE, NUMBERS_KEY, SavedNumbers};
 use crate::sync::atomic::Ordering;
 use crate::sync::thread;
 use crate::txn::snapshot::Pin;
@@ -38,34 +38,6 @@ use crate::{Csn, Error, Key, TreeId, Value};
 
 /// Keys looked at under one lock.
 const SLICE: usize = 256;
-
-/// The one key of the engine's tree.
-pub(crate) const NUMBERS_KEY: &[u8] = b"numbers";
-
-/// The allocators' marks as the base store keeps them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SavedNumbers {
-    pub(crate) transaction: u64,
-    pub(crate) next_tree: u64,
-}
-
-impl SavedNumbers {
-    pub(crate) fn encode(self) -> Value {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.transaction.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.next_tree.to_be_bytes());
-        Value::copy_from_slice(&bytes)
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Option<SavedNumbers> {
-        let (transaction, next_tree) = bytes.split_first_chunk::<8>()?;
-        let next_tree = next_tree.try_into().ok()?;
-        Some(SavedNumbers {
-            transaction: u64::from_be_bytes(*transaction),
-            next_tree: u64::from_be_bytes(next_tree),
-        })
-    }
-}
 
 /// The changes of a checkpoint in order, copied from memory slice by slice.
 struct Changes<'a> {
@@ -84,7 +56,7 @@ struct Changes<'a> {
 
 impl<'a> Changes<'a> {
     fn new(manager: &'a Manager, watermark: Csn, since: Csn, dropped: &[TreeId]) -> Changes<'a> {
-        let mut trees = manager.memory.ids();
+        let mut trees = manager.store.memory.ids();
         trees.retain(|tree| dropped.binary_search(tree).is_err());
         trees.reverse();
         let numbers = Some(manager.numbers());
@@ -101,7 +73,7 @@ impl<'a> Changes<'a> {
             }
             let mut slice = Rows::default();
             let (after, watermark, since) = (self.after.as_ref(), self.watermark, self.since);
-            let tree = self.manager.memory.tree(self.tree);
+            let tree = self.manager.store.memory.tree(self.tree);
             let next = tree.and_then(|tree| tree.changes(after, watermark, since, SLICE, &mut slice));
             self.open = next.is_some();
             self.after = next;
@@ -137,12 +109,12 @@ impl Manager {
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
     pub(crate) fn checkpoint(&self, target: u64) -> Result<u64, Error> {
         let _one = self.checkpointing.lock();
-        let oldest = self.snapshots.pin_oldest(|| self.floor());
-        let before = self.base.watermark();
+        let oldest = self.store.snapshots.pin_oldest(|| self.store.floor());
+        let before = self.store.base.watermark();
         let mut kept = self.checkpoint_to(&oldest, before)?;
         drop(oldest);
-        if self.memory.bytes() > target {
-            let floor = self.snapshots.pin(|| self.floor());
+        if self.store.memory.bytes() > target {
+            let floor = self.store.snapshots.pin(|| self.store.floor());
             self.checkpoint_to(&floor, before)?;
             drop(floor);
             // What only the pin kept.
@@ -153,27 +125,27 @@ impl Manager {
     }
 
     fn checkpoint_to(&self, pin: &Pin, before: Csn) -> Result<u64, Error> {
-        let (watermark, since) = (pin.csn(), self.base.watermark());
+        let (watermark, since) = (pin.csn(), self.store.base.watermark());
         if watermark > since {
             let dropped: Vec<TreeId> =
-                self.memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
+                self.store.memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
             let mut changes = Changes::new(self, watermark, since, &dropped);
-            self.base.apply(watermark, &mut changes, &dropped)?;
-            self.views.publish(&self.base);
-            self.log.remove_before(watermark)?;
+            self.store.base.apply(watermark, &mut changes, &dropped)?;
+            self.store.views.publish(&self.store.base);
+            self.store.log.remove_before(watermark)?;
         }
         Ok(self.sweep(before))
     }
 
     /// Removes from memory what nobody needs there. Returns the bytes of what stays although it is from `before` or older.
     fn sweep(&self, before: Csn) -> u64 {
-        let needs = self.needs();
+        let needs = self.store.needs();
         let mut kept = 0;
-        for id in self.memory.ids() {
-            let Some(tree) = self.memory.tree(id) else { continue };
+        for id in self.store.memory.ids() {
+            let Some(tree) = self.store.memory.tree(id) else { continue };
             let mut after = None;
             loop {
-                let (next, stays) = self.memory.trim(&tree, after.as_ref(), &needs, before, SLICE);
+                let (next, stays) = self.store.memory.trim(&tree, after.as_ref(), &needs, before, SLICE);
                 (after, kept) = (next, kept + stays);
                 if after.is_none() {
                     break;
@@ -181,12 +153,12 @@ impl Manager {
                 thread::yield_now();
             }
         }
-        for (tree, dropped_at) in self.memory.dropped(self.base.watermark()) {
+        for (tree, dropped_at) in self.store.memory.dropped(self.store.base.watermark()) {
             if needs.active.first().is_none_or(|&oldest| oldest >= dropped_at) {
-                self.memory.forget(tree);
+                self.store.memory.forget(tree);
             }
         }
-        self.views.prune(&needs.active);
+        self.store.views.prune(&needs.active);
         kept
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::active::TransactionInfo;
 use crate::background::Background;
 use crate::certifier::{Method, Watch};
-use crate::durable::DurableWait;
+use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
+use crate::level::{Access, Isolation};
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
@@ -16,7 +17,7 @@ use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
-use crate::transaction::{Access, Commit, Isolation, Transaction};
+use crate::transaction::Transaction;
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// An open database; clones are handles to the same one.
@@ -61,12 +62,12 @@ impl Database {
             let watch = Watched { manager: &self.manager, watch };
             let (snapshot, decisions) = (transaction.snapshot(), self.manager.prepared.decisions());
             self.manager.wait_durable(snapshot).await?;
-            self.manager.snapshots.certified_since(snapshot).await;
+            self.manager.store.snapshots.certified_since(snapshot).await;
             if watch.is_safe() {
                 return Ok(transaction);
             }
             drop(transaction);
-            if self.manager.is_in_doubt(snapshot) {
+            if self.manager.sequencer.is_in_doubt(snapshot) {
                 self.manager.prepared.decided_since(decisions).await;
             }
         }
@@ -160,17 +161,17 @@ impl Database {
 
     /// The last commit that new transactions see.
     pub fn visible(&self) -> Csn {
-        self.manager.visible()
+        self.manager.store.visible()
     }
 
     /// The last commit that has its place in the order: whatever anybody knows of this database rests on it or on earlier ones.
     pub fn certified(&self) -> Csn {
-        self.manager.log.last()
+        self.manager.store.log.last()
     }
 
     /// The last commit that a crash cannot take back.
     pub fn durable(&self) -> Csn {
-        self.manager.durable()
+        self.manager.store.durable()
     }
 
     /// Resolves when commit `csn` is durable.
@@ -180,18 +181,18 @@ impl Database {
 
     /// Whether the log has failed: what is not durable now never will be.
     pub fn is_poisoned(&self) -> bool {
-        self.manager.log.poisoned().is_some()
+        self.manager.store.log.poisoned().is_some()
     }
 
     /// The file with the version of a row that a snapshot shows, and the offset of the record or the block that has it: for who finds that the row makes no sense.
     /// Reads what it takes to find it.
     pub fn place_of(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Option<(PathBuf, u64)> {
-        self.manager.place_of(tree, key, snapshot)
+        self.manager.store.place_of(tree, key, snapshot)
     }
 
     /// A tree id that was never used and will never be given out again.
     pub fn allocate_tree(&self) -> TreeId {
-        self.manager.allocate_tree()
+        self.manager.store.allocate_tree()
     }
 
     /// Limits how many transactions execute at a time; callers take seats and keep to it.
@@ -212,7 +213,7 @@ impl Database {
     /// Whether the transaction of this commit may still be in the certifier's graph.
     #[inline]
     pub fn is_in_graph(&self, commit: Csn) -> bool {
-        commit >= self.manager.quiet_below()
+        commit >= self.manager.sequencer.quiet_below()
     }
 
     /// The memory that the certifier was to use when the database was opened.
@@ -227,14 +228,14 @@ impl Database {
 
     /// About how many rows a tree has. Rows that changed lately, or often, may count more than once.
     pub fn approximate_rows(&self, tree: TreeId) -> u64 {
-        self.manager.approximate_rows(tree)
+        self.manager.store.approximate_rows(tree)
     }
 
     /// Equal to what it was: no tree has grown or shrunk by much since.
     #[inline]
     pub fn growth(&self) -> u64 {
         let checkpoints = self.manager.counters.checkpoints.load(Ordering::Relaxed);
-        (checkpoints << 32) + self.manager.memory.entries() / 8192
+        (checkpoints << 32) + self.manager.store.memory.entries() / 8192
     }
 
     /// Moves what is committed so far into the base store and cuts the log. Blocks: run it on a thread of its own.
@@ -242,7 +243,7 @@ impl Database {
     /// # Errors
     /// `LogPoisoned`, `DiskFull` or `Io`; nothing is lost then.
     pub fn checkpoint(&self) -> Result<(), Error> {
-        self.manager.wait_durable(self.manager.visible()).wait()?;
+        self.manager.wait_durable(self.manager.store.visible()).wait()?;
         self.manager.checkpoint(0).map(drop)
     }
 
@@ -268,27 +269,27 @@ impl Database {
             rollbacks: manager.counters.rollbacks.load(Ordering::Relaxed),
             lock_waits: manager.locks.waits.load(Ordering::Relaxed),
             deadlocks: manager.locks.deadlocks.load(Ordering::Relaxed),
-            certified: manager.log.last(),
-            visible: manager.visible(),
-            durable: manager.durable(),
-            version_bytes: manager.memory.bytes(),
-            version_keys: manager.memory.entries(),
+            certified: manager.store.log.last(),
+            visible: manager.store.visible(),
+            durable: manager.store.durable(),
+            version_bytes: manager.store.memory.bytes(),
+            version_keys: manager.store.memory.entries(),
             active_transactions: running.len() as u64,
             oldest_transaction_age: now.saturating_sub(oldest),
             write_set_bytes: manager.budget.used(),
             recovered: manager.recovered,
             read_set_bytes: manager.read_budget.used(),
             waiting_transactions: manager.locks.waiting_count(),
-            oldest_snapshot: manager.oldest_snapshot(),
+            oldest_snapshot: manager.store.oldest_snapshot(),
             throttled_commits: manager.pressure.throttled.load(Ordering::Relaxed),
             governor: manager.governor.info(),
             checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
-            replay_bytes: manager.log.size_after(manager.base.watermark()),
-            cycles: manager.counters.cycles.load(Ordering::Relaxed),
-            certifier: manager.certifier_statistics(),
-            log: manager.log.statistics(),
-            log_poisoned: manager.log.poisoned(),
-            base: manager.base.statistics(),
+            replay_bytes: manager.store.log.size_after(manager.store.base.watermark()),
+            cycles: manager.sequencer.cycles(),
+            certifier: manager.sequencer.statistics(),
+            log: manager.store.log.statistics(),
+            log_poisoned: manager.store.log.poisoned(),
+            base: manager.store.base.statistics(),
         }
     }
 
@@ -326,13 +327,13 @@ struct Watched<'a> {
 
 impl Watched<'_> {
     fn is_safe(&self) -> bool {
-        self.manager.is_safe(self.watch)
+        self.manager.sequencer.is_safe(self.watch)
     }
 }
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        self.manager.is_safe(self.watch);
+        self.manager.sequencer.is_safe(self.watch);
     }
 }
 

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::Error;
 use crate::late::LateWait;
 use crate::pressure::RoundWait;
 use crate::storage;
 use crate::sync::thread;
+use crate::{Csn, Error};
 
 /// Resolves when a commit is durable, or with `LogPoisoned` if it never will be. While memory is full it also waits
 /// for the checkpoint, which slows writers down. Dropping it changes nothing about the commit.
@@ -71,6 +71,15 @@ impl Future for DurableWait {
             Some(room) => Pin::new(room).poll(context).map(Ok),
         }
     }
+}
+
+/// A commit that has its place in the order.
+#[derive(Debug)]
+pub struct Commit {
+    /// Its number; for a transaction without writes, the last commit that it may have read.
+    pub csn: Csn,
+    /// Resolves when the commit is durable. Nothing may be answered to anybody before that.
+    pub durable: DurableWait,
 }
 
 struct Unpark(thread::Thread);

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::lock::table::{Held, LockTable};
-use crate::storage::Log;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::store::Store;
 use crate::sync::{Condvar, Mutex};
 use crate::{Csn, Error, TransactionId};
 
@@ -49,7 +48,7 @@ impl Late {
     }
 
     /// The thread: settles commits until `stop`.
-    pub(crate) fn run(&self, log: &Log, visible: &AtomicU64, locks: &LockTable) {
+    pub(crate) fn run(&self, store: &Store, locks: &LockTable) {
         loop {
             let last = {
                 let mut state = self.state.lock();
@@ -61,14 +60,14 @@ impl Late {
                     }
                 }
             };
-            let result = log.wait_durable(last).wait();
+            let result = store.log.wait_durable(last).wait();
             let settled: Vec<_> = {
                 let mut state = self.state.lock();
                 let count = state.queue.partition_point(|(csn, ..)| *csn <= last);
                 state.queue.drain(..count).collect()
             };
             if result.is_ok() {
-                visible.store(last, Ordering::Release);
+                store.show(last);
             }
             for (_, id, held) in settled {
                 locks.release_all(id, held);

@@ -21,7 +21,7 @@ mod governor;
 mod key;
 mod late;
 mod lent;
-mod locate;
+mod level;
 mod lock;
 mod manager;
 mod memory;
@@ -39,11 +39,13 @@ mod scan;
 #[cfg(feature = "shuttle")]
 #[cfg(test)]
 mod schedules;
+mod sequencer;
 pub mod sibling;
 mod sight;
 mod spare;
 mod statistics;
 pub mod storage;
+mod store;
 mod sync;
 mod temporary;
 mod tracked;
@@ -54,10 +56,11 @@ mod view;
 pub use active::TransactionInfo;
 pub use certifier::{Cycle, Dependency, Edge, Method, Object};
 pub use database::Database;
-pub use durable::DurableWait;
+pub use durable::{Commit, DurableWait};
 pub use error::Error;
 pub use governor::{ActiveLimit, Governor, GovernorInfo, LimitError, Seat};
 pub use lent::Lent;
+pub use level::{Access, Isolation};
 pub use lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 pub use lock::table::LockInfo;
 pub use options::Options;
@@ -66,9 +69,10 @@ pub use read_view::ReadView;
 pub use recovery::Recovered;
 pub use scan::Scan;
 pub use statistics::{CertifierStatistics, Statistics};
+pub use store::Latest;
 pub use temporary::TemporaryFile;
 pub use tracked::TrackedView;
-pub use transaction::{Access, Commit, Isolation, Latest, Transaction};
+pub use transaction::Transaction;
 pub use txn::writeset::Savepoint;
 
 /// Number of a tree. Trees below 1000 belong to the system (catalog, sequences), the others to users.

@@ -1,7 +1,7 @@
 //! The committed versions that are in memory: one ordered map a tree, each key with its chain of versions.
 //!
 //! Memory holds every version that is newer than what the base store has, and what older snapshots still need.
-//! A reader looks here first, and asks the base only for what is missing here (`scan` and `manager` say in which
+//! A reader looks here first, and asks the base only for what is missing here (`scan` and `store` say in which
 //! order, and why a version that moves to the base meanwhile is never missed).
 //!
 //! The map from tree id to tree is replaced, never changed, so that finding a tree takes no lock. Each tree has its

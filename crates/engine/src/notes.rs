@@ -5,9 +5,7 @@
 
 use std::ops::Bound;
 
-use crate::certifier::{Candidate, KeyWrites};
 use crate::key::SmallKey;
-use crate::sync::spin;
 use crate::tracked::TrackedView;
 use crate::transaction::Transaction;
 use crate::{Error, TreeId};
@@ -61,9 +59,8 @@ impl Transaction {
         match self.sight.reads() {
             None => Ok(()),
             Some(reads) => {
-                let (reads, nothing) = (Some(reads.copy()), KeyWrites::new());
-                let candidate = Candidate::new(self.id, self.sight.csn(), reads, nothing, Vec::new());
-                self.manager.certify(&mut spin::lock(&self.manager.commit), Some(&candidate))
+                let (id, snapshot) = (self.id, self.sight.csn());
+                self.manager.sequencer.check_reads(id, snapshot, reads.copy())
             }
         }
     }
@@ -75,7 +72,7 @@ impl Transaction {
 
     /// Notes a change of something that is no row but that others may depend on (`note_latest`), under a tree id above those of rows.
     pub fn note_write(&mut self, tree: TreeId, key: &[u8]) {
-        if self.manager.certifies() {
+        if self.manager.sequencer.certifies() {
             self.notes.push((tree, SmallKey::new(key)));
         }
     }

@@ -29,3 +29,31 @@ pub(crate) fn overtaken_key(id: TransactionId) -> SmallKey {
     key[..8].copy_from_slice(&id.to_be_bytes());
     SmallKey::new(&key)
 }
+
+/// The one key of the engine's tree.
+pub(crate) const NUMBERS_KEY: &[u8] = b"numbers";
+
+/// The allocators' marks as the base store keeps them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SavedNumbers {
+    pub(crate) transaction: u64,
+    pub(crate) next_tree: u64,
+}
+
+impl SavedNumbers {
+    pub(crate) fn encode(self) -> Value {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.transaction.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.next_tree.to_be_bytes());
+        Value::copy_from_slice(&bytes)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<SavedNumbers> {
+        let (transaction, next_tree) = bytes.split_first_chunk::<8>()?;
+        let next_tree = next_tree.try_into().ok()?;
+        Some(SavedNumbers {
+            transaction: u64::from_be_bytes(*transaction),
+            next_tree: u64::from_be_bytes(next_tree),
+        })
+    }
+}

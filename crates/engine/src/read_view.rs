@@ -9,10 +9,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::lent::Lent;
-use crate::manager::Manager;
 use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::sight::Sight;
+use crate::store::Store;
 use crate::temporary::TemporaryFile;
 use crate::txn::bulk::Private;
 use crate::txn::writeset::TreeWrites;
@@ -21,7 +21,7 @@ use crate::{Csn, Error, TreeId, Value};
 /// A transaction's sight at one moment. Clones share it.
 #[derive(Clone)]
 pub struct ReadView {
-    manager: Arc<Manager>,
+    store: Arc<Store>,
     /// Where it reads, and where that is noted if the transaction will be certified.
     sight: Arc<Sight>,
     /// The trees with own writes, and the sequence up to which those count.
@@ -33,13 +33,13 @@ pub struct ReadView {
 
 impl ReadView {
     pub(crate) fn new(
-        manager: Arc<Manager>,
+        store: Arc<Store>,
         sight: Arc<Sight>,
         own: SmallVec<[(TreeId, Arc<TreeWrites>); 4]>,
         sequence: u64,
         private: Option<Arc<Private>>,
     ) -> ReadView {
-        ReadView { manager, sight, own, sequence, private }
+        ReadView { store, sight, own, sequence, private }
     }
 
     /// The commit up to which others' changes are seen.
@@ -71,7 +71,7 @@ impl ReadView {
         match self.private(tree) {
             None => {
                 self.note(tree, key);
-                self.manager.get(tree, key, self.sight.csn())
+                self.store.get(tree, key, self.sight.csn())
             }
             Some(private) => private.get(tree, key),
         }
@@ -92,7 +92,7 @@ impl ReadView {
     pub fn lend(&self, tree: TreeId, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool, Error> {
         if self.own.is_empty() && self.private.is_none() {
             self.note(tree, key);
-            return self.manager.lend(tree, key, self.sight.csn(), read);
+            return self.store.lend(tree, key, self.sight.csn(), read);
         }
         Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
     }
@@ -109,8 +109,8 @@ impl ReadView {
         reverse: bool,
     ) -> Result<Scan, Error> {
         let own = self.writes(tree).map(|writes| (Arc::clone(writes), self.sequence));
-        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
-        Scan::open(manager, sight, tree, (lower, upper), reverse, own, self.private(tree), true)
+        let (store, sight) = (Arc::clone(&self.store), Arc::clone(&self.sight));
+        Scan::open(store, sight, tree, (lower, upper), reverse, own, self.private(tree), true)
     }
 
     /// A file for what a statement cannot hold in memory.
@@ -118,7 +118,7 @@ impl ReadView {
     /// # Errors
     /// `DiskFull`, `Io`.
     pub fn temporary_file(&self) -> Result<TemporaryFile, Error> {
-        self.manager.temporary.create()
+        self.store.temporary.create()
     }
 }
 

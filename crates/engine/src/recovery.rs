@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::checkpoint::{NUMBERS_KEY, SavedNumbers};
 use crate::damage::Places;
 use crate::key::SmallKey;
 use crate::memory::{Entry, Memory, Rows};
 use crate::options::Options;
-use crate::own::{ENGINE_TREE, PREPARED_TREE, prepared_key};
+use crate::own::{ENGINE_TREE, NUMBERS_KEY, PREPARED_TREE, SavedNumbers, prepared_key};
 use crate::payload::{self, Piece};
 use crate::prepared::record::Record;
 use crate::storage::record::RECORD_HEADER;

@@ -25,10 +25,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::lent::Lent;
-use crate::manager::Manager;
 use crate::memory::{Range, Rows, Tree, is_empty_range};
 use crate::sight::Sight;
 use crate::storage::BaseScan;
+use crate::store::Store;
 use crate::txn::bulk::Private;
 use crate::txn::readset::RangePlace;
 use crate::txn::writeset::TreeWrites;
@@ -109,7 +109,7 @@ struct Turn {
 
 /// An ordered cursor over one tree.
 pub struct Scan {
-    manager: Arc<Manager>,
+    store: Arc<Store>,
     sight: Arc<Sight>,
     id: TreeId,
     tree: Option<Arc<Tree>>,
@@ -155,7 +155,7 @@ fn remaining<'a>(
 impl Scan {
     #[expect(clippy::too_many_arguments, reason = "each is another part of what a cursor sees")]
     pub(crate) fn open(
-        manager: Arc<Manager>,
+        store: Arc<Store>,
         sight: Arc<Sight>,
         id: TreeId,
         range: Range<'_>,
@@ -166,10 +166,10 @@ impl Scan {
     ) -> Result<Scan, Error> {
         let reads = sight.reads().filter(|_| is_noted && private.is_none() && !is_empty_range(&range));
         let noted = reads.map(|reads| reads.range(id, range.0, range.1));
-        let tree = manager.memory.tree(id);
+        let tree = store.memory.tree(id);
         let own = own.map(|(writes, sequence)| Own { writes, sequence, batch: Batch::new() });
         let mut scan = Scan {
-            manager,
+            store,
             sight,
             id,
             tree,
@@ -290,7 +290,7 @@ impl Scan {
             });
             let open = self.base.as_ref().map(|base| base.watermark);
             let id = self.id;
-            let base = self.manager.views.with(snapshot, |view| {
+            let base = self.store.views.with(snapshot, |view| {
                 if open == Some(view.watermark()) {
                     return Ok(None);
                 }

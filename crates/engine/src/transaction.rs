@@ -19,8 +19,9 @@ use smallvec::SmallVec;
 
 use crate::active::Running;
 use crate::certifier::Watch;
-use crate::durable::DurableWait;
+use crate::durable::Commit;
 use crate::key::SmallKey;
+use crate::level::{Access, Isolation};
 use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 use crate::lock::queue::Answer;
 use crate::lock::table::{Held, LOCK_BYTES};
@@ -31,48 +32,11 @@ use crate::rest::LastSeen;
 use crate::scan::Scan;
 use crate::sibling::Member;
 use crate::sight::Sight;
+use crate::store::Latest;
 use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
-
-/// What a transaction may see of others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Isolation {
-    /// Each statement sees what was committed before it.
-    ReadCommitted,
-    /// All statements see what was committed before the transaction; first updater wins.
-    Snapshot,
-    /// As `Snapshot`, and the commit is refused where no serial order would explain it (`Options::serializable` says how that is found out).
-    Serializable,
-}
-
-/// Whether a transaction may write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// Reads at the visible mark, and writes.
-    ReadWrite,
-    /// Reads at the durable mark: never waits for a flush, and never sees what a crash could take back.
-    ReadOnly,
-}
-
-/// The newest committed version of a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Latest {
-    /// The commit that made it, or the base store's watermark if it is at least that old.
-    pub csn: Csn,
-    /// The value; `None` if the key does not exist.
-    pub value: Option<Value>,
-}
-
-/// A commit that has its place in the order.
-#[derive(Debug)]
-pub struct Commit {
-    /// Its number; for a transaction without writes, the last commit that it may have read.
-    pub csn: Csn,
-    /// Resolves when the commit is durable. Nothing may be answered to anybody before that.
-    pub durable: DurableWait,
-}
 
 /// A running transaction. Dropping it rolls it back.
 pub struct Transaction {
@@ -100,9 +64,9 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn begin(manager: Arc<Manager>, isolation: Isolation, access: Access) -> Transaction {
         let id = manager.transaction_id();
-        let certified = isolation == Isolation::Serializable && manager.certifies();
+        let certified = isolation == Isolation::Serializable && manager.sequencer.certifies();
         let reads = certified.then(|| Reads::new(&manager.read_budget));
-        let sight = Arc::new(Sight::new(manager.pin(access, certified), reads));
+        let sight = Arc::new(Sight::new(manager.store.pin(access, certified), reads));
         let began = manager.options.clock.monotonic();
         let running = Running { id, isolation, access, snapshot: sight.csn(), began };
         let slot = manager.active.enter(running);
@@ -128,7 +92,7 @@ impl Transaction {
     /// A read-only transaction that is not certified, and whether its snapshot stays safe is watched.
     pub(crate) fn begin_watched(manager: &Arc<Manager>) -> (Transaction, Watch) {
         let mut transaction = Transaction::begin(Arc::clone(manager), Isolation::Snapshot, Access::ReadOnly);
-        let (snapshot, watch) = manager.pin_watched();
+        let (snapshot, watch) = manager.sequencer.pin_watched();
         transaction.sight = Arc::new(Sight::new(snapshot, None));
         manager.active.set_snapshot(transaction.id, transaction.slot, transaction.sight.csn());
         (transaction, watch)
@@ -162,7 +126,7 @@ impl Transaction {
     /// Moves to the current snapshot: at the start of each statement under read committed, and at the start of the
     /// first statement otherwise. Open cursors keep the snapshot they were opened with.
     pub fn refresh_snapshot(&mut self) {
-        if self.sight.csn() != self.manager.mark(self.access) {
+        if self.sight.csn() != self.manager.store.mark(self.access) {
             let reads = self.sight.reads().map(Reads::take_apart);
             self.move_to_mark(reads);
         }
@@ -170,7 +134,7 @@ impl Transaction {
 
     fn move_to_mark(&mut self, reads: Option<Reads>) {
         self.rest_on(self.sight.csn());
-        let pin = self.manager.pin(self.access, reads.is_some());
+        let pin = self.manager.store.pin(self.access, reads.is_some());
         self.sight = Arc::new(Sight::new(pin, reads));
         self.manager.active.set_snapshot(self.id, self.slot, self.sight.csn());
     }
@@ -178,7 +142,7 @@ impl Transaction {
     /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay: whoever failed because others were faster
     /// succeeds now.
     pub fn restart(&mut self) {
-        self.writes.discard_spilled(&self.manager.base);
+        self.writes.discard_spilled(&self.manager.store.base);
         self.writes = WriteSet::new(Arc::clone(&self.manager.budget));
         self.notes.clear();
         // Cursors that are still open note what they read where nobody asks any more.
@@ -198,7 +162,7 @@ impl Transaction {
         match self.private(tree) {
             None => {
                 self.note_read(tree, key);
-                self.manager.get(tree, key, self.sight.csn())
+                self.manager.store.get(tree, key, self.sight.csn())
             }
             Some(private) => private.get(tree, key),
         }
@@ -217,7 +181,7 @@ impl Transaction {
 
     /// Makes a tree: its id was never used and will never be given out again. Until the commit only this transaction can know of it.
     pub fn create_tree(&mut self) -> TreeId {
-        let tree = self.manager.allocate_tree();
+        let tree = self.manager.store.allocate_tree();
         self.writes.add_private(tree);
         tree
     }
@@ -241,7 +205,7 @@ impl Transaction {
         if self.has_created(tree) {
             return Ok(Latest { csn: self.sight.csn(), value: None });
         }
-        let latest = self.manager.get_latest(tree, key)?;
+        let latest = self.manager.store.get_latest(tree, key)?;
         self.look_at(latest.csn)?;
         Ok(latest)
     }
@@ -250,8 +214,8 @@ impl Transaction {
     /// memory: nothing can be decided by it, and to try again with a new snapshot would show the same for ever.
     fn look_at(&self, csn: Csn) -> Result<(), Error> {
         self.rest_on(csn);
-        if csn > self.manager.log.durable()
-            && let Some(error) = self.manager.log.poisoned()
+        if csn > self.manager.store.durable()
+            && let Some(error) = self.manager.store.log.poisoned()
         {
             return Err(error);
         }
@@ -297,9 +261,9 @@ impl Transaction {
         reverse: bool,
     ) -> Result<Scan, Error> {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
-        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
+        let (store, sight) = (Arc::clone(&self.manager.store), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(manager, sight, tree, (lower, upper), reverse, own, private, true)
+        Scan::open(store, sight, tree, (lower, upper), reverse, own, private, true)
     }
 
     /// An ascending cursor for who looks for own writes, or for what must not be overwritten: what it shows is not counted as read.
@@ -313,27 +277,27 @@ impl Transaction {
         upper: Bound<&[u8]>,
     ) -> Result<Scan, Error> {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
-        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
+        let (store, sight) = (Arc::clone(&self.manager.store), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(manager, sight, tree, (lower, upper), false, own, private, false)
+        Scan::open(store, sight, tree, (lower, upper), false, own, private, false)
     }
 
     /// What the transaction sees now, to be read whatever it does next.
     pub fn view(&self) -> ReadView {
-        let (manager, sight) = (Arc::clone(&self.manager), Arc::clone(&self.sight));
+        let (store, sight) = (Arc::clone(&self.manager.store), Arc::clone(&self.sight));
         let private = self.writes.private().cloned();
         let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
-        ReadView::new(manager, sight, own, sequence, private)
+        ReadView::new(store, sight, own, sequence, private)
     }
 
     /// The same, remembering what is read.
     pub fn tracked_view(&self) -> TrackedView {
         let reads = Reads::new(&self.manager.read_budget);
-        let pin = self.manager.snapshots.pin_again(self.sight.pin());
-        let (manager, sight) = (Arc::clone(&self.manager), Arc::new(Sight::new(pin, Some(reads))));
+        let pin = self.manager.store.snapshots.pin_again(self.sight.pin());
+        let (store, sight) = (Arc::clone(&self.manager.store), Arc::new(Sight::new(pin, Some(reads))));
         let private = self.writes.private().cloned();
         let (own, sequence) = (self.writes.trees().clone(), self.writes.sequence());
-        TrackedView::new(ReadView::new(manager, sight, own, sequence, private))
+        TrackedView::new(ReadView::new(store, sight, own, sequence, private))
     }
 
     /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future
@@ -419,7 +383,7 @@ impl Transaction {
         if self.has_created(tree) {
             return Ok(None);
         }
-        let changed = self.manager.changed(tree, key, self.sight.csn())?;
+        let changed = self.manager.store.changed(tree, key, self.sight.csn())?;
         if let Some(latest) = &changed {
             self.look_at(latest.csn)?;
         }
@@ -466,11 +430,11 @@ impl Transaction {
     #[inline]
     fn write(&mut self, tree: TreeId, key: &[u8], mut value: Option<Value>) -> Result<(), Error> {
         if self.writes.is_spill_due() {
-            self.writes.spill(&self.manager.base)?;
+            self.writes.spill(&self.manager.store.base)?;
         }
         match self.writes.put_from(tree, key, &mut value) {
             Err(Error::TransactionTooLarge { .. }) if self.writes.can_spill() => {
-                self.writes.spill(&self.manager.base)?;
+                self.writes.spill(&self.manager.store.base)?;
                 self.writes.put_from(tree, key, &mut value)
             }
             result => result,
@@ -502,7 +466,7 @@ impl Transaction {
     /// Undoes the writes made since `savepoint`, which stays valid, and releases the locks taken since; later ones are gone.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.writes.rollback_to(savepoint);
-        self.writes.rollback_spilled(savepoint, &self.manager.base);
+        self.writes.rollback_spilled(savepoint, &self.manager.store.base);
         // Asked for again where they are needed again; those that stay are granted at once.
         self.trees.retain(|(_, mode)| mode.is_weak());
         let freed = self.manager.locks.release_since(self.id, &mut self.held, savepoint.ordinal());
@@ -566,7 +530,7 @@ impl Drop for Transaction {
         if !self.held.is_empty() {
             self.manager.locks.release_all(self.id, std::mem::take(&mut self.held));
         }
-        self.writes.discard_spilled(&self.manager.base);
+        self.writes.discard_spilled(&self.manager.store.base);
         self.end();
         if let Some(member) = self.member.take() {
             self.manager.part_sibling(&member, self.id);

@@ -2,8 +2,8 @@
 //!
 //! Snapshot isolation alone lets some histories through that no serial order explains. The certifier keeps the *dependency graph* of committed
 //! transactions and lets a candidate commit unless that closes a cycle in the graph. So it aborts exactly where it must. It is pure and
-//! synchronous: read set, write set and snapshot in, verdict out; the caller holds one mutex from [`Certifier::certify`] over the
-//! assignment of the number to [`Certifier::admit`].
+//! synchronous: read set, write set and snapshot in, verdict out. A good verdict is a token ([`Certified`]) that has the graph to itself until it is
+//! admitted under its number, or dropped: what was found out cannot become wrong in between.
 //!
 //! # Edges
 //!
@@ -48,6 +48,7 @@
 //! For measurements the same module decides by other rules ([`Method`]): *SSI* aborts where two consecutive `rw` edges between concurrent transactions
 //! meet of which the last one's target committed first (a dangerous structure; Cahill, Röhm and Fekete; Ports and Grittner), at the candidate's commit.
 
+mod admission;
 mod candidate;
 mod cycle;
 mod index;
@@ -63,7 +64,7 @@ mod watch;
 
 use std::collections::VecDeque;
 
-use candidate::ranges_of_many;
+pub(crate) use admission::Certified;
 pub(crate) use candidate::{Candidate, KeyWrites};
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
@@ -109,13 +110,20 @@ pub(crate) struct Removed {
     nodes: Vec<Box<Node>>,
 }
 
+impl Removed {
+    /// Adds others.
+    pub(crate) fn append(&mut self, mut others: Removed) {
+        self.nodes.append(&mut others.nodes);
+    }
+}
+
 impl Drop for Removed {
     fn drop(&mut self) {
         self.nodes.drain(..).for_each(Node::discard);
     }
 }
 
-/// The dependency graph, and the candidate's edges between `certify` and `admit`.
+/// The dependency graph, and the edges of the candidate that was certified last.
 ///
 /// It goes from processor to processor with every commit, so what every commit touches lies side by side, at the beginning.
 #[derive(Debug)]
@@ -215,26 +223,45 @@ impl Certifier {
         self.limit = limit;
     }
 
-    /// May the candidate commit as the next one?
+    /// May the candidate commit as the next one? Who holds the answer is the only one who can do anything to the graph until it is used, or dropped.
     ///
     /// # Errors
     /// The cycle that it would close.
-    pub(crate) fn certify(&mut self, candidate: &Candidate) -> Result<(), Box<Cycle>> {
+    pub(crate) fn certify(&mut self, candidate: Candidate) -> Result<Certified<'_>, Box<Cycle>> {
+        self.draw(&candidate);
+        match self.refusal(&candidate) {
+            Some(cycle) => Err(cycle),
+            None => Ok(Certified { graph: self, candidate }),
+        }
+    }
+
+    /// The same of one that was certified before a crash: nothing is refused.
+    pub(crate) fn connect(&mut self, candidate: Candidate) -> Certified<'_> {
+        self.draw(&candidate);
+        Certified { graph: self, candidate }
+    }
+
+    /// Finds the candidate's edges.
+    fn draw(&mut self, candidate: &Candidate) {
         self.epoch += 1;
         self.before.clear();
         self.after.clear();
         if self.nodes.len() == 0 {
-            return Ok(());
+            return;
         }
         self.connect_reads(candidate);
         self.connect_writes(candidate);
         if self.prepared > 0 {
             self.connect_prepared(candidate);
         }
+    }
+
+    /// The cycle that the candidate, whose edges are drawn, would close.
+    fn refusal(&mut self, candidate: &Candidate) -> Option<Box<Cycle>> {
         match self.method {
-            Method::Ssi => self.dangerous_structure(candidate).map_or(Ok(()), Err),
-            _ if self.after.is_empty() || self.before.is_empty() && self.forgetful == 0 => Ok(()),
-            _ => self.search(candidate).map_or(Ok(()), Err),
+            Method::Ssi => self.dangerous_structure(candidate),
+            _ if self.after.is_empty() || self.before.is_empty() && self.forgetful == 0 => None,
+            _ => self.search(candidate),
         }
     }
 
@@ -418,120 +445,6 @@ impl Certifier {
                 .any(|node| node.is_summary() || node.forgot_successors || node.reads.is_coarse())
                 || candidate.node.reads.is_coarse(),
         }
-    }
-
-    /// Enters the candidate that was certified last, under its number; for one that wrote nothing, `commit` is the last number given out.
-    pub(crate) fn admit(&mut self, candidate: Candidate, commit: Csn) {
-        self.unpruned += 1;
-        // Nothing can get an edge to it any more, and nothing has one.
-        if candidate.is_read_only() && self.method != Method::Ssi && self.before.is_empty() {
-            return;
-        }
-        let node = self.node_of(candidate, commit);
-        let open = !node.closed;
-        let id = self.join(node);
-        if open {
-            self.open.push_back(id);
-        }
-    }
-
-    /// The node of the candidate that was certified last, with its number.
-    fn node_of(&mut self, candidate: Candidate, commit: Csn) -> Box<Node> {
-        let read_only = candidate.is_read_only();
-        let first_out = self.first_commit(&self.after);
-        for (_, snapshot, safe) in &mut self.watched {
-            *safe &= commit <= *snapshot || first_out > *snapshot;
-        }
-        let Candidate { mut node, dropped } = candidate;
-        ranges_of_many(&mut node, &dropped, commit);
-        (node.commit, node.first_out) = (commit, first_out);
-        node.bytes = NODE_BYTES
-            + node.reads.bytes()
-            + node.reads.points().len() * ENTRY_BYTES
-            + (node.writes.len() + node.range_writes.len()) * WRITE_BYTES
-            + (self.before.len() + self.after.len()) * size_of::<NodeId>();
-        if self.method != Method::Ssi {
-            node.closed = read_only;
-            if !self.after.is_empty() {
-                node.out.extend_from_slice(&self.after);
-            }
-            node.in_degree = self.before.len() as u32;
-        }
-        node
-    }
-
-    /// Puts the node of the candidate that was certified last into the graph, with its edges.
-    fn join(&mut self, node: Box<Node>) -> NodeId {
-        let commit = node.commit;
-        let id = self.enter(node);
-        if self.method != Method::Ssi {
-            for &before in &self.before {
-                if let Some(node) = self.nodes.get_mut(before) {
-                    node.out.push(id);
-                    if node.is_prepared() {
-                        node.first_out = node.first_out.min(commit);
-                        if node.out.len() == 1 {
-                            self.leading.push(before);
-                        }
-                    }
-                }
-            }
-            for &after in &self.after {
-                if let Some(node) = self.nodes.get_mut(after) {
-                    node.in_degree += 1;
-                }
-            }
-        }
-        id
-    }
-
-    /// Puts a node into graph and index.
-    fn enter(&mut self, mut node: Box<Node>) -> NodeId {
-        self.bytes += node.bytes;
-        let Certifier { nodes, index, .. } = self;
-        node.touches = index.next_touch();
-        let id = nodes.insert(node);
-        index.make_room(nodes, id);
-        let Some(node) = nodes.get_mut(id) else { return id };
-        match node.is_prepared() {
-            true => index.promise(node, id),
-            false => index.keep(node, id),
-        }
-        node.has_ranges = !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
-        if !node.has_ranges {
-            return id;
-        }
-        for range in node.reads.ranges() {
-            index.read_range(
-                range.tree,
-                Ranged {
-                    lower: range.lower.clone(),
-                    upper: range.upper.clone(),
-                    node: id,
-                    first: node.start,
-                    last: node.start,
-                },
-            );
-        }
-        for write in &node.range_writes {
-            index.write_range(
-                write.tree,
-                Ranged {
-                    lower: write.lower.clone(),
-                    upper: write.upper.clone(),
-                    node: id,
-                    first: write.first,
-                    last: write.last,
-                },
-            );
-        }
-        index.settle();
-        id
-    }
-
-    fn first_commit(&self, nodes: &[NodeId]) -> Csn {
-        let commits = nodes.iter().filter_map(|&id| self.nodes.get(id)).map(|node| node.commit);
-        commits.min().unwrap_or(Csn::MAX)
     }
 
     /// Nobody certifies any more with a snapshot below `oldest`: closes, removes what can be in no cycle, and keeps to the bound of memory.

@@ -1,7 +1,7 @@
 //! Prepared transactions in the graph: who has promised to commit, and may yet be rolled back.
 //!
 //! Nobody may commit who would close a cycle through a prepared transaction, for that can no longer give way. So it is certified when it is prepared, and is a node from
-//! then on, with a number above all others ([`PREPARED`]): who reads a key that it wrote reads the version before and gets an edge to it, however late it
+//! then on, with a number above all others ([`PREPARED`](super::node::PREPARED)): who reads a key that it wrote reads the version before and gets an edge to it, however late it
 //! reads; who replaces what it read gets an edge from it. When it is decided the node gets the commit's number, or loses all its edges.
 //!
 //! ```text
@@ -32,7 +32,7 @@ use std::hash::BuildHasherDefault;
 
 use smallvec::SmallVec;
 
-use super::node::{Node, NodeId, Nodes, PREPARED};
+use super::node::{Node, NodeId, Nodes};
 use super::{Candidate, Certifier, Method, Removable, Removed};
 use crate::lock::mode::FamilySlot;
 use crate::txn::readset::{Identity, KeyHash, ReadSet};
@@ -40,7 +40,7 @@ use crate::{Csn, TransactionId};
 
 /// The node of a prepared transaction; to be given back by `fulfil` or `withdraw`. `None`: there is no certifier.
 #[derive(Debug, Default)]
-pub(crate) struct Promise(Option<NodeId>);
+pub(crate) struct Promise(pub(super) Option<NodeId>);
 
 /// Whether both are members of one family.
 #[inline]
@@ -144,23 +144,8 @@ impl Certifier {
         }
     }
 
-    /// Enters the candidate that was certified last as prepared. With `forgot_successors` anybody may have come after it.
-    pub(crate) fn admit_prepared(&mut self, candidate: Candidate, forgot_successors: bool) -> Promise {
-        self.unpruned += 1;
-        let mut node = self.node_of(candidate, PREPARED);
-        (node.forgot_successors, node.overtaken, node.closed) = (forgot_successors, forgot_successors, false);
-        self.prepared += 1;
-        self.forgetful += usize::from(forgot_successors);
-        let leads = !node.out.is_empty();
-        let id = self.join(node);
-        if leads {
-            self.leading.push(id);
-        }
-        Promise(Some(id))
-    }
-
-    /// Prepared transactions that the candidate that was certified last comes after, where it is the first such one.
-    pub(crate) fn overtaken(&mut self) -> SmallVec<[TransactionId; 2]> {
+    /// Prepared transactions that the candidate whose edges are drawn comes after, where it is the first such one.
+    pub(super) fn overtaken(&mut self) -> SmallVec<[TransactionId; 2]> {
         if self.prepared == 0 {
             return SmallVec::new();
         }

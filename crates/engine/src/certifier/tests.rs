@@ -257,14 +257,14 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 let quiet =
                     deed.writes.is_empty() && deed.family == 0 && deed.start < certifier.quiet_below();
                 tally.quiet += u64::from(quiet);
-                let verdict = if quiet { Ok(()) } else { certifier.certify(&candidate) };
+                let verdict = if quiet { Ok(None) } else { certifier.certify(candidate).map(Some) };
                 // To whoever reads, it is the last; a reader's number is not one of a version.
                 let mut asked = deed.clone();
                 asked.commit = if deed.writes.is_empty() { 0 } else { last + 1 };
                 committed.push(asked);
                 let cycle = closes_cycle(&committed);
                 match verdict {
-                    Ok(()) => {
+                    Ok(certified) => {
                         assert!(
                             !cycle,
                             "seed {seed}: transaction {} closes a cycle:\n{}",
@@ -272,15 +272,15 @@ fn run(seed: u64, shape: Shape) -> Tally {
                             listed(&committed)
                         );
                         // Who is a member of a family never commits otherwise.
-                        if !quiet && (deed.family > 0 || shape.prepares && below(3) == 0) {
-                            if let Some(own) = committed.last_mut().filter(|own| !own.writes.is_empty()) {
-                                own.commit = Csn::MAX;
+                        if let Some(certified) = certified {
+                            if deed.family > 0 || shape.prepares && below(3) == 0 {
+                                if let Some(own) = committed.last_mut().filter(|own| !own.writes.is_empty()) {
+                                    own.commit = Csn::MAX;
+                                }
+                                in_doubt.push((deed, certified.admit_prepared(false)));
+                                continue;
                             }
-                            in_doubt.push((deed, certifier.admit_prepared(candidate, false)));
-                            continue;
-                        }
-                        if !quiet {
-                            certifier.admit(candidate, deed.commit);
+                            certified.admit(deed.commit);
                         }
                         last = deed.commit;
                         deed.writes.iter().for_each(|&key| {
@@ -427,25 +427,24 @@ fn what_is_in_doubt_for_long_keeps_memory_within_the_bound() {
         Some(reads)
     };
     let prepared = candidate(1, 0, read(7), [(TREE, SmallKey::new(b"doubt"))]);
-    certifier.certify(&prepared).expect("nobody is there");
-    let promise = certifier.admit_prepared(prepared, false);
+    let promise = certifier.certify(prepared).expect("nobody is there").admit_prepared(false);
     // All of these come after it, one after the other.
     for number in 1..=20_000_u64 {
         let own = [(TREE, SmallKey::new(&7_u64.to_be_bytes()))];
         let next = candidate(number + 1, number - 1, read(7), own);
-        certifier.certify(&next).expect("a transaction with a new snapshot commits");
-        certifier.admit(next, number);
+        certifier.certify(next).expect("a transaction with a new snapshot commits").admit(number);
         certifier.advance(number);
         assert!(certifier.bytes <= limit, "{} bytes after {number}", certifier.bytes);
     }
-    let mut reads = ReadSet::default();
-    reads.add_point(TREE, b"doubt", Moment::Snapshot);
-    reads.add_point(TREE, &7_u64.to_be_bytes(), Moment::Snapshot);
-    let late = candidate(30_000, 20_000, Some(reads), [(TREE, key(1))]);
-    certifier.certify(&late).expect_err("before the prepared one, and after those that come after it");
+    let late = || {
+        let mut reads = ReadSet::default();
+        reads.add_point(TREE, b"doubt", Moment::Snapshot);
+        reads.add_point(TREE, &7_u64.to_be_bytes(), Moment::Snapshot);
+        candidate(30_000, 20_000, Some(reads), [(TREE, key(1))])
+    };
+    certifier.certify(late()).expect_err("before the prepared one, and after those that come after it");
     certifier.withdraw(promise);
-    certifier.certify(&late).expect("nothing is in doubt any more");
-    certifier.admit(late, 20_001);
+    certifier.certify(late()).expect("nothing is in doubt any more").admit(20_001);
     certifier.advance(20_001);
     assert_eq!((certifier.nodes.len(), certifier.forgetful), (0, 0));
 }
@@ -460,8 +459,7 @@ fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
         let hot = SmallKey::new(&(number % 5000).to_be_bytes());
         reads.add_point(TREE, &hot, Moment::Snapshot);
         let candidate = candidate(number, number - 1, Some(reads), [(TREE, hot)]);
-        certifier.certify(&candidate).expect("a transaction with a new snapshot commits");
-        certifier.admit(candidate, number);
+        certifier.certify(candidate).expect("a transaction with a new snapshot commits").admit(number);
         certifier.advance(0);
         assert!(certifier.bytes <= limit, "{} bytes after {number}", certifier.bytes);
     }
@@ -484,12 +482,10 @@ fn verdicts(method: Method, history: &[(Csn, &[u8], &[u8])]) -> Vec<bool> {
             ..Deed::default()
         };
         let candidate = deed.candidate();
-        let verdict = certifier.certify(&candidate);
-        if verdict.is_ok() {
-            last += u64::from(!deed.writes.is_empty());
-            certifier.admit(candidate, last);
-        }
-        verdict.is_ok()
+        let Ok(certified) = certifier.certify(candidate) else { return false };
+        last += u64::from(!deed.writes.is_empty());
+        certified.admit(last);
+        true
     };
     history.iter().enumerate().map(verdict).collect()
 }
@@ -538,8 +534,7 @@ fn latest_reads_come_behind_their_writer() {
     // T2 reads x at snapshot 0, and, under a lock, the newest y, which T1 wrote together with x.
     let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
     let first = candidate(1, 0, None, [(TREE, key(1)), (TREE, key(2))]);
-    certifier.certify(&first).expect("nobody is there");
-    certifier.admit(first, 1);
+    certifier.certify(first).expect("nobody is there").admit(1);
     let reads = |latest: bool| {
         let mut reads = ReadSet::default();
         reads.add_point(TREE, &[1], Moment::Snapshot);
@@ -548,9 +543,9 @@ fn latest_reads_come_behind_their_writer() {
         }
         Some(reads)
     };
-    certifier.certify(&candidate(2, 0, reads(false), [(TREE, key(3))])).expect("an order exists: 2, 1");
+    drop(certifier.certify(candidate(2, 0, reads(false), [(TREE, key(3))])).expect("an order exists: 2, 1"));
     let cycle =
-        certifier.certify(&candidate(2, 0, reads(true), [(TREE, key(3))])).expect_err("2 before 1 before 2");
+        certifier.certify(candidate(2, 0, reads(true), [(TREE, key(3))])).expect_err("2 before 1 before 2");
     let kinds: Vec<_> = cycle.edges.iter().map(|edge| edge.dependency.short_name()).collect();
     assert_eq!(kinds, ["rw", "wr"]);
 }
@@ -561,12 +556,11 @@ fn a_dropped_tree_was_read_before() {
     let mut reads = ReadSet::default();
     reads.add_point(TREE, &[1], Moment::Snapshot);
     let reader = candidate(1, 0, Some(reads), [(2, key(9))]);
-    certifier.certify(&reader).expect("nobody is there");
-    certifier.admit(reader, 1);
+    certifier.certify(reader).expect("nobody is there").admit(1);
     let mut reads = ReadSet::default();
     reads.add_point(2, &[9], Moment::Snapshot);
     let dropper = Candidate { dropped: vec![TREE], ..candidate(2, 0, Some(reads), []) };
-    certifier.certify(&dropper).expect_err("it read what 1 overwrote, and drops what 1 read");
+    certifier.certify(dropper).expect_err("it read what 1 overwrote, and drops what 1 read");
 }
 
 #[test]
@@ -574,13 +568,12 @@ fn very_many_writes_are_ranges() {
     let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
     let many = (0..10_000_u32).map(|number| (TREE, SmallKey::new(&number.to_be_bytes())));
     let loader = candidate(1, 0, None, many);
-    certifier.certify(&loader).expect("nobody is there");
-    certifier.admit(loader, 1);
+    certifier.certify(loader).expect("nobody is there").admit(1);
     assert!(certifier.bytes < 100_000, "{}", certifier.bytes);
     let mut reads = ReadSet::default();
     reads.add_point(TREE, &77_u32.to_be_bytes(), Moment::Snapshot);
     let late = candidate(2, 0, Some(reads), [(TREE, SmallKey::new(&78_u32.to_be_bytes()))]);
-    certifier.certify(&late).expect_err("it read before and writes after");
+    certifier.certify(late).expect_err("it read before and writes after");
 }
 
 #[test]

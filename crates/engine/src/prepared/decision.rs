@@ -1,23 +1,23 @@
-//! PREPARE and the decision, as the manager carries them through: variants of the commit path of `manager`, under the same mutex.
+//! PREPARE and the decision, as the manager carries them through: what they are to the sequencer, and what becomes of locks, loads and owners once it has answered.
 
 use std::sync::Arc;
 
 use super::record::Record;
 use super::{Owner, Prepared, WriteSet};
-use crate::certifier::{Candidate, Method, Promise, Removed};
+use crate::certifier::{Candidate, Method, Promise};
+use crate::durable::Commit;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::Held;
 use crate::manager::{Manager, Request};
 use crate::own::{OwnRow, PREPARED_TREE, overtaken_key, prepared_key};
-use crate::payload::Encoder;
 use crate::recovery::each_prepared;
+use crate::sequencer::{Decision, Entry, Pending, Preparation};
 use crate::sibling::Text;
 use crate::storage::StagedRun;
 use crate::sync::atomic::Ordering;
-use crate::sync::spin;
-use crate::transaction::{Commit, Transaction};
+use crate::transaction::Transaction;
 use crate::txn::writeset::{Changes, key_writes};
-use crate::{Csn, Error, TransactionId, TreeId, Value};
+use crate::{Csn, Error, TreeId, Value};
 
 impl Transaction {
     /// Prepares: from here on the transaction is decided by `Database::commit_prepared` and `rollback_prepared` with this identifier, also after a
@@ -43,11 +43,6 @@ impl Transaction {
 }
 
 impl Manager {
-    /// Whether only the decision about a prepared transaction can make a snapshot from here on safe.
-    pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
-        spin::lock(&self.commit).is_in_doubt(snapshot)
-    }
-
     /// Ends a transaction as prepared; `texts` are an instance's. On an error it is rolled back. The answer is the record's number.
     pub(crate) fn prepare(
         &self,
@@ -67,13 +62,13 @@ impl Manager {
         match result {
             Ok(mut prepared) => {
                 let csn = prepared.csn;
-                (prepared.held, prepared._writes) = (held, Some(writes));
+                (prepared.part.held, prepared._writes) = (held, Some(writes));
                 self.prepared.enter(owner, prepared);
                 Ok(csn)
             }
             Err(error) => {
                 // What it has spilled, if it did not come to be settled.
-                writes.discard_spilled(&self.base);
+                writes.discard_spilled(&self.store.base);
                 self.release(id, held);
                 Err(error)
             }
@@ -81,7 +76,7 @@ impl Manager {
     }
 
     fn preparable(&self, request: &Request) -> Result<(), Error> {
-        if request.reads.is_some() && self.options.serializable == Method::Ssi {
+        if request.reads.is_some() && self.sequencer.method() == Method::Ssi {
             let reason = "the comparator of dangerous structures knows no prepared transactions";
             return Err(Error::CannotPrepare { reason });
         }
@@ -115,31 +110,16 @@ impl Manager {
             reads: request.reads.take(),
             changes,
         };
-        let mut rows = vec![(PREPARED_TREE, prepared_key(id), Some(record.encode(writes.bytes())))];
-        let payload = self.encode_own(id, false, &mut rows);
+        let rows = vec![(PREPARED_TREE, prepared_key(id), Some(record.encode(writes.bytes())))];
         let Record { locks, notes, reads, changes, dropped, .. } = record;
         (request.reads, request.notes) = (reads, notes);
-        let mut candidate = self.candidate(request, &changes, &dropped);
-        let prune = self.prune_to();
-        let logged = {
-            let mut order = spin::lock(&self.commit);
-            let logged =
-                self.certify(&mut order, candidate.as_ref()).and_then(|()| self.log.queue(&[&payload]));
-            logged.map(|csn| {
-                let admitted = candidate.take().map(|candidate| order.admit_prepared(candidate, false));
-                let promise = admitted.unwrap_or_default();
-                let removed = self.prune(&mut order, prune);
-                self.install_own(csn, rows);
-                self.show(csn, id, &mut None);
-                (csn, promise, removed)
-            })
-        };
-        self.log.nudge();
-        let (csn, promise, removed) = logged.inspect_err(|_| self.discard(&loads))?;
-        drop(removed);
-        let (note, locks) = (note.clone(), locks.len());
-        let (held, _writes) = (Held::default(), None);
-        Ok(Prepared { id, note, prepared_us, csn, locks, held, promise, loads, dropped, changes, _writes })
+        let candidate = self.candidate(request, &changes, &dropped);
+        let mut preparation = Preparation { id, candidate, rows, promise: Promise::default() };
+        let appended = self.sequencer.append(Entry::Prepare(&mut preparation));
+        let csn = appended.inspect_err(|_| self.discard(&loads))?;
+        let (note, locks, promise) = (note.clone(), locks.len(), preparation.promise);
+        let part = Pending { id, held: Held::default(), promise, loads, dropped, changes };
+        Ok(Prepared { note, prepared_us, csn, locks, part, _writes: None })
     }
 
     /// Decides: commits `winner` and rolls `losers` back, in one record together with `rows`. The answer is its number. On an error all of them stay as they were.
@@ -159,26 +139,24 @@ impl Manager {
                 }
             }
         }
-        rows.extend(taken.iter().map(|(_, prepared)| (PREPARED_TREE, prepared_key(prepared.id), None)));
-        let id = taken.first().map_or(0, |(_, prepared)| prepared.id);
-        let payload = self.encode_own(id, winner.is_some(), &mut rows);
-        let decided = self.log_decision(payload, rows, winner.is_some(), &mut taken);
-        self.log.nudge();
-        let (csn, removed) = match decided {
-            Ok(decided) => decided,
+        rows.extend(taken.iter().map(|(_, prepared)| (PREPARED_TREE, prepared_key(prepared.part.id), None)));
+        let commits = winner.is_some();
+        let decided = taken.iter_mut().map(|(_, prepared)| &mut prepared.part).collect();
+        let appended = self.sequencer.append(Entry::Decide(&mut Decision { commits, decided, rows }));
+        let csn = match appended {
+            Ok(csn) => csn,
             Err(error) => {
                 taken.into_iter().for_each(|(owner, prepared)| self.prepared.enter(owner, prepared));
                 return Err(error);
             }
         };
-        drop(removed);
-        for (place, (owner, mut prepared)) in taken.into_iter().enumerate() {
+        for (place, (owner, prepared)) in taken.into_iter().enumerate() {
             self.prepared.unreserve(&owner);
-            self.release(prepared.id, std::mem::take(&mut prepared.held));
-            if winner.is_some() && place == 0 {
+            self.release(prepared.part.id, prepared.part.held);
+            if commits && place == 0 {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
             } else {
-                self.discard(&prepared.loads);
+                self.discard(&prepared.part.loads);
                 self.rolled_back();
             }
         }
@@ -186,102 +164,19 @@ impl Manager {
         Ok(csn)
     }
 
-    /// The part of a decision under the mutex; the winner, if there is one, is the first.
-    fn log_decision(
-        &self,
-        mut payload: Vec<u8>,
-        mut rows: Vec<OwnRow>,
-        commits: bool,
-        taken: &mut [(Owner, Prepared)],
-    ) -> Result<(Csn, Vec<Removed>), Error> {
-        let prune = self.prune_to();
-        let mut order = spin::lock(&self.commit);
-        // Rare, and known under the mutex only: the marks go, too.
-        let before = rows.len();
-        let marked = taken.iter().filter(|(_, prepared)| order.is_marked(&prepared.promise));
-        rows.extend(marked.map(|(_, prepared)| (PREPARED_TREE, overtaken_key(prepared.id), None)));
-        if rows.len() > before {
-            let id = taken.first().map_or(0, |(_, prepared)| prepared.id);
-            payload = self.encode_own(id, commits, &mut rows);
-        }
-        if let Some((_, winner)) = taken.first().filter(|_| commits) {
-            let overtaken = order.overtaken_by(&winner.promise);
-            self.mark_overtaken(&overtaken)?;
-        }
-        let csn = self.log.queue(&[&payload])?;
-        let mut removed = Vec::with_capacity(taken.len());
-        let (mut id, mut held) = (0, None);
-        for (place, (_, prepared)) in taken.iter_mut().enumerate() {
-            let promise = std::mem::take(&mut prepared.promise);
-            if commits && place == 0 {
-                removed.push(order.fulfil(promise, csn));
-                let changes = std::mem::take(&mut prepared.changes);
-                self.install(csn, &prepared.loads, changes, &prepared.dropped);
-                (id, held) = (prepared.id, Some(std::mem::take(&mut prepared.held)));
-            } else {
-                removed.push(order.withdraw(promise));
-            }
-        }
-        removed.push(self.prune(&mut order, prune));
-        self.install_own(csn, rows);
-        self.show(csn, id, &mut held);
-        if let (Some(held), Some((_, first))) = (held, taken.first_mut()) {
-            first.held = held;
-        }
-        Ok((csn, removed))
-    }
-
-    /// Logs, before the commit of who comes after them, that prepared transactions have been overtaken. Under the mutex.
-    pub(crate) fn mark_overtaken(&self, overtaken: &[TransactionId]) -> Result<(), Error> {
-        if overtaken.is_empty() {
-            return Ok(());
-        }
-        let mark = |id: &TransactionId| (PREPARED_TREE, overtaken_key(*id), Some(Value::new()));
-        let mut rows: Vec<OwnRow> = overtaken.iter().map(mark).collect();
-        let payload = self.encode_own(0, false, &mut rows);
-        let csn = self.log.queue(&[&payload])?;
-        self.install_own(csn, rows);
-        self.show(csn, 0, &mut None);
-        Ok(())
-    }
-
     /// Logs changes of the engine's own rows, and of nothing else.
-    pub(crate) fn log_own(&self, mut rows: Vec<OwnRow>) -> Result<Csn, Error> {
-        let payload = self.encode_own(0, false, &mut rows);
-        let logged = {
-            let _order = spin::lock(&self.commit);
-            let logged = self.log.queue(&[&payload]);
-            if let Ok(csn) = logged {
-                self.install_own(csn, rows);
-                self.show(csn, 0, &mut None);
-            }
-            logged
-        };
-        self.log.nudge();
-        logged
-    }
-
-    fn encode_own(&self, id: TransactionId, of_prepared: bool, rows: &mut [OwnRow]) -> Vec<u8> {
-        rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        Encoder::own(id, of_prepared, self.trees.next(), rows)
-    }
-
-    fn install_own(&self, csn: Csn, rows: Vec<OwnRow>) {
-        let mut rows = rows.into_iter().peekable();
-        while let Some(tree) = rows.peek().map(|row| row.0) {
-            let of_tree = std::iter::from_fn(|| rows.next_if(|row| row.0 == tree));
-            self.memory.install(tree, csn, of_tree.map(|(_, key, value)| (key, value)), &|| self.needs());
-        }
+    pub(crate) fn log_own(&self, rows: Vec<OwnRow>) -> Result<Csn, Error> {
+        self.sequencer.append(Entry::Own(rows))
     }
 
     /// After recovery: prepared transactions are as they were, with their locks and in the graph.
     pub(crate) fn restore_prepared(&self) -> Result<(), Error> {
         let mut restored = 0;
-        each_prepared(&self.memory, &self.base, &mut |record| {
+        each_prepared(&self.store.memory, &self.store.base, &mut |record| {
             restored += 1;
             self.restore(record)
         })
-        .map_err(|error| self.name_place(error))?;
+        .map_err(|error| self.store.name_place(error))?;
         if restored > 0 {
             tracing::info!(transactions = restored, "prepared transactions are in doubt");
         }
@@ -295,26 +190,19 @@ impl Manager {
         };
         let Record { id, snapshot, prepared_us, owner, note, loads, .. } = record;
         let Record { dropped, locks, notes, reads, changes, .. } = record;
-        let overtaken = self.get_latest(PREPARED_TREE, &overtaken_key(id))?.value.is_some();
+        let overtaken = self.store.get_latest(PREPARED_TREE, &overtaken_key(id))?.value.is_some();
         let held = self.locks.restore(id, family, &locks);
-        let promise = match self.certifies() {
+        let promise = match self.sequencer.certifies() {
             false => Promise::default(),
             true => {
                 let (writes, dropped) = (key_writes(&changes, notes), dropped.clone());
                 let candidate = Candidate::new(id, snapshot, reads, writes, dropped).of_family(family);
-                let mut order = spin::lock(&self.commit);
-                // It was certified when it was prepared; this draws its edges to the others.
-                let _certified = order.certify(&candidate);
-                let promise = order.admit_prepared(candidate, overtaken);
-                drop(self.prune(&mut order, None));
-                promise
+                self.sequencer.restore(candidate, overtaken)?
             }
         };
-        let (csn, locks, loads) = (self.visible(), locks.len(), self.base.staged(&loads));
-        let _writes = None;
-        let prepared =
-            Prepared { id, note, prepared_us, csn, locks, held, promise, loads, dropped, changes, _writes };
-        self.prepared.enter(owner, prepared);
+        let (csn, locks, loads) = (self.store.visible(), locks.len(), self.store.base.staged(&loads));
+        let part = Pending { id, held, promise, loads, dropped, changes };
+        self.prepared.enter(owner, Prepared { note, prepared_us, csn, locks, part, _writes: None });
         Ok(())
     }
 }

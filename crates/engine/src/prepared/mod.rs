@@ -39,13 +39,11 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
-use crate::certifier::Promise;
 use crate::key::SmallKey;
-use crate::lock::table::Held;
+use crate::sequencer::Pending;
 use crate::sibling::{Instance, Xid};
-use crate::storage::StagedRun;
 use crate::sync::Mutex;
-use crate::txn::writeset::{Changes, WriteSet};
+use crate::txn::writeset::WriteSet;
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
 
 /// By what a prepared transaction is found.
@@ -76,17 +74,12 @@ pub struct PreparedInfo {
 
 /// A prepared transaction.
 pub(crate) struct Prepared {
-    id: TransactionId,
     note: Value,
     prepared_us: i64,
     /// The number of the record that prepared it.
     csn: Csn,
     locks: usize,
-    held: Held,
-    promise: Promise,
-    loads: Vec<StagedRun>,
-    dropped: Vec<TreeId>,
-    changes: Vec<(TreeId, Changes)>,
+    part: Pending,
     /// What it has of the budget.
     _writes: Option<WriteSet>,
 }
@@ -140,7 +133,7 @@ impl PreparedTable {
     pub(crate) fn rows(&self, owner: &Owner, tree: TreeId) -> Vec<(Key, Option<Value>)> {
         let known = self.known.lock();
         let Some(Some(prepared)) = known.get(owner) else { return Vec::new() };
-        let of_tree = prepared.changes.iter().filter(|(of, _)| *of == tree);
+        let of_tree = prepared.part.changes.iter().filter(|(of, _)| *of == tree);
         let row = |(key, value): (&SmallKey, Option<&Value>)| (Key::copy_from_slice(key), value.cloned());
         of_tree.flat_map(|(_, changes)| changes.iter().map(row)).collect()
     }
@@ -151,7 +144,7 @@ impl PreparedTable {
         let info = |(owner, prepared): (&Owner, &Option<Prepared>)| {
             let prepared = prepared.as_ref()?;
             Some(PreparedInfo {
-                transaction: prepared.id,
+                transaction: prepared.part.id,
                 owner: owner.clone(),
                 note: prepared.note.clone(),
                 prepared_us: prepared.prepared_us,

@@ -120,7 +120,7 @@ impl Setting {
         }
         watcher.join().unwrap();
         checkpoints.join().unwrap();
-        let last = stage.database.manager().log.last();
+        let last = stage.database.manager().store.log.last();
         let history = std::mem::take(&mut *stage.history.lock().unwrap());
         database.close().unwrap();
         (history, last)
@@ -234,15 +234,15 @@ impl Stage {
         let mut before = [0; 3];
         for _ in 0..LOOKS {
             // The lower mark is read first, lest it overtakes the other between two looks.
-            let (durable, visible) = (manager.durable(), manager.visible());
-            let certified = manager.log.last();
+            let (durable, visible) = (manager.store.durable(), manager.store.visible());
+            let certified = manager.store.log.last();
             let marks = [durable, visible, certified];
             assert!(durable <= certified && visible <= certified, "marks {marks:?}");
             assert!(
                 marks.iter().zip(before).all(|(now, before)| *now >= before),
                 "{before:?}, then {marks:?}"
             );
-            let pin = manager.pin(Access::ReadWrite, false);
+            let pin = manager.store.pin(Access::ReadWrite, false);
             assert!(pin.csn() >= visible, "snapshot {} after {visible} was visible", pin.csn());
             before = marks;
             drop(pin);

@@ -11,11 +11,12 @@ use super::stored::{self, collect, rows};
 use super::{Answer, Family, Instance, Limits, Member, Mipt, Refusal, Text, Xid};
 use crate::durable::DurableWait;
 use crate::key::SmallKey;
+use crate::level::{Access, Isolation};
 use crate::lock::mode::FamilySlot;
 use crate::manager::{Manager, Request};
 use crate::memory::Rows;
 use crate::prepared::Owner;
-use crate::transaction::{Access, Isolation, Transaction};
+use crate::transaction::Transaction;
 use crate::txn::writeset::WriteSet;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -58,13 +59,13 @@ pub struct InDoubt {
 
 impl Manager {
     fn own_row(&self, tree: TreeId, key: &[u8]) -> Result<(Csn, Option<Value>), Error> {
-        let latest = self.get_latest(tree, key)?;
+        let latest = self.store.get_latest(tree, key)?;
         Ok((latest.csn, latest.value))
     }
 
     /// The family, from memory or from its rows; a blank one if nothing is known of it. `Corrupt` if its rows cannot be understood.
     fn family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
-        self.stored_family(shard, xid).map_err(|error| self.name_place(error))
+        self.stored_family(shard, xid).map_err(|error| self.store.name_place(error))
     }
 
     fn stored_family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
@@ -97,11 +98,13 @@ impl Manager {
         const KEYS_MAX: usize = 64;
         let range = (Bound::Included(from), Bound::Excluded(to));
         let mut rows = Rows::default();
-        let all =
-            self.memory.with_tree(tree, |of| Some(of.batch(range, false, Csn::MAX, KEYS_MAX, &mut rows)));
+        let all = self
+            .store
+            .memory
+            .with_tree(tree, |of| Some(of.batch(range, false, Csn::MAX, KEYS_MAX, &mut rows)));
         let mut keys: Vec<SmallKey> =
             (0..rows.len()).filter_map(|row| rows.key(row).map(SmallKey::new)).collect();
-        let mut stored = self.views.with(Csn::MAX, |view| view.scan(tree, range.0, range.1, false))?;
+        let mut stored = self.store.views.with(Csn::MAX, |view| view.scan(tree, range.0, range.1, false))?;
         while keys.len() <= 2 * KEYS_MAX
             && let Some((key, _)) = stored.next()?
         {
@@ -194,7 +197,7 @@ impl Manager {
                 self.prepare(request, writes, owner, texts, note).map(|csn| Some((csn, effects)))
             }
             other => {
-                writes.discard_spilled(&self.base);
+                writes.discard_spilled(&self.store.base);
                 self.release(owner, request.held);
                 self.rolled_back();
                 other.map(|_| None).map_err(Error::from)
@@ -311,7 +314,7 @@ impl Manager {
             rows.push(collect(xid, &|tree: TreeId, key: &[u8]| self.own_row(tree, key))?);
             self.log_own(rows)
         });
-        let forgotten = forgotten.map_err(|error| self.name_place(error));
+        let forgotten = forgotten.map_err(|error| self.store.name_place(error));
         match forgotten {
             Ok(csn) => {
                 shard.remove(xid);
@@ -335,7 +338,7 @@ impl Manager {
         let live = self.family(&mut shard, xid)?;
         live.family.restore(instance, request, result);
         // All that was recovered is durable.
-        live.last = live.last.max(self.durable());
+        live.last = live.last.max(self.store.durable());
         shard.join(xid).ok_or(Error::NotPrepared)
     }
 

@@ -220,6 +220,14 @@ impl GroupCommit {
         self.poisoned.get().map(|error| Err(error.clone()))
     }
 
+    /// Poisons the log from outside, for a defect that lies elsewhere. What the log thread has not begun to write stays unwritten. The answer is what everybody gets from now on.
+    pub(crate) fn fail(&self, cause: Error) -> Error {
+        tracing::error!(%cause, "the log accepts no more commits");
+        self.poison_with(cause.clone(), &mut Vec::new());
+        self.work.notify_one();
+        self.poison().cloned().unwrap_or(cause)
+    }
+
     fn poison_with(&self, cause: Error, woken: &mut Vec<Waker>) {
         let _ = self.poisoned.set(Error::LogPoisoned { cause: Arc::new(cause) });
         // An append that already holds the mutex has its record in a batch that will never be written; its wait fails.
@@ -242,6 +250,10 @@ impl GroupCommit {
         let mut mark_due = false;
         loop {
             let taken = self.take(&mut batch, idle_mark.filter(|_| mark_due));
+            if self.poisoned.get().is_some() {
+                // Somebody else found that what is pending must not be written.
+                return;
+            }
             let start = clock.monotonic();
             let result = match taken {
                 Taken::Records { first, count } => writer.write(&mut batch, first, count).map(|segment| {

@@ -209,6 +209,11 @@ impl Log {
         self.shared.poison().cloned()
     }
 
+    /// Stops the log because of a defect elsewhere, as a failed flush would. The answer is the failure that everybody gets from now on, which is an earlier one if there was one.
+    pub(crate) fn fail(&self, cause: Error) -> Error {
+        self.shared.fail(cause)
+    }
+
     /// Counters since the log was opened.
     pub fn statistics(&self) -> LogStatistics {
         self.shared.statistics()

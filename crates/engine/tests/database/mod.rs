@@ -5,6 +5,7 @@ mod basics;
 mod checkpoint;
 mod crash;
 mod damage;
+mod defect;
 mod load;
 mod model;
 mod prepared;

@@ -1,0 +1,175 @@
+//! The way of a certified candidate into the graph.
+//!
+//! The edges that [`Certifier::certify`] found lie in the certifier until the candidate is admitted. So the verdict is a token that borrows the certifier: nobody else
+//! is certified meanwhile, nobody is removed, and a candidate that was not certified cannot be admitted at all.
+//!
+//! ```text
+//! certify(candidate) ─▶ Certified ─▶ overtaken()      whom a record has to mark before this one
+//!                                ├─▶ admit(number)    a node with its edges
+//!                                ├─▶ admit_prepared() a node that is promised, and the promise
+//!                                └─▶ dropped          as if it had never asked
+//! ```
+
+use smallvec::SmallVec;
+
+use super::candidate::ranges_of_many;
+use super::node::{Node, NodeId, PREPARED};
+use super::ranges::Ranged;
+use super::{Candidate, Certifier, ENTRY_BYTES, Method, NODE_BYTES, Promise, WRITE_BYTES};
+use crate::{Csn, TransactionId};
+
+/// A candidate that may commit. See the module's prose.
+#[derive(Debug)]
+#[must_use = "it is not in the graph before it is admitted"]
+pub(crate) struct Certified<'a> {
+    pub(super) graph: &'a mut Certifier,
+    pub(super) candidate: Candidate,
+}
+
+impl Certified<'_> {
+    /// Prepared transactions that it comes after, where it is the first such one.
+    #[inline]
+    pub(crate) fn overtaken(&mut self) -> SmallVec<[TransactionId; 2]> {
+        self.graph.overtaken()
+    }
+
+    /// Enters it under its number; for one that wrote nothing, `commit` is the last number given out.
+    #[inline]
+    pub(crate) fn admit(self, commit: Csn) {
+        self.graph.admit(self.candidate, commit);
+    }
+
+    /// Enters it as prepared. With `forgot_successors` anybody may have come after it.
+    pub(crate) fn admit_prepared(self, forgot_successors: bool) -> Promise {
+        self.graph.admit_prepared(self.candidate, forgot_successors)
+    }
+}
+
+impl Certifier {
+    fn admit_prepared(&mut self, candidate: Candidate, forgot_successors: bool) -> Promise {
+        self.unpruned += 1;
+        let mut node = self.node_of(candidate, PREPARED);
+        (node.forgot_successors, node.overtaken, node.closed) = (forgot_successors, forgot_successors, false);
+        self.prepared += 1;
+        self.forgetful += usize::from(forgot_successors);
+        let leads = !node.out.is_empty();
+        let id = self.join(node);
+        if leads {
+            self.leading.push(id);
+        }
+        Promise(Some(id))
+    }
+
+    fn admit(&mut self, candidate: Candidate, commit: Csn) {
+        self.unpruned += 1;
+        // Nothing can get an edge to it any more, and nothing has one.
+        if candidate.is_read_only() && self.method != Method::Ssi && self.before.is_empty() {
+            return;
+        }
+        let node = self.node_of(candidate, commit);
+        let open = !node.closed;
+        let id = self.join(node);
+        if open {
+            self.open.push_back(id);
+        }
+    }
+
+    /// The node of the candidate whose edges are drawn, with its number.
+    fn node_of(&mut self, candidate: Candidate, commit: Csn) -> Box<Node> {
+        let read_only = candidate.is_read_only();
+        let first_out = self.first_commit(&self.after);
+        for (_, snapshot, safe) in &mut self.watched {
+            *safe &= commit <= *snapshot || first_out > *snapshot;
+        }
+        let Candidate { mut node, dropped } = candidate;
+        ranges_of_many(&mut node, &dropped, commit);
+        (node.commit, node.first_out) = (commit, first_out);
+        node.bytes = NODE_BYTES
+            + node.reads.bytes()
+            + node.reads.points().len() * ENTRY_BYTES
+            + (node.writes.len() + node.range_writes.len()) * WRITE_BYTES
+            + (self.before.len() + self.after.len()) * size_of::<NodeId>();
+        if self.method != Method::Ssi {
+            node.closed = read_only;
+            if !self.after.is_empty() {
+                node.out.extend_from_slice(&self.after);
+            }
+            node.in_degree = self.before.len() as u32;
+        }
+        node
+    }
+
+    /// Puts the node of the candidate into the graph, with its edges.
+    fn join(&mut self, node: Box<Node>) -> NodeId {
+        let commit = node.commit;
+        let id = self.enter(node);
+        if self.method != Method::Ssi {
+            for &before in &self.before {
+                if let Some(node) = self.nodes.get_mut(before) {
+                    node.out.push(id);
+                    if node.is_prepared() {
+                        node.first_out = node.first_out.min(commit);
+                        if node.out.len() == 1 {
+                            self.leading.push(before);
+                        }
+                    }
+                }
+            }
+            for &after in &self.after {
+                if let Some(node) = self.nodes.get_mut(after) {
+                    node.in_degree += 1;
+                }
+            }
+        }
+        id
+    }
+
+    /// Puts a node into graph and index.
+    pub(super) fn enter(&mut self, mut node: Box<Node>) -> NodeId {
+        self.bytes += node.bytes;
+        let Certifier { nodes, index, .. } = self;
+        node.touches = index.next_touch();
+        let id = nodes.insert(node);
+        index.make_room(nodes, id);
+        let Some(node) = nodes.get_mut(id) else { return id };
+        match node.is_prepared() {
+            true => index.promise(node, id),
+            false => index.keep(node, id),
+        }
+        node.has_ranges = !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
+        if !node.has_ranges {
+            return id;
+        }
+        for range in node.reads.ranges() {
+            index.read_range(
+                range.tree,
+                Ranged {
+                    lower: range.lower.clone(),
+                    upper: range.upper.clone(),
+                    node: id,
+                    first: node.start,
+                    last: node.start,
+                },
+            );
+        }
+        for write in &node.range_writes {
+            index.write_range(
+                write.tree,
+                Ranged {
+                    lower: write.lower.clone(),
+                    upper: write.upper.clone(),
+                    node: id,
+                    first: write.first,
+                    last: write.last,
+                },
+            );
+        }
+        index.settle();
+        id
+    }
+
+    fn first_commit(&self, nodes: &[NodeId]) -> Csn {
+        let commits = nodes.iter().filter_map(|&id| self.nodes.get(id)).map(|node| node.commit);
+        commits.min().unwrap_or(Csn::MAX)
+    }
+}
