@@ -39,8 +39,8 @@ impl Database {
         Ok(Database { manager, background })
     }
 
-    /// For tests that look at the marks.
-    #[cfg(all(test, feature = "shuttle"))]
+    /// For tests that look at the marks, or plant faults.
+    #[cfg(test)]
     pub(crate) fn manager(&self) -> &Manager {
         &self.manager
     }

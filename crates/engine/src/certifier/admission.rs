@@ -105,20 +105,17 @@ impl Certifier {
         let id = self.enter(node);
         if self.method != Method::Ssi {
             for &before in &self.before {
-                if let Some(node) = self.nodes.get_mut(before) {
-                    node.out.push(id);
-                    if node.is_prepared() {
-                        node.first_out = node.first_out.min(commit);
-                        if node.out.len() == 1 {
-                            self.leading.push(before);
-                        }
+                let node = self.nodes.at_mut(before);
+                node.out.push(id);
+                if node.is_prepared() {
+                    node.first_out = node.first_out.min(commit);
+                    if node.out.len() == 1 {
+                        self.leading.push(before);
                     }
                 }
             }
             for &after in &self.after {
-                if let Some(node) = self.nodes.get_mut(after) {
-                    node.in_degree += 1;
-                }
+                self.nodes.at_mut(after).in_degree += 1;
             }
         }
         id
@@ -131,7 +128,7 @@ impl Certifier {
         node.touches = index.next_touch();
         let id = nodes.insert(node);
         index.make_room(nodes, id);
-        let Some(node) = nodes.get_mut(id) else { return id };
+        let node = nodes.at_mut(id);
         match node.is_prepared() {
             true => index.promise(node, id),
             false => index.keep(node, id),
@@ -169,7 +166,7 @@ impl Certifier {
     }
 
     fn first_commit(&self, nodes: &[NodeId]) -> Csn {
-        let commits = nodes.iter().filter_map(|&id| self.nodes.get(id)).map(|node| node.commit);
+        let commits = nodes.iter().map(|&id| self.nodes.at(id).commit);
         commits.min().unwrap_or(Csn::MAX)
     }
 }

@@ -79,8 +79,8 @@ impl KeyIndex {
 
     /// Makes room for the keys of a node.
     pub(super) fn make_room(&mut self, nodes: &mut Nodes, id: NodeId) {
-        let keys = |node: &Node| node.writes.len() + node.reads.points().len();
-        let count = nodes.get(id).map_or(0, keys);
+        let node = nodes.at(id);
+        let count = node.writes.len() + node.reads.points().len();
         self.touches.make_room(nodes, count);
     }
 

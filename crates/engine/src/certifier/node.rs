@@ -139,6 +139,52 @@ impl Node {
     }
 }
 
+/// Something leads to a node that is not there: an edge is lost, and a cycle may be.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn missing(id: NodeId) -> ! {
+    panic!("the dependency graph is broken: something leads to node {id}, which is not in it")
+}
+
+/// Takes `amount` off a count of nodes, edges or bytes, which must be as high at least.
+#[inline]
+#[track_caller]
+pub(super) fn reduce<N: Count>(count: &mut N, amount: N) {
+    match count.less(amount) {
+        Some(rest) => *count = rest,
+        None => uncounted(),
+    }
+}
+
+/// A count that was never as high as what is taken off it.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn uncounted() -> ! {
+    panic!("the dependency graph is broken: more leaves it than was counted in")
+}
+
+/// What is counted.
+pub(super) trait Count: Copy {
+    /// The difference, if it is not negative.
+    fn less(self, amount: Self) -> Option<Self>;
+}
+
+impl Count for u32 {
+    #[inline]
+    fn less(self, amount: u32) -> Option<u32> {
+        self.checked_sub(amount)
+    }
+}
+
+impl Count for usize {
+    #[inline]
+    fn less(self, amount: usize) -> Option<usize> {
+        self.checked_sub(amount)
+    }
+}
+
 /// Marks of the certification that last met the node.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Stamps {
@@ -182,14 +228,30 @@ impl Nodes {
         self.places.get(id as usize).is_some_and(Option::is_some)
     }
 
+    /// A node that may have left.
     #[inline]
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
         self.places.get(id as usize)?.as_deref()
     }
 
+    /// A node that something refers to which would have gone with it: it is there, or the graph is broken.
     #[inline]
-    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Node> {
-        self.places.get_mut(id as usize)?.as_deref_mut()
+    #[track_caller]
+    pub(super) fn at(&self, id: NodeId) -> &Node {
+        match self.places.get(id as usize) {
+            Some(Some(node)) => node,
+            _ => missing(id),
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    #[track_caller]
+    pub(super) fn at_mut(&mut self, id: NodeId) -> &mut Node {
+        match self.places.get_mut(id as usize) {
+            Some(Some(node)) => node,
+            _ => missing(id),
+        }
     }
 
     /// Whether it is the node in this place that touched a key under this number, and not one that has left.
@@ -200,16 +262,23 @@ impl Nodes {
 
     /// A node's touches have other numbers, of which this is the first.
     pub(super) fn renumber(&mut self, id: NodeId, first: Number) {
-        if let Some(node) = self.get_mut(id) {
-            node.touches = first;
-        }
+        self.at_mut(id).touches = first;
     }
 
-    /// Takes a node out. Its place is not used again before `reuse`.
-    pub(super) fn take(&mut self, id: NodeId) -> Option<Box<Node>> {
-        let node = self.places.get_mut(id as usize)?.take();
-        self.count -= usize::from(node.is_some());
+    /// Takes a node out that must be there. Its place is not used again before `reuse`.
+    #[track_caller]
+    pub(super) fn take(&mut self, id: NodeId) -> Box<Node> {
+        let Some(node) = self.places.get_mut(id as usize).and_then(Option::take) else { missing(id) };
+        self.count -= 1;
         node
+    }
+
+    /// A node has one predecessor less. Whether it can be removed now.
+    #[inline]
+    pub(super) fn lose_predecessor(&mut self, id: NodeId) -> bool {
+        let node = self.at_mut(id);
+        reduce(&mut node.in_degree, 1);
+        node.in_degree == 0 && node.closed
     }
 
     /// Gives places back, once nothing refers to them.

@@ -32,7 +32,7 @@ use std::hash::BuildHasherDefault;
 
 use smallvec::SmallVec;
 
-use super::node::{Node, NodeId, Nodes};
+use super::node::{Node, NodeId, Nodes, reduce};
 use super::{Candidate, Certifier, Method, Removable, Removed};
 use crate::lock::mode::FamilySlot;
 use crate::txn::readset::{Identity, KeyHash, ReadSet};
@@ -102,9 +102,10 @@ impl Promised {
 
 /// Marks a node; its transaction, if it is prepared and was not marked.
 fn overtake(nodes: &mut Nodes, id: NodeId) -> Option<TransactionId> {
-    let node = nodes.get_mut(id).filter(|node| node.is_prepared() && !node.overtaken)?;
-    node.overtaken = true;
-    Some(node.id)
+    let node = nodes.at_mut(id);
+    let first = node.is_prepared() && !node.overtaken;
+    node.overtaken |= first;
+    first.then_some(node.id)
 }
 
 impl Certifier {
@@ -138,7 +139,7 @@ impl Certifier {
         }
         let family = candidate.node.family;
         if family.is_some() {
-            let stranger = |id: &NodeId| nodes.get(*id).is_none_or(|n| !siblings(n.family, family));
+            let stranger = |id: &NodeId| !siblings(nodes.at(*id).family, family);
             before.retain(stranger);
             after.retain(stranger);
         }
@@ -163,7 +164,7 @@ impl Certifier {
 
     /// Whether it may be logged that somebody came after it.
     pub(crate) fn is_marked(&self, promise: &Promise) -> bool {
-        promise.0.and_then(|id| self.nodes.get(id)).is_none_or(|node| node.overtaken)
+        promise.0.is_none_or(|id| self.nodes.at(id).overtaken)
     }
 
     /// A prepared transaction commits, and is a node like others. Its siblings are withdrawn before the mutex is free.
@@ -171,7 +172,7 @@ impl Certifier {
         let Certifier { nodes, index, open, .. } = self;
         let Some(id) = promise.0 else { return Removed::default() };
         index.make_room(nodes, id);
-        let Some(node) = nodes.get_mut(id) else { return Removed::default() };
+        let node = nodes.at_mut(id);
         index.unpromise(node, id);
         self.leading.retain(|other| *other != id);
         node.commit = commit;
@@ -184,7 +185,7 @@ impl Certifier {
         }
         index.keep(node, id);
         index.settle();
-        self.prepared -= 1;
+        reduce(&mut self.prepared, 1);
         let is_writer = !node.writes.is_empty() || !node.range_writes.is_empty();
         if is_writer || self.method == Method::Ssi {
             open.push_back(id);
@@ -198,7 +199,7 @@ impl Certifier {
 
     /// Prepared transactions that lead to a node.
     fn leading_to(&self, id: NodeId) -> SmallVec<[NodeId; 4]> {
-        let leads = |other: &NodeId| self.nodes.get(*other).is_some_and(|node| node.out.contains(&id));
+        let leads = |other: &NodeId| self.nodes.at(*other).out.contains(&id);
         self.leading.iter().copied().filter(leads).collect()
     }
 
@@ -208,9 +209,8 @@ impl Certifier {
             return;
         }
         for id in self.leading_to(id) {
-            if let Some(node) = self.nodes.get_mut(id) {
-                node.first_out = node.first_out.min(commit);
-            }
+            let node = self.nodes.at_mut(id);
+            node.first_out = node.first_out.min(commit);
         }
     }
 
@@ -218,7 +218,7 @@ impl Certifier {
     pub(crate) fn withdraw(&mut self, promise: Promise) -> Removed {
         let Certifier { nodes, index, .. } = self;
         let Some(id) = promise.0 else { return Removed::default() };
-        let Some(node) = nodes.get_mut(id) else { return Removed::default() };
+        let node = nodes.at_mut(id);
         index.unpromise(node, id);
         if node.has_ranges {
             index.leave_ranges(id);
@@ -230,8 +230,8 @@ impl Certifier {
         node.reads = ReadSet::default();
         node.writes.clear();
         (node.range_writes, node.has_ranges) = (Box::default(), false);
-        self.prepared -= 1;
-        self.forgetful -= usize::from(std::mem::take(&mut node.forgot_successors));
+        reduce(&mut self.prepared, 1);
+        reduce(&mut self.forgetful, usize::from(std::mem::take(&mut node.forgot_successors)));
         let is_last = node.in_degree == 0;
         let mut removable = self.let_go(id);
         if is_last {
@@ -243,14 +243,11 @@ impl Certifier {
     /// Takes away a node's edges to its successors. Answers those that have to stay for nobody now.
     fn let_go(&mut self, id: NodeId) -> Removable {
         self.leading.retain(|other| *other != id);
-        let out = self.nodes.get_mut(id).map(|node| std::mem::take(&mut node.out)).unwrap_or_default();
+        let out = std::mem::take(&mut self.nodes.at_mut(id).out);
         let mut removable = Removable::new();
         for successor in out {
-            if let Some(next) = self.nodes.get_mut(successor) {
-                next.in_degree -= 1;
-                if next.in_degree == 0 && next.closed {
-                    removable.push(successor);
-                }
+            if self.nodes.lose_predecessor(successor) {
+                removable.push(successor);
             }
         }
         removable
@@ -264,9 +261,8 @@ impl Certifier {
         let prepared = std::mem::take(&mut self.leading);
         let mut removable = Removable::new();
         for id in prepared {
-            if let Some(node) = self.nodes.get_mut(id) {
-                self.forgetful += usize::from(!std::mem::replace(&mut node.forgot_successors, true));
-            }
+            let node = self.nodes.at_mut(id);
+            self.forgetful += usize::from(!std::mem::replace(&mut node.forgot_successors, true));
             removable.extend(self.let_go(id));
         }
         drop(self.remove(removable));

@@ -10,7 +10,6 @@
 
 use super::node::{Node, NodeId};
 use super::{Candidate, Certifier, Cycle};
-use crate::Csn;
 
 impl Certifier {
     /// The structure that the candidate's commit would complete.
@@ -24,9 +23,8 @@ impl Certifier {
 
     /// T1 → candidate → T3.
     fn as_pivot(&self, candidate: &Candidate) -> Option<Vec<NodeId>> {
-        let third =
-            *self.after.iter().min_by_key(|&&id| self.nodes.get(id).map_or(Csn::MAX, |node| node.commit))?;
-        let third_commit = self.nodes.get(third)?.commit;
+        let third = *self.after.iter().min_by_key(|&&id| self.nodes.at(id).commit)?;
+        let third_commit = self.nodes.at(third).commit;
         let dangerous = |first: &Node| {
             let concurrent = first.commit > candidate.node.start;
             let wrote = !first.writes.is_empty() || !first.range_writes.is_empty();
@@ -35,7 +33,7 @@ impl Certifier {
                 && read
                 && if wrote { third_commit <= first.commit } else { third_commit <= first.start }
         };
-        let first = self.before.iter().find(|&&id| self.nodes.get(id).is_some_and(dangerous))?;
+        let first = self.before.iter().find(|&&id| dangerous(self.nodes.at(id)))?;
         Some(if *first == third { vec![third] } else { vec![third, *first] })
     }
 
@@ -43,9 +41,8 @@ impl Certifier {
     fn as_first(&self, candidate: &Candidate) -> Option<Vec<NodeId>> {
         let writes = !candidate.is_read_only();
         let pivot = self.after.iter().find(|&&id| {
-            self.nodes.get(id).is_some_and(|pivot| {
-                pivot.first_out < pivot.commit && (writes || pivot.first_out <= candidate.node.start)
-            })
+            let pivot = self.nodes.at(id);
+            pivot.first_out < pivot.commit && (writes || pivot.first_out <= candidate.node.start)
         })?;
         Some(vec![*pivot])
     }

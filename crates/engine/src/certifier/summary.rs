@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::node::{Node, NodeId, RangeWrite};
+use super::node::{Node, NodeId, RangeWrite, reduce};
 use super::{Certifier, ENTRY_BYTES, KeyWrites, NODE_BYTES, WRITE_BYTES};
 use crate::key::SmallKey;
 use crate::txn::readset::{Moment, RangeRead, ReadSet, compare_lower, compare_upper, join_ranges};
@@ -36,10 +36,10 @@ impl Certifier {
         let members: HashMap<NodeId, usize> = order.iter().enumerate().map(|(at, &id)| (id, at)).collect();
         let mut parts = Vec::with_capacity(order.len());
         for &id in &order {
-            let Some(node) = self.nodes.take(id) else { continue };
-            self.bytes -= node.bytes.min(self.bytes);
-            self.standing -= usize::from(node.is_summary());
-            self.forgetful -= usize::from(node.forgot_successors);
+            let node = self.nodes.take(id);
+            reduce(&mut self.bytes, node.bytes);
+            reduce(&mut self.standing, usize::from(node.is_summary()));
+            reduce(&mut self.forgetful, usize::from(node.forgot_successors));
             self.index.leave(&node);
             parts.push(node);
         }
@@ -52,16 +52,12 @@ impl Certifier {
             .filter(|id| !members.contains_key(id))
             .collect();
         for &successor in &out {
-            if let Some(node) = self.nodes.get_mut(successor) {
-                node.in_degree -= 1;
-            }
+            self.nodes.lose_predecessor(successor);
         }
         out.sort_unstable();
         out.dedup();
         for &successor in &out {
-            if let Some(node) = self.nodes.get_mut(successor) {
-                node.in_degree += 1;
-            }
+            self.nodes.at_mut(successor).in_degree += 1;
         }
         let node = merge(&parts, out, self.limit / 4);
         let open = !node.closed;
@@ -73,7 +69,7 @@ impl Certifier {
         if open {
             // The queue stays in the order of the commits.
             let nodes = &self.nodes;
-            let at = self.open.partition_point(|&id| nodes.get(id).is_some_and(|node| node.commit < commit));
+            let at = self.open.partition_point(|&id| nodes.at(id).commit < commit);
             self.open.insert(at, id);
         }
     }
@@ -91,21 +87,18 @@ impl Certifier {
             .collect();
         let (mut order, mut bytes) = (Vec::new(), 0);
         while let Some(std::cmp::Reverse((_, _, id))) = ready.pop() {
-            let Some(node) = self.nodes.get(id) else { continue };
+            let node = self.nodes.at(id);
             order.push(id);
             bytes += node.bytes;
             if bytes * 2 > self.bytes && order.len() > 1 {
                 break;
             }
             for &successor in &node.out {
-                if let Some(degree) = degrees.get_mut(&successor) {
-                    *degree -= 1;
-                    let next = self.nodes.get(successor).filter(|node| !node.is_prepared());
-                    if *degree == 0
-                        && let Some(commit) = next.map(|node| node.commit)
-                    {
-                        ready.push(std::cmp::Reverse((true, commit, successor)));
-                    }
+                let next = self.nodes.at(successor);
+                let degree = degrees.entry(successor).or_default();
+                reduce(degree, 1);
+                if *degree == 0 && !next.is_prepared() {
+                    ready.push(std::cmp::Reverse((true, next.commit, successor)));
                 }
             }
         }

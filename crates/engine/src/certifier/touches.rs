@@ -76,7 +76,7 @@ impl<'a> Iterator for Chain<'a> {
     #[inline]
     fn next(&mut self) -> Option<(Number, &'a Touch)> {
         while self.touches.has(self.next) {
-            let (number, touch) = (self.next, self.touches.ring.get(self.touches.place(self.next))?);
+            let (number, touch) = (self.next, &self.touches.ring[self.touches.place(self.next)]);
             self.next = touch.older;
             if touch.mark == self.mark {
                 return Some((number, touch));

@@ -44,6 +44,8 @@
 
 mod entry;
 mod payloads;
+#[cfg(test)]
+mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
