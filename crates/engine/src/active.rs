@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::level::{Access, Isolation};
-use crate::sync::Mutex;
+use crate::sync::{CachePadded, Mutex};
 use crate::{Csn, Key, TransactionId, TreeId};
 
 const SHARDS: usize = 16;
@@ -35,10 +35,6 @@ pub(crate) struct Running {
     pub(crate) began: Duration,
 }
 
-#[repr(align(128))]
-#[derive(Default)]
-struct Shard(Mutex<Slots>);
-
 #[derive(Default)]
 struct Slots {
     running: Vec<Option<Running>>,
@@ -48,12 +44,12 @@ struct Slots {
 /// Running transactions in sharded slots; a transaction keeps the number of its slot.
 #[derive(Default)]
 pub(crate) struct Active {
-    shards: [Shard; SHARDS],
+    shards: [CachePadded<Mutex<Slots>>; SHARDS],
 }
 
 impl Active {
     fn slots(&self, id: TransactionId) -> crate::sync::MutexGuard<'_, Slots> {
-        self.shards[id as usize % SHARDS].0.lock()
+        self.shards[id as usize % SHARDS].lock()
     }
 
     /// Enters a transaction; the answer is its slot.
@@ -85,8 +81,8 @@ impl Active {
 
     /// How many are running.
     pub(crate) fn count(&self) -> u64 {
-        let running = |shard: &Shard| {
-            let slots = shard.0.lock();
+        let running = |shard: &CachePadded<Mutex<Slots>>| {
+            let slots = shard.lock();
             (slots.running.len() - slots.free.len()) as u64
         };
         self.shards.iter().map(running).sum()
@@ -95,7 +91,7 @@ impl Active {
     /// All running transactions by id.
     pub(crate) fn list(&self) -> Vec<Running> {
         let shards = self.shards.iter();
-        let mut all: Vec<Running> = shards.flat_map(|s| s.0.lock().running.clone()).flatten().collect();
+        let mut all: Vec<Running> = shards.flat_map(|s| s.lock().running.clone()).flatten().collect();
         all.sort_unstable_by_key(|running| running.id);
         all
     }

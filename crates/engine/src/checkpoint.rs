@@ -29,8 +29,8 @@
 
 use crate::key::SmallKey;
 use crate::manager::Manager;
-use crate::memory::{Entry, Rows};
 use crate::own::{ENGINE_TREE, NUMBERS_KEY, SavedNumbers};
+use crate::rows::{Entry, Rows};
 use crate::sync::atomic::Ordering;
 use crate::sync::thread;
 use crate::txn::snapshot::Pin;

@@ -18,6 +18,7 @@ mod database;
 mod durable;
 pub mod error;
 mod governor;
+mod hash;
 mod key;
 mod late;
 mod lent;
@@ -35,6 +36,7 @@ mod read_view;
 mod reads;
 mod recovery;
 mod rest;
+mod rows;
 mod scan;
 #[cfg(feature = "shuttle")]
 #[cfg(test)]
@@ -54,7 +56,7 @@ mod txn;
 mod view;
 
 pub use active::TransactionInfo;
-pub use certifier::{Cycle, Dependency, Edge, Method, Object};
+pub use certifier::{CertifierStatistics, Cycle, Dependency, Edge, Method, Object};
 pub use database::Database;
 pub use durable::{Commit, DurableWait};
 pub use error::Error;
@@ -68,7 +70,7 @@ pub use prepared::{Owner, PreparedInfo};
 pub use read_view::ReadView;
 pub use recovery::Recovered;
 pub use scan::Scan;
-pub use statistics::{CertifierStatistics, Statistics};
+pub use statistics::Statistics;
 pub use store::Latest;
 pub use temporary::TemporaryFile;
 pub use tracked::TrackedView;

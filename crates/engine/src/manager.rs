@@ -1,15 +1,17 @@
 //! The manager: the only file that knows all the others. It carries a transaction through its end.
 //!
-//! Everything committed is in the store (`store`), and comes there by way of the sequencer (`sequencer`), which has the
-//! steps of the commit path from the record to the visible versions. Around them lies here what one database has
-//! besides: locks, families, prepared transactions, budgets, counters, and who is running.
+//! Everything committed is in the store (`store`), and comes there by way of the sequencer
+//! (`sequencer`), which has the steps of the commit path from the record to the visible versions.
+//! Around them lies here what one database has besides: locks, families, prepared transactions,
+//! budgets, counters, and who is running.
 //!
-//! A commit, seen from here: what the transaction spilled is in staged runs, durable already; what is left of its write
-//! set becomes changes; both go to the sequencer with its part in the graph. When that has answered, *locks* are
-//! released, and the future of durability goes back to the caller.
+//! A commit, seen from here: what the transaction spilled is in staged runs, durable already; what
+//! is left of its write set becomes changes; both go to the sequencer with its part in the graph.
+//! When that has answered, *locks* are released, and the future of durability goes back to the
+//! caller.
 //!
-//! Mutex order: a shard of families, then whatever the sequencer takes. Lock-table mutexes are never taken with any of
-//! these held but the families'.
+//! Mutex order: a shard of families, then whatever the sequencer takes. Lock-table mutexes are
+//! never taken with any of these held but the families'.
 
 use std::sync::Arc;
 
@@ -31,7 +33,7 @@ use crate::sibling::Families;
 use crate::storage::StagedRun;
 use crate::store::Store;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Apart, Mutex};
+use crate::sync::{CachePadded, Mutex};
 use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
 use crate::txn::writeset::{Budget, Changes, WriteSet, key_writes};
@@ -46,7 +48,7 @@ pub(crate) struct Manager {
     pub(crate) locks: Arc<LockTable>,
     pub(crate) prepared: PreparedTable,
     pub(crate) families: Families,
-    pub(crate) counters: Apart<Counters>,
+    pub(crate) counters: CachePadded<Counters>,
     pub(crate) governor: Arc<Governor>,
     /// Memory of write sets.
     pub(crate) budget: Arc<Budget>,
@@ -55,7 +57,7 @@ pub(crate) struct Manager {
     pub(crate) pressure: Arc<Pressure>,
     /// Held by the checkpoint that runs.
     pub(crate) checkpointing: Mutex<()>,
-    transactions: Apart<Numbers>,
+    transactions: CachePadded<Numbers>,
     pub(crate) recovered: Recovered,
 }
 
@@ -99,7 +101,7 @@ impl Manager {
             locks: Arc::new(LockTable::new()),
             prepared: PreparedTable::default(),
             families: Families::default(),
-            counters: Apart::default(),
+            counters: CachePadded::default(),
             governor: Arc::new(Governor::new(options.active_limit, cores())),
             budget: Arc::new(Budget::new(
                 options.memory_bytes / 2,
@@ -109,7 +111,7 @@ impl Manager {
             read_budget: Arc::new(ReadBudget::new(options.certifier_bytes)),
             pressure,
             checkpointing: Mutex::new(()),
-            transactions: Apart::new(Numbers::starting_at(numbers.transaction)),
+            transactions: CachePadded::new(Numbers::starting_at(numbers.transaction)),
             recovered,
             options,
         })
@@ -129,8 +131,8 @@ impl Manager {
         SavedNumbers { transaction: self.transactions.next(), next_tree: self.store.trees.next() }
     }
 
-    /// Whether recovery would have to replay more log than the options allow, or a bulk load waits to become an ordinary part of
-    /// the base, and a checkpoint could get there.
+    /// Whether recovery would have to replay more log than the options allow, or a bulk load waits
+    /// to become an ordinary part of the base, and a checkpoint could get there.
     pub(crate) fn checkpoint_is_due(&self) -> bool {
         self.store.log.size_after(self.store.base.watermark()) > self.options.checkpoint_log_bytes
             || self.store.base.first_attached().is_some_and(|csn| csn <= self.store.oldest_snapshot())
@@ -190,7 +192,8 @@ impl Manager {
         self.sequencer.wait_durable(csn, room)
     }
 
-    /// What a write set comes to: its bulk loads and its changes. Waits for nothing, and refuses where memory is short.
+    /// What a write set comes to: its bulk loads and its changes. Waits for nothing, and refuses
+    /// where memory is short.
     pub(crate) fn settle(&self, writes: &mut WriteSet) -> Result<Settled, Error> {
         self.pressure.admit(self.store.memory.bytes())?;
         let private = writes.private().cloned();

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use crate::damage::Places;
 use crate::key::SmallKey;
-use crate::memory::{Entry, Memory, Rows};
+use crate::memory::Memory;
 use crate::options::Options;
 use crate::own::{ENGINE_TREE, NUMBERS_KEY, PREPARED_TREE, SavedNumbers, prepared_key};
 use crate::payload::{self, Piece};
 use crate::prepared::record::Record;
+use crate::rows::{Entry, Rows};
 use crate::storage::record::RECORD_HEADER;
 use crate::storage::{Base, Log, LogOptions};
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};

@@ -25,7 +25,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::lent::Lent;
-use crate::memory::{Range, Rows, Tree, is_empty_range};
+use crate::memory::Tree;
+use crate::rows::{Range, Rows, is_empty_range};
 use crate::sight::Sight;
 use crate::storage::BaseScan;
 use crate::store::Store;

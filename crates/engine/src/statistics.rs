@@ -3,22 +3,10 @@
 use std::time::Duration;
 
 use crate::Error;
+use crate::certifier::CertifierStatistics;
 use crate::governor::GovernorInfo;
 use crate::recovery::Recovered;
 use crate::storage::{BaseStatistics, LogStatistics};
-
-/// A reading of the certifier.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CertifierStatistics {
-    /// Transactions in the dependency graph.
-    pub nodes: u64,
-    /// Memory in use, in bytes, approximately.
-    pub bytes: u64,
-    /// Memory that it may use, in bytes.
-    pub limit: u64,
-    /// How often the older half of the graph was summarized to stay within it.
-    pub summaries: u64,
-}
 
 /// A reading of the database's counters (since it was opened) and gauges.
 #[derive(Debug, Clone, Default)]

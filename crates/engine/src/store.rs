@@ -1,16 +1,18 @@
 //! The store: everything committed, wherever it is, and the marks that say how far it goes.
 //!
-//! It is what readers need of a database, and nothing else: a transaction reads through it, a cursor and a view keep
-//! it alive. Versions are in memory first; the base store has what checkpoints have moved there; the log has what makes
-//! them durable. Only three write here: the sequencer, which numbers records and installs versions; the checkpoint,
-//! which moves them on; and the merging of runs.
+//! It is what readers need of a database, and nothing else: a transaction reads through it, a
+//! cursor and a view keep it alive. Versions are in memory first; the base store has what
+//! checkpoints have moved there; the log has what makes them durable. Only three write here: the
+//! sequencer, which numbers records and installs versions; the checkpoint, which moves them on; and
+//! the merging of runs.
 //!
 //! # Marks
 //!
-//! A read-write snapshot is taken at `visible`, a read-only one at the lower of `visible` and `durable`: a fast device
-//! may have made a record durable before all its versions are installed. What a transaction without writes saw may not
-//! be durable yet, so its commit answers with the last commit that it looked at as the number to wait for; who rolls
-//! back, or fails, asks for the same number (`Transaction::rests_on`).
+//! A read-write snapshot is taken at `visible`, a read-only one at the lower of `visible` and
+//! `durable`: a fast device may have made a record durable before all its versions are installed.
+//! What a transaction without writes saw may not be durable yet, so its commit answers with the
+//! last commit that it looked at as the number to wait for; who rolls back, or fails, asks for the
+//! same number (`Transaction::rests_on`).
 
 use std::io;
 use std::path::PathBuf;
@@ -26,7 +28,7 @@ use crate::options::Options;
 use crate::own::SavedNumbers;
 use crate::recovery::{Recovered, recover};
 use crate::storage::{Base, BaseOptions, Log};
-use crate::sync::Apart;
+use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::temporary::Temporary;
 use crate::txn::id::Numbers;
@@ -52,7 +54,7 @@ pub(crate) struct Store {
     /// Its records are numbered by the sequencer alone.
     pub(crate) log: Log,
     pub(crate) snapshots: Arc<Snapshots>,
-    visible: Apart<AtomicU64>,
+    visible: CachePadded<AtomicU64>,
     /// Hands out tree ids.
     pub(crate) trees: Numbers,
     /// Files of statements that read more than memory holds.
@@ -62,8 +64,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the folder and recovers; up to `memory_bytes` of versions stay in memory. The answer also has the marks
-    /// from which numbers go on, and what was replayed.
+    /// Opens the folder and recovers; up to `memory_bytes` of versions stay in memory. The answer
+    /// also has the marks from which numbers go on, and what was replayed.
     ///
     /// # Errors
     /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
@@ -86,7 +88,7 @@ impl Store {
         let (log, numbers, recovered) = recover(options, &memory, &base, memory_bytes)?;
         let store = Store {
             views: Views::new(&base),
-            visible: Apart::new(AtomicU64::new(log.last())),
+            visible: CachePadded::new(AtomicU64::new(log.last())),
             snapshots: Arc::new(Snapshots::new(cores)),
             trees: Numbers::starting_at(numbers.next_tree),
             memory,
@@ -103,7 +105,8 @@ impl Store {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Everything up to commit `csn` is visible from now on. The sequencer calls it, in the order of the numbers.
+    /// Everything up to commit `csn` is visible from now on. The sequencer calls it, in the order
+    /// of the numbers.
     #[inline]
     pub(crate) fn show(&self, csn: Csn) {
         self.visible.store(csn, Ordering::Release);
@@ -117,7 +120,8 @@ impl Store {
     pub(crate) fn mark(&self, access: Access) -> Csn {
         match access {
             Access::ReadWrite if self.log.poisoned().is_none() => self.visible(),
-            // After a failure of the log, what is visible and not durable never will be: readers go on below it.
+            // After a failure of the log, what is visible and not durable never will be: readers go
+            // on below it.
             Access::ReadWrite | Access::ReadOnly => self.floor(),
         }
     }
@@ -143,7 +147,8 @@ impl Store {
         }
     }
 
-    /// Lends `read` the value of a key, if there is one. It may be called under a lock, so it must not come back here.
+    /// Lends `read` the value of a key, if there is one. It may be called under a lock, so it must
+    /// not come back here.
     #[inline]
     pub(crate) fn lend(
         &self,
@@ -169,9 +174,10 @@ impl Store {
 
     /// The newest version of the key, if it is not the one that a reader at `snapshot` sees.
     ///
-    /// Memory knows, unless a checkpoint went past the snapshot (`checkpoint` says when). Then the values in the two
-    /// views of the base are compared. A key that was changed and changed back counts as unchanged: whoever
-    /// overwrites it overwrites exactly what its snapshot shows, so no update is lost.
+    /// Memory knows, unless a checkpoint went past the snapshot (`checkpoint` says when). Then the
+    /// values in the two views of the base are compared. A key that was changed and changed back
+    /// counts as unchanged: whoever overwrites it overwrites exactly what its snapshot shows, so no
+    /// update is lost.
     pub(crate) fn changed(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Result<Option<Latest>, Error> {
         let in_memory = self.memory.with_tree(tree, |tree| tree.changed(key, snapshot));
         match in_memory {
@@ -204,7 +210,8 @@ impl Store {
         in_memory + self.views.with(Csn::MAX, |view| view.entries(tree))
     }
 
-    /// The file with the version of a row that a snapshot shows, and the offset of the record or the block that has it.
+    /// The file with the version of a row that a snapshot shows, and the offset of the record or
+    /// the block that has it.
     pub(crate) fn place_of(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Option<(PathBuf, u64)> {
         self.with_places(snapshot, |places| places.find(tree, key, snapshot))
     }

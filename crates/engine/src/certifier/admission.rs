@@ -1,7 +1,8 @@
 //! The way of a certified candidate into the graph.
 //!
-//! The edges that [`Certifier::certify`] found lie in the certifier until the candidate is admitted. So the verdict is a token that borrows the certifier: nobody else
-//! is certified meanwhile, nobody is removed, and a candidate that was not certified cannot be admitted at all.
+//! The edges that [`Certifier::certify`] found lie in the certifier until the candidate is
+//! admitted. So the verdict is a token that borrows the certifier: nobody else is certified
+//! meanwhile, nobody is removed, and a candidate that was not certified cannot be admitted at all.
 //!
 //! ```text
 //! certify(candidate) ─▶ Certified ─▶ overtaken()      whom a record has to mark before this one
@@ -33,7 +34,8 @@ impl Certified<'_> {
         self.graph.overtaken()
     }
 
-    /// Enters it under its number; for one that wrote nothing, `commit` is the last number given out.
+    /// Enters it under its number; for one that wrote nothing, `commit` is the last number given
+    /// out.
     #[inline]
     pub(crate) fn admit(self, commit: Csn) {
         self.graph.admit(self.candidate, commit);

@@ -1,23 +1,15 @@
 //! A transaction that asks to commit, as the certifier sees it.
 
-use smallvec::SmallVec;
-
 use super::node::{Node, RangeWrite};
-use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
-use crate::txn::readset::{KeyHash, ReadSet};
+use crate::txn::readset::ReadSet;
+use crate::txn::writeset::KeyWrites;
 use crate::{Csn, TransactionId, TreeId};
 
 /// More writes than this are remembered as ranges.
 const MANY_WRITES: usize = 4096;
 /// So many neighbouring writes become one range.
 const WRITES_A_RANGE: usize = 64;
-
-/// A key that a candidate writes.
-pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
-
-/// What a candidate writes; mostly little.
-pub(crate) type KeyWrites = SmallVec<[KeyWrite; 1]>;
 
 /// A transaction that asks to commit. It is made before the mutex is taken: what will be its node, so that the mutex covers the move of a pointer only.
 #[derive(Debug)]

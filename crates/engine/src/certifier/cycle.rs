@@ -3,8 +3,9 @@
 use std::ops::Bound;
 
 use super::node::{Node, RangeWrite};
+use crate::hash::KeyHash;
 use crate::key::SmallKey;
-use crate::txn::readset::{KeyHash, Moment, ReadSet, compare_lower_upper};
+use crate::txn::readset::{Moment, ReadSet, compare_lower_upper};
 use crate::{Csn, Key, TransactionId, TreeId};
 
 /// How one transaction must precede another.

@@ -1,5 +1,5 @@
-//! Faults that tests plant in a graph, as a defect might leave it. Each must be said where the graph is next walked
-//! over; `sequencer::tests` asks what becomes of the database then.
+//! Faults that tests plant in a graph, as a defect might leave it. Each must be said where the
+//! graph is next walked over; `sequencer::tests` asks what becomes of the database then.
 
 use super::Certifier;
 use super::node::NodeId;

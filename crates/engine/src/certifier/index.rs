@@ -6,16 +6,16 @@
 //! - Both are in one table, [`Touches`]. What prepared transactions touched is in another one, [`Promised`].
 //! - Ranges (of cursors, and of what was summarized) are kept a tree, in [`Ranges`]; their number is bounded by the certifier's memory.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasherDefault;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::node::{Node, NodeId, Nodes};
 use super::prepared::Promised;
 use super::ranges::{Ranged, Ranges};
 use super::touches::{Number, Touch, Touches, is_since};
+use crate::hash::{ByHash, KeyHash};
 use crate::key::SmallKey;
-use crate::txn::readset::{Identity, KeyHash, Moment, compare_lower_upper};
+use crate::txn::readset::{Moment, compare_lower_upper};
 use crate::{Csn, TreeId};
 
 /// So many keys without writers are kept at least.
@@ -65,7 +65,7 @@ pub(super) struct KeyIndex {
     ranges: usize,
     /// Writes whose nodes have left since `trees` were last cleaned.
     left: usize,
-    pub(super) trees: HashMap<TreeId, TreeIndex, BuildHasherDefault<Identity>>,
+    pub(super) trees: ByHash<TreeId, TreeIndex>,
     /// What prepared transactions touched. Boxed, since there are mostly none.
     pub(super) promised: Box<Promised>,
 }

@@ -1,9 +1,12 @@
-//! The certifier: precisely serializable snapshot isolation (PSSI; Revilak, O'Neil and O'Neil, ICDE 2011 and HPTS 2011).
+//! The certifier: precisely serializable snapshot isolation (PSSI; Revilak, O'Neil and O'Neil, ICDE
+//! 2011 and HPTS 2011).
 //!
-//! Snapshot isolation alone lets some histories through that no serial order explains. The certifier keeps the *dependency graph* of committed
-//! transactions and lets a candidate commit unless that closes a cycle in the graph. So it aborts exactly where it must. It is pure and
-//! synchronous: read set, write set and snapshot in, verdict out. A good verdict is a token ([`Certified`]) that has the graph to itself until it is
-//! admitted under its number, or dropped: what was found out cannot become wrong in between.
+//! Snapshot isolation alone lets some histories through that no serial order explains. The
+//! certifier keeps the *dependency graph* of committed transactions and lets a candidate commit
+//! unless that closes a cycle in the graph. So it aborts exactly where it must. It is pure and
+//! synchronous: read set, write set and snapshot in, verdict out. A good verdict is a token
+//! ([`Certified`]) that has the graph to itself until it is admitted under its number, or dropped:
+//! what was found out cannot become wrong in between.
 //!
 //! # Edges
 //!
@@ -12,8 +15,9 @@
 //! - `ww`: B overwrote a version that A wrote;
 //! - `rw`: A read a version (or a gap) that B replaced, whether they were concurrent or not.
 //!
-//! Edges into the candidate come from the writers of what it read and overwrites and from the readers of what it overwrites; edges out of it can only be
-//! `rw`, to those who committed after its snapshot and replaced what it read. Only the neighbours in the chain of versions are
+//! Edges into the candidate come from the writers of what it read and overwrites and from the
+//! readers of what it overwrites; edges out of it can only be `rw`, to those who committed after
+//! its snapshot and replaced what it read. Only the neighbours in the chain of versions are
 //! connected; whoever is further away is reached through them.
 //!
 //! # A worked history
@@ -25,34 +29,42 @@
 //! T2: writes y, asks to commit      T2 → T1 (rw, x)  T1 → T2 (rw, y)   a cycle: aborted
 //! ```
 //!
-//! Had T1 not read y, there would be `T2 → T1` alone: T2 commits, and is before T1 in the serial order, although its number is higher.
+//! Had T1 not read y, there would be `T2 → T1` alone: T2 commits, and is before T1 in the serial
+//! order, although its number is higher.
 //!
 //! # Pruning
 //!
-//! A committed transaction is *closed* when nobody runs any more whose snapshot does not show it: nobody can get an edge to it any more. A closed
-//! one without edges into it can never be in a cycle and is removed, and with it its edges, so that its successors may follow.
-//! What wrote nothing is closed from the start.
+//! A committed transaction is *closed* when nobody runs any more whose snapshot does not show it:
+//! nobody can get an edge to it any more. A closed one without edges into it can never be in a
+//! cycle and is removed, and with it its edges, so that its successors may follow. What wrote
+//! nothing is closed from the start.
 //!
 //! # Prepared transactions
 //!
-//! Who is prepared counts as committed with a number that is higher than all others, until it gets its number or is rolled back: [`prepared`].
+//! Who is prepared counts as committed with a number that is higher than all others, until it gets
+//! its number or is rolled back: [`prepared`].
 //!
 //! # Bounded memory
 //!
-//! One long reader keeps everything after its snapshot open. At the bound, the first half of the graph in topological order becomes one node (`summary`):
-//! a path that went through one of them goes through the summary now, so no cycle is missed; a path that enters it where it does not leave may
-//! look like a cycle that is none.
+//! One long reader keeps everything after its snapshot open. At the bound, the first half of the
+//! graph in topological order becomes one node (`summary`): a path that went through one of them
+//! goes through the summary now, so no cycle is missed; a path that enters it where it does not
+//! leave may look like a cycle that is none.
 //!
 //! # What it asserts
 //!
-//! A lost edge would be a cycle that commits. So nothing here is looked for and passed over when it is missing: a neighbour, a node of a range, of a promise or of the queue of
-//! the open is there (`Nodes::at`), and counts do not fall below zero (`node::reduce`), or the certifier panics, and the sequencer stops the log. A *touch* of a key may outlive its node, and
-//! says so by its number; only there is a missing node nothing. Cost: the branches were there before, they lead elsewhere now; COST
+//! A lost edge would be a cycle that commits. So nothing here is looked for and passed over when it
+//! is missing: a neighbour, a node of a range, of a promise or of the queue of the open is there
+//! (`Nodes::at`), and counts do not fall below zero (`node::reduce`), or the certifier panics, and
+//! the sequencer stops the log. A *touch* of a key may outlive its node, and says so by its number;
+//! only there is a missing node nothing. The branches were there before; they lead elsewhere now.
 //!
 //! # Comparators
 //!
-//! For measurements the same module decides by other rules ([`Method`]): *SSI* aborts where two consecutive `rw` edges between concurrent transactions
-//! meet of which the last one's target committed first (a dangerous structure; Cahill, Röhm and Fekete; Ports and Grittner), at the candidate's commit.
+//! For measurements the same module decides by other rules ([`Method`]): *SSI* aborts where two
+//! consecutive `rw` edges between concurrent transactions meet of which the last one's target
+//! committed first (a dangerous structure; Cahill, Röhm and Fekete; Ports and Grittner), at the
+//! candidate's commit.
 
 mod admission;
 mod candidate;
@@ -73,7 +85,7 @@ mod watch;
 use std::collections::VecDeque;
 
 pub(crate) use admission::Certified;
-pub(crate) use candidate::{Candidate, KeyWrites};
+pub(crate) use candidate::Candidate;
 pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
 #[cfg(test)]
@@ -86,7 +98,6 @@ use smallvec::SmallVec;
 pub(crate) use watch::Watch;
 
 use crate::Csn;
-use crate::statistics::CertifierStatistics;
 use crate::txn::readset::Moment;
 
 /// Bytes that a node costs besides its reads.
@@ -95,6 +106,19 @@ const NODE_BYTES: usize = size_of::<Node>() + 64;
 const WRITE_BYTES: usize = 224;
 /// Bytes that a read costs in the index.
 const ENTRY_BYTES: usize = 64;
+
+/// A reading of the certifier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CertifierStatistics {
+    /// Transactions in the dependency graph.
+    pub nodes: u64,
+    /// Memory in use, in bytes, approximately.
+    pub bytes: u64,
+    /// Memory that it may use, in bytes.
+    pub limit: u64,
+    /// How often the older half of the graph was summarized to stay within it.
+    pub summaries: u64,
+}
 
 /// By which rule transactions at SERIALIZABLE are certified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -135,7 +159,8 @@ impl Drop for Removed {
 
 /// The dependency graph, and the edges of the candidate that was certified last.
 ///
-/// It goes from processor to processor with every commit, so what every commit touches lies side by side, at the beginning.
+/// It goes from processor to processor with every commit, so what every commit touches lies side by
+/// side, at the beginning.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Certifier {
@@ -218,7 +243,8 @@ impl Certifier {
     pub(crate) fn quiet_below(&self) -> Csn {
         match self.open.front().map(|&id| self.nodes.at(id)) {
             _ if self.nodes.len() == 0 => Csn::MAX,
-            // A summary's number is its last. Dangerous structures outlive their third, whom nothing keeps here.
+            // A summary's number is its last. Dangerous structures outlive their third, whom
+            // nothing keeps here.
             _ if self.standing + self.forgetful > 0 || self.method == Method::Ssi => 0,
             // No snapshot shows what is prepared.
             None if self.nodes.len() == self.prepared => Csn::MAX,
@@ -233,7 +259,8 @@ impl Certifier {
         self.limit = limit;
     }
 
-    /// May the candidate commit as the next one? Who holds the answer is the only one who can do anything to the graph until it is used, or dropped.
+    /// May the candidate commit as the next one? Who holds the answer is the only one who can do
+    /// anything to the graph until it is used, or dropped.
     ///
     /// # Errors
     /// The cycle that it would close.
@@ -448,8 +475,9 @@ impl Certifier {
         }
     }
 
-    /// Nobody certifies any more with a snapshot below `oldest`: closes, removes what can be in no cycle, and keeps to the bound of memory.
-    /// What was removed is the caller's, to be freed without the mutex.
+    /// Nobody certifies any more with a snapshot below `oldest`: closes, removes what can be in no
+    /// cycle, and keeps to the bound of memory. What was removed is the caller's, to be freed
+    /// without the mutex.
     pub(crate) fn advance(&mut self, oldest: Csn) -> Removed {
         self.unpruned = 0;
         let mut removable = Removable::new();

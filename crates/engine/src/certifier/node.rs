@@ -4,13 +4,13 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use super::KeyWrites;
 use super::touches::{Number, is_since};
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::spare::Spares;
 use crate::sync::thread_local;
 use crate::txn::readset::{Point, ReadSet};
+use crate::txn::writeset::KeyWrites;
 use crate::{Csn, TransactionId, TreeId};
 
 /// Place of a node.
@@ -25,7 +25,8 @@ pub(super) const PREPARED: Csn = Csn::MAX;
 /// So many writes are compared with each read.
 const FEW_WRITES: usize = 4;
 
-/// Keys that were written, as a range: by a transaction with very many writes, by a DROP, or by what was summarized.
+/// Keys that were written, as a range: by a transaction with very many writes, by a DROP, or by
+/// what was summarized.
 #[derive(Debug, Clone)]
 pub(super) struct RangeWrite {
     pub(super) tree: TreeId,
@@ -37,22 +38,26 @@ pub(super) struct RangeWrite {
 
 /// A committed transaction (or, as one node, several that were summarized).
 ///
-/// It goes from processor to processor: one makes it, others walk over it, and one of them removes it. So it takes few lines of memory: in the first is what a walk
-/// needs, in the second what its removal needs too, in the third what it did.
+/// It goes from processor to processor: one makes it, others walk over it, and one of them removes
+/// it. So it takes few lines of memory: in the first is what a walk needs, in the second what its
+/// removal needs too, in the third what it did.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Node {
-    /// Its number; if it wrote nothing, the last number at the time of its commit; [`PREPARED`] until it is decided.
+    /// Its number; if it wrote nothing, the last number at the time of its commit; [`PREPARED`]
+    /// until it is decided.
     pub(super) commit: Csn,
     pub(super) start: Csn,
-    /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none did.
+    /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none
+    /// did.
     pub(super) first_out: Csn,
     pub(super) stamps: Stamps,
     /// Where the search that last came here came from.
     pub(super) from: NodeId,
     /// Number of predecessors.
     pub(super) in_degree: u32,
-    /// The number of its first touch; if it has none, no touch of its place has this number or a higher one.
+    /// The number of its first touch; if it has none, no touch of its place has this number or a
+    /// higher one.
     pub(super) touches: Number,
     /// No predecessor will be added any more.
     pub(super) closed: bool,
@@ -120,7 +125,8 @@ impl Node {
         SPARES.try_with(|spares| spares.keep(self)).ok();
     }
 
-    /// Whether it wrote the key that it read: then whoever overwrites the key comes after that write, and nobody needs to know of the read. Only looked for where it is a matter of a few
+    /// Whether it wrote the key that it read: then whoever overwrites the key comes after that
+    /// write, and nobody needs to know of the read. Only looked for where it is a matter of a few
     /// comparisons.
     #[inline]
     pub(super) fn overwrites(&self, point: &Point) -> bool {
@@ -196,7 +202,8 @@ pub(super) struct Stamps {
     pub(super) visited: u64,
 }
 
-/// The nodes, in reused places. Each stays where it was made, before the mutex was taken: the places are a dense array that stays in the caches.
+/// The nodes, in reused places. Each stays where it was made, before the mutex was taken: the
+/// places are a dense array that stays in the caches.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     places: Vec<Option<Box<Node>>>,
@@ -234,7 +241,8 @@ impl Nodes {
         self.places.get(id as usize)?.as_deref()
     }
 
-    /// A node that something refers to which would have gone with it: it is there, or the graph is broken.
+    /// A node that something refers to which would have gone with it: it is there, or the graph is
+    /// broken.
     #[inline]
     #[track_caller]
     pub(super) fn at(&self, id: NodeId) -> &Node {
@@ -254,7 +262,8 @@ impl Nodes {
         }
     }
 
-    /// Whether it is the node in this place that touched a key under this number, and not one that has left.
+    /// Whether it is the node in this place that touched a key under this number, and not one that
+    /// has left.
     #[inline]
     pub(super) fn has_touched(&self, id: NodeId, number: Number) -> bool {
         self.get(id).is_some_and(|node| is_since(number, node.touches))

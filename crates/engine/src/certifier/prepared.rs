@@ -27,15 +27,13 @@
 //! anybody may have come after it: who leads to it is refused from then on. The same mark is on what a crash left prepared and that had read something which was replaced before the crash, for the graph
 //! of that time is gone. The mark stays when it commits. Nothing that was committed before the crash can be reached from what runs after it, so this is all that was lost.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
-
 use smallvec::SmallVec;
 
 use super::node::{Node, NodeId, Nodes, reduce};
 use super::{Candidate, Certifier, Method, Removable, Removed};
+use crate::hash::{ByHash, KeyHash};
 use crate::lock::mode::FamilySlot;
-use crate::txn::readset::{Identity, KeyHash, ReadSet};
+use crate::txn::readset::ReadSet;
 use crate::{Csn, TransactionId};
 
 /// The node of a prepared transaction; to be given back by `fulfil` or `withdraw`. `None`: there is no certifier.
@@ -48,7 +46,7 @@ pub(super) fn siblings(one: Option<FamilySlot>, other: Option<FamilySlot>) -> bo
     one.is_some() && one == other
 }
 
-type ByKey = HashMap<KeyHash, SmallVec<[NodeId; 2]>, BuildHasherDefault<Identity>>;
+type ByKey = ByHash<KeyHash, SmallVec<[NodeId; 2]>>;
 
 /// Keys that prepared transactions read and wrote.
 #[derive(Debug, Default)]

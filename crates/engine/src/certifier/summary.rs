@@ -17,9 +17,10 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::node::{Node, NodeId, RangeWrite, reduce};
-use super::{Certifier, ENTRY_BYTES, KeyWrites, NODE_BYTES, WRITE_BYTES};
+use super::{Certifier, ENTRY_BYTES, NODE_BYTES, WRITE_BYTES};
 use crate::key::SmallKey;
 use crate::txn::readset::{Moment, RangeRead, ReadSet, compare_lower, compare_upper, join_ranges};
+use crate::txn::writeset::KeyWrites;
 use crate::{Csn, TreeId};
 
 /// Bytes that a range of the summary costs.

@@ -6,9 +6,11 @@ use std::ops::Bound;
 use cognate_env::SplitMix;
 
 use super::*;
+use crate::hash::hash_of;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
-use crate::txn::readset::{RangeRead, ReadSet, hash_of};
+use crate::txn::readset::{RangeRead, ReadSet};
+use crate::txn::writeset::KeyWrites;
 use crate::{TransactionId, TreeId};
 
 const TREE: TreeId = 1;

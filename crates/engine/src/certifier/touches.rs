@@ -18,7 +18,7 @@
 
 use super::node::{NodeId, Nodes};
 use crate::Csn;
-use crate::txn::readset::KeyHash;
+use crate::hash::KeyHash;
 
 /// Number of a touch. They wrap around; those in the ring, and what is compared with them, are never half of all apart.
 pub(super) type Number = u32;
@@ -212,9 +212,9 @@ impl Touches {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::KeyWrites;
     use super::super::node::Node;
     use super::*;
+    use crate::txn::writeset::KeyWrites;
 
     /// A naive table: all touches in the order in which they came.
     #[derive(Default)]

@@ -13,9 +13,9 @@
 //! *Pinned* locks stay, whatever is rolled back: those under which the newest version of something was read that is not what the snapshot shows. The certifier was told that nobody
 //! changes it before the transaction's end (`Transaction::note_latest`), and what was read is known to the client, savepoint or not. Weak locks on trees stay, too.
 
-use super::hash::hash;
 use super::mode::Modes;
 use crate::TreeId;
+use crate::hash::hash_of;
 use crate::key::SmallKey;
 
 /// What one transaction holds. Kept by the transaction.
@@ -99,7 +99,7 @@ impl Held {
     #[inline]
     pub(crate) fn keep_row(&mut self, tree: TreeId, key: &[u8]) {
         if !self.marks.is_empty() {
-            self.kept.push(hash(tree, Some(key)));
+            self.kept.push(hash_of(tree, key));
         }
     }
 

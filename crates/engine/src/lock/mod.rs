@@ -6,7 +6,6 @@
 
 pub(crate) mod deadlock;
 mod graph;
-mod hash;
 mod held;
 pub(crate) mod mode;
 pub(crate) mod queue;

@@ -30,14 +30,14 @@ use smallvec::SmallVec;
 
 use super::deadlock::{Edge, Move};
 use super::graph::{Graph, Orders, Queues, Standing, describe};
-use super::hash::{ByHash, hash};
 pub(crate) use super::held::{Held, HeldLock};
 use super::mode::{FamilySlot, Mode, Modes, TreeMode, WEAK, names};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
+use crate::hash::{ByHash, KeyHash, hash_of, hash_of_tree};
 use crate::key::SmallKey;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{CachePadded, Mutex};
 use crate::{Error, Key, TransactionId, TreeId};
 
 const SHARDS: usize = 64;
@@ -69,13 +69,8 @@ struct Weak {
 /// Almost always one: entries whose 64-bit hashes are equal.
 type Bucket = SmallVec<[Entry; 1]>;
 
-#[repr(align(128))]
-#[derive(Default)]
-struct Rows(Mutex<ByHash<Bucket>>);
-
-#[repr(align(128))]
-#[derive(Default)]
-struct WeakShard(Mutex<ByHash<WeakList>>);
+type Rows = ByHash<KeyHash, Bucket>;
+type WeakLists = ByHash<TransactionId, WeakList>;
 
 /// A lock or a wait for one, as seen by a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,8 +89,8 @@ pub struct LockInfo {
 
 /// The lock table.
 pub(crate) struct LockTable {
-    rows: [Rows; SHARDS],
-    weak: [WeakShard; SHARDS],
+    rows: [CachePadded<Mutex<Rows>>; SHARDS],
+    weak: [CachePadded<Mutex<WeakLists>>; SHARDS],
     /// Strong locks requested or held on trees of each stripe.
     strong: [AtomicU32; STRIPES],
     graph: Mutex<Graph>,
@@ -112,8 +107,8 @@ fn punch(granted: Granted) {
 impl LockTable {
     pub(crate) fn new() -> LockTable {
         LockTable {
-            rows: std::array::from_fn(|_| Rows::default()),
-            weak: std::array::from_fn(|_| WeakShard::default()),
+            rows: std::array::from_fn(|_| CachePadded::default()),
+            weak: std::array::from_fn(|_| CachePadded::default()),
             strong: std::array::from_fn(|_| AtomicU32::new(0)),
             graph: Mutex::new(Graph::default()),
             waits: AtomicU64::new(0),
@@ -121,8 +116,8 @@ impl LockTable {
         }
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<ByHash<Bucket>> {
-        &self.rows[(hash >> 32) as usize % SHARDS].0
+    fn shard(&self, hash: KeyHash) -> &Mutex<Rows> {
+        &self.rows[(hash >> 32) as usize % SHARDS]
     }
 
     fn stripe(&self, tree: TreeId) -> &AtomicU32 {
@@ -138,7 +133,7 @@ impl LockTable {
         key: &[u8],
         mode: Mode,
     ) -> Answer {
-        let hash = hash(tree, Some(key));
+        let hash = hash_of(tree, key);
         let answer = self.request(owner, hash, tree, Some(key), mode);
         match answer {
             Answer::Granted => held.hashes.push(hash),
@@ -163,7 +158,7 @@ impl LockTable {
         if !mode.is_weak() {
             self.announce(tree);
         }
-        let hash = hash(tree, None);
+        let hash = hash_of_tree(tree);
         let answer = self.request(owner, hash, tree, None, Mode::Tree(mode));
         match answer {
             Answer::Busy if !mode.is_weak() => self.retract(tree),
@@ -184,7 +179,7 @@ impl LockTable {
     }
 
     fn try_weak(&self, owner: TransactionId, tree: TreeId, mode: TreeMode) -> bool {
-        let mut lists = self.weak[owner as usize % SHARDS].0.lock();
+        let mut lists = self.weak[owner as usize % SHARDS].lock();
         if self.stripe(tree).load(Ordering::Relaxed) != 0 {
             return false;
         }
@@ -200,9 +195,9 @@ impl LockTable {
     /// Sends weak requests on `tree` to the queue from now on, and moves the weak locks held so far there.
     fn announce(&self, tree: TreeId) {
         self.stripe(tree).fetch_add(1, Ordering::Relaxed);
-        let hash = hash(tree, None);
+        let hash = hash_of_tree(tree);
         for shard in &self.weak {
-            for (owner, list) in shard.0.lock().iter_mut() {
+            for (owner, list) in shard.lock().iter_mut() {
                 for weak in list.iter_mut().filter(|weak| weak.tree == tree && weak.modes != 0) {
                     let mut rows = self.shard(hash).lock();
                     entry(&mut rows, hash, tree, None).queue.hold(
@@ -432,9 +427,9 @@ impl LockTable {
     pub(crate) fn release_all(&self, owner: TransactionId, held: Held) {
         let mut granted = Vec::new();
         if held.weak {
-            let list = self.weak[owner as usize % SHARDS].0.lock().remove(&owner).unwrap_or_default();
+            let list = self.weak[owner as usize % SHARDS].lock().remove(&owner).unwrap_or_default();
             for weak in list.into_iter().filter(|weak| weak.moved) {
-                self.release(owner, hash(weak.tree, None), &mut granted);
+                self.release(owner, hash_of_tree(weak.tree), &mut granted);
             }
         }
         for hash in held.hashes {
@@ -450,12 +445,12 @@ impl LockTable {
     pub(crate) fn held_by(&self, owner: TransactionId, held: &Held) -> Vec<HeldLock> {
         let (mut locks, mut hashes) = (Vec::with_capacity(held.hashes.len()), held.hashes.clone());
         if held.weak {
-            for weak in self.weak[owner as usize % SHARDS].0.lock().get(&owner).into_iter().flatten() {
+            for weak in self.weak[owner as usize % SHARDS].lock().get(&owner).into_iter().flatten() {
                 if weak.modes != 0 {
                     locks.push(HeldLock { tree: weak.tree, key: None, modes: weak.modes });
                 }
                 if weak.moved {
-                    hashes.push(hash(weak.tree, None));
+                    hashes.push(hash_of_tree(weak.tree));
                 }
             }
         }
@@ -474,6 +469,8 @@ impl LockTable {
                 }
             }
         }
+        // The same in every process, for they are stored.
+        locks.sort_unstable_by(|a, b| (a.tree, &a.key).cmp(&(b.tree, &b.key)));
         locks
     }
 
@@ -532,7 +529,7 @@ impl LockTable {
     pub(crate) fn list(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
         for shard in &self.weak {
-            for (&transaction, list) in shard.0.lock().iter() {
+            for (&transaction, list) in shard.lock().iter() {
                 for &Weak { tree, modes, .. } in list.iter().filter(|weak| weak.modes != 0) {
                     let modes = names(false, modes);
                     all.push(LockInfo { transaction, tree, key: None, modes, granted: true });
@@ -540,7 +537,7 @@ impl LockTable {
             }
         }
         for shard in &self.rows {
-            for entry in shard.0.lock().values().flatten() {
+            for entry in shard.lock().values().flatten() {
                 let key = entry.key.as_ref().map(|k| Key::copy_from_slice(k));
                 let info = |transaction, modes, granted| {
                     let (key, modes) = (key.clone(), names(key.is_some(), modes));
@@ -570,7 +567,12 @@ impl Queues for LockTable {
     }
 }
 
-fn entry<'a>(rows: &'a mut ByHash<Bucket>, hash: u64, tree: TreeId, key: Option<&[u8]>) -> &'a mut Entry {
+/// The number of a row, or of a tree.
+fn hash(tree: TreeId, key: Option<&[u8]>) -> KeyHash {
+    key.map_or_else(|| hash_of_tree(tree), |key| hash_of(tree, key))
+}
+
+fn entry<'a>(rows: &'a mut Rows, hash: u64, tree: TreeId, key: Option<&[u8]>) -> &'a mut Entry {
     let bucket = rows.entry(hash).or_default();
     let found = bucket.iter().position(|e| e.tree == tree && e.key.as_deref() == key);
     let index = found.unwrap_or_else(|| {
@@ -580,7 +582,7 @@ fn entry<'a>(rows: &'a mut ByHash<Bucket>, hash: u64, tree: TreeId, key: Option<
     &mut bucket[index]
 }
 
-fn sweep(rows: &mut ByHash<Bucket>, hash: u64) {
+fn sweep(rows: &mut Rows, hash: u64) {
     if let Some(bucket) = rows.get_mut(&hash) {
         bucket.retain(|e| !e.queue.is_unused());
         if bucket.is_empty() {

@@ -1,4 +1,5 @@
-//! PREPARE and the decision, as the manager carries them through: what they are to the sequencer, and what becomes of locks, loads and owners once it has answered.
+//! PREPARE and the decision, as the manager carries them through: what they are to the sequencer,
+//! and what becomes of locks, loads and owners once it has answered.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use crate::txn::writeset::{Changes, key_writes};
 use crate::{Csn, Error, TreeId, Value};
 
 impl Transaction {
-    /// Prepares: from here on the transaction is decided by `Database::commit_prepared` and `rollback_prepared` with this identifier, also after a
-    /// crash. `note` is kept with it.
+    /// Prepares: from here on the transaction is decided by `Database::commit_prepared` and
+    /// `rollback_prepared` with this identifier, also after a crash. `note` is kept with it.
     ///
     /// # Errors
     /// `AlreadyPrepared`, `CannotPrepare`, and as `commit`; the transaction is rolled back then.
@@ -43,7 +44,8 @@ impl Transaction {
 }
 
 impl Manager {
-    /// Ends a transaction as prepared; `texts` are an instance's. On an error it is rolled back. The answer is the record's number.
+    /// Ends a transaction as prepared; `texts` are an instance's. On an error it is rolled back.
+    /// The answer is the record's number.
     pub(crate) fn prepare(
         &self,
         mut request: Request,
@@ -122,7 +124,8 @@ impl Manager {
         Ok(Prepared { note, prepared_us, csn, locks, part, _writes: None })
     }
 
-    /// Decides: commits `winner` and rolls `losers` back, in one record together with `rows`. The answer is its number. On an error all of them stay as they were.
+    /// Decides: commits `winner` and rolls `losers` back, in one record together with `rows`. The
+    /// answer is its number. On an error all of them stay as they were.
     pub(crate) fn decide(
         &self,
         winner: Option<&Owner>,

@@ -40,20 +40,12 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 
 use crate::key::SmallKey;
+pub use record::Owner;
+
 use crate::sequencer::Pending;
-use crate::sibling::{Instance, Xid};
 use crate::sync::Mutex;
 use crate::txn::writeset::WriteSet;
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
-
-/// By what a prepared transaction is found.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Owner {
-    /// The identifier of PREPARE TRANSACTION.
-    Global(Box<str>),
-    /// The instance of PREPARE MIP.
-    Instance(Xid, Instance),
-}
 
 /// What the world sees of a prepared transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]

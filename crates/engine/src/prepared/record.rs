@@ -22,7 +22,6 @@
 
 use std::ops::Bound;
 
-use super::Owner;
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
@@ -34,6 +33,15 @@ use crate::{Csn, TransactionId, TreeId, Value};
 const VERSION: u8 = 3;
 const GLOBAL: u8 = 1;
 const INSTANCE: u8 = 2;
+
+/// By what a prepared transaction is found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// The identifier of PREPARE TRANSACTION.
+    Global(Box<str>),
+    /// The instance of PREPARE MIP.
+    Instance(Xid, Instance),
+}
 
 /// A row's content.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! What asks for a place in the order.
 //!
-//! An entry is lent to [`super::Sequencer::append`]: what the order takes of it (the candidate, the changes, locks that
-//! are released late) is gone afterwards, and what it gives (a promise) is there. The rest is its owner's again,
-//! whatever the verdict was.
+//! An entry is lent to [`super::Sequencer::append`]: what the order takes of it (the candidate, the
+//! changes, locks that are released late) is gone afterwards, and what it gives (a promise) is
+//! there. The rest is its owner's again, whatever the verdict was.
 
 use smallvec::SmallVec;
 

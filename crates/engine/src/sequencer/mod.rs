@@ -3,18 +3,19 @@
 //! Commits, PREPARE, decisions and the engine's own rows are [`Entry`]s, and there is one way in:
 //! [`Sequencer::append`]. The steps are the same for all of them:
 //!
-//! 1. *Record.* The entry is encoded into a log record's payload, outside every lock. If the graph is due to be pruned,
-//!    the oldest snapshot is looked up, too.
-//! 2. *Order.* The commit mutex. On a single node the log is the total order; a replication protocol takes its place
-//!    between 1 and 2, and hands over entries in the order in which it delivers them.
-//! 3. *Verdict.* The certifier, which lies in this mutex: test and number assignment are one step. (First updater wins
-//!    was enforced by row locks before.) The answer is a token that only what follows can consume. A decision cannot
-//!    be refused.
-//! 4. *Number.* The log takes the record and answers its ordinal: the commit sequence number. With it the token is
-//!    admitted to the graph.
-//! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in memory, then the
-//!    visible mark moves to the number. Still under the mutex: so the mark moves in order, and whoever sees the mark
-//!    sees all versions up to it.
+//! 1. *Record.* The entry is encoded into a log record's payload, outside every lock. If the graph
+//!    is due to be pruned, the oldest snapshot is looked up, too.
+//! 2. *Order.* The commit mutex. On a single node the log is the total order; a replication
+//!    protocol takes its place between 1 and 2, and hands over entries in the order in which it
+//!    delivers them.
+//! 3. *Verdict.* The certifier, which lies in this mutex: test and number assignment are one step.
+//!    (First updater wins was enforced by row locks before.) The answer is a token that only what
+//!    follows can consume. A decision cannot be refused.
+//! 4. *Number.* The log takes the record and answers its ordinal: the commit sequence number. With
+//!    it the token is admitted to the graph.
+//! 5. *Versions.* Staged runs are attached to the base for this number, versions are installed in
+//!    memory, then the visible mark moves to the number. Still under the mutex: so the mark moves
+//!    in order, and whoever sees the mark sees all versions up to it.
 //! 6. The mutex is free; the log thread is woken.
 //!
 //! ```text
@@ -27,20 +28,22 @@
 //!
 //! # A reader's commit
 //!
-//! What wrote nothing gets no number, but its reads must fit into a serial order too. If the graph has nothing that was
-//! committed before its snapshot (`quiet_below`), nothing can lead to it, so it is in no cycle, now or later, and ends
-//! without the mutex. So does what read one key only: it comes after the writer of that version and before the next
-//! writer of the key, and these two have an edge of their own, so every cycle through it is one without it.
+//! What wrote nothing gets no number, but its reads must fit into a serial order too. If the graph
+//! has nothing that was committed before its snapshot (`quiet_below`), nothing can lead to it, so
+//! it is in no cycle, now or later, and ends without the mutex. So does what read one key only: it
+//! comes after the writer of that version and before the next writer of the key, and these two have
+//! an edge of their own, so every cycle through it is one without it.
 //!
 //! # A defect in here
 //!
-//! Who panics under the mutex leaves a graph, or versions, that nobody can trust. So the panic is caught, the mutex
-//! stays closed for ever, and the log stops as after a failed flush: the entry is refused, and all later ones; readers
-//! go on below what is visible and durable. The certifier relies on that where it asserts that its graph is whole.
+//! Who panics under the mutex leaves a graph, or versions, that nobody can trust. So the panic is
+//! caught, the mutex stays closed for ever, and the log stops as after a failed flush: the entry is
+//! refused, and all later ones; readers go on below what is visible and durable. The certifier
+//! relies on that where it asserts that its graph is whole.
 //!
-//! Mutex order: commit, then the base store's `state` and the list of views (only for a commit with staged runs), then
-//! a tree's lock, then the snapshot registry's, then the log's. Lock-table mutexes are never taken with any of these
-//! held: whoever appends releases the locks afterwards.
+//! Mutex order: commit, then the base store's `state` and the list of views (only for a commit with
+//! staged runs), then a tree's lock, then the snapshot registry's, then the log's. Lock-table
+//! mutexes are never taken with any of these held: whoever appends releases the locks afterwards.
 
 mod entry;
 mod payloads;
@@ -52,25 +55,26 @@ use std::sync::Arc;
 
 pub(crate) use entry::{Decision, Entry, Pending, Preparation, Writing};
 
-use crate::certifier::{Candidate, Certified, Certifier, Cycle, KeyWrites, Method, Promise, Removed, Watch};
+use crate::certifier::{
+    Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, Watch,
+};
 use crate::durable::DurableWait;
 use crate::late::Late;
 use crate::level::Access;
 use crate::lock::table::Held;
 use crate::own::{OwnRow, PREPARED_TREE, overtaken_key};
 use crate::pressure::RoundWait;
-use crate::statistics::CertifierStatistics;
 use crate::storage::StagedRun;
 use crate::store::Store;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Apart, Mutex, spin};
+use crate::sync::{CachePadded, Mutex, spin};
 use crate::txn::readset::ReadSet;
 use crate::txn::snapshot::Pin;
-use crate::txn::writeset::Changes;
+use crate::txn::writeset::{Changes, KeyWrites};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
-/// The graph is pruned after so many commits, and if it takes more memory than it may, after a quarter of them: often
-/// where schedules are explored, since a test has few.
+/// The graph is pruned after so many commits, and if it takes more memory than it may, after a
+/// quarter of them: often where schedules are explored, since a test has few.
 const PRUNE_EVERY: u64 = if cfg!(feature = "shuttle") { 2 } else { 64 };
 
 /// See the module's prose.
@@ -78,8 +82,8 @@ pub(crate) struct Sequencer {
     store: Arc<Store>,
     method: Method,
     /// The commit mutex.
-    order: Apart<Mutex<Order>>,
-    graph: Apart<Graph>,
+    order: CachePadded<Mutex<Order>>,
+    graph: CachePadded<Graph>,
     /// Present if locks are released late.
     late: Option<Arc<Late>>,
     /// Entries and readers refused by the certifier.
@@ -115,8 +119,8 @@ impl Sequencer {
         Sequencer {
             store,
             method,
-            order: Apart::new(Mutex::new(Order { certifier, is_broken: false })),
-            graph: Apart::new(Graph {
+            order: CachePadded::new(Mutex::new(Order { certifier, is_broken: false })),
+            graph: CachePadded::new(Graph {
                 quiet_below: AtomicU64::new(Csn::MAX),
                 prune_due: AtomicBool::new(false),
             }),
@@ -125,11 +129,13 @@ impl Sequencer {
         }
     }
 
-    /// Gives the entry its place in the order, or refuses it. The answer is its number; it is in the log and visible
-    /// then, and not yet durable. On an error nothing has happened, unless the error is the log's: then nobody knows.
+    /// Gives the entry its place in the order, or refuses it. The answer is its number; it is in
+    /// the log and visible then, and not yet durable. On an error nothing has happened, unless the
+    /// error is the log's: then nobody knows.
     ///
     /// # Errors
-    /// `DependencyCycle`, except for decisions and own rows; `LogPoisoned`, `ShuttingDown`, `TransactionTooLarge`.
+    /// `DependencyCycle`, except for decisions and own rows; `LogPoisoned`, `ShuttingDown`,
+    /// `TransactionTooLarge`.
     #[inline]
     pub(crate) fn append(&self, entry: Entry<'_, '_>) -> Result<Csn, Error> {
         let mut removed = Removed::default();
@@ -139,7 +145,8 @@ impl Sequencer {
             Entry::Decide(decision) => self.decide(decision, &mut removed),
             Entry::Own(rows) => self.own(rows),
         };
-        // Here, since waking is a system call, and what was removed is freed while the log is at work.
+        // Here, since waking is a system call, and what was removed is freed while the log is at
+        // work.
         self.store.log.nudge();
         verdict
     }
@@ -276,7 +283,8 @@ impl Sequencer {
         Error::DependencyCycle { cycle: cycle.into() }
     }
 
-    /// Logs, before the commit of who comes after them, that prepared transactions have been overtaken. Under the mutex.
+    /// Logs, before the commit of who comes after them, that prepared transactions have been
+    /// overtaken. Under the mutex.
     #[inline]
     fn mark_overtaken(&self, overtaken: &[TransactionId]) -> Result<(), Error> {
         if overtaken.is_empty() {
@@ -313,7 +321,8 @@ impl Sequencer {
         }
     }
 
-    /// The end of step 5: shows commit `csn`, now or when it is durable. Locks that are released then are taken.
+    /// The end of step 5: shows commit `csn`, now or when it is durable. Locks that are released
+    /// then are taken.
     #[inline]
     fn show(&self, csn: Csn, id: TransactionId, held: &mut Option<Held>) {
         match &self.late {
@@ -382,7 +391,8 @@ impl Sequencer {
         self.in_order(|order| self.certify(order, Some(candidate)).map(drop))
     }
 
-    /// Enters what a crash left prepared. It was certified when it was prepared; this draws its edges to the others.
+    /// Enters what a crash left prepared. It was certified when it was prepared; this draws its
+    /// edges to the others.
     pub(crate) fn restore(&self, candidate: Candidate, overtaken: bool) -> Result<Promise, Error> {
         self.in_order(|order| {
             let promise = order.connect(candidate).admit_prepared(overtaken);
@@ -404,7 +414,8 @@ impl Sequencer {
         spin::lock(&self.order).certifier.end_watch(watch)
     }
 
-    /// Whether only the decision about a prepared transaction can make a snapshot from here on safe.
+    /// Whether only the decision about a prepared transaction can make a snapshot from here on
+    /// safe.
     pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
         spin::lock(&self.order).certifier.is_in_doubt(snapshot)
     }
@@ -433,8 +444,8 @@ impl Sequencer {
         drop(removed);
     }
 
-    /// Up to where the graph is to be pruned now, if it is due. Asked before the mutex is taken, since it takes locks
-    /// of its own; what is true of the oldest snapshot stays true.
+    /// Up to where the graph is to be pruned now, if it is due. Asked before the mutex is taken,
+    /// since it takes locks of its own; what is true of the oldest snapshot stays true.
     fn prune_to(&self) -> Option<Csn> {
         let due = self.graph.prune_due.load(Ordering::Relaxed);
         due.then(|| self.store.snapshots.oldest_certified(|| self.store.floor()))

@@ -23,7 +23,8 @@ impl Sequencer {
         encoder.finish()
     }
 
-    /// The record of own rows, which are put in order; with `of_prepared` it commits the prepared transaction `id`.
+    /// The record of own rows, which are put in order; with `of_prepared` it commits the prepared
+    /// transaction `id`.
     pub(super) fn encode_own(&self, id: TransactionId, of_prepared: bool, rows: &mut [OwnRow]) -> Vec<u8> {
         rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         Encoder::own(id, of_prepared, self.store.trees.next(), rows)

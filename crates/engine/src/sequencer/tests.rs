@@ -1,5 +1,5 @@
-//! A defect under the commit mutex: planted in the graph, it is said by the certifier, and stops the log as a failed
-//! flush does. Nobody commits over an edge that is lost.
+//! A defect under the commit mutex: planted in the graph, it is said by the certifier, and stops
+//! the log as a failed flush does. Nobody commits over an edge that is lost.
 
 use std::ops::Bound::{Excluded, Included};
 
@@ -48,7 +48,8 @@ fn rows(database: &Database) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| scan.next().expect("read")).map(|(key, _)| key.to_vec()).collect()
 }
 
-/// Commits that have edges to each other and to nobody else, open as long as somebody older runs: 1 → 2, 1 → 3, 2 → 3.
+/// Commits that have edges to each other and to nobody else, open as long as somebody older runs: 1
+/// → 2, 1 → 3, 2 → 3.
 fn history(database: &Database) -> (Transaction, [TransactionId; 3]) {
     let old = begin(database);
     old.get(TREE, b"z").expect("read");
@@ -62,7 +63,8 @@ fn plant(database: &Database, fault: Fault) {
     database.manager().sequencer.order.lock().certifier.plant(fault);
 }
 
-/// Every entry is refused now, whatever it is; readers go on; and what was acknowledged is there after the next start.
+/// Every entry is refused now, whatever it is; readers go on; and what was acknowledged is there
+/// after the next start.
 fn has_stopped(disk: &SimDisk, database: Database, acknowledged: &[Vec<u8>]) {
     assert!(database.is_poisoned());
     let again = commit(worker(&database, "q", None, "r")).expect_err("nothing commits any more");
@@ -88,7 +90,8 @@ fn has_stopped(disk: &SimDisk, database: Database, acknowledged: &[Vec<u8>]) {
     commit(worker(&database, "q", None, "r")).expect("all is well again");
 }
 
-/// The fault is said when those that it concerns are looked at, or leave, and nobody whose verdict it could touch commits before.
+/// The fault is said when those that it concerns are looked at, or leave, and nobody whose verdict
+/// it could touch commits before.
 #[test]
 fn a_graph_that_is_not_whole_stops_the_server() {
     let faults: [fn([TransactionId; 3]) -> Fault; 6] = [
@@ -107,7 +110,8 @@ fn a_graph_that_is_not_whole_stops_the_server() {
             let fault = fault(ids);
             plant(&database, fault);
             drop(old);
-            // The first one writes into the range that was read; the others come until the graph is pruned.
+            // The first one writes into the range that was read; the others come until the graph is
+            // pruned.
             let mut refused = None;
             for _ in 0..2 * PRUNE_EVERY {
                 if let Err(error) = commit(worker(&database, "n", None, "n")) {
@@ -124,7 +128,8 @@ fn a_graph_that_is_not_whole_stops_the_server() {
     }
 }
 
-/// A way through the graph that ends nowhere is no way around: the candidate whose cycle may be hidden is refused.
+/// A way through the graph that ends nowhere is no way around: the candidate whose cycle may be
+/// hidden is refused.
 #[test]
 fn a_search_that_meets_a_lost_edge_refuses_the_candidate() {
     let disk = SimDisk::new(1);
@@ -142,7 +147,8 @@ fn a_search_that_meets_a_lost_edge_refuses_the_candidate() {
     has_stopped(&disk, database, &[b"a".to_vec(), b"b".to_vec(), b"c".to_vec(), b"d".to_vec()]);
 }
 
-/// A decision cannot be refused by the certifier. If its node is gone, or breaks while its record is on the way, it stays undecided.
+/// A decision cannot be refused by the certifier. If its node is gone, or breaks while its record
+/// is on the way, it stays undecided.
 #[test]
 fn a_promise_without_its_node_is_not_decided() {
     for is_late in [false, true] {

@@ -37,7 +37,7 @@ use super::log_writer::LogWriter;
 use super::record::{BATCH_HEADER, BatchKind, RECORD_HEADER, encode_record};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::Thread;
-use crate::sync::{Apart, Condvar, Mutex, thread, thread_local};
+use crate::sync::{CachePadded, Condvar, Mutex, thread, thread_local};
 use crate::{Csn, Error};
 
 /// A pending batch larger than this makes appends wait for the log thread. Far below the 4 GB a batch header can express.
@@ -49,17 +49,17 @@ const KEPT_BUFFER_BYTES: usize = 8 << 20;
 /// State shared by committers, waiters and the log thread.
 #[derive(Debug)]
 pub struct GroupCommit {
-    pending: Apart<Mutex<Pending>>,
+    pending: CachePadded<Mutex<Pending>>,
     /// Signals the log thread: records are pending, or the log closes.
     work: Condvar,
     /// Signals appends that found the pending batch full.
     room: Condvar,
-    waiters: Apart<Mutex<Waiters>>,
+    waiters: CachePadded<Mutex<Waiters>>,
     sweeping: Mutex<Sweeping>,
     /// Signals the second thread: a sweep is wanted, or the log thread has ended.
     sweep: Condvar,
-    durable: Apart<AtomicU64>,
-    last: Apart<AtomicU64>,
+    durable: CachePadded<AtomicU64>,
+    last: CachePadded<AtomicU64>,
     poisoned: OnceLock<Error>,
     counters: Counters,
 }
@@ -126,14 +126,19 @@ impl GroupCommit {
     pub fn new(last: Csn) -> GroupCommit {
         let buffer = vec![0; BATCH_HEADER];
         GroupCommit {
-            pending: Apart::new(Mutex::new(Pending { buffer, first: last + 1, count: 0, closing: false })),
+            pending: CachePadded::new(Mutex::new(Pending {
+                buffer,
+                first: last + 1,
+                count: 0,
+                closing: false,
+            })),
             work: Condvar::new(),
             room: Condvar::new(),
-            waiters: Apart::default(),
+            waiters: CachePadded::default(),
             sweeping: Mutex::default(),
             sweep: Condvar::new(),
-            durable: Apart::new(AtomicU64::new(last)),
-            last: Apart::new(AtomicU64::new(last)),
+            durable: CachePadded::new(AtomicU64::new(last)),
+            last: CachePadded::new(AtomicU64::new(last)),
             poisoned: OnceLock::new(),
             counters: Counters::default(),
         }

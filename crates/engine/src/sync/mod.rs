@@ -12,13 +12,14 @@
 //! simulation, whose calls are one step each. The scheduler knows interleavings, not weak memory: each atomic operation is sequentially
 //! consistent there. What the orderings in the code promise is argued where they stand.
 
-mod apart;
 #[cfg(feature = "shuttle")]
 mod scheduled;
 #[cfg(not(feature = "shuttle"))]
 pub(crate) mod spin;
 
-pub(crate) use apart::Apart;
+/// A value that shares its cache lines with nothing. A processor that writes takes the whole line away from the others; what every commit writes therefore
+/// must not lie beside what every read looks at.
+pub(crate) use crossbeam_utils::CachePadded;
 #[cfg(feature = "shuttle")]
 pub(crate) use scheduled::{
     ArcSwap, Condvar, Mutex, MutexGuard, RwLock, atomic, lower_thread_priority, spin, thread, thread_local,

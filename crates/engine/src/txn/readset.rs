@@ -21,13 +21,13 @@
 //! ```
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::ops::Bound;
 
-use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
 use crate::TreeId;
+use crate::hash::{Identity, KeyHash, hash_of};
 use crate::key::SmallKey;
 use crate::spare::Spares;
 use crate::sync::thread_local;
@@ -38,43 +38,6 @@ const FEW: usize = 16;
 const READ_BYTES: usize = 48;
 /// No set has more, so that places of keys have 31 bits.
 const BYTES_MAX: usize = 1 << 30;
-
-/// A key's number in the certifier. Two keys with one number count as one key: that could cost an abort, and hides nothing.
-pub(crate) type KeyHash = u64;
-
-/// The number of a key: that of `foldhash`, in a few steps, since it is computed for every read; the same in every process, so that runs can be repeated.
-#[inline]
-pub(crate) fn hash_of(tree: TreeId, key: &[u8]) -> KeyHash {
-    // Spread, so that keys of neighbouring trees that differ by little do not meet.
-    let seed = u64::from(tree).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut hasher = FixedState::with_seed(seed).build_hasher();
-    hasher.write(key);
-    hasher.finish()
-}
-
-/// Key hashes are hashes already, and trees have small numbers.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-}
 
 /// Which state was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

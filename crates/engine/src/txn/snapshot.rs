@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::Csn;
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Mutex, thread_local};
+use crate::sync::{CachePadded, Mutex, thread_local};
 
 /// Shards for each core. A thread pins in a shard of its own, as far as there are enough, whose lines stay with its processor; collectors look at all of them.
 const SHARDS_PER_CORE: usize = 2;
@@ -35,12 +35,8 @@ thread_local! {
     static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// One shard: pinned csns in slots, `FREE` where none is. Aligned so that shards do not share a cache line.
-#[repr(align(128))]
-#[derive(Default)]
-struct Shard {
-    slots: Mutex<Slots>,
-}
+/// One shard: pinned csns in slots, `FREE` where none is. Padded, so that shards do not share a cache line.
+type Shard = CachePadded<Mutex<Slots>>;
 
 #[derive(Default)]
 struct Slots {
@@ -76,7 +72,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        let mut slots = self.registry.shards[self.shard as usize].slots.lock();
+        let mut slots = self.registry.shards[self.shard as usize].lock();
         let (_, certified) = std::mem::replace(&mut slots.pins[self.slot as usize], (FREE, false));
         slots.free.push(self.slot);
         drop(slots);
@@ -139,7 +135,7 @@ impl Snapshots {
     /// The same for a transaction that will (or will not) be certified.
     pub(crate) fn pin_as(self: &Arc<Self>, certified: bool, read: impl FnOnce() -> Csn) -> Pin {
         let shard = self.shard();
-        let mut slots = self.shards[shard].slots.lock();
+        let mut slots = self.shards[shard].lock();
         let csn = read();
         let slot = match slots.free.pop() {
             Some(slot) => {
@@ -194,7 +190,7 @@ impl Snapshots {
     pub(crate) fn oldest_certified(&self, floor: impl Fn() -> Csn) -> Csn {
         let mut oldest = floor();
         for shard in &self.shards {
-            let slots = shard.slots.lock();
+            let slots = shard.lock();
             let certified = slots.pins.iter().filter(|(_, certified)| *certified).map(|&(csn, _)| csn);
             oldest = certified.min().unwrap_or(oldest).min(oldest);
         }
@@ -205,7 +201,7 @@ impl Snapshots {
         let floor = floor();
         let mut active = Vec::new();
         for shard in &self.shards {
-            let slots = shard.slots.lock();
+            let slots = shard.lock();
             active.extend(slots.pins.iter().map(|&(csn, _)| csn).filter(|&csn| csn < floor));
         }
         active.sort_unstable();

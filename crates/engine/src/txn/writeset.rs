@@ -24,10 +24,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bulk::Bulk;
-use super::readset::hash_of;
-use crate::certifier::KeyWrites;
+use crate::hash::{KeyHash, hash_of};
 use crate::key::SmallKey;
-use crate::memory::{Range, Rows, copy_rows};
+use crate::rows::{Range, Rows, copy_rows};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, TreeId, Value};
@@ -419,6 +418,12 @@ impl Drop for WriteSet {
         }
     }
 }
+
+/// A key that was written, as the certifier sees it.
+pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
+
+/// What a transaction writes, as the certifier sees it; mostly little.
+pub(crate) type KeyWrites = SmallVec<[KeyWrite; 1]>;
 
 /// What a transaction writes, as the certifier sees it: rows, then `notes`, keys that stand for more than rows, in trees above those of rows.
 pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> KeyWrites {

@@ -1,5 +1,5 @@
-//! Defects of the engine's own: a thread of the log that panics leaves a database that says so to every commit, and
-//! goes on with readers, as after a failed flush.
+//! Defects of the engine's own: a thread of the log that panics leaves a database that says so to
+//! every commit, and goes on with readers, as after a failed flush.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
