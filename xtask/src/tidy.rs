@@ -1,15 +1,19 @@
 //! The shape of the house, checked.
 //!
-//! - **Direction.** Which crate may use which is read from the Cargo files and compared with [`ALLOWED`]. Heavy or
-//!   far-reaching dependencies have one home each ([`HOMES`]).
-//! - **Size, with a ratchet.** A file has at most [`FILE_LINES`] lines before its tests, a function at most
-//!   [`FUNCTION_LINES`]. What is longer today stands in `tidy-ratchet.toml` with its length: it may shrink, not grow,
-//!   and an entry that is no longer needed must go.
-//! - **Synchronization.** The engine takes mutexes, atomics and threads from its `sync` module, which alone can put a scheduler in their place
-//!   ([`UNSCHEDULED`]).
+//! - **Direction.** Which crate may use which is read from the Cargo files and compared with
+//!   [`ALLOWED`]. Heavy or far-reaching dependencies have one home each ([`HOMES`]).
+//! - **Size, with a ratchet.** A file has at most [`FILE_LINES`] lines before its tests, a function
+//!   at most [`FUNCTION_LINES`]. What is longer today stands in `tidy-ratchet.toml` with its
+//!   length: it may shrink, not grow, and an entry that is no longer needed must go.
+//! - **Synchronization.** The engine takes mutexes, atomics and threads from its `sync` module,
+//!   which alone can put a scheduler in their place ([`UNSCHEDULED`]).
+//! - **Claims.** What ARCHITECTURE.md says of one commit path, one parser, the engine's floors and
+//!   unused dependencies ([`claims`]).
 //! - **Prose.** Each module of more than 40 lines opens with `//!`.
 //!
 //! Lengths are counted on the text, so code is expected to be formatted.
+
+mod claims;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,6 +62,7 @@ const QUESTIONS: &[&str] = &["std::thread::available_parallelism"];
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut findings = Vec::new();
     direction(root, &mut findings)?;
+    orphans(root, &mut findings)?;
     let ratchet = Ratchet::read(root)?;
     let mut seen = BTreeMap::new();
     for file in rust_files(root)? {
@@ -83,6 +88,7 @@ fn direction(root: &Path, findings: &mut Vec<String>) -> Result<(), String> {
             ));
             continue;
         };
+        unused(&manifest, name, &table, findings)?;
         let Some(dependencies) = table.get("dependencies").and_then(|d| d.as_table()) else { continue };
         for dependency in dependencies.keys() {
             let ours = dependency == "cognate" || dependency.starts_with("cognate-");
@@ -94,6 +100,47 @@ fn direction(root: &Path, findings: &mut Vec<String>) -> Result<(), String> {
             {
                 findings.push(format!("{name} uses {dependency}, whose home is {}", homes.join(", ")));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Dependencies that nothing names: of one crate, by its sources.
+fn unused(
+    manifest: &Path,
+    name: &str,
+    table: &toml::Table,
+    findings: &mut Vec<String>,
+) -> Result<(), String> {
+    let folder = manifest.parent().unwrap_or(manifest);
+    let mut sources = String::new();
+    for file in rust_files_of(vec![folder.to_path_buf()])? {
+        sources += &fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    for kind in ["dependencies", "dev-dependencies"] {
+        let Some(dependencies) = table.get(kind).and_then(|d| d.as_table()) else { continue };
+        let unused = claims::unused(dependencies.keys().map(String::as_str), &sources);
+        findings.extend(unused.map(|dependency| format!("{name} does not use {dependency}")));
+    }
+    Ok(())
+}
+
+/// Dependencies of the workspace that no crate has.
+fn orphans(root: &Path, findings: &mut Vec<String>) -> Result<(), String> {
+    let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let mut used = String::new();
+    for manifest in manifests(root)? {
+        used += &read(&manifest)?;
+    }
+    let table: toml::Table =
+        read(&root.join("Cargo.toml"))?.parse().map_err(|error| format!("Cargo.toml: {error}"))?;
+    let shared = table.get("workspace").and_then(|w| w.get("dependencies")).and_then(|d| d.as_table());
+    for dependency in shared.into_iter().flat_map(|shared| shared.keys()) {
+        let is_named = |line: &str| {
+            line.strip_prefix(dependency.as_str()).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+        };
+        if !used.lines().any(is_named) {
+            findings.push(format!("Cargo.toml: no crate uses {dependency}"));
         }
     }
     Ok(())
@@ -113,8 +160,11 @@ fn manifests(root: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>, String> {
+    rust_files_of(vec![root.join("crates"), root.join("xtask")])
+}
+
+fn rust_files_of(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
-    let mut folders = vec![root.join("crates"), root.join("xtask")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))? {
             let path = entry.map_err(|error| error.to_string())?.path();
@@ -131,7 +181,8 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Measures one file: findings that no ratchet excuses go to `findings`, lengths beyond the limits to `seen`.
+/// Measures one file: findings that no ratchet excuses go to `findings`, lengths beyond the limits
+/// to `seen`.
 fn inspect(name: &str, text: &str, findings: &mut Vec<String>, seen: &mut BTreeMap<String, usize>) {
     let is_test = name.contains("/tests/") || name.ends_with("tests.rs") || name.contains("/examples/");
     if is_test {
@@ -155,6 +206,7 @@ fn inspect(name: &str, text: &str, findings: &mut Vec<String>, seen: &mut BTreeM
             body.iter().filter(loose).map(|line| format!("{name}: not by way of `sync`: {}", line.trim())),
         );
     }
+    claims::inspect(name, &body, findings);
     let mut open: Option<(usize, String, String)> = None;
     for (number, line) in body.iter().enumerate() {
         if let Some((indent, function)) = function_head(line) {

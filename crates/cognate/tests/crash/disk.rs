@@ -4,10 +4,13 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use cognate::Database;
-use cognate_env::SplitMix;
+use cognate::{Database, Options};
 use cognate_env::sim::{Loss, SimDisk};
+use cognate_env::{Clock, RealClock, SplitMix};
 
 use super::judge::judge;
 use super::load::{Ledger, Sql, create};
@@ -61,6 +64,51 @@ fn a_failed_flush_fails_commits_and_not_readers() {
         work(&database, &mut ledgers, &mut random, 5, &[]);
         judge(&mut database.session().expect("a session"), &mut ledgers);
     }
+}
+
+/// A clock that panics in the log thread, once it is armed: a defect there.
+#[derive(Debug, Default)]
+struct Trap {
+    clock: RealClock,
+    armed: AtomicBool,
+}
+
+impl Clock for Trap {
+    fn wall_us(&self) -> i64 {
+        self.clock.wall_us()
+    }
+
+    fn monotonic(&self) -> Duration {
+        let here = std::thread::current().name() == Some("log");
+        assert!(!here || !self.armed.load(Ordering::Acquire), "the planted defect");
+        self.clock.monotonic()
+    }
+}
+
+#[test]
+fn a_panic_of_the_log_thread_fails_commits_as_a_failed_disk_does() {
+    let (disk, trap) = (SimDisk::new(1), Arc::new(Trap::default()));
+    let mut options = Options::new("data").memory(4 << 20);
+    (options.disk, options.clock) = (disk.handle(), Arc::<Trap>::clone(&trap));
+    let database = Database::open_with(options).expect("opened");
+    let mut session = database.session().expect("a session");
+    create(&mut session);
+    session.run("INSERT INTO owner VALUES (1, 'here', 0)").expect("a row");
+    trap.armed.store(true, Ordering::Release);
+    for attempt in 0..3 {
+        let refused = session.run("INSERT INTO owner VALUES (2, 'gone', 0)").expect_err("no commit");
+        assert_eq!(refused.sqlstate(), "58030", "attempt {attempt}: {refused:?}");
+        let refused = session.run("UPDATE owner SET name = 'gone' WHERE id = 1").expect_err("no commit");
+        assert_eq!(refused.sqlstate(), "58030", "attempt {attempt}: {refused:?}");
+    }
+    reads_go_on(&database, "58030");
+    drop((session, database));
+    trap.armed.store(false, Ordering::Release);
+    disk.restart(Loss::Power);
+    let database = open(&disk).expect("opened again");
+    let mut session = database.session().expect("a session");
+    let names = session.run("SELECT name FROM owner ORDER BY id").expect("read");
+    assert_eq!(names, [[Some("here".to_owned())]]);
 }
 
 #[test]
