@@ -225,11 +225,14 @@ impl GroupCommit {
         self.poisoned.get().map(|error| Err(error.clone()))
     }
 
-    /// Poisons the log from outside, for a defect that lies elsewhere. What the log thread has not begun to write stays unwritten. The answer is what everybody gets from now on.
+    /// Poisons the log from outside, for a defect that lies elsewhere. What the log thread has not
+    /// begun to write stays unwritten. The answer is what everybody gets from now on.
     pub(crate) fn fail(&self, cause: Error) -> Error {
-        tracing::error!(%cause, "the log accepts no more commits");
-        self.poison_with(cause.clone(), &mut Vec::new());
-        self.work.notify_one();
+        if self.poison().is_none() {
+            tracing::error!(%cause, "the log accepts no more commits");
+            self.poison_with(cause.clone(), &mut Vec::new());
+            self.work.notify_one();
+        }
         self.poison().cloned().unwrap_or(cause)
     }
 

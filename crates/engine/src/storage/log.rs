@@ -209,7 +209,8 @@ impl Log {
         self.shared.poison().cloned()
     }
 
-    /// Stops the log because of a defect elsewhere, as a failed flush would. The answer is the failure that everybody gets from now on, which is an earlier one if there was one.
+    /// Stops the log because of a defect elsewhere, as a failed flush would. The answer is the failure
+    /// that everybody gets from now on, which is an earlier one if there was one.
     pub(crate) fn fail(&self, cause: Error) -> Error {
         self.shared.fail(cause)
     }
