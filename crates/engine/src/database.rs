@@ -67,6 +67,8 @@ impl Database {
                 return Ok(transaction);
             }
             drop(transaction);
+            // Who leads to before the snapshot may be certified and not shown yet: the next one is to show it.
+            self.manager.wait_durable(self.certified()).await?;
             if self.manager.sequencer.is_in_doubt(snapshot) {
                 self.manager.prepared.decided_since(decisions).await;
             }
