@@ -509,6 +509,7 @@ scripts!(
     time_templates,
     time_zones,
     transactions,
+    unvalidated_constraints,
     views
 );
 

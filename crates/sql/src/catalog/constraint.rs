@@ -13,12 +13,15 @@ pub struct Check {
     pub expression: String,
     /// Places in [`Table::columns`](super::Table::columns) that the expression reads.
     pub columns: Vec<usize>,
+    /// NOT VALID: rows that were there before it have not been looked at.
+    #[serde(default)]
+    pub not_valid: bool,
     /// COMMENT ON CONSTRAINT.
     #[serde(default)]
     pub comment: Option<String>,
 }
 
-/// A FOREIGN KEY constraint (MATCH SIMPLE), stored with the referencing table.
+/// A FOREIGN KEY constraint, stored with the referencing table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForeignKey {
     /// Oid of the constraint.
@@ -43,6 +46,12 @@ pub struct ForeignKey {
     /// Is checked at the end of the transaction unless SET CONSTRAINTS says otherwise.
     #[serde(default)]
     pub initially_deferred: bool,
+    /// MATCH FULL: all referencing columns are NULL, or none is. Else one that is NULL is enough to refer to nothing.
+    #[serde(default)]
+    pub match_full: bool,
+    /// NOT VALID: rows that were there before it have not been looked at.
+    #[serde(default)]
+    pub not_valid: bool,
     /// COMMENT ON CONSTRAINT.
     #[serde(default)]
     pub comment: Option<String>,

@@ -159,10 +159,10 @@ impl Work<'_> {
             Ok(row)
         })?;
         self.change(Object::Table(table.clone().into()))?;
-        for check in &table.checks {
+        for check in table.checks.iter().filter(|check| !check.not_valid) {
             self.validate_check(&table, check)?;
         }
-        for key in &table.foreign_keys {
+        for key in table.foreign_keys.iter().filter(|key| !key.not_valid) {
             let parent = match key.referenced_table == table.oid {
                 true => Some(std::sync::Arc::new(table.clone())),
                 false => self.catalog.table_by_oid(key.referenced_table).cloned(),
@@ -179,7 +179,7 @@ impl Work<'_> {
         let catalog = self.catalog.clone();
         let parent = std::sync::Arc::new(table.clone());
         for child in catalog.tables().filter(|child| child.oid != table.oid) {
-            for key in &child.foreign_keys {
+            for key in child.foreign_keys.iter().filter(|key| !key.not_valid) {
                 if key.referenced_table == table.oid && key.referenced_columns.contains(&place) {
                     self.validate_foreign_key(child, &parent, key)?;
                 }

@@ -46,6 +46,39 @@ impl Work<'_> {
         self.drop_broken_views(oid, &what, cascade).await
     }
 
+    /// VALIDATE CONSTRAINT.
+    pub(crate) async fn validate_constraint(&mut self, oid: Oid, name: &str) -> Result<()> {
+        let mut table = self.table_copy(oid)?;
+        if let Some(at) = table.checks.iter().position(|check| check.name == name) {
+            let check = table.checks[at].clone();
+            if !check.not_valid {
+                return Ok(());
+            }
+            self.validate_check(&table, &check)?;
+            table.checks[at].not_valid = false;
+        } else if let Some(at) = table.foreign_keys.iter().position(|key| key.name == name) {
+            let key = table.foreign_keys[at].clone();
+            if !key.not_valid {
+                return Ok(());
+            }
+            self.lock_table(key.referenced_table, TreeMode::Exclusive).await?;
+            let parent = self.table_copy(key.referenced_table)?;
+            self.validate_foreign_key(&table, &parent, &key)?;
+            table.foreign_keys[at].not_valid = false;
+        } else if table.has_constraint(name) {
+            return Err(SqlError::new(
+                sqlstate::WRONG_OBJECT_TYPE,
+                format!(
+                    "constraint \"{name}\" of relation \"{}\" is not a foreign key or check constraint",
+                    table.name
+                ),
+            ));
+        } else {
+            return Err(undefined_constraint(name, &table.name));
+        }
+        self.change(Object::Table(table.into()))
+    }
+
     /// Removes a key's index. Without its primary key the table is ordered by row ids.
     pub(crate) fn drop_key(&mut self, oid: Oid, index: &Index) -> Result<()> {
         let before = self.table_copy(oid)?;

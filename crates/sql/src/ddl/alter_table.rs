@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cognate_engine::TreeMode;
 use sqlparser::ast;
 
+use super::constraint::Rows;
 use super::names::{Qualified, fold};
 use super::request::{self, ConstraintRequest};
 use super::resolve::{undefined_column, undefined_table, wrong_type};
@@ -86,11 +87,9 @@ impl Work<'_> {
             }
             Operation::AddConstraint { constraint, not_valid } => {
                 let request = request::constraint(constraint)?;
-                if *not_valid {
-                    return Err(SqlError::unsupported("ADD CONSTRAINT ... NOT VALID"));
-                }
+                let rows = if *not_valid { Rows::NotLookedAt } else { Rows::MustMeetIt };
                 let mut table = self.table_copy(oid)?;
-                self.add_constraint(&mut table, request, true).await?;
+                self.add_constraint(&mut table, request, rows).await?;
                 self.change(Object::Table(table.into()))
             }
             Operation::DropConstraint { if_exists, name, drop_behavior } => {
@@ -108,14 +107,7 @@ impl Work<'_> {
                 table.options = super::create_table::storage_options(&options)?;
                 self.change(Object::Table(table.into()))
             }
-            // Constraints are always valid.
-            Operation::ValidateConstraint { name } => {
-                let (name, table) = (fold(name), self.table_copy(oid)?);
-                match table.has_constraint(&name) {
-                    true => Ok(()),
-                    false => Err(undefined_constraint(&name, &table.name)),
-                }
-            }
+            Operation::ValidateConstraint { name } => self.validate_constraint(oid, &fold(name)).await,
             other => Err(SqlError::unsupported(format_args!("ALTER TABLE ... {other}"))),
         }
     }
@@ -148,7 +140,7 @@ impl Work<'_> {
             .into_iter()
             .partition(|constraint| matches!(constraint, ConstraintRequest::Key { .. }));
         for constraint in keys.into_iter().chain(others) {
-            self.add_constraint(&mut table, constraint, true).await?;
+            self.add_constraint(&mut table, constraint, Rows::MustMeetIt).await?;
             self.change(Object::Table(table.clone().into()))?;
         }
         Ok(())

@@ -11,13 +11,24 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::session::work::Work;
 use crate::types::cast::{self, CastContext};
 
+/// What a new constraint's table has of rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// None: the table or the column is new.
+    None,
+    /// Rows, all of which must meet the constraint.
+    MustMeetIt,
+    /// Rows that are left as they are: NOT VALID.
+    NotLookedAt,
+}
+
 impl Work<'_> {
-    /// Adds a constraint to `table`, which the caller stores afterwards. `loaded`: the table has rows, which must meet it.
+    /// Adds a constraint to `table`, which the caller stores afterwards. `rows`: what the table has of them.
     pub(crate) async fn add_constraint(
         &mut self,
         table: &mut Table,
         request: ConstraintRequest,
-        loaded: bool,
+        rows: Rows,
     ) -> Result<()> {
         if let Some(name) = request.name()
             && table.has_constraint(name)
@@ -25,19 +36,27 @@ impl Work<'_> {
             return Err(duplicate_constraint(name, &table.name));
         }
         match request {
+            ConstraintRequest::Key { primary, .. } if rows == Rows::NotLookedAt => {
+                let kind = if primary { "PRIMARY KEY" } else { "UNIQUE" };
+                Err(SqlError::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("{kind} constraints cannot be marked NOT VALID"),
+                ))
+            }
             ConstraintRequest::Key { name, columns, primary } => {
-                self.add_key(table, name, &columns, primary, loaded).await
+                self.add_key(table, name, &columns, primary, rows == Rows::MustMeetIt).await
             }
             ConstraintRequest::Check { name, expression } => {
-                let check = self.bind_new_check(table, name, &expression)?;
-                if loaded {
+                let mut check = self.bind_new_check(table, name, &expression)?;
+                check.not_valid = rows == Rows::NotLookedAt;
+                if rows == Rows::MustMeetIt {
                     self.validate_check(table, &check)?;
                 }
                 table.checks.push(check);
                 table.checks.sort_by(|a, b| a.name.cmp(&b.name));
                 Ok(())
             }
-            ConstraintRequest::ForeignKey(request) => self.add_foreign_key(table, request, loaded).await,
+            ConstraintRequest::ForeignKey(request) => self.add_foreign_key(table, request, rows).await,
         }
     }
 
@@ -116,7 +135,7 @@ impl Work<'_> {
         &mut self,
         table: &mut Table,
         request: ForeignKeyRequest,
-        loaded: bool,
+        rows: Rows,
     ) -> Result<()> {
         let own = table.oid;
         let mut parent = self.table(&request.table)?;
@@ -155,9 +174,11 @@ impl Work<'_> {
             on_update: request.on_update,
             deferrable: request.deferrable,
             initially_deferred: request.initially_deferred,
+            match_full: request.match_full,
+            not_valid: rows == Rows::NotLookedAt,
             comment: None,
         };
-        if loaded {
+        if rows == Rows::MustMeetIt {
             self.validate_foreign_key(table, &parent, &key)?;
         }
         let reference = Reference { table: own, constraint: key.oid };

@@ -2,6 +2,7 @@
 
 use sqlparser::ast;
 
+use super::constraint::Rows;
 use super::names::{Qualified, make_up};
 use super::request::{self, ColumnRequest, ConstraintRequest};
 use crate::catalog::{Column, Derived, Object, Schema, Table};
@@ -78,11 +79,11 @@ impl Work<'_> {
             .into_iter()
             .partition(|constraint| matches!(constraint, ConstraintRequest::Key { .. }));
         for constraint in keys {
-            self.add_constraint(&mut table, constraint, false).await?;
+            self.add_constraint(&mut table, constraint, Rows::None).await?;
         }
         self.change(Object::Table(table.clone().into()))?;
         for constraint in others {
-            self.add_constraint(&mut table, constraint, false).await?;
+            self.add_constraint(&mut table, constraint, Rows::None).await?;
         }
         self.change(Object::Table(table.into()))?;
         Ok(true)

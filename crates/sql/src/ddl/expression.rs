@@ -14,6 +14,7 @@ use crate::catalog::{Check, Column, ForeignKey, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
 use crate::oltp::constraint::named_key_detail;
+use crate::oltp::foreign_key::{References, mixed_nulls, no_parent};
 use crate::oltp::target::open_table;
 use crate::parse::parse_expression;
 use crate::session::work::Work;
@@ -130,7 +131,14 @@ impl Work<'_> {
             };
             make_up(&table.name, column, "check", |name| table.has_constraint(name))
         });
-        Ok(Check { oid: self.allocate_oid()?, name, expression: syntax.to_string(), columns, comment: None })
+        Ok(Check {
+            oid: self.allocate_oid()?,
+            name,
+            expression: syntax.to_string(),
+            columns,
+            not_valid: false,
+            comment: None,
+        })
     }
 
     /// 23514 if a row does not meet a constraint.
@@ -159,17 +167,13 @@ impl Work<'_> {
     ) -> Result<()> {
         self.for_each_row(table, |work, _, row| {
             let values: Vec<_> = key.columns.iter().map(|&place| row[place].clone()).collect();
-            if values.iter().any(crate::types::Datum::is_null)
-                || work.has_parent(table, parent, key, &values)?
-            {
-                return Ok(());
+            match References::of(key, &values) {
+                References::Nothing => return Ok(()),
+                References::Mixed => return Err(mixed_nulls(table, key)),
+                References::Key if work.has_parent(table, parent, key, &values)? => return Ok(()),
+                References::Key => {}
             }
-            Err(crate::oltp::foreign_key::no_parent(
-                table,
-                parent,
-                key,
-                &named_key_detail(table, &key.columns, &values),
-            ))
+            Err(no_parent(table, parent, key, &named_key_detail(table, &key.columns, &values)))
         })
     }
 

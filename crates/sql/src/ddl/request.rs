@@ -45,6 +45,7 @@ pub(crate) struct ForeignKeyRequest {
     pub(crate) on_update: ReferentialAction,
     pub(crate) deferrable: bool,
     pub(crate) initially_deferred: bool,
+    pub(crate) match_full: bool,
 }
 
 impl ConstraintRequest {
@@ -284,11 +285,11 @@ fn foreign_key(
     name: Option<String>,
     columns: Vec<String>,
 ) -> Result<ForeignKeyRequest> {
-    if let Some(kind) = &key.match_kind
-        && !matches!(kind, ast::ConstraintReferenceMatchKind::Simple)
-    {
-        return Err(SqlError::unsupported(kind));
-    }
+    let match_full = match &key.match_kind {
+        None | Some(ast::ConstraintReferenceMatchKind::Simple) => false,
+        Some(ast::ConstraintReferenceMatchKind::Full) => true,
+        Some(kind) => return Err(SqlError::unsupported(kind)),
+    };
     let action = |action: Option<ast::ReferentialAction>| match action {
         None | Some(ast::ReferentialAction::NoAction) => ReferentialAction::NoAction,
         Some(ast::ReferentialAction::Restrict) => ReferentialAction::Restrict,
@@ -309,5 +310,6 @@ fn foreign_key(
         on_update: action(key.on_update),
         deferrable,
         initially_deferred,
+        match_full,
     })
 }

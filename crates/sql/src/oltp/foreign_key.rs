@@ -39,6 +39,28 @@ pub(crate) enum Check {
     Children { parent: Arc<Table>, child: Oid, key: Oid, before: Vec<Datum>, after: Option<Vec<Datum>> },
 }
 
+/// What the values of a row's referencing columns mean.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum References {
+    /// They refer to nothing, which is allowed.
+    Nothing,
+    /// They refer to a key.
+    Key,
+    /// Some are NULL and some are not, which MATCH FULL does not allow.
+    Mixed,
+}
+
+impl References {
+    /// What these values mean to a foreign key.
+    pub(crate) fn of(key: &ForeignKey, values: &[Datum]) -> References {
+        match values.iter().filter(|value| value.is_null()).count() {
+            0 => References::Key,
+            nulls if key.match_full && nulls < values.len() => References::Mixed,
+            _ => References::Nothing,
+        }
+    }
+}
+
 /// Checks of the transaction's end.
 pub(crate) type DeferredChecks = Vec<Check>;
 
@@ -51,10 +73,10 @@ impl Work<'_> {
         wanted: impl Fn(&ForeignKey) -> bool,
     ) {
         for key in table.foreign_keys.iter().filter(|key| wanted(key)) {
-            if key.columns.iter().any(|&place| row[place].is_null()) {
+            let values: Vec<Datum> = key.columns.iter().map(|&place| row[place].clone()).collect();
+            if References::of(key, &values) == References::Nothing {
                 continue;
             }
-            let values = key.columns.iter().map(|&place| row[place].clone()).collect();
             let check = Check::Parent { table: table.clone(), key: key.oid, values };
             self.queue(check, key);
         }
@@ -126,6 +148,13 @@ impl Work<'_> {
         match check {
             Check::Parent { table, key, values } => {
                 let Some(key) = table.foreign_key(key) else { return Ok(()) };
+                if References::of(key, &values) == References::Mixed {
+                    // A deferred check's row may be gone, or have changed since.
+                    if self.state.is_deferred(key) && !self.refers(&table, key, &values)? {
+                        return Ok(());
+                    }
+                    return Err(mixed_nulls(&table, key));
+                }
                 self.join_table(key.referenced_table, TreeMode::RowShare).await?;
                 let Some(parent) = self.catalog.table_by_oid(key.referenced_table).cloned() else {
                     return Ok(());
@@ -417,6 +446,16 @@ fn converted(value: &Datum, from: Type, to: Type, format: &FormatContext) -> Opt
 /// 23503 for a row that refers to none.
 #[cold]
 pub(crate) fn no_parent(table: &Table, parent: &Table, key: &ForeignKey, detail: &str) -> SqlError {
+    violation(table, key).with_detail(format!("{detail} is not present in table \"{}\".", parent.name))
+}
+
+/// 23503 for a row that refers to a key by a part of it.
+#[cold]
+pub(crate) fn mixed_nulls(table: &Table, key: &ForeignKey) -> SqlError {
+    violation(table, key).with_detail("MATCH FULL does not allow mixing of null and nonnull key values.")
+}
+
+fn violation(table: &Table, key: &ForeignKey) -> SqlError {
     SqlError::new(
         sqlstate::FOREIGN_KEY_VIOLATION,
         format!(
@@ -424,7 +463,6 @@ pub(crate) fn no_parent(table: &Table, parent: &Table, key: &ForeignKey, detail:
             table.name, key.name
         ),
     )
-    .with_detail(format!("{detail} is not present in table \"{}\".", parent.name))
     .with_table(&table.schema_name, &table.name)
     .with_constraint(&key.name)
 }

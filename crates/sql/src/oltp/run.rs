@@ -8,7 +8,7 @@ use super::constraint::check_violation;
 use super::returning::{Changed, Returning};
 use super::source::{Places, unplanned};
 use crate::bind::Binder;
-use crate::catalog::Table;
+use crate::catalog::{Check, Table};
 use crate::ddl::expression;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Execution, Expr, ReadContext, Runtime};
@@ -93,18 +93,17 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Binds those constraints that `wanted` says a change of these columns can break.
+    /// Binds those constraints that `wanted` says a change of these columns can break, and those that a row may not meet as it is.
     pub(crate) fn bind(
         binder: &mut Binder<'_>,
         table: &Arc<Table>,
         wanted: impl Fn(usize) -> bool,
     ) -> Result<Checks> {
         let mut checks = Vec::new();
-        for check in table
-            .checks
-            .iter()
-            .filter(|check| check.columns.is_empty() || check.columns.iter().any(|&c| wanted(c)))
-        {
+        let in_question = |check: &&Check| {
+            check.not_valid || check.columns.is_empty() || check.columns.iter().any(|&c| wanted(c))
+        };
+        for check in table.checks.iter().filter(in_question) {
             let syntax = parse_expression(&check.expression)?;
             let bound = expression::bind_check(binder, table, &syntax)?;
             checks.push((check.name.clone(), bound));

@@ -53,7 +53,11 @@ system_table! {
     contype: InternalChar = constraint.letter(),
     condeferrable: Bool = constraint.deferral().0,
     condeferred: Bool = constraint.deferral().1,
-    convalidated: Bool = true,
+    convalidated: Bool = match constraint {
+        Constraint::Key(_) => true,
+        Constraint::Check(check) => !check.not_valid,
+        Constraint::Foreign(key) => !key.not_valid,
+    },
     conrelid: Oid = table.oid,
     contypid: Oid = 0,
     conindid: Oid = match constraint {
@@ -65,7 +69,11 @@ system_table! {
     confrelid: Oid = if let Constraint::Foreign(key) = constraint { key.referenced_table } else { 0 },
     confupdtype: InternalChar = if let Constraint::Foreign(key) = constraint { key.on_update.letter() } else { ' ' },
     confdeltype: InternalChar = if let Constraint::Foreign(key) = constraint { key.on_delete.letter() } else { ' ' },
-    confmatchtype: InternalChar = if let Constraint::Foreign(_) = constraint { 's' } else { ' ' },
+    confmatchtype: InternalChar = match constraint {
+        Constraint::Foreign(key) if key.match_full => 'f',
+        Constraint::Foreign(_) => 's',
+        _ => ' ',
+    },
     conislocal: Bool = true,
     coninhcount: Int4 = 0,
     connoinherit: Bool = !matches!(constraint, Constraint::Check(_)),

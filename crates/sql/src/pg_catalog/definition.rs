@@ -105,7 +105,7 @@ impl Constraint<'_> {
             Constraint::Check(check) => {
                 let expression = deparse::check(source, table, &check.expression, style);
                 // An expression that spans lines begins on its own, as PostgreSQL prints CASE.
-                format!("CHECK ({expression})")
+                format!("CHECK ({expression}){}", not_valid(check.not_valid))
             }
             Constraint::Foreign(key) => foreign_key(source, table, key),
         }
@@ -119,11 +119,18 @@ pub(super) fn constraints(table: &Table) -> impl Iterator<Item = Constraint<'_>>
     keys.chain(checks).chain(table.foreign_keys.iter().map(Constraint::Foreign))
 }
 
+fn not_valid(not_valid: bool) -> &'static str {
+    if not_valid { " NOT VALID" } else { "" }
+}
+
 fn foreign_key(source: &Source<'_>, table: &Table, key: &ForeignKey) -> String {
     let mut text = format!("FOREIGN KEY ({}) REFERENCES ", column_list(table, key.columns.iter().copied()));
     if let Some(referenced) = source.catalog.table_by_oid(key.referenced_table) {
         text.push_str(&source.display(key.referenced_table).unwrap_or_default());
         text.push_str(&format!("({})", column_list(referenced, key.referenced_columns.iter().copied())));
+    }
+    if key.match_full {
+        text.push_str(" MATCH FULL");
     }
     for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
         if action != ReferentialAction::NoAction {
@@ -136,5 +143,5 @@ fn foreign_key(source: &Source<'_>, table: &Table, key: &ForeignKey) -> String {
     if key.initially_deferred {
         text.push_str(" INITIALLY DEFERRED");
     }
-    text
+    text + not_valid(key.not_valid)
 }

@@ -77,6 +77,7 @@ pub(super) fn catalog() -> Arc<Catalog> {
         name: "a_v_check".to_owned(),
         expression: "v >= 0".to_owned(),
         columns: vec![2],
+        not_valid: false,
         comment: None,
     });
     a.referenced_by.push(Reference { table: 16394, constraint: 16405 });
@@ -106,6 +107,8 @@ pub(super) fn catalog() -> Arc<Catalog> {
         on_update: ReferentialAction::Cascade,
         deferrable: false,
         initially_deferred: false,
+        match_full: false,
+        not_valid: false,
         comment: None,
     });
     let sequence = Sequence {

@@ -215,7 +215,7 @@ system_table! {
     unique_constraint_catalog: Name = row.unique.as_ref().map(|_| database),
     unique_constraint_schema: Name = row.unique.as_ref().map(|(schema, _)| schema.clone()),
     unique_constraint_name: Name = row.unique.map(|(_, name)| name),
-    match_option: Varchar = "NONE",
+    match_option: Varchar = if row.key.match_full { "FULL" } else { "NONE" },
     update_rule: Varchar = row.key.on_update.sql(),
     delete_rule: Varchar = row.key.on_delete.sql(),
 }
