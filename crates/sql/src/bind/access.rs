@@ -5,8 +5,14 @@ use sqlparser::ast::{AccessExpr, Expr as Syntax, Subscript};
 use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed, fold};
+use crate::parse::ALL_FIELDS;
 use crate::pg_catalog::EXPANDED_ARRAY;
-use crate::types::{Datum, TypeId};
+use crate::types::{Datum, Shape, Type, TypeId};
+
+/// `(record).*`.
+pub(super) fn is_all_fields(chain: &[AccessExpr]) -> bool {
+    matches!(chain, [AccessExpr::Dot(Syntax::Identifier(field))] if field.value == ALL_FIELDS)
+}
 
 impl Binder<'_> {
     /// `array[i]`, `array[i:j]`.
@@ -25,20 +31,23 @@ impl Binder<'_> {
         if rest.is_empty() {
             return Ok(typed);
         }
+        if is_all_fields(rest) {
+            return Err(SqlError::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "row expansion via \"*\" is not supported here",
+            ));
+        }
         if typed.ty == EXPANDED_ARRAY
             && let [AccessExpr::Dot(Syntax::Identifier(field))] = rest
         {
             return expanded_array_field(typed, &super::object_name(field));
         }
-        if let (Expr::Row(items, shape), [AccessExpr::Dot(Syntax::Identifier(field))]) = (&typed.expr, rest) {
+        if let (Some(shape), [AccessExpr::Dot(Syntax::Identifier(field))]) = (self.shape(&typed.expr)?, rest)
+        {
             let name = super::object_name(field);
-            let place = shape.iter().position(|(known, _)| *known == name).ok_or_else(|| {
-                SqlError::new(
-                    sqlstate::UNDEFINED_COLUMN,
-                    format!("could not identify column \"{name}\" in record data type"),
-                )
-            })?;
-            return Ok(Typed::new(items[place].clone(), shape[place].1));
+            let place = shape.iter().position(|(known, _)| *known == name);
+            let place = place.ok_or_else(|| no_field(&name))?;
+            return Ok(field_of(&typed.expr, place, shape[place].1));
         }
         let Some(element) = typed.ty.element() else {
             return Err(match rest[0] {
@@ -69,6 +78,31 @@ impl Binder<'_> {
         Ok(Typed::new(fold(expr, self.context), element))
     }
 
+    /// Names and types of the fields of a record, if they are known.
+    fn shape(&mut self, record: &Expr) -> Result<Option<Shape>> {
+        Ok(match record {
+            Expr::Row(_, shape) => Some(shape.clone()),
+            Expr::SetResult(place) => self.level()?.set_returning[*place].shape.clone(),
+            _ => None,
+        })
+    }
+
+    /// `(record).*`: its fields with their names.
+    pub(super) fn record_star(&mut self, record: &Syntax) -> Result<Vec<(String, Typed)>> {
+        let Typed { expr: record, ty } = self.settled_expression(record)?;
+        let Some(shape) = self.shape(&record)? else {
+            return Err(match ty.id {
+                TypeId::Record => self.lacks("\".*\" of a composite value"),
+                id => SqlError::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("type {} is not composite", id.sql_name()),
+                ),
+            });
+        };
+        let fields = shape.iter().enumerate();
+        Ok(fields.map(|(place, (name, ty))| (name.clone(), field_of(&record, place, *ty))).collect())
+    }
+
     /// The bounds of one dimension. Beside a slice, a single subscript is the upper bound of one from 1.
     fn slice_bounds(&mut self, access: &AccessExpr) -> Result<[Option<Expr>; 2]> {
         match access {
@@ -89,16 +123,30 @@ impl Binder<'_> {
     }
 }
 
-/// A field of a record that `_pg_expandarray` gives.
-fn expanded_array_field(record: Typed, field: &str) -> Result<Typed> {
-    let (place, ty) = match field {
-        "x" => (1, TypeId::Int2),
-        "n" => (2, TypeId::Int4),
-        _ => {
-            let message = format!("could not identify column \"{field}\" in record data type");
-            return Err(SqlError::new(sqlstate::UNDEFINED_COLUMN, message));
+fn no_field(name: &str) -> SqlError {
+    SqlError::new(
+        sqlstate::UNDEFINED_COLUMN,
+        format!("could not identify column \"{name}\" in record data type"),
+    )
+}
+
+/// A field of a record.
+fn field_of(record: &Expr, place: usize, ty: Type) -> Typed {
+    let expr = match record {
+        Expr::Row(items, _) => items[place].clone(),
+        record => {
+            let number = Expr::Constant(Datum::Int4(place as i32 + 1));
+            Expr::Subscript(Box::new((record.clone(), vec![number])))
         }
     };
-    let places = vec![Expr::Constant(Datum::Int4(place))];
-    Ok(Typed::new(Expr::Subscript(Box::new((record.expr, places))), ty))
+    Typed::new(expr, ty)
+}
+
+/// A field of a record that `_pg_expandarray` gives.
+fn expanded_array_field(record: Typed, field: &str) -> Result<Typed> {
+    match field {
+        "x" => Ok(field_of(&record.expr, 0, TypeId::Int2.into())),
+        "n" => Ok(field_of(&record.expr, 1, TypeId::Int4.into())),
+        _ => Err(no_field(field)),
+    }
 }

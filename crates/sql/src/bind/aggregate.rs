@@ -38,15 +38,19 @@ impl Binder<'_> {
         let call = self.in_clause(Clause::Aggregate, |binder| {
             binder.aggregate_call(schema, name, &arguments, distinct, list)
         })?;
-        let filter = match syntax.filter.as_deref() {
-            Some(filter) => Some(self.in_clause(Clause::Filter, |binder| {
-                let typed = binder.expression(filter)?;
-                binder.condition(typed, "FILTER")
-            })?),
-            None => None,
-        };
+        let filter = self.filter(syntax)?;
         let call = AggregateCall { filter, ..call };
         self.own_aggregate(call)
+    }
+
+    /// FILTER of a call, if it has one.
+    pub(super) fn filter(&mut self, syntax: &FunctionSyntax) -> Result<Option<Expr>> {
+        let Some(filter) = syntax.filter.as_deref() else { return Ok(None) };
+        let filter = self.in_clause(Clause::Filter, |binder| {
+            let typed = binder.expression(filter)?;
+            binder.condition(typed, "FILTER")
+        })?;
+        Ok(Some(filter))
     }
 
     /// GROUPING: which of the arguments are not grouped by. It belongs to a level as an aggregate does.

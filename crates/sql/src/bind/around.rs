@@ -1,53 +1,60 @@
 //! Queries that are put around a bound query.
 
+use super::group::place_results;
 use super::select::output_column;
 use super::{Body, Distinct, From, Query, Select, SlotPart, Source};
 use crate::expr::{Expr, Typed};
 use crate::types::Type;
 
-/// A sorted SELECT with its volatile outputs computed after the sort, for the rows that LIMIT asks for, as PostgreSQL does: `SELECT
-/// nextval('s') FROM t ORDER BY a LIMIT 3` counts on by three, in the order of the rows. What they need of the row is handed up beside it.
-pub(super) fn postpone_volatile(mut query: Query) -> Query {
+/// A sorted SELECT with its volatile and set-returning outputs computed after the sort, and after DISTINCT ON, as PostgreSQL does, for the rows that
+/// LIMIT asks for: `SELECT nextval('s') FROM t ORDER BY a LIMIT 3` counts on by three, in the order of the rows, and
+/// `SELECT DISTINCT ON (a) a, unnest(b) FROM t ORDER BY a, c` gives all elements of the first row of each `a`. What they need of the row is
+/// handed up beside it.
+pub(super) fn postpone_calls(mut query: Query) -> Query {
     let Body::Select(select) = &mut query.body else { return query };
     let is_plain = select.group.is_none()
         && select.windows.is_empty()
-        && select.set_returning.is_empty()
-        && select.distinct == Distinct::No
+        && select.distinct != Distinct::All
         && select.locks.is_empty()
         && query.conversions.is_empty();
-    let order = &query.order;
+    let frame = select.slots.len();
+    let is_sorted_by = |place: usize| match &select.distinct {
+        Distinct::On(columns) if columns.contains(&place) => true,
+        _ => query.order.iter().any(|key| key.column == place),
+    };
+    let has_set = |place: usize| {
+        select.targets[place].expr.any(&mut |expr| matches!(expr, Expr::Slot(slot) if *slot >= frame))
+    };
+    // Sets are computed side by side: all of them after the sort, or none.
+    let sets_first = (0..select.targets.len()).any(|place| is_sorted_by(place) && has_set(place));
     let late: Vec<usize> = (0..select.visible)
-        .filter(|place| select.targets[*place].expr.is_volatile())
-        .filter(|place| order.iter().all(|key| key.column != *place))
+        .filter(|place| !is_sorted_by(*place))
+        .filter(|place| select.targets[*place].expr.is_volatile() || has_set(*place))
         .collect();
-    if !is_plain || order.is_empty() || late.is_empty() {
+    if !is_plain || sets_first || query.order.is_empty() || late.is_empty() {
         return query;
     }
-    // Places of the new frame: the columns below, in their order.
-    let mut types: Vec<Type> = select.targets.iter().map(|target| target.ty).collect();
-    let mut handed_up: Vec<(usize, usize)> = vec![];
+    let mut sets = std::mem::take(&mut select.set_returning);
+    let mut handed_up =
+        HandedUp { frame, types: select.targets.iter().map(|target| target.ty).collect(), places: vec![] };
+    for set in &mut sets {
+        set.call.exprs_mut().iter_mut().for_each(|expr| handed_up.take(select, expr));
+    }
     let mut targets = vec![];
     for place in 0..select.visible {
-        let ty = types[place];
-        if !late.contains(&place) {
-            targets.push(Typed::new(Expr::Slot(place), ty));
-            continue;
+        let mut target = Typed::new(Expr::Slot(place), select.targets[place].ty);
+        if late.contains(&place) {
+            target.expr = std::mem::replace(&mut select.targets[place].expr, Expr::NULL);
+            handed_up.take(select, &mut target.expr);
         }
-        let mut expr = std::mem::replace(&mut select.targets[place].expr, Expr::NULL);
-        expr.replace_references(0, &mut |depth, slot| {
-            let known = handed_up.iter().find(|(from, _)| *from == slot).map(|(_, column)| *column);
-            let column = known.unwrap_or_else(|| {
-                let slot_type = select.slots[slot].ty;
-                select.targets.push(Typed::new(Expr::Slot(slot), slot_type));
-                types.push(slot_type);
-                handed_up.push((slot, types.len() - 1));
-                types.len() - 1
-            });
-            Some(if depth == 0 { Expr::Slot(column) } else { Expr::Outer { depth, slot: column } })
-        });
-        targets.push(Typed::new(expr, ty));
+        targets.push(target);
     }
     select.visible = select.targets.len();
+    let types = handed_up.types;
+    // The results of the sets come behind the new frame.
+    for target in &mut targets {
+        place_results(&mut target.expr, types.len(), 0);
+    }
     // Rows that OFFSET skips are computed, too.
     let (limit, offset) = (query.limit.take(), query.offset.take());
     let columns = query.columns;
@@ -56,10 +63,41 @@ pub(super) fn postpone_volatile(mut query: Query) -> Query {
     if let Body::Select(select) = &mut query.body {
         select.visible = targets.len();
         select.targets = targets;
+        select.set_returning = sets;
     }
     query.columns = columns;
     (query.limit, query.offset) = (limit, offset);
     query
+}
+
+/// What a query hands up to the one that is put around it: its columns are the places of the new frame.
+struct HandedUp {
+    /// Number of places of the query's own frame; the results of its sets are behind it.
+    frame: usize,
+    /// Types of its columns.
+    types: Vec<Type>,
+    /// Which column a place of the old frame has become.
+    places: Vec<(usize, usize)>,
+}
+
+impl HandedUp {
+    /// Makes an expression over the query's frame one over the frame around it.
+    fn take(&mut self, select: &mut Select, expr: &mut Expr) {
+        expr.replace_references(0, &mut |depth, slot| {
+            if let Some(set) = slot.checked_sub(self.frame) {
+                return Some(Expr::SetResult(set));
+            }
+            let known = self.places.iter().find(|(from, _)| *from == slot).map(|(_, column)| *column);
+            let column = known.unwrap_or_else(|| {
+                let slot_type = select.slots[slot].ty;
+                select.targets.push(Typed::new(Expr::Slot(slot), slot_type));
+                self.types.push(slot_type);
+                self.places.push((slot, self.types.len() - 1));
+                self.types.len() - 1
+            });
+            Some(if depth == 0 { Expr::Slot(column) } else { Expr::Outer { depth, slot: column } })
+        });
+    }
 }
 
 /// `SELECT * FROM (query)`.

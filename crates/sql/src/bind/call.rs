@@ -11,7 +11,7 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, FunctionCall, Typed, fold};
 use crate::function::{self, Kind, ResolvedFunction};
 use crate::pg_catalog::EXPANDED_ARRAY;
-use crate::types::{Datum, Type, TypeId};
+use crate::types::{Datum, Shape, Type, TypeId};
 
 /// The plain arguments of a call.
 pub(super) fn plain_arguments(arguments: &[FunctionArg]) -> Result<Vec<&Syntax>> {
@@ -200,16 +200,17 @@ impl Binder<'_> {
                 Ok(Typed::new(fold(call, self.context), result))
             }
             Kind::SetReturning => {
-                let result = resolved.result;
-                let (width, ty) = match super::table::set_columns(&resolved) {
-                    Some(columns) if columns.len() != 1 => (columns.len(), Type::new(TypeId::Record)),
-                    _ if resolved.function.name == "_pg_expandarray" => (1, EXPANDED_ARRAY),
-                    _ => (1, result),
+                let shape: Option<Shape> = super::table::set_columns(&resolved)
+                    .filter(|columns| columns.len() > 1)
+                    .map(|columns| columns.into_iter().map(|(name, ty)| (name.to_owned(), ty)).collect());
+                let ty = match &shape {
+                    Some(_) => TypeId::Record.into(),
+                    None if resolved.function.name == "_pg_expandarray" => EXPANDED_ARRAY,
+                    None => resolved.result,
                 };
-                if width != 1 {
-                    return Err(self.lacks(format!("function {name} with several columns outside FROM")));
-                }
-                self.set_returning(RowsCall::Set { function: resolved.function, arguments, width }, ty)
+                let width = shape.as_ref().map_or(1, |shape| shape.len());
+                let call = RowsCall::Set { function: resolved.function, arguments, width };
+                self.set_returning(SetReturning { call, ty, shape })
             }
             Kind::Window => Err(SqlError::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -254,7 +255,7 @@ impl Binder<'_> {
     }
 
     /// A set-returning call in the select list: its results take a place behind the frame's.
-    pub(crate) fn set_returning(&mut self, call: RowsCall, ty: Type) -> Result<Typed> {
+    fn set_returning(&mut self, set: SetReturning) -> Result<Typed> {
         let clause = self.clause();
         if !matches!(clause, Clause::Targets | Clause::OrderBy | Clause::GroupBy) || self.levels.is_empty() {
             return Err(SqlError::new(
@@ -262,11 +263,12 @@ impl Binder<'_> {
                 format!("set-returning functions are not allowed in {}", clause.name()),
             ));
         }
-        if call.exprs().iter().any(|expr| expr.any(&mut |inner| matches!(inner, Expr::SetResult(_)))) {
+        if set.call.exprs().iter().any(|expr| expr.any(&mut |inner| matches!(inner, Expr::SetResult(_)))) {
             return Err(self.lacks("a set-returning function within another"));
         }
         let level = self.level()?;
-        level.set_returning.push(SetReturning { call, ty });
+        let ty = set.ty;
+        level.set_returning.push(set);
         Ok(Typed::new(Expr::SetResult(level.set_returning.len() - 1), ty))
     }
 }

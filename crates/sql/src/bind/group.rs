@@ -384,7 +384,7 @@ fn ungrouped(select: &Select, slot: usize, within_subquery: bool) -> SqlError {
 }
 
 /// Gives results of calls with OVER, and of set-returning calls, their places behind the frame.
-fn place_results(expr: &mut Expr, base: usize, windows: usize) {
+pub(super) fn place_results(expr: &mut Expr, base: usize, windows: usize) {
     match expr {
         Expr::WindowResult(place) => *expr = Expr::Slot(base + *place),
         Expr::SetResult(place) => *expr = Expr::Slot(base + windows + *place),

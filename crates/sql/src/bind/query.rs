@@ -13,8 +13,8 @@ use crate::catalog::Table;
 use crate::expr::{Expr, Typed};
 use crate::function::{Function, ResolvedFunction};
 use crate::session::OutputColumn;
-use crate::types::Type;
 use crate::types::cast::Cast;
+use crate::types::{Shape, Type};
 
 /// A query: rows of one shape.
 #[derive(Clone, Debug)]
@@ -225,6 +225,8 @@ pub struct SetReturning {
     pub call: RowsCall,
     /// Type of its values.
     pub ty: Type,
+    /// Names and types of the fields, if its values are rows of several columns.
+    pub shape: Option<Shape>,
 }
 
 /// How relations are joined.

@@ -7,7 +7,8 @@ use sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, WildcardAdditionalOptions,
 };
 
-use super::around::{postpone_volatile, wrap};
+use super::access::is_all_fields;
+use super::around::{postpone_calls, wrap};
 use super::group::has_grouping_sets;
 use super::naming::figure_name;
 use super::scope::{NamedColumn, name_parts, object_name, schema_and_name};
@@ -73,7 +74,7 @@ impl Binder<'_> {
         if offset.is_some() {
             query.offset = offset;
         }
-        Ok(postpone_volatile(query))
+        Ok(postpone_calls(query))
     }
 
     /// The body of a query.
@@ -136,6 +137,11 @@ impl Binder<'_> {
     ) -> Result<Query> {
         if syntax.into.is_some() {
             return Err(SqlError::unsupported("SELECT INTO"));
+        }
+        if syntax.projection.is_empty()
+            && matches!(syntax.distinct, Some(DistinctSyntax::Distinct | DistinctSyntax::On(_)))
+        {
+            return Err(SqlError::syntax("syntax error: SELECT DISTINCT without a select list"));
         }
         check_dialect(syntax)?;
         let depth = self.levels.len();
@@ -241,6 +247,11 @@ impl Binder<'_> {
 
     fn target(&mut self, item: &SelectItem, listed: usize, targets: &mut Vec<(String, Typed)>) -> Result<()> {
         match item {
+            SelectItem::UnnamedExpr(Syntax::CompoundFieldAccess { root, access_chain })
+                if is_all_fields(access_chain) =>
+            {
+                targets.extend(self.record_star(root)?);
+            }
             SelectItem::UnnamedExpr(expr) => targets.push((figure_name(expr), self.expression(expr)?)),
             SelectItem::ExprWithAlias { expr, alias } => {
                 check_alias(alias).map_err(|error| self.at(error, alias.span))?;

@@ -54,13 +54,7 @@ impl Binder<'_> {
                 return Err(windowing("window function calls cannot be nested"));
             }
         }
-        let filter = match syntax.filter.as_deref() {
-            Some(filter) => Some(self.in_clause(Clause::Filter, |binder| {
-                let typed = binder.expression(filter)?;
-                binder.condition(typed, "FILTER")
-            })?),
-            None => None,
-        };
+        let filter = self.filter(syntax)?;
         let window = match &syntax.over {
             Some(WindowType::NamedWindow(name)) => {
                 let name = object_name(name);

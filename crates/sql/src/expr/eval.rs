@@ -308,7 +308,6 @@ fn subscript(expr: &Expr, env: &Env<'_>) -> Result<Option<i32>> {
 
 fn element(array: &Expr, subscripts: &[Expr], env: &Env<'_>) -> Result<Datum> {
     let array = array.value(env)?;
-    let Datum::Array(array) = &*array else { return Ok(Datum::Null) };
     let mut places = SmallVec::<[i32; 4]>::new();
     for expr in subscripts {
         match subscript(expr, env)? {
@@ -316,7 +315,12 @@ fn element(array: &Expr, subscripts: &[Expr], env: &Env<'_>) -> Result<Datum> {
             None => return Ok(Datum::Null),
         }
     }
-    Ok(array.get(&places))
+    Ok(match (&*array, places.as_slice()) {
+        (Datum::Array(array), places) => array.get(places),
+        // A field of a record, by its place from 1.
+        (Datum::Record(record), [place]) => record.values[*place as usize - 1].clone(),
+        _ => Datum::Null,
+    })
 }
 
 fn evaluate_slice(array: &Expr, bounds: &[[Option<Expr>; 2]], env: &Env<'_>) -> Result<Datum> {

@@ -1,5 +1,7 @@
 //! What gives rows: query levels, VALUES, and steps over rows.
 
+use std::sync::Arc;
+
 use super::Context;
 use super::distinct::DistinctState;
 use super::group::GroupState;
@@ -11,7 +13,7 @@ use super::window::WindowState;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::plan::{Node, SelectNode};
-use crate::types::Datum;
+use crate::types::{Datum, Record};
 
 /// State of a node.
 pub(crate) enum NodeState {
@@ -31,8 +33,8 @@ pub(crate) struct SelectState {
     group: Option<GroupState>,
     /// The group's frame; with set-returning calls also their results.
     grouped: Vec<Datum>,
-    /// The set-returning calls for the current frame, none for those that have ended.
-    sets: Option<Vec<Option<TableRows>>>,
+    /// Rows of the set-returning calls for the current frame, and how many were given.
+    sets: Option<Vec<TableRows>>,
     /// With windows: their state, and the row with all results.
     windows: Option<(WindowState, Vec<Datum>)>,
 }
@@ -238,8 +240,9 @@ impl SelectState {
                     _ if self.group.is_some() => (&mut self.grouped, 0),
                     _ => (&mut self.frame, 0),
                 };
+                context.execution.tick()?;
                 let base = row.len() - behind - select.set_returning.len();
-                if next_of_each(sets, &mut row[base..], context)? {
+                if next_of_each(sets, select, &mut row[base..])? {
                     project(&select.targets, row, context, out)?;
                     return Ok(true);
                 }
@@ -249,25 +252,27 @@ impl SelectState {
                 return Ok(false);
             }
             let env = context.env(self.row());
-            let calls = select.set_returning.iter();
-            self.sets = Some(calls.map(|call| TableRows::open(call, &env).map(Some)).collect::<Result<_>>()?);
+            let sets = select.set_returning.iter().map(|set| TableRows::open(&set.call, &env));
+            self.sets = Some(sets.collect::<Result<_>>()?);
         }
     }
 }
 
-/// The next values of set-returning calls, NULL of those that have ended. False if all have.
-fn next_of_each(sets: &mut [Option<TableRows>], places: &mut [Datum], context: Context<'_>) -> Result<bool> {
-    context.execution.tick()?;
+/// Puts the next value of each set into its place, NULL for one that is at its end. False if all are.
+fn next_of_each(sets: &mut [TableRows], select: &SelectNode, places: &mut [Datum]) -> Result<bool> {
     let mut found = false;
-    for (set, place) in sets.iter_mut().zip(places) {
-        *place = Datum::Null;
-        match set.as_mut().map(TableRows::next).transpose()?.flatten() {
-            Some(values) => {
+    for ((set, call), place) in sets.iter_mut().zip(&select.set_returning).zip(places) {
+        *place = match (set.next()?, &call.shape) {
+            (Some(values), Some(shape)) => {
                 found = true;
-                *place = values.into_iter().next().unwrap_or(Datum::Null);
+                Datum::Record(Arc::new(Record { shape: shape.clone(), values }))
             }
-            None => *set = None,
-        }
+            (Some(mut values), None) => {
+                found = true;
+                values.first_mut().map(std::mem::take).unwrap_or(Datum::Null)
+            }
+            (None, _) => Datum::Null,
+        };
     }
     Ok(found)
 }

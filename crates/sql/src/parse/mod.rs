@@ -48,6 +48,9 @@ pub const MAX_TEXT: usize = 64 * 1024 * 1024;
 /// `FOR SHARE`. Nothing can be called so.
 pub(crate) const KEY_MARK: &str = "\u{1}key";
 
+/// The field that stands for all fields of a record, as the parser has no star there.
+pub(crate) const ALL_FIELDS: &str = "\u{1}*";
+
 /// One statement of a text.
 #[derive(Clone, Debug)]
 pub struct Statement {
@@ -61,6 +64,8 @@ pub struct Statement {
     pub overriding: Option<Overriding>,
     /// `[NOT] DEFERRABLE` of BEGIN, START TRANSACTION or SET TRANSACTION.
     pub deferrable: Option<bool>,
+    /// Its message has other statements, with which it shares a transaction unless they end it.
+    pub has_company: bool,
     complexity: usize,
 }
 
@@ -89,6 +94,7 @@ impl Statement {
             command,
             overriding: None,
             deferrable: None,
+            has_company: self.has_company,
             complexity: self.complexity,
         }
     }
@@ -137,6 +143,9 @@ fn parse_tokens(text: &str) -> Result<Vec<Statement>> {
         if let Some(statement) = parse_one(part, &source, &places)? {
             statements.push(statement);
         }
+    }
+    if statements.len() > 1 {
+        statements.iter_mut().for_each(|statement| statement.has_company = true);
     }
     Ok(statements)
 }
@@ -218,6 +227,7 @@ fn parse_one(
             command,
             overriding,
             deferrable,
+            has_company: false,
             complexity,
         }));
     }
@@ -248,7 +258,15 @@ fn parse_one(
         command => command,
     };
     let Notes { overriding, deferrable } = notes;
-    Ok(Some(Statement { text, source: source.clone(), command, overriding, deferrable, complexity }))
+    Ok(Some(Statement {
+        text,
+        source: source.clone(),
+        command,
+        overriding,
+        deferrable,
+        has_company: false,
+        complexity,
+    }))
 }
 
 /// Whether a whitespace token is a line break, which joins string literals.

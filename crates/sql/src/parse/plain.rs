@@ -87,7 +87,15 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
     };
     let source: Arc<str> = text.into();
     let text = if body.len() == text.len() { Arc::clone(&source) } else { body.into() };
-    Some(Statement { text, source, command, overriding: None, deferrable: None, complexity: 0 })
+    Some(Statement {
+        text,
+        source,
+        command,
+        overriding: None,
+        deferrable: None,
+        has_company: false,
+        complexity: 0,
+    })
 }
 
 /// A word alone.

@@ -23,12 +23,13 @@
 //! | `GROUP BY DISTINCT x`, `GROUP BY ALL x` | a marked name before `x`; without `ALL` |
 //! | `(... ROWS n PRECEDING EXCLUDE TIES)` | a marked name at the beginning of the window: see [`exclusion_of`] |
 //! | `RANGE '1 day'::interval PRECEDING` | the string in parentheses |
+//! | `(record).*` | a field with a marked name ([`ALL_FIELDS`](super::ALL_FIELDS)) |
 
 use sqlparser::ast::Ident;
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
-use super::{KEY_MARK, Notes, Overriding, is_line_break};
+use super::{ALL_FIELDS, KEY_MARK, Notes, Overriding, is_line_break};
 use crate::error::{Result, SqlError, sqlstate};
 
 /// The upper-case word of an unquoted word token; empty for anything else.
@@ -64,6 +65,12 @@ fn compact(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             }) = out.last_mut()
         {
             text.push_str(more);
+        } else if token.token == Token::Mul
+            && let [.., before, dot] = out.as_slice()
+            && (&before.token, &dot.token) == (&Token::RParen, &Token::Period)
+        {
+            let all = Word { value: ALL_FIELDS.into(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+            out.push(TokenWithSpan { token: Token::Word(all), ..token });
         } else {
             out.push(token);
         }

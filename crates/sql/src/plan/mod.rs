@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use cognate_engine::LockMode;
 
-use crate::bind::{Frame, LockWait, RowsCall, SetKind, SortKey, VirtualTable, WindowCall};
+use crate::bind::{Frame, LockWait, RowsCall, SetKind, SetReturning, SortKey, VirtualTable, WindowCall};
 use crate::catalog::Table;
 use crate::expr::Expr;
 use crate::function::ResolvedFunction;
@@ -161,7 +161,7 @@ pub struct SelectNode {
     /// Windows; the results of their calls stand behind the (group's) frame.
     pub windows: Option<WindowsNode>,
     /// Set-returning calls; their results stand behind those of windows.
-    pub set_returning: Vec<RowsCall>,
+    pub set_returning: Vec<SetReturning>,
     /// The output.
     pub targets: Vec<Expr>,
 }

@@ -78,7 +78,7 @@ impl Planner<'_> {
             source: source.node,
             group,
             windows,
-            set_returning: select.set_returning.into_iter().map(|set| set.call).collect(),
+            set_returning: select.set_returning,
             targets: select.targets.into_iter().map(|target| target.expr).collect(),
         }));
         let mut planned = Planned { node, rows, cost: cost + more };

@@ -36,8 +36,8 @@ impl Node {
                         }
                     }
                 }
-                for call in &select.set_returning {
-                    call.exprs().iter().for_each(|expr| visit(expr, nested));
+                for set in &select.set_returning {
+                    set.call.exprs().iter().for_each(|expr| visit(expr, nested));
                 }
                 select.targets.iter().for_each(|expr| visit(expr, nested));
             }

@@ -43,7 +43,7 @@ impl Session {
             return Ok(None);
         }
         // What must not be part of a larger transaction asks for this.
-        let alone = self.block == Block::None;
+        let alone = self.block == Block::None && !statement.has_company;
         self.enter_implicit();
         if super::governed::executes(&statement.command) {
             self.go().await?;
@@ -125,7 +125,7 @@ impl Session {
                 self.reset(&reset.reset)?;
                 "RESET"
             }
-            S::Discard { object_type } => self.discard(object_type)?,
+            S::Discard { object_type } => self.discard(object_type, statement.has_company)?,
             S::Prepare { name, data_types, statement: inner } => {
                 self.prepare_sql(fold(name), data_types, inner, statement)?;
                 "PREPARE"

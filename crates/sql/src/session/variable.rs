@@ -192,10 +192,10 @@ impl Session {
     }
 
     /// DISCARD.
-    pub(super) fn discard(&mut self, what: &ast::DiscardObject) -> Result<&'static str> {
+    pub(super) fn discard(&mut self, what: &ast::DiscardObject, has_company: bool) -> Result<&'static str> {
         match what {
             ast::DiscardObject::ALL => {
-                if self.is_in_block() {
+                if self.is_in_block() || has_company {
                     return Err(SqlError::new(
                         sqlstate::ACTIVE_SQL_TRANSACTION,
                         "DISCARD ALL cannot run inside a transaction block",
