@@ -21,6 +21,7 @@ mod from;
 mod group;
 mod literal;
 mod naming;
+mod operand;
 mod operator;
 mod order;
 mod query;

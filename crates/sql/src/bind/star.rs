@@ -7,16 +7,18 @@
 //! SELECT *, u.* FROM t JOIN u USING (a)    becomes    SELECT a, t.b, u.c, u.a, u.c FROM t JOIN u USING (a)
 //! ```
 //!
-//! Stars of subqueries within expressions stay: what is asked of them does not depend on their columns (EXISTS), or there is one.
+//! So it is with the stars of subqueries wherever they are: `x IN (SELECT * FROM t)` fails once `t` has two columns.
 
 use std::collections::HashMap;
 
 use sqlparser::ast::{
-    Expr as Syntax, Ident, Query as QuerySyntax, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    WildcardAdditionalOptions,
+    Distinct, Expr as Syntax, GroupByExpr, Ident, JoinConstraint, JoinOperator, LimitClause,
+    NamedWindowDefinition, NamedWindowExpr, OrderBy, OrderByKind, Query as QuerySyntax,
+    Select as SelectSyntax, SelectItem, SetExpr, TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::Binder;
+use super::operand::{Operand, for_each_argument, for_each_of_window, for_each_operand};
 use super::scope::{NamedColumn, Namespace};
 
 /// What stars stand for, by line and column.
@@ -102,41 +104,106 @@ fn pin_query(query: &mut QuerySyntax, stars: &Stars) {
         with.cte_tables.iter_mut().for_each(|cte| pin_query(&mut cte.query, stars));
     }
     pin_body(&mut query.body, stars);
+    if let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by {
+        keys.iter_mut().for_each(|key| pin_expression(&mut key.expr, stars));
+    }
+    if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
+        let offset = offset.as_mut().map(|offset| &mut offset.value);
+        limit.as_mut().into_iter().chain(offset).for_each(|count| pin_expression(count, stars));
+    }
 }
 
 fn pin_body(body: &mut SetExpr, stars: &Stars) {
     match body {
-        SetExpr::Select(select) => {
-            let items = std::mem::take(&mut select.projection).into_iter();
-            select.projection = items
-                .flat_map(|item| {
-                    let noted = match &item {
-                        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
-                            stars.get(&place(options)).cloned()
-                        }
-                        _ => None,
-                    };
-                    noted.unwrap_or_else(|| vec![item])
-                })
-                .collect();
-            select.from.iter_mut().for_each(|item| pin_from(item, stars));
-        }
+        SetExpr::Select(select) => pin_select(select, stars),
         SetExpr::Query(query) => pin_query(query, stars),
         SetExpr::SetOperation { left, right, .. } => {
             pin_body(left, stars);
             pin_body(right, stars);
         }
+        SetExpr::Values(values) => {
+            let items = values.rows.iter_mut().flat_map(|row| &mut row.content);
+            items.for_each(|item| pin_expression(item, stars));
+        }
         _ => {}
     }
 }
 
-fn pin_from(item: &mut TableWithJoins, stars: &Stars) {
-    let relations = std::iter::once(&mut item.relation);
-    for relation in relations.chain(item.joins.iter_mut().map(|join| &mut join.relation)) {
-        match relation {
-            TableFactor::Derived { subquery, .. } => pin_query(subquery, stars),
-            TableFactor::NestedJoin { table_with_joins, .. } => pin_from(table_with_joins, stars),
+fn pin_select(select: &mut SelectSyntax, stars: &Stars) {
+    let mut items = vec![];
+    for mut item in std::mem::take(&mut select.projection) {
+        match &mut item {
+            SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+                if let Some(noted) = stars.get(&place(options)) {
+                    items.extend(noted.iter().cloned());
+                    continue;
+                }
+            }
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                pin_expression(expr, stars);
+            }
             _ => {}
         }
+        items.push(item);
+    }
+    select.projection = items;
+    select.from.iter_mut().for_each(|item| pin_from(item, stars));
+    if let Some(Distinct::On(items)) = &mut select.distinct {
+        items.iter_mut().for_each(|item| pin_expression(item, stars));
+    }
+    if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+        keys.iter_mut().for_each(|key| pin_expression(key, stars));
+    }
+    let conditions = select.selection.iter_mut().chain(&mut select.having);
+    conditions.for_each(|condition| pin_expression(condition, stars));
+    for NamedWindowDefinition(_, window) in &mut select.named_window {
+        if let NamedWindowExpr::WindowSpec(window) = window {
+            for_each_of_window(window, &mut |operand| pin_operand(operand, stars));
+        }
+    }
+}
+
+fn pin_from(item: &mut TableWithJoins, stars: &Stars) {
+    pin_relation(&mut item.relation, stars);
+    for join in &mut item.joins {
+        pin_relation(&mut join.relation, stars);
+        if let JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) = &mut join.join_operator
+            && let JoinConstraint::On(condition) = constraint
+        {
+            pin_expression(condition, stars);
+        }
+    }
+}
+
+fn pin_relation(relation: &mut TableFactor, stars: &Stars) {
+    let mut pin = |operand: Operand<'_>| pin_operand(operand, stars);
+    match relation {
+        TableFactor::Derived { subquery, .. } => pin_query(subquery, stars),
+        TableFactor::NestedJoin { table_with_joins, .. } => pin_from(table_with_joins, stars),
+        TableFactor::Table { args: Some(arguments), .. } => for_each_argument(&mut arguments.args, &mut pin),
+        TableFactor::Function { args, .. } => for_each_argument(args, &mut pin),
+        TableFactor::UNNEST { array_exprs, .. } => {
+            array_exprs.iter_mut().for_each(|array| pin_expression(array, stars));
+        }
+        _ => {}
+    }
+}
+
+fn pin_expression(expr: &mut Syntax, stars: &Stars) {
+    stacker::maybe_grow(128 * 1024, 4 * 1024 * 1024, || {
+        for_each_operand(expr, &mut |operand| pin_operand(operand, stars));
+    });
+}
+
+fn pin_operand(operand: Operand<'_>, stars: &Stars) {
+    match operand {
+        Operand::Expression(expr) => pin_expression(expr, stars),
+        Operand::Query(query) => pin_query(query, stars),
     }
 }
