@@ -12,6 +12,9 @@ use crate::types::Type;
 /// handed up beside it.
 pub(super) fn postpone_calls(mut query: Query) -> Query {
     let Body::Select(select) = &mut query.body else { return query };
+    if query.order.is_empty() {
+        return query;
+    }
     let is_plain = select.group.is_none()
         && select.windows.is_empty()
         && select.distinct != Distinct::All
@@ -31,7 +34,7 @@ pub(super) fn postpone_calls(mut query: Query) -> Query {
         .filter(|place| !is_sorted_by(*place))
         .filter(|place| select.targets[*place].expr.is_volatile() || has_set(*place))
         .collect();
-    if !is_plain || sets_first || query.order.is_empty() || late.is_empty() {
+    if !is_plain || sets_first || late.is_empty() {
         return query;
     }
     let mut sets = std::mem::take(&mut select.set_returning);
