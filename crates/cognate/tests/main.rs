@@ -5,6 +5,7 @@ mod command;
 mod crash;
 mod damage;
 mod library;
+mod memory;
 mod methods;
 mod process;
 mod spill;

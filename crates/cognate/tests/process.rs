@@ -67,6 +67,13 @@ impl Process {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).expect("descriptors").count()
     }
 
+    /// The largest resident size so far.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("kilobytes") * 1024
+    }
+
     pub(crate) fn resident_bytes(&self) -> u64 {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.id())).expect("statm");
         statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096

@@ -146,6 +146,7 @@ pub(crate) async fn simple_query(session: &mut Session, text: &str) -> Vec<Strin
     };
     let mut lines = Lines::default();
     let mut failed = None;
+    session.begin_message();
     match session.split(text) {
         Err(error) => failed = Some(error),
         Ok(statements) => {

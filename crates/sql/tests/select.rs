@@ -221,7 +221,8 @@ impl World {
         let path = vec!["public".to_owned()];
         let format = FormatContext::default();
         let counts = Counts(&counts);
-        let context = context(&catalog, &path, &format, &counts, "");
+        let source = "".into();
+        let context = context(&catalog, &path, &format, &counts, &source);
         let mut binder = Binder::new(&context, &[]);
         let bound = binder.query(&view.query, false)?;
         let column = |name: &str, ty: Type| Column {
@@ -260,7 +261,8 @@ impl World {
         let (path, format, counts) =
             (vec!["public".to_owned()], FormatContext::default(), self.counts.clone());
         let counts = Counts(&counts);
-        let context = context(&catalog, &path, &format, &counts, "");
+        let source = "".into();
+        let context = context(&catalog, &path, &format, &counts, &source);
         let mut binder = Binder::new(&context, &[]);
         let bound = binder.query(query, true)?;
         let types: Vec<Type> = table.columns.iter().map(|column| column.ty).collect();
@@ -321,7 +323,8 @@ impl World {
             None => self.counts.clone(),
         };
         let counts = Counts(&counts);
-        let context = context(&catalog, &path, &format, &counts, source);
+        let source = source.into();
+        let context = context(&catalog, &path, &format, &counts, &source);
         let mut binder = Binder::new(&context, &[]);
         let bound = binder.query(query, false)?;
         let parameters = binder.parameter_types()?;
@@ -363,7 +366,7 @@ fn context<'a>(
     path: &'a [String],
     format: &'a FormatContext,
     counts: &'a dyn RowCounts,
-    source: &'a str,
+    source: &'a Arc<str>,
 ) -> BindContext<'a> {
     BindContext {
         catalog,
@@ -513,7 +516,8 @@ fn expressions_without_a_query() {
     let catalog = Arc::new(Catalog::new(1, []));
     let (path, format, counts) = (vec![], FormatContext::default(), BTreeMap::new());
     let counts = Counts(&counts);
-    let context = context(&catalog, &path, &format, &counts, "");
+    let source = "".into();
+    let context = context(&catalog, &path, &format, &counts, &source);
     let mut binder = Binder::new(&context, &[]);
     binder.open_level();
     let syntax = parse::parse_expression("1 + 2 * 3").expect("an expression");

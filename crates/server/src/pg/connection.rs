@@ -71,6 +71,8 @@ pub(crate) struct Connection {
     pub(crate) unseen: Option<Unseen>,
     /// It failed because of others, and nothing was said of it.
     pub(crate) is_to_run_again: bool,
+    /// It has waited for its client since the last message.
+    has_rested: bool,
 }
 
 /// A statement that can be run again.
@@ -107,6 +109,7 @@ impl Connection {
             rerun: None,
             unseen: None,
             is_to_run_again: false,
+            has_rested: false,
         }
     }
 
@@ -126,6 +129,10 @@ impl Connection {
     async fn handle(&mut self, first: u8, body: &[u8]) -> Result<(), End> {
         if self.skip_to_sync && first != tag::SYNC && first != tag::TERMINATE {
             return Ok(());
+        }
+        // Cancelling reaches what a client has sent and not yet been answered. While it sends data, that is a COPY.
+        if std::mem::take(&mut self.has_rested) && self.copy.is_none() {
+            self.session.begin_message();
         }
         if self.copy.is_some() {
             return self.copy_message(first, body).await;
@@ -307,6 +314,7 @@ impl Respondent for Connection {
     }
 
     fn rest(&mut self) -> Option<Duration> {
+        self.has_rested = true;
         self.transport.shrink();
         self.rows.shrink();
         self.head.shrink();

@@ -4,7 +4,7 @@ use super::Binder;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed, fold};
 use crate::types::cast::{self, CastContext};
-use crate::types::{Datum, Type, TypeId};
+use crate::types::{Datum, FormatContext, Type, TypeId};
 
 /// The type that values of these types can all be converted to implicitly, by PostgreSQL's rules for UNION, CASE, VALUES and so on. `Unknown` if
 /// all are. On failure the two types that cannot be matched.
@@ -54,6 +54,22 @@ fn depends_on_session(ty: TypeId, text: &str) -> bool {
     }
 }
 
+/// Reads a literal's text as a value of a type.
+pub(crate) fn read_literal(
+    text: &str,
+    target: Type,
+    how: CastContext,
+    format: &FormatContext,
+) -> Result<Datum> {
+    // What a bare number means depends on the interval's fields.
+    let read_as = if target.id == TypeId::Interval { target } else { Type::new(target.id) };
+    let value = Datum::from_text(read_as, text, format)?;
+    if target.modifier == -1 {
+        return Ok(value);
+    }
+    cast::apply_modifier(value, target, how == CastContext::Explicit)
+}
+
 impl Binder<'_> {
     /// Converts to `target` if there is a conversion in this context. Untyped literals are read as the target type (its errors are
     /// the literal's), open parameters become of the target type.
@@ -83,7 +99,7 @@ impl Binder<'_> {
         match typed.expr {
             Expr::Constant(Datum::Null) => Ok(Typed::new(Expr::NULL, target)),
             Expr::Constant(Datum::Text(ref text)) => {
-                let value = self.literal(text.as_str(), target, how)?;
+                let value = read_literal(text.as_str(), target, how, self.context.eval.format)?;
                 if depends_on_session(target.id, text.as_str()) {
                     let found = cast::find(TypeId::Unknown.into(), target, CastContext::Explicit)
                         .ok_or_else(|| cast::cannot_cast(typed.ty, target))?;
@@ -111,18 +127,6 @@ impl Binder<'_> {
                 Ok(Typed::new(Expr::Cast(Box::new((text.expr, found))), target))
             }
         }
-    }
-
-    /// Reads a literal's text as a value of a type.
-    fn literal(&self, text: &str, target: Type, how: CastContext) -> Result<Datum> {
-        let format = self.context.eval.format;
-        // What a bare number means depends on the interval's fields.
-        let read_as = if target.id == TypeId::Interval { target } else { Type::new(target.id) };
-        let value = Datum::from_text(read_as, text, format)?;
-        if target.modifier == -1 {
-            return Ok(value);
-        }
-        cast::apply_modifier(value, target, how == CastContext::Explicit)
     }
 
     /// Converts implicitly; 42846 if that cannot be.

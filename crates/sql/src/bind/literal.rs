@@ -1,10 +1,13 @@
 //! Literals.
 
+use std::borrow::Cow;
+
 use sqlparser::ast::{DateTimeField, Expr as Syntax, Interval, TypedString, Value, ValueWithSpan};
 
 use super::{Binder, resolve_type};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
+use crate::parse::Literal;
 use crate::types::{Datum, Numeric, Type, TypeId};
 
 /// An untyped literal.
@@ -16,7 +19,7 @@ impl Binder<'_> {
     /// A literal or parameter.
     pub(crate) fn value(&mut self, value: &ValueWithSpan) -> Result<Typed> {
         let bound = match &value.value {
-            Value::Number(digits, _) => number(digits),
+            Value::Number(digits, _) => typed_number(digits),
             Value::SingleQuotedString(text)
             | Value::EscapedStringLiteral(text)
             | Value::UnicodeStringLiteral(text) => Ok(untyped(text)),
@@ -48,7 +51,7 @@ impl Binder<'_> {
     pub(crate) fn negative_number(&mut self, operand: &Syntax) -> Option<Result<Typed>> {
         match operand {
             Syntax::Value(ValueWithSpan { value: Value::Number(digits, _), .. }) => {
-                Some(number(&format!("-{digits}")))
+                Some(typed_number(&format!("-{digits}")))
             }
             _ => None,
         }
@@ -95,15 +98,30 @@ fn interval_range(leading: Option<&DateTimeField>, last: Option<&DateTimeField>)
     Some(fields.get(first..=last)?.iter().map(|(_, bit)| 1 << bit).sum())
 }
 
+fn typed_number(digits: &str) -> Result<Typed> {
+    let (value, ty) = number(digits)?;
+    Ok(Typed::new(Expr::Constant(value), ty))
+}
+
 /// A number: int4, int8 or numeric, the first that holds it.
-fn number(digits: &str) -> Result<Typed> {
-    let digits = digits.replace('_', "");
+pub(crate) fn number(digits: &str) -> Result<(Datum, TypeId)> {
+    let digits: Cow<'_, str> =
+        if digits.contains('_') { digits.replace('_', "").into() } else { digits.into() };
     if let Ok(value) = digits.parse::<i32>() {
-        return Ok(Typed::new(Expr::Constant(Datum::Int4(value)), TypeId::Int4));
+        return Ok((Datum::Int4(value), TypeId::Int4));
     }
     if let Ok(value) = digits.parse::<i64>() {
-        return Ok(Typed::new(Expr::Constant(Datum::Int8(value)), TypeId::Int8));
+        return Ok((Datum::Int8(value), TypeId::Int8));
     }
-    let value = Numeric::parse(&digits)?;
-    Ok(Typed::new(Expr::Constant(Datum::Numeric(value)), TypeId::Numeric))
+    Ok((Datum::Numeric(Numeric::parse(&digits)?), TypeId::Numeric))
+}
+
+/// A literal of a run of rows that stayed text.
+pub(super) fn plain(literal: &Literal<'_>) -> Result<Typed> {
+    match literal {
+        Literal::Null => Ok(Typed::new(Expr::NULL, TypeId::Unknown)),
+        Literal::Bool(value) => Ok(Typed::new(Expr::Constant(Datum::Bool(*value)), TypeId::Bool)),
+        Literal::Number(digits) => typed_number(digits),
+        Literal::Text(text) => Ok(untyped(text)),
+    }
 }

@@ -19,7 +19,7 @@ mod expression;
 mod frame;
 mod from;
 mod group;
-mod literal;
+pub(crate) mod literal;
 mod naming;
 mod operand;
 mod operator;
@@ -39,6 +39,7 @@ mod window;
 mod with;
 
 pub use coerce::common_type;
+pub(crate) use coerce::read_literal;
 pub use frame::{Exclusion, Frame, FrameBound, FrameMode, Window, WindowCall};
 pub(crate) use operator::operator_name;
 pub(crate) use operator::row_items;
@@ -89,7 +90,7 @@ pub struct BindContext<'a> {
     /// Estimates for the planner.
     pub row_counts: &'a dyn RowCounts,
     /// The text the statement came in, for positions; may be empty.
-    pub source: &'a str,
+    pub source: &'a Arc<str>,
 }
 
 /// Binds one statement.

@@ -10,14 +10,18 @@ use sqlparser::ast::{
 use super::access::is_all_fields;
 use super::around::{postpone_calls, wrap};
 use super::group::has_grouping_sets;
+use super::literal;
 use super::naming::figure_name;
 use super::scope::{NamedColumn, name_parts, object_name, schema_and_name};
 use super::{Binder, Body, Clause, Distinct, LockWait, Query, RowLock, Select, SlotPart, Source};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Expr, Typed};
-use crate::parse::KEY_MARK;
+use crate::parse::{KEY_MARK, Reader, Run, marked};
 use crate::session::OutputColumn;
 use crate::types::{Type, TypeId};
+
+/// Rows bound between two questions whether to stop.
+const ROWS_UNASKED: usize = 256;
 
 /// The sort expressions of an ORDER BY.
 pub(super) fn order_items(order: Option<&OrderBy>) -> Result<&[OrderByExpr]> {
@@ -98,14 +102,22 @@ impl Binder<'_> {
 
     fn values(&mut self, rows: &[&Vec<Syntax>], keep_unknown: bool) -> Result<Query> {
         let width = rows.first().map_or(0, |row| row.len());
-        if rows.iter().any(|row| row.len() != width) {
+        if rows.iter().any(|row| marked(row).map_or(row.len(), |run| run.width) != width) {
             return Err(SqlError::syntax("VALUES lists must all be the same length"));
         }
         self.push_level();
         let bound = self.in_clause(Clause::Values, |binder| {
-            rows.iter()
-                .map(|row| row.iter().map(|item| binder.expression(item)).collect::<Result<Vec<_>>>())
-                .collect::<Result<Vec<_>>>()
+            let mut bound = Vec::with_capacity(rows.len());
+            for row in rows {
+                match marked(row) {
+                    Some(run) => binder.literal_rows(run, &mut bound)?,
+                    None => {
+                        let row = row.iter().map(|item| binder.expression(item));
+                        bound.push(row.collect::<Result<Vec<_>>>()?);
+                    }
+                }
+            }
+            Ok(bound)
         });
         self.pop_level()?;
         let mut bound = bound?;
@@ -126,6 +138,21 @@ impl Binder<'_> {
         }
         let rows = bound.into_iter().map(|row| row.into_iter().map(|item| item.expr).collect()).collect();
         Ok(Query::of(Body::Values(rows), columns))
+    }
+
+    /// Binds rows that stayed text until now.
+    fn literal_rows(&self, run: Run, into: &mut Vec<Vec<Typed>>) -> Result<()> {
+        let bytes = run.rows * (size_of::<Vec<Typed>>() + 16 + run.width * 2 * size_of::<Typed>());
+        self.context.eval.check_size(bytes + run.end - run.start)?;
+        let (mut reader, mut row) = (Reader::new(self.context.source, run), Vec::new());
+        into.reserve_exact(run.rows);
+        while reader.next_row(&mut row) {
+            if into.len() % ROWS_UNASKED == 0 {
+                self.context.eval.check_interrupt()?;
+            }
+            into.push(row.iter().map(literal::plain).collect::<Result<_>>()?);
+        }
+        Ok(())
     }
 
     fn select(

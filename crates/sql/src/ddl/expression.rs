@@ -32,7 +32,7 @@ impl Work<'_> {
                 eval: read.eval,
                 virtual_tables: &NoVirtualTables,
                 row_counts: &NoRowCounts,
-                source: "",
+                source: &"".into(),
             };
             action(&mut Binder::new(&context, &[]))
         })

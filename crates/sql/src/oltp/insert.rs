@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::conflict::{Conflict, Outcome};
+use super::literal_rows::LiteralRows;
 use super::returning::{Changed, Returning};
 use super::run::{Checks, Run, default_of, generated_always, is_default};
 use super::source::{Pieces, Places, share};
@@ -15,7 +16,7 @@ use crate::catalog::{Identity, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Expr;
 use crate::function::Interrupt;
-use crate::parse::Overriding;
+use crate::parse::{self, Overriding, marked};
 use crate::plan::Plan;
 use crate::session::work::Work;
 use crate::types::Datum;
@@ -35,14 +36,21 @@ pub(crate) struct InsertPlan {
 #[derive(Debug)]
 enum Source {
     /// Complete rows: an expression for each column's place.
-    Values(Vec<Vec<Expr>>),
+    Values(Vec<Rows>),
     /// A query; for each place the number of its output column, or the default.
     Query(Arc<Plan>, Vec<Result<usize, Expr>>),
 }
 
+/// One row of a list of values, or many.
+#[derive(Debug)]
+enum Rows {
+    One(Vec<Expr>),
+    Literal(Box<LiteralRows>),
+}
+
 /// The same before the whole statement is planned.
 enum BoundSource {
-    Values(Vec<Vec<Expr>>),
+    Values(Vec<Rows>),
     Query(Box<Plan>, Vec<Result<usize, Expr>>),
 }
 
@@ -70,7 +78,7 @@ pub(crate) fn bind(
         Columns { places: column_list(&table, &statement.columns)?, table: table.clone(), overriding };
     let mut pieces = Pieces::default();
     let source = match &statement.source {
-        None => BoundSource::Values(vec![columns.row(binder, &[])?]),
+        None => BoundSource::Values(vec![Rows::One(columns.row(binder, &[])?)]),
         Some(query) => bind_source(binder, &mut pieces, &columns, query, !statement.columns.is_empty())?,
     };
     let checks = Checks::bind(binder, &table, |_| true)?;
@@ -101,6 +109,10 @@ pub(crate) fn bind(
     let source = match source {
         BoundSource::Values(mut rows) => {
             for row in &mut rows {
+                let row = match row {
+                    Rows::One(row) => row,
+                    Rows::Literal(rows) => &mut rows.complete,
+                };
                 pieces.expressions(binder, row)?;
             }
             BoundSource::Values(rows)
@@ -167,12 +179,17 @@ fn bind_source(
         && query.fetch.is_none()
         && query.locks.is_empty();
     if let (true, ast::SetExpr::Values(values)) = (plain, query.body.as_ref()) {
+        let width_of = |row: &[ast::Expr]| marked(row).map_or(row.len(), |run| run.width);
         let width = values.rows.first().map_or(0, |row| row.content.len());
-        if values.rows.iter().any(|row| row.content.len() != width) {
+        if values.rows.iter().any(|row| width_of(&row.content) != width) {
             return Err(SqlError::syntax("VALUES lists must all be the same length"));
         }
         columns.check_width(width, listed)?;
-        let rows = values.rows.iter().map(|row| columns.row(binder, &row.content)).collect::<Result<_>>()?;
+        let rows = values.rows.iter().map(|row| match marked(&row.content) {
+            Some(run) => columns.literal_rows(binder, run).map(Box::new).map(Rows::Literal),
+            None => columns.row(binder, &row.content).map(Rows::One),
+        });
+        let rows = rows.collect::<Result<_>>()?;
         return Ok(BoundSource::Values(rows));
     }
     let query = binder.query(query, true)?;
@@ -218,6 +235,18 @@ impl Columns {
         Ok(())
     }
 
+    /// Rows of literals that stay text.
+    fn literal_rows(&self, binder: &mut Binder<'_>, run: parse::Run) -> Result<LiteralRows> {
+        let null = ast::Expr::Value(ast::Value::Null.into());
+        let complete = self.row(binder, &vec![null; run.width])?;
+        let places = self.places.iter().take(run.width);
+        let targets = places.map(|&place| {
+            let column = &self.table.columns[place];
+            (!self.ignores(place)).then(|| (place, column.ty, column.name.clone()))
+        });
+        LiteralRows::bind(binder, run, complete, targets.collect())
+    }
+
     /// A complete row of these expressions, those missing by default.
     fn row(&self, binder: &mut Binder<'_>, values: &[ast::Expr]) -> Result<Vec<Expr>> {
         let mut row: Vec<Option<Expr>> = vec![None; self.table.columns.len()];
@@ -256,7 +285,13 @@ impl InsertPlan {
     /// Where its rows come from, for EXPLAIN.
     pub(crate) fn source_lines(&self) -> Vec<String> {
         match &self.source {
-            Source::Values(rows) => vec![format!("Values: {} rows", rows.len())],
+            Source::Values(rows) => {
+                let count = rows.iter().map(|rows| match rows {
+                    Rows::One(_) => 1,
+                    Rows::Literal(rows) => rows.count(),
+                });
+                vec![format!("Values: {} rows", count.sum::<usize>())]
+            }
             Source::Query(plan, _) => plan.explain(),
         }
     }
@@ -269,9 +304,16 @@ impl Work<'_> {
         let mut touched = Vec::new();
         match &plan.source {
             Source::Values(rows) => {
-                for row in rows {
-                    let row = run.evaluate(self, row, &[])?;
-                    self.insert_one(plan, run, row, &mut touched, &mut changed).await?;
+                for rows in rows {
+                    match rows {
+                        Rows::One(row) => {
+                            let row = run.evaluate(self, row, &[])?;
+                            self.insert_one(plan, run, row, &mut touched, &mut changed).await?;
+                        }
+                        Rows::Literal(rows) => {
+                            self.insert_literal_rows(plan, rows, run, &mut touched, &mut changed).await?;
+                        }
+                    }
                 }
             }
             Source::Query(source, map) => {
@@ -291,6 +333,24 @@ impl Work<'_> {
             }
         }
         Ok(changed)
+    }
+
+    async fn insert_literal_rows(
+        &mut self,
+        plan: &InsertPlan,
+        rows: &LiteralRows,
+        run: &mut Run,
+        touched: &mut Vec<bytes::Bytes>,
+        changed: &mut Changed,
+    ) -> Result<()> {
+        let (mut reader, mut literals) = (rows.reader(), Vec::new());
+        while reader.next_row(&mut literals) {
+            self.interrupts.check()?;
+            let mut row = run.evaluate(self, &rows.complete, &[])?;
+            self.read(|read| rows.fill(&literals, read, &mut row))?;
+            self.insert_one(plan, run, row, touched, changed).await?;
+        }
+        Ok(())
     }
 
     async fn insert_one(

@@ -23,6 +23,7 @@ mod input;
 pub(crate) mod insert;
 mod join_table;
 pub(crate) mod key_range;
+mod literal_rows;
 pub(crate) mod memory;
 mod node;
 pub(crate) mod returning;

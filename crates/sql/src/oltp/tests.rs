@@ -168,7 +168,7 @@ impl World {
             eval,
             virtual_tables: &NoVirtualTables,
             row_counts: &NoRowCounts,
-            source: sql,
+            source: &sql.into(),
         };
         let statement = parse::parse(sql)?.remove(0);
         let Command::Sql(syntax) = &statement.command else { panic!("{sql} is no query") };

@@ -1,7 +1,9 @@
 //! PostgreSQL's dialect with what the parser crate gets wrong or lacks in expressions.
 
 use std::any::TypeId;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
 
 use sqlparser::ast::{
     BinaryOperator, ColumnOption, DataType, Expr, Function, FunctionArguments, ObjectName, Statement,
@@ -11,6 +13,9 @@ use sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
+
+use crate::error::SqlError;
+use crate::function::Interrupt;
 
 /// Binds tighter than `^` and AT TIME ZONE, looser than `[]` and `::`.
 const UNARY_SIGN: u8 = 125;
@@ -43,6 +48,24 @@ pub(super) struct CognateDialect {
     statements: Cell<usize>,
     /// The crate was called from the hook that it is about to call.
     asks_again: Cell<bool>,
+    interruption: Interruption,
+}
+
+/// Asked whether to go on each time that so many expressions and queries were begun.
+const ATTEMPTS_UNASKED: usize = 64;
+
+/// What may stop the parser from outside.
+#[derive(Default)]
+struct Interruption {
+    interrupt: Option<Arc<dyn Interrupt + Send + Sync>>,
+    /// Why it was stopped.
+    error: RefCell<Option<SqlError>>,
+}
+
+impl fmt::Debug for Interruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interruption").field("error", &self.error).finish_non_exhaustive()
+    }
 }
 
 impl CognateDialect {
@@ -52,10 +75,31 @@ impl CognateDialect {
         CognateDialect { attempts, ..CognateDialect::default() }
     }
 
+    /// To be stopped by this.
+    pub(super) fn interrupted_by(
+        mut self,
+        interrupt: Option<Arc<dyn Interrupt + Send + Sync>>,
+    ) -> CognateDialect {
+        self.interruption.interrupt = interrupt;
+        self
+    }
+
+    /// Why it was stopped, if it was.
+    pub(super) fn interrupted(&self) -> Option<SqlError> {
+        self.interruption.error.take()
+    }
+
     /// One more expression or query is begun. False when that was one too many.
     fn attempt(&self) -> bool {
         if let Some(attempts) = &self.attempts {
-            attempts.set(attempts.get().saturating_sub(1));
+            let left = attempts.get().saturating_sub(1);
+            attempts.set(left);
+            if let (0, Some(interrupt)) = (left % ATTEMPTS_UNASKED, &self.interruption.interrupt)
+                && let Err(error) = interrupt.check()
+            {
+                self.interruption.error.replace(Some(error));
+                attempts.set(0);
+            }
         }
         !self.is_spent()
     }

@@ -11,6 +11,9 @@
 //! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a syntax error in the last
 //! one keeps the first from running. Errors are 42601 with the 1-based character position in the whole text.
 //!
+//! Long texts: `rows` keeps long lists of literal rows as text. For all else a tree takes far more memory than its text, so it is charged to the
+//! database's [`Budget`](crate::budget::Budget) before it is made; and the parser asks now and then whether it is to stop.
+//!
 //! Deep nesting: `complexity` bounds from the tokens how deep a tree can become; beyond the limit the answer is 54001. A complex
 //! statement is parsed, planned, run and dropped on a stack that fits its depth, since copies, comparisons and drops of
 //! trees recurse, too.
@@ -24,22 +27,27 @@ mod mip;
 mod operator;
 mod plain;
 mod rewrite;
+mod rows;
 
 pub use command::{AlterSequence, Command, FetchCount, SequenceOptions};
 pub(crate) use complexity::{SHALLOW, on_large_stack};
 pub use error::character_position;
 pub use mip::{MipArgument, MipOperation};
 pub(crate) use rewrite::{DISTINCT_SETS, exclusion_of};
+pub(crate) use rows::{Literal, Reader, Run, marked};
 
 use std::sync::Arc;
 
 use sqlparser::ast;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, TokenizerError, Whitespace};
 
+use crate::budget::{Budget, Charge};
 use crate::error::{Result, SqlError, sqlstate};
+use crate::function::Interrupt;
 use dialect::CognateDialect;
 use error::Source;
+use rows::Survey;
 
 /// Longest statement text, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024 * 1024;
@@ -67,7 +75,23 @@ pub struct Statement {
     /// Its message has other statements, with which it shares a transaction unless they end it.
     pub has_company: bool,
     complexity: usize,
+    /// What its tree may take, if that is much.
+    charge: Option<Arc<Charge>>,
 }
+
+/// What reading a text may take.
+#[derive(Clone)]
+pub(crate) struct Limits {
+    /// Where memory comes from.
+    pub(crate) budget: Arc<Budget>,
+    /// Asked whether to go on.
+    pub(crate) interrupt: Arc<dyn Interrupt + Send + Sync>,
+}
+
+/// Texts shorter than this are read without a look at their size.
+const LONG_TEXT_BYTES: usize = 2048;
+/// What a token takes at most: itself twice, its part of the tree, and what is made of that.
+const TOKEN_BYTES: usize = 640;
 
 /// What an INSERT does about identity columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +120,7 @@ impl Statement {
             deferrable: None,
             has_company: self.has_company,
             complexity: self.complexity,
+            charge: self.charge.clone(),
         }
     }
 }
@@ -118,29 +143,52 @@ impl Drop for Statement {
 
 /// Parses a text of any number of statements.
 pub fn parse(text: &str) -> Result<Vec<Statement>> {
-    if text.len() > MAX_TEXT {
-        return Err(SqlError::new(
-            sqlstate::PROGRAM_LIMIT_EXCEEDED,
-            format!("statement is longer than {} MB", MAX_TEXT >> 20),
-        ));
+    check_length(text)?;
+    match plain::parse(text) {
+        Some(statement) => Ok(vec![statement]),
+        None => parse_tokens(text, Survey::default(), None, None),
     }
+}
+
+/// The same within limits. Long lists of literal rows stay text: the statements are to be bound with their source.
+pub(crate) fn parse_within(text: &str, limits: &Limits) -> Result<Vec<Statement>> {
+    check_length(text)?;
     if let Some(statement) = plain::parse(text) {
         return Ok(vec![statement]);
     }
-    parse_tokens(text)
+    if text.len() < LONG_TEXT_BYTES {
+        return parse_tokens(text, Survey::default(), None, None);
+    }
+    let survey = rows::survey(text);
+    limits.interrupt.check()?;
+    // The text comes again as the statements' source, and as what each of them says of itself.
+    let bytes = survey.tokens * TOKEN_BYTES + text.len() * 2;
+    let charge = limits.budget.charge(bytes, "The statement's tree")?;
+    parse_tokens(text, survey, Some(limits.interrupt.clone()), Some(Arc::new(charge)))
 }
 
-fn parse_tokens(text: &str) -> Result<Vec<Statement>> {
+fn check_length(text: &str) -> Result<()> {
+    if text.len() <= MAX_TEXT {
+        return Ok(());
+    }
+    let message = format!("statement is longer than {} MB", MAX_TEXT >> 20);
+    Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message))
+}
+
+fn parse_tokens(
+    text: &str,
+    survey: Survey,
+    interrupt: Option<Arc<dyn Interrupt + Send + Sync>>,
+    charge: Option<Arc<Charge>>,
+) -> Result<Vec<Statement>> {
     complexity::guard_parser_stack();
-    let source: Arc<str> = text.into();
     let places = Source::new(text);
-    let dialect = CognateDialect::default();
-    let tokens =
-        operator::space(text).tokenize(text, &dialect).map_err(|error| places.tokenizer_error(&error))?;
+    let tokens = tokenize(text, &survey.runs).map_err(|error| places.tokenizer_error(&error))?;
     junk::refuse(&tokens, &places)?;
+    let parts = Parts { source: text.into(), places, interrupt, charge };
     let mut statements = vec![];
     for part in split(tokens) {
-        if let Some(statement) = parse_one(part, &source, &places)? {
+        if let Some(statement) = parts.parse_one(part)? {
             statements.push(statement);
         }
     }
@@ -150,9 +198,69 @@ fn parse_tokens(text: &str) -> Result<Vec<Statement>> {
     Ok(statements)
 }
 
+/// The tokens of a text, with a mark in the place of each run of rows.
+fn tokenize(text: &str, runs: &[Run]) -> Result<Vec<TokenWithSpan>, TokenizerError> {
+    let dialect = CognateDialect::default();
+    let piece = |range: std::ops::Range<usize>| {
+        let piece = &text[range];
+        operator::space(piece).tokenize(piece, &dialect)
+    };
+    if runs.is_empty() {
+        return piece(0..text.len());
+    }
+    let (mut tokens, mut from) = (vec![], 0);
+    let mut here = Location { line: 1, column: 1 };
+    for run in runs {
+        tokens.extend(moved(piece(from..run.start), here)?);
+        let start = behind(here, &text[from..run.start]);
+        here = behind(start, &text[run.start..run.end]);
+        tokens.extend(rows::mark(run, start, here));
+        from = run.end;
+    }
+    tokens.extend(moved(piece(from..text.len()), here)?);
+    Ok(tokens)
+}
+
+/// The location behind a text that begins at another.
+fn behind(start: Location, text: &str) -> Location {
+    let lines = text.bytes().filter(|&byte| byte == b'\n').count() as u64;
+    let last = text.rfind('\n').map_or(0, |at| at + 1);
+    let column = text[last..].chars().count() as u64;
+    match lines {
+        0 => Location { column: start.column + column, ..start },
+        lines => Location { line: start.line + lines, column: column + 1 },
+    }
+}
+
+/// Tokens of a piece of a text that begins at `start`, with their locations in the whole.
+fn moved(
+    tokens: Result<Vec<TokenWithSpan>, TokenizerError>,
+    start: Location,
+) -> Result<Vec<TokenWithSpan>, TokenizerError> {
+    let moved = |at: Location| match at.line {
+        0 => at,
+        1 => Location { line: start.line, column: at.column + start.column - 1 },
+        line => Location { line: line + start.line - 1, ..at },
+    };
+    let mut tokens = tokens.map_err(|error| TokenizerError { location: moved(error.location), ..error })?;
+    for token in &mut tokens {
+        token.span.start = moved(token.span.start);
+        token.span.end = moved(token.span.end);
+    }
+    Ok(tokens)
+}
+
 /// Parses a text of at most one statement; none if it is empty. 42601 if there are more.
 pub fn parse_single(text: &str) -> Result<Option<Statement>> {
-    let mut statements = parse(text)?;
+    single(parse(text)?)
+}
+
+/// The same within limits, as [`parse_within`].
+pub(crate) fn parse_single_within(text: &str, limits: &Limits) -> Result<Option<Statement>> {
+    single(parse_within(text, limits)?)
+}
+
+fn single(mut statements: Vec<Statement>) -> Result<Option<Statement>> {
     if statements.len() > 1 {
         return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement"));
     }
@@ -206,67 +314,73 @@ fn is_blank(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_) | Token::EOF)
 }
 
-fn parse_one(
-    mut tokens: Vec<TokenWithSpan>,
-    source: &Arc<str>,
-    places: &Source<'_>,
-) -> Result<Option<Statement>> {
-    let Some(first) = tokens.iter().position(|token| !is_blank(token)) else { return Ok(None) };
-    let last = tokens.iter().rposition(|token| !is_blank(token)).unwrap_or(first);
-    let start = places.byte(tokens[first].span.start);
-    let end = places.byte(tokens[last].span.end);
-    let text: Arc<str> = source.get(start..end).unwrap_or(source).into();
-    tokens.truncate(last + 1);
-    tokens.drain(..first);
-    if let Some((operation, arguments)) = mip::parse(&tokens, source, places)? {
-        let (overriding, deferrable, complexity) = (None, None, 0);
-        let command = Command::Mip(operation, arguments);
-        return Ok(Some(Statement {
-            text,
-            source: source.clone(),
-            command,
-            overriding,
-            deferrable,
-            has_company: false,
-            complexity,
-        }));
+/// What the statements of a text have in common.
+struct Parts<'a> {
+    source: Arc<str>,
+    places: Source<'a>,
+    interrupt: Option<Arc<dyn Interrupt + Send + Sync>>,
+    charge: Option<Arc<Charge>>,
+}
+
+impl Parts<'_> {
+    /// Its statement, if the part says anything.
+    fn parse_one(&self, mut tokens: Vec<TokenWithSpan>) -> Result<Option<Statement>> {
+        let Some(first) = tokens.iter().position(|token| !is_blank(token)) else { return Ok(None) };
+        let last = tokens.iter().rposition(|token| !is_blank(token)).unwrap_or(first);
+        let (source, places) = (&self.source, &self.places);
+        let start = places.byte(tokens[first].span.start);
+        let end = places.byte(tokens[last].span.end);
+        let text: Arc<str> = match source.get(start..end) {
+            Some(text) if text.len() < source.len() => text.into(),
+            _ => source.clone(),
+        };
+        tokens.truncate(last + 1);
+        tokens.drain(..first);
+        let mut notes = Notes::default();
+        let (command, complexity) = match mip::parse(&tokens, source, places)? {
+            Some((operation, arguments)) => (Command::Mip(operation, arguments), 0),
+            None => self.command(tokens, &mut notes, end)?,
+        };
+        let Notes { overriding, deferrable } = notes;
+        let (source, charge) = (source.clone(), self.charge.clone());
+        let has_company = false;
+        Ok(Some(Statement { text, source, command, overriding, deferrable, has_company, complexity, charge }))
     }
-    let mut notes = Notes::default();
-    let tokens = rewrite::rewrite(tokens, &mut notes)?;
-    let complexity = complexity::check(&tokens)?;
-    let dialect = CognateDialect::for_tokens(tokens.len());
-    let end_of_text = places.at_end(source.len() == end || source[end..].trim().is_empty());
-    // Also for the part of a tree that is dropped when the rest does not parse.
-    let parsed = on_large_stack(complexity, || {
-        let mut parser =
-            Parser::new(&dialect).with_recursion_limit(complexity::LIMIT).with_tokens_with_locations(tokens);
-        command::parse(&mut parser).and_then(|command| {
-            if parser.peek_token_ref().token == Token::EOF {
-                Ok(command)
-            } else {
-                parser.expected_ref("end of statement", parser.peek_token_ref())
-            }
-        })
-    });
-    let command =
-        dialect.verdict(parsed).map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
-    let command = match command {
-        Command::Sql(sql) => match mip::from_query(&sql)? {
-            Some((operation, arguments)) => Command::Mip(operation, arguments),
-            None => Command::Sql(sql),
-        },
-        command => command,
-    };
-    let Notes { overriding, deferrable } = notes;
-    Ok(Some(Statement {
-        text,
-        source: source.clone(),
-        command,
-        overriding,
-        deferrable,
-        has_company: false,
-        complexity,
-    }))
+
+    /// What the tokens of one statement say, which ends at `end`, and a bound on the depth of that.
+    fn command(&self, tokens: Vec<TokenWithSpan>, notes: &mut Notes, end: usize) -> Result<(Command, usize)> {
+        let (source, places) = (&self.source, &self.places);
+        let tokens = rewrite::rewrite(tokens, notes)?;
+        let complexity = complexity::check(&tokens)?;
+        let dialect = CognateDialect::for_tokens(tokens.len()).interrupted_by(self.interrupt.clone());
+        let end_of_text = places.at_end(source.len() == end || source[end..].trim().is_empty());
+        // Also for the part of a tree that is dropped when the rest does not parse.
+        let parsed = on_large_stack(complexity, || {
+            let mut parser = Parser::new(&dialect)
+                .with_recursion_limit(complexity::LIMIT)
+                .with_tokens_with_locations(tokens);
+            command::parse(&mut parser).and_then(|command| {
+                if parser.peek_token_ref().token == Token::EOF {
+                    Ok(command)
+                } else {
+                    parser.expected_ref("end of statement", parser.peek_token_ref())
+                }
+            })
+        });
+        if let Some(error) = dialect.interrupted() {
+            return Err(error);
+        }
+        let command =
+            dialect.verdict(parsed).map_err(|error| places.parser_error_at(&error, end_of_text, end))?;
+        let command = match command {
+            Command::Sql(sql) => match mip::from_query(&sql)? {
+                Some((operation, arguments)) => Command::Mip(operation, arguments),
+                None => Command::Sql(sql),
+            },
+            command => command,
+        };
+        Ok((command, complexity))
+    }
 }
 
 /// Whether a whitespace token is a line break, which joins string literals.

@@ -100,13 +100,12 @@ fn restored(at: Location, spaces: &[(u64, u64)]) -> Location {
 fn places(bytes: &[u8]) -> Vec<usize> {
     let (mut places, mut at) = (Vec::new(), 0);
     while let Some(&byte) = bytes.get(at) {
+        if let Some(length) = opaque(bytes, at) {
+            at += length;
+            continue;
+        }
         let rest = &bytes[at..];
         at += match byte {
-            b'-' if rest.starts_with(b"--") => until(rest, b"\n"),
-            b'/' if rest.starts_with(b"/*") => comment(rest),
-            b'\'' => quoted(rest, ends_in_escape_mark(&bytes[..at])),
-            b'"' => quoted(rest, false),
-            b'$' if !at.checked_sub(1).is_some_and(|before| is_name(bytes[before])) => dollar_quoted(rest),
             _ if SIGNS.contains(&byte) => {
                 let length = operator(rest);
                 if rest.get(length).is_some_and(|next| SIGNS.contains(next)) {
@@ -120,7 +119,21 @@ fn places(bytes: &[u8]) -> Vec<usize> {
     places
 }
 
-fn is_name(byte: u8) -> bool {
+/// The length of the comment, the quoted text or the quoted name that begins here; none if none does.
+pub(super) fn opaque(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = &bytes[at..];
+    match rest.first()? {
+        b'-' if rest.starts_with(b"--") => Some(until(rest, b"\n")),
+        b'/' if rest.starts_with(b"/*") => Some(comment(rest)),
+        b'\'' => Some(quoted(rest, ends_in_escape_mark(&bytes[..at]))),
+        b'"' => Some(quoted(rest, false)),
+        b'$' if !at.checked_sub(1).is_some_and(|before| is_name(bytes[before])) => Some(dollar_quoted(rest)),
+        _ => None,
+    }
+}
+
+/// Whether the byte may be part of a name.
+pub(super) fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 

@@ -95,6 +95,7 @@ pub(super) fn parse(text: &str) -> Option<Statement> {
         deferrable: None,
         has_company: false,
         complexity: 0,
+        charge: None,
     })
 }
 

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use super::failures::Failures;
 use super::plan_cache::PlanCache;
 use super::presence::Presence;
+use crate::budget::Budget;
 use crate::catalog::{Catalog, Changes, Object, store};
 use crate::error::Result;
 use crate::place;
@@ -48,6 +49,8 @@ struct Shared {
     counters: Counters,
     plans: PlanCache,
     healing: super::Healing,
+    /// Memory of what statements are, not of what they compute.
+    statements: Arc<Budget>,
 }
 
 impl SqlDatabase {
@@ -59,6 +62,7 @@ impl SqlDatabase {
     /// The same with a clock of the caller's.
     pub fn open_with_clock(engine: Database, clock: Arc<dyn Clock>) -> Result<SqlDatabase> {
         let objects = stored_objects(&engine, &engine.begin(Isolation::Snapshot, Access::ReadWrite))?;
+        let statements = super::memory_limit(engine.memory_bytes());
         let shared = Shared {
             counters: Counters::open(engine.clone())?,
             engine,
@@ -72,6 +76,7 @@ impl SqlDatabase {
             presence: Presence::default(),
             plans: PlanCache::default(),
             healing: super::Healing::default(),
+            statements: Budget::new(statements),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
     }
@@ -79,6 +84,11 @@ impl SqlDatabase {
     /// The engine below.
     pub fn engine(&self) -> &Database {
         &self.shared.engine
+    }
+
+    /// Memory that statements share for what they are: trees of long texts, large parameters.
+    pub(crate) fn statement_budget(&self) -> &Arc<Budget> {
+        &self.shared.statements
     }
 
     /// How families that were left prepared heal.

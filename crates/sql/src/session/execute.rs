@@ -68,7 +68,6 @@ impl Session {
     ) -> Result<Fetch> {
         if matches!(portal.state, PortalState::Ready) {
             self.check_not_failed(portal.prepared.statement())?;
-            self.cancel.reset();
             if let Some(fetch) = self.start(portal).await? {
                 return Ok(fetch);
             }

@@ -302,7 +302,20 @@ impl Session {
     /// The statements of a simple query, possibly none. 42601 with position.
     pub fn split(&self, text: &str) -> Result<Vec<Statement>> {
         interrupt::step_aside_for(text);
-        parse::parse(text)
+        parse::parse_within(text, &self.limits())
+    }
+
+    /// What reading a text may take.
+    fn limits(&self) -> parse::Limits {
+        parse::Limits {
+            budget: self.database.statement_budget().clone(),
+            interrupt: Arc::new(self.interrupts()),
+        }
+    }
+
+    /// A message of the client begins to be answered: what was asked to be cancelled before does not count.
+    pub fn begin_message(&self) {
+        self.cancel.reset();
     }
 
     /// Takes over settings that a statement may have changed.

@@ -58,7 +58,7 @@ impl Session {
             }
         }
         interrupt::step_aside_for(text);
-        let statement = parse::parse_single(text)?;
+        let statement = parse::parse_single_within(text, &self.limits())?;
         self.check_not_failed(statement.as_ref())?;
         let prepared = Arc::new(self.plan_prepared(statement, declared.clone())?);
         if !matches!(prepared.planned().action, Action::Utility | Action::Empty)
@@ -161,10 +161,11 @@ impl Session {
         let Command::Sql(sql) = &statement.command else { return self.plan_utility(statement, declared) };
         let search_path = self.facts.named_path(&catalog);
         let sizes = Sizes(self.database.engine());
+        let interrupts = self.interrupts();
         let context = BindContext {
             catalog: &catalog,
             search_path: &search_path,
-            eval: self.eval(),
+            eval: EvalContext { interrupt: &interrupts, ..self.eval() },
             virtual_tables: &SystemTables,
             row_counts: &sizes,
             source: &statement.source,
@@ -277,7 +278,7 @@ impl Session {
             eval: self.eval(),
             virtual_tables: &SystemTables,
             row_counts: &NoRowCounts,
-            source: "",
+            source: &"".into(),
         };
         let mut binder = Binder::new(&context, &[]);
         binder.push_level();

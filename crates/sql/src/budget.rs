@@ -1,0 +1,63 @@
+//! Memory that all statements of a database share: trees of long texts, kept statements, large parameters.
+//!
+//! Whoever is about to allocate in proportion to what a client sent takes a [`Charge`] first and keeps it as long as
+//! the memory. Beyond the limit the statement gets 53200 and nothing was allocated.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::{Result, SqlError, sqlstate};
+
+/// So many bytes, shared.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+/// Bytes of a budget, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: usize) -> Arc<Budget> {
+        Arc::new(Budget { limit, used: AtomicUsize::new(0) })
+    }
+
+    /// Takes bytes for `what`. 53200 if others have too many of them, or there are not so many at all.
+    pub(crate) fn charge(self: &Arc<Budget>, bytes: usize, what: &str) -> Result<Charge> {
+        let free = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free) {
+            Ok(_) => Ok(Charge { budget: Arc::clone(self), bytes }),
+            Err(used) => Err(SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(format!(
+                "{what} would take up to {} kB; statements have {} of {} kB already.",
+                bytes.div_ceil(1024),
+                used / 1024,
+                self.limit / 1024
+            ))),
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Budget;
+
+    #[test]
+    fn what_is_taken_comes_back() {
+        let budget = Budget::new(100);
+        let first = budget.charge(60, "A text").expect("room");
+        assert_eq!(budget.charge(60, "A text").expect_err("no room").sqlstate, "53200");
+        drop(first);
+        budget.charge(100, "A text").expect("room again");
+    }
+}
