@@ -147,7 +147,7 @@ impl Binder<'_> {
         let (mut reader, mut row) = (Reader::new(self.context.source, run), Vec::new());
         into.reserve_exact(run.rows);
         while reader.next_row(&mut row) {
-            if into.len() % ROWS_UNASKED == 0 {
+            if into.len().is_multiple_of(ROWS_UNASKED) {
                 self.context.eval.check_interrupt()?;
             }
             into.push(row.iter().map(literal::plain).collect::<Result<_>>()?);

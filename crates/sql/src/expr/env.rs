@@ -223,16 +223,21 @@ impl Execution<'_> {
     pub(crate) fn reserve(&self, bytes: usize) -> Result<()> {
         let total = self.runtime.memory.get() + bytes;
         self.runtime.memory.set(total);
-        if total <= self.read.memory_limit {
-            return Ok(());
-        }
-        Err(SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory")
-            .with_detail(format!(
-                "The statement's sorts, hash tables and materialized rows need more than the {} kB they may use.",
-                self.read.memory_limit / 1024
-            ))
-            .with_hint("Reduce the rows that are sorted, grouped or joined, or raise work_mem."))
+        check_held(total, self.read.memory_limit)
     }
+}
+
+/// 53200 if a statement holds more than so many bytes.
+pub(crate) fn check_held(bytes: usize, limit: usize) -> Result<()> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory")
+        .with_detail(format!(
+            "The statement's sorts, hash tables and materialized rows need more than the {} kB they may use.",
+            limit / 1024
+        ))
+        .with_hint("Reduce the rows that are sorted, grouped or joined, or raise work_mem."))
 }
 
 /// A frame to evaluate over, with the frames around it.

@@ -19,6 +19,7 @@ mod eval;
 mod fold;
 mod walk;
 
+pub(crate) use env::check_held;
 pub use env::{
     Env, Execution, ExternalFunctions, NoExternalFunctions, NoReader, ReadContext, Reader, RowScan, Runtime,
 };

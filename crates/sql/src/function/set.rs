@@ -19,7 +19,7 @@ pub fn rows(
     Ok(match function.name {
         "unnest" => single(array::array_of(&arguments[0])?.elements.clone()),
         "generate_subscripts" => single(array::subscripts(arguments)?),
-        "string_to_table" => single(string::parts(arguments)?),
+        "string_to_table" => single(string::parts(arguments, context)?),
         "regexp_matches" => single(regexp::regexp_matches(arguments, context)?),
         "regexp_split_to_table" => single(regexp::regexp_split(arguments, function.name, context)?),
         name => json::rows(name, arguments)?,

@@ -18,4 +18,6 @@ pub(crate) struct Changed {
     pub(crate) rows: u64,
     /// What RETURNING gave, row by row.
     pub(crate) returned: Vec<Vec<Datum>>,
+    /// Bytes of that.
+    pub(crate) returned_bytes: usize,
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use sqlparser::ast;
 
 use super::constraint::check_violation;
+use super::memory::row_bytes;
 use super::returning::{Changed, Returning};
 use super::source::{Places, unplanned};
 use crate::bind::Binder;
 use crate::catalog::{Check, Table};
 use crate::ddl::expression;
 use crate::error::{Result, SqlError, sqlstate};
-use crate::expr::{Env, Execution, Expr, ReadContext, Runtime};
+use crate::expr::{Env, Execution, Expr, ReadContext, Runtime, check_held};
 use crate::oltp::Cursor;
 use crate::parse::parse_expression;
 use crate::plan::Plan;
@@ -72,7 +73,10 @@ impl Run {
     ) -> Result<()> {
         changed.rows += 1;
         if let Some(returning) = returning {
-            changed.returned.push(self.evaluate(work, &returning.exprs, frame)?);
+            let row = self.evaluate(work, &returning.exprs, frame)?;
+            changed.returned_bytes += row_bytes(&row);
+            check_held(changed.returned_bytes, work.state.memory_limit)?;
+            changed.returned.push(row);
         }
         Ok(())
     }

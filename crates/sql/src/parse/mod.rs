@@ -79,8 +79,7 @@ pub struct Statement {
     charge: Option<Arc<Charge>>,
 }
 
-/// What reading a text may take.
-#[derive(Clone)]
+/// What reading a long text may take.
 pub(crate) struct Limits {
     /// Where memory comes from.
     pub(crate) budget: Arc<Budget>,
@@ -91,7 +90,7 @@ pub(crate) struct Limits {
 /// Texts shorter than this are read without a look at their size.
 const LONG_TEXT_BYTES: usize = 2048;
 /// What a token takes at most: itself twice, its part of the tree, and what is made of that.
-const TOKEN_BYTES: usize = 640;
+const TOKEN_BYTES: usize = 480;
 
 /// What an INSERT does about identity columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +150,7 @@ pub fn parse(text: &str) -> Result<Vec<Statement>> {
 }
 
 /// The same within limits. Long lists of literal rows stay text: the statements are to be bound with their source.
-pub(crate) fn parse_within(text: &str, limits: &Limits) -> Result<Vec<Statement>> {
+pub(crate) fn parse_within(text: &str, limits: impl FnOnce() -> Limits) -> Result<Vec<Statement>> {
     check_length(text)?;
     if let Some(statement) = plain::parse(text) {
         return Ok(vec![statement]);
@@ -160,11 +159,12 @@ pub(crate) fn parse_within(text: &str, limits: &Limits) -> Result<Vec<Statement>
         return parse_tokens(text, Survey::default(), None, None);
     }
     let survey = rows::survey(text);
+    let limits = limits();
     limits.interrupt.check()?;
     // The text comes again as the statements' source, and as what each of them says of itself.
     let bytes = survey.tokens * TOKEN_BYTES + text.len() * 2;
     let charge = limits.budget.charge(bytes, "The statement's tree")?;
-    parse_tokens(text, survey, Some(limits.interrupt.clone()), Some(Arc::new(charge)))
+    parse_tokens(text, survey, Some(limits.interrupt), Some(Arc::new(charge)))
 }
 
 fn check_length(text: &str) -> Result<()> {
@@ -214,7 +214,9 @@ fn tokenize(text: &str, runs: &[Run]) -> Result<Vec<TokenWithSpan>, TokenizerErr
         tokens.extend(moved(piece(from..run.start), here)?);
         let start = behind(here, &text[from..run.start]);
         here = behind(start, &text[run.start..run.end]);
-        tokens.extend(rows::mark(run, start, here));
+        if run.rows > 0 {
+            tokens.extend(rows::mark(run, start, here));
+        }
         from = run.end;
     }
     tokens.extend(moved(piece(from..text.len()), here)?);
@@ -256,7 +258,7 @@ pub fn parse_single(text: &str) -> Result<Option<Statement>> {
 }
 
 /// The same within limits, as [`parse_within`].
-pub(crate) fn parse_single_within(text: &str, limits: &Limits) -> Result<Option<Statement>> {
+pub(crate) fn parse_single_within(text: &str, limits: impl FnOnce() -> Limits) -> Result<Option<Statement>> {
     single(parse_within(text, limits)?)
 }
 

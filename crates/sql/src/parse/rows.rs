@@ -23,8 +23,12 @@ use super::operator::{is_name, opaque};
 
 /// Shorter runs are left to the parser.
 const RUN_BYTES: usize = 2048;
+/// More blanks in a row are left out.
+const BLANK_BYTES: usize = 256;
 /// Statements in which rows stay text.
 const STATEMENTS: [&str; 4] = ["INSERT", "VALUES", "SELECT", "WITH"];
+/// What a statement takes beside its tokens, in tokens.
+const STATEMENT_TOKENS: usize = 16;
 /// Begins the name in a run's place.
 const MARK: &str = "\u{1}rows";
 
@@ -54,6 +58,7 @@ pub(crate) struct Run {
 /// What a text consists of.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
+    /// What the tokenizer is not to see: rows, and, without a width, blanks.
     pub(super) runs: Vec<Run>,
     /// A bound on the tokens beside the runs.
     pub(super) tokens: usize,
@@ -187,7 +192,7 @@ pub(super) fn survey(text: &str) -> Survey {
         if let Some(length) = opaque(bytes, walk.at) {
             walk.at += length;
         } else if is_white(byte) {
-            walk.at = skip_white(bytes, walk.at);
+            walk.blanks(bytes);
         } else if is_name(byte) {
             walk.word(text);
         } else {
@@ -199,6 +204,19 @@ pub(super) fn survey(text: &str) -> Survey {
 }
 
 impl Walk {
+    /// Each blank is a token, so of many in a row only one is kept: the first line break, which joins texts.
+    fn blanks(&mut self, bytes: &[u8]) {
+        let (start, end) = (self.at, skip_white(bytes, self.at));
+        let kept = bytes[start..end].iter().position(|&byte| byte == b'\n').unwrap_or(0) + 1;
+        self.at = end;
+        if end - start - kept >= BLANK_BYTES {
+            self.survey.tokens += kept;
+            self.survey.runs.push(Run { start: start + kept, end, rows: 0, width: 0 });
+        } else {
+            self.survey.tokens += end - start;
+        }
+    }
+
     fn word(&mut self, text: &str) {
         let rest = &text.as_bytes()[self.at..];
         let word = &rest[..rest.iter().take_while(|&&byte| is_name(byte)).count()];
@@ -230,7 +248,10 @@ impl Walk {
                     self.list = None;
                 }
             }
-            b';' if self.depth == 0 => (self.begins, self.fits, self.list) = (true, false, None),
+            b';' if self.depth == 0 => {
+                self.survey.tokens += STATEMENT_TOKENS;
+                (self.begins, self.fits, self.list) = (true, false, None);
+            }
             _ => {}
         }
     }
@@ -325,6 +346,14 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, run.rows);
+    }
+
+    #[test]
+    fn of_many_blanks_one_is_kept() {
+        let text = format!("SELECT 'a'{}\n{}'b'", " ".repeat(300), "\t".repeat(5000));
+        let super::Survey { runs, tokens } = survey(&text);
+        assert_eq!((runs[0].start, runs[0].end, runs.len()), (311, 5311, 1));
+        assert!(tokens < 400);
     }
 
     #[test]

@@ -396,7 +396,8 @@ fn what_is_read_without_tokens_is_what_the_grammar_reads() {
     ];
     for text in plain {
         let statement = super::plain::parse(text).expect(text);
-        let expected = super::parse_tokens(text).expect(text).pop().expect(text);
+        let expected =
+            super::parse_tokens(text, super::Survey::default(), None, None).expect(text).pop().expect(text);
         let shown = |statement: &super::Statement| {
             (statement.text.clone(), statement.source.clone(), format!("{:?}", statement.command))
         };

@@ -62,7 +62,7 @@ impl SqlDatabase {
     /// The same with a clock of the caller's.
     pub fn open_with_clock(engine: Database, clock: Arc<dyn Clock>) -> Result<SqlDatabase> {
         let objects = stored_objects(&engine, &engine.begin(Isolation::Snapshot, Access::ReadWrite))?;
-        let statements = super::memory_limit(engine.memory_bytes());
+        let statements = usize::try_from(engine.memory_bytes() / 2).unwrap_or(usize::MAX);
         let shared = Shared {
             counters: Counters::open(engine.clone())?,
             engine,

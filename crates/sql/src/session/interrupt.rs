@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Interrupt;
+use crate::types::bounds::Bounds;
 
 /// Interrupts the statement that its session runs. Any thread may use it.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,47 @@ pub struct CancelHandle {
 struct CancelState {
     requested: AtomicBool,
     wake: Notify,
+}
+
+/// The bounds of a session's statements while they read large values.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    cancel: CancelHandle,
+    /// Microseconds on the process's clock when `statement_timeout` ends the statement; zero for never.
+    deadline_us: AtomicU64,
+    pace: Pace,
+    memory: usize,
+}
+
+impl Watch {
+    pub(crate) fn new(cancel: CancelHandle, memory: usize) -> Watch {
+        Watch { cancel, deadline_us: AtomicU64::new(0), pace: Pace::default(), memory }
+    }
+
+    /// A statement begins, which may take so long.
+    pub(crate) fn begin(&self, timeout: Option<Duration>) {
+        let deadline_us = timeout.map_or(0, |timeout| now_us() + timeout.as_micros() as u64);
+        self.deadline_us.store(deadline_us, Ordering::Relaxed);
+        self.pace.begin();
+    }
+}
+
+impl Bounds for Watch {
+    fn go_on(&self) -> Result<()> {
+        if self.cancel.is_requested() {
+            return Err(canceled());
+        }
+        let deadline_us = self.deadline_us.load(Ordering::Relaxed);
+        if deadline_us != 0 && now_us() >= deadline_us {
+            return Err(timed_out());
+        }
+        self.pace.look();
+        Ok(())
+    }
+
+    fn memory(&self) -> usize {
+        self.memory
+    }
 }
 
 impl CancelHandle {
@@ -84,6 +126,8 @@ pub(crate) struct Interrupts {
     /// Given back by whoever waits for long.
     pub(crate) seat: Arc<Seat>,
     pub(crate) pace: Pace,
+    /// The same for values that are read.
+    pub(crate) watch: Arc<Watch>,
 }
 
 /// When the statement last stepped aside.
@@ -106,6 +150,13 @@ fn now_us() -> u64 {
 }
 
 impl Pace {
+    /// As when it was new.
+    fn begin(&self) {
+        self.checked_us.store(0, Ordering::Relaxed);
+        self.last_us.store(0, Ordering::Relaxed);
+        self.aside.store(false, Ordering::Relaxed);
+    }
+
     /// Looks at the clock. The time since the last look, and whether the statement has just stepped aside.
     fn look(&self) -> (Duration, bool) {
         let now = now_us();

@@ -155,6 +155,7 @@ pub struct Session {
     effective: Arc<Effective>,
     format: FormatContext,
     memory_limit: usize,
+    watch: Arc<interrupt::Watch>,
     notices: Vec<SqlError>,
     statements: HashMap<String, Arc<Prepared>>,
     cursors: cursor::Cursors,
@@ -193,9 +194,12 @@ impl Session {
         let facts = Arc::new(Facts::new(database.clone(), parameters, settings));
         let presence = presence::Entry::new(&database, &facts);
         let effective = facts.effective();
+        let cancel = CancelHandle::default();
+        let limit = memory_limit(database.engine().memory_bytes());
         let mut session = Session {
             facts: facts.clone(),
-            cancel: CancelHandle::default(),
+            watch: Arc::new(interrupt::Watch::new(cancel.clone(), limit)),
+            cancel,
             seat: Arc::new(database.engine().governor().seat()),
             block: Block::None,
             modes: Modes {
@@ -213,7 +217,7 @@ impl Session {
                 objects: Some(Arc::new(facts::LiveNames(facts))),
                 ..FormatContext::default()
             },
-            memory_limit: memory_limit(database.engine().memory_bytes()),
+            memory_limit: limit,
             notices: Vec::new(),
             statements: HashMap::new(),
             cursors: cursor::Cursors::default(),
@@ -302,10 +306,10 @@ impl Session {
     /// The statements of a simple query, possibly none. 42601 with position.
     pub fn split(&self, text: &str) -> Result<Vec<Statement>> {
         interrupt::step_aside_for(text);
-        parse::parse_within(text, &self.limits())
+        parse::parse_within(text, || self.limits())
     }
 
-    /// What reading a text may take.
+    /// What reading a long text may take.
     fn limits(&self) -> parse::Limits {
         parse::Limits {
             budget: self.database.statement_budget().clone(),
@@ -339,13 +343,15 @@ impl Session {
     /// The limits of the statement that begins now.
     fn interrupts(&self) -> Interrupts {
         let milliseconds = |value: u64| (value > 0).then(|| std::time::Duration::from_millis(value));
+        let timeout = milliseconds(self.effective.statement_timeout_ms);
+        self.watch.begin(timeout);
         Interrupts {
             cancel: self.cancel.clone(),
-            deadline: milliseconds(self.effective.statement_timeout_ms)
-                .map(|timeout| tokio::time::Instant::now() + timeout),
+            deadline: timeout.map(|timeout| tokio::time::Instant::now() + timeout),
             lock_timeout: milliseconds(self.effective.lock_timeout_ms),
             seat: self.seat.clone(),
             pace: interrupt::Pace::default(),
+            watch: self.watch.clone(),
         }
     }
 

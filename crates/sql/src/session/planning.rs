@@ -18,7 +18,7 @@ use crate::oltp::{delete, insert, update};
 use crate::parse::{self, Command};
 use crate::pg_catalog::SystemTables;
 use crate::plan;
-use crate::types::{Datum, FormatContext, Type, TypeId};
+use crate::types::{Datum, FormatContext, Type, TypeId, bounds};
 
 /// The sizes of tables as the engine knows them.
 pub(super) struct Sizes<'a>(pub(super) &'a cognate_engine::Database);
@@ -58,7 +58,7 @@ impl Session {
             }
         }
         interrupt::step_aside_for(text);
-        let statement = parse::parse_single_within(text, &self.limits())?;
+        let statement = parse::parse_single_within(text, || self.limits())?;
         self.check_not_failed(statement.as_ref())?;
         let prepared = Arc::new(self.plan_prepared(statement, declared.clone())?);
         if !matches!(prepared.planned().action, Action::Utility | Action::Empty)
@@ -162,6 +162,7 @@ impl Session {
         let search_path = self.facts.named_path(&catalog);
         let sizes = Sizes(self.database.engine());
         let interrupts = self.interrupts();
+        let _within = bounds::enter(self.watch.clone());
         let context = BindContext {
             catalog: &catalog,
             search_path: &search_path,
@@ -324,6 +325,7 @@ impl Session {
         result_formats: &[Format],
     ) -> Result<Portal> {
         self.check_not_failed(prepared.statement())?;
+        let _within = bounds::enter(self.watch.clone());
         let types = prepared.parameter_types();
         if parameters.len() != types.len() {
             return Err(SqlError::new(

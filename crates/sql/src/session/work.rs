@@ -17,7 +17,7 @@ use crate::catalog::{Catalog, Object, Oid, store};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{ReadContext, Reader, RowScan};
 use crate::function::EvalContext;
-use crate::types::FormatContext;
+use crate::types::{FormatContext, bounds};
 
 /// A running statement's surroundings, lent by the session.
 pub(crate) struct Work<'a> {
@@ -83,6 +83,7 @@ impl Work<'_> {
 
     /// The same at another moment's view.
     pub(crate) fn read_at<T>(&self, view: &ReadView, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
+        let _within = bounds::enter(self.interrupts.watch.clone());
         let reader = ViewReader(view);
         let external = External {
             facts: self.facts,

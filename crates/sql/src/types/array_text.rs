@@ -1,5 +1,6 @@
 //! Arrays as text: `{1,2,NULL}`, `{{"a b",c},{d,e}}`, `[0:1]={7,8}`.
 
+use super::bounds::Meter;
 use super::{Array, Datum, Dimension, FormatContext, Type};
 use crate::error::{SqlError, sqlstate};
 
@@ -76,7 +77,8 @@ fn write_element(array: &Array, element: &Datum, context: &FormatContext, out: &
 
 /// Reads the text form of an array of `element`. 22P02, and what the elements' texts are at fault for.
 pub(super) fn parse(text: &str, element: Type, context: &FormatContext) -> Result<Array, SqlError> {
-    let mut reader = Reader { text, at: 0, element, context, elements: vec![], lengths: vec![] };
+    let mut reader =
+        Reader { text, at: 0, element, context, elements: vec![], lengths: vec![], meter: Meter::default() };
     reader.skip_blanks();
     let declared = reader.declared_dimensions()?;
     if reader.peek() != Some(b'{') {
@@ -111,6 +113,7 @@ struct Reader<'a> {
     elements: Vec<Datum>,
     /// Length of each level, once its first array is complete.
     lengths: Vec<Option<usize>>,
+    meter: Meter,
 }
 
 impl Reader<'_> {
@@ -295,6 +298,7 @@ impl Reader<'_> {
                 )));
             }
         }
+        self.meter.add(size_of::<Datum>() + item.len())?;
         if !quoted && item.eq_ignore_ascii_case(b"null") {
             self.elements.push(Datum::Null);
             return Ok(());

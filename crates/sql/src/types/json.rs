@@ -8,12 +8,15 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
+use super::bounds::Meter;
 use super::{Datum, Numeric};
 use crate::error::{SqlError, sqlstate};
 use crate::keys;
 
 /// Deepest nesting of arrays and objects.
 const MAX_DEPTH: usize = 1500;
+/// What a short text takes beside its value.
+const TEXT_BYTES: usize = 32;
 
 /// A value with its place in the text it was read from.
 #[derive(Clone, Debug)]
@@ -37,16 +40,16 @@ pub(crate) enum Value {
 
 /// Reads a text. 22P02 if it is not JSON.
 pub(crate) fn parse(text: &str) -> Result<Node, SqlError> {
-    read(text, true)
+    read(text, true, true)
 }
 
 /// Checks a text. Unlike [`parse`] this lets halves of surrogate pairs pass, as the type json does.
 pub(crate) fn validate(text: &str) -> Result<(), SqlError> {
-    read(text, false).map(|_| ())
+    read(text, false, false).map(|_| ())
 }
 
-fn read(text: &str, strict: bool) -> Result<Node, SqlError> {
-    let mut parser = Parser { text, at: 0, depth: 0, strict };
+fn read(text: &str, strict: bool, kept: bool) -> Result<Node, SqlError> {
+    let mut parser = Parser { text, at: 0, depth: 0, strict, kept, meter: Meter::default() };
     let node = parser.value()?;
     parser.skip_blanks();
     if parser.at < text.len() {
@@ -68,6 +71,9 @@ struct Parser<'a> {
     depth: usize,
     /// Halves of surrogate pairs are errors.
     strict: bool,
+    /// What is read is kept; otherwise arrays and objects come out empty.
+    kept: bool,
+    meter: Meter,
 }
 
 impl Parser<'_> {
@@ -120,6 +126,7 @@ impl Parser<'_> {
     fn value(&mut self) -> Result<Node, SqlError> {
         self.skip_blanks();
         let start = self.at;
+        self.meter.add(if self.kept { size_of::<(String, Node)>() + TEXT_BYTES } else { 0 })?;
         let value = match self.peek() {
             Some(b'{') => self.nested(Self::object)?,
             Some(b'[') => self.nested(Self::array)?,
@@ -155,6 +162,7 @@ impl Parser<'_> {
 
     fn object(&mut self) -> Result<Value, SqlError> {
         let mut members = Vec::new();
+        let mut is_first = true;
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(Value::Object(members));
@@ -162,7 +170,7 @@ impl Parser<'_> {
         loop {
             self.skip_blanks();
             if self.peek() != Some(b'"') {
-                return Err(self.unexpected(if members.is_empty() { "string or \"}\"" } else { "string" }));
+                return Err(self.unexpected(if is_first { "string or \"}\"" } else { "string" }));
             }
             let key = self.string()?;
             self.skip_blanks();
@@ -170,7 +178,11 @@ impl Parser<'_> {
                 return Err(self.unexpected("\":\""));
             }
             self.at += 1;
-            members.push((key, self.value()?));
+            let value = self.value()?;
+            if self.kept {
+                members.push((key, value));
+            }
+            is_first = false;
             self.skip_blanks();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -190,7 +202,10 @@ impl Parser<'_> {
             return Ok(Value::Array(elements));
         }
         loop {
-            elements.push(self.value()?);
+            let value = self.value()?;
+            if self.kept {
+                elements.push(value);
+            }
             self.skip_blanks();
             match self.peek() {
                 Some(b',') => self.at += 1,

@@ -5,6 +5,7 @@
 
 mod array;
 mod array_text;
+pub(crate) mod bounds;
 pub(crate) mod bytea;
 mod context;
 pub(crate) mod datetime;

@@ -447,26 +447,32 @@ fn concatenate_bytes(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Bytea([&bytes_of(a)?[..], &bytes_of(b)?[..]].concat().into()))
 }
 
-fn string_to_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn string_to_array(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     if arguments[0].is_null() {
         return Ok(Datum::Null);
     }
-    Ok(Array::new(TypeId::Text, parts(arguments)?).into())
+    Ok(Array::new(TypeId::Text, parts(arguments, context)?).into())
 }
 
 /// The parts of a text between delimiters; single characters if the delimiter is NULL. Those equal to a third argument are NULL.
-pub(super) fn parts(arguments: &[Datum]) -> Result<Vec<Datum>, SqlError> {
+pub(super) fn parts(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Vec<Datum>, SqlError> {
     let Some(whole) = arguments[0].as_text() else { return Ok(vec![]) };
     let null = arguments.get(2).and_then(Datum::as_str);
     let characters = whole.as_str();
-    let parts: Vec<&str> = match arguments[1].as_str() {
-        _ if characters.is_empty() => vec![],
-        None => characters.split("").filter(|c| !c.is_empty()).collect(),
-        Some("") => vec![characters],
-        Some(delimiter) => characters.split(delimiter).collect(),
+    let count = match arguments[1].as_str() {
+        Some("") => 1,
+        Some(delimiter) => characters.matches(delimiter).count() + 1,
+        None => characters.len(),
     };
-    let elements = parts.into_iter().map(|part| if Some(part) == null { Datum::Null } else { part.into() });
-    Ok(elements.collect())
+    // A short part is in its place; a longer one has its text elsewhere.
+    context.check_size(count * size_of::<Datum>() + characters.len())?;
+    let element = |part: &str| if Some(part) == null { Datum::Null } else { part.into() };
+    Ok(match arguments[1].as_str() {
+        _ if characters.is_empty() => vec![],
+        None => characters.split("").filter(|c| !c.is_empty()).map(element).collect(),
+        Some("") => vec![element(characters)],
+        Some(delimiter) => characters.split(delimiter).map(element).collect(),
+    })
 }
 
 fn array_to_string(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
