@@ -106,7 +106,7 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.of_postgres("mixed", "alone");
     further "point read in the embedded library, one thread, from memory", AtMost(3.0), " µs", "1 µs",
         |f| f.mean_us("point-read", "in memory");
-    first "log: durable commits, 64 in flight, of the raw device", AtLeast(80.0), " %", "95 %",
+    further "log: durable commits, 64 in flight, of the raw device", AtLeast(80.0), " %", "95 %",
         |f| f.param("log", "of_device_pct");
     further "log: the same, of the raw device written past the page cache, which is like for like",
         AtLeast(80.0), " %", "95 %", |f| f.param("log", "of_direct_pct");
