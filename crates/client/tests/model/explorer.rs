@@ -1,8 +1,16 @@
 //! Breadth first over all states: so the first violation has a shortest history.
 //!
-//! A state is known by 128 bits of hash; whole states are kept for the frontier only.
+//! A state is known by 128 bits of hash, its number, and the step that first led to it; no whole states are kept, or the frontier alone would need tens of
+//! gigabytes. They are made again by their steps ([`Path`]): the states of a level have their numbers in the order of their predecessors', so each shares nearly all of
+//! its history with the one before it.
+//!
+//! ```text
+//! level 2          4        5     6            made again for 4: the first state, 1, 4
+//!                 / \       |     |            for 5: nothing above 1 is needed again
+//! level 1        1   ...    1     2            for 6: from the first state: 2, 6
+//! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -43,7 +51,6 @@ impl Hasher for Folded {
     }
 }
 
-type ByHash<V> = HashMap<u128, V, BuildHasherDefault<Folded>>;
 pub(crate) type Hashes = HashSet<u128, BuildHasherDefault<Folded>>;
 
 /// Two independent lanes of folded multiplications; nobody chooses the states to make them collide.
@@ -91,20 +98,58 @@ pub(crate) fn fingerprint(value: &impl Hash) -> u128 {
     u128::from(hasher.0) << 64 | u128::from(hasher.1)
 }
 
+/// How a state was first reached: from which other, by which step.
+type Origins = [(u32, Step)];
+
+/// A state, with all those that lead to it.
+struct Path<'a> {
+    bounds: &'a Bounds,
+    states: Vec<(u32, World)>,
+}
+
+impl<'a> Path<'a> {
+    fn new(first: World, bounds: &'a Bounds) -> Path<'a> {
+        Path { bounds, states: vec![(0, first)] }
+    }
+
+    /// Goes to a state.
+    fn reach(&mut self, number: u32, origins: &Origins) -> &World {
+        let mut missing = Vec::new();
+        let mut at = number;
+        // Numbers grow along a path.
+        while self.states.last().is_some_and(|(last, _)| *last != at) {
+            if self.states.last().is_some_and(|(last, _)| *last > at) {
+                self.states.pop();
+                continue;
+            }
+            let (before, step) = origins[at as usize];
+            missing.push((at, step));
+            at = before;
+        }
+        for (number, step) in missing.into_iter().rev() {
+            let mut world = self.states.last().expect("the first state is never left").1.clone();
+            world.take(step, self.bounds).expect("a step that was taken before");
+            self.states.push((number, world));
+        }
+        &self.states.last().expect("the first state is never left").1
+    }
+}
+
 /// Explores all states within the bounds, but stops at the first violation that is `wanted`; steps with another are not taken.
 pub(crate) fn explore(bounds: &Bounds, wanted: Wanted<'_>) -> Explored {
     let begun = Instant::now();
     let (mut steps, mut depth) = (0, 0);
     let first = World::new(bounds);
-    let mut seen = ByHash::default();
+    let mut seen = Hashes::default();
     let mut origins: Vec<(u32, Step)> = vec![(0, Step::TimeOut(0))];
     let mut healed = Healed::default();
-    seen.insert(fingerprint(&first), 0u32);
+    seen.insert(fingerprint(&first));
     let mut violation = heal_once(&first, bounds, &mut healed, wanted).err().map(|broken| (broken, 0, None));
-    let mut frontier = vec![(0u32, first)];
-    'levels: while !frontier.is_empty() && violation.is_none() {
-        let mut next = Vec::new();
-        for (number, world) in frontier {
+    let mut path = Path::new(first, bounds);
+    let mut level = 0..1u32;
+    'levels: while !level.is_empty() && violation.is_none() {
+        for number in level.clone() {
+            let world = path.reach(number, &origins);
             for step in world.steps(bounds) {
                 steps += 1;
                 let mut after = world.clone();
@@ -115,20 +160,19 @@ pub(crate) fn explore(bounds: &Bounds, wanted: Wanted<'_>) -> Explored {
                     violation = Some((broken, number, Some(step)));
                     break 'levels;
                 }
-                let fresh = origins.len() as u32;
-                if *seen.entry(fingerprint(&after)).or_insert(fresh) != fresh {
+                if !seen.insert(fingerprint(&after)) {
                     continue;
                 }
+                let fresh = u32::try_from(origins.len()).expect("fewer states than four thousand millions");
                 origins.push((number, step));
                 if let Err(broken) = heal_once(&after, bounds, &mut healed, wanted) {
                     violation = Some((broken, fresh, None));
                     break 'levels;
                 }
-                next.push((fresh, after));
             }
         }
         depth += 1;
-        frontier = next;
+        level = level.end..origins.len() as u32;
     }
     let violation = violation.map(|(broken, at, last)| history(bounds, &origins, at, last, &broken));
     let together = healed.together.len();
@@ -166,13 +210,7 @@ struct Healed {
     together: Hashes,
 }
 
-fn history(
-    bounds: &Bounds,
-    origins: &[(u32, Step)],
-    at: u32,
-    last: Option<Step>,
-    broken: &Violation,
-) -> String {
+fn history(bounds: &Bounds, origins: &Origins, at: u32, last: Option<Step>, broken: &Violation) -> String {
     let mut steps: Vec<Step> = last.into_iter().collect();
     let mut at = at as usize;
     while at != 0 {

@@ -35,7 +35,7 @@
 //!
 //! # By command
 //!
-//! Three attempts and a stub, without further faults, and others that are as large: millions of states, many minutes, and so much memory (above 13 GB) that it takes a machine of its own.
+//! Three attempts and a stub, without further faults, and others that are as large: millions of states, many minutes, some gigabytes.
 //! Each says how many states it has visited.
 //!
 //! ```text
