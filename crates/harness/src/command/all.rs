@@ -102,6 +102,11 @@ const SERIES: &[Benchmark] = &[
         "mip --goals pairs --rounds 1 --milliseconds 200",
     ),
     benchmark("snum", "snum --rounds 20 --seconds 20", "snum --seconds 1 --rounds 1 --rows 2000"),
+    drawing(benchmark(
+        "snum-sweep",
+        "snum --sweep 1,5,20,40,80,160 --reads 5 --updates 1 --hot 100 --systems pssi,ssi,si,postgres --seconds 4 --rounds 2",
+        "snum --sweep 4,8 --reads 5 --updates 1 --hot 100 --systems pssi,si --seconds 1 --rounds 1 --rows 2000",
+    )),
     benchmark("recovery", "recovery", "recovery --megabytes 40 --rounds 1"),
     benchmark("crash", "crash", "crash --rounds 3"),
 ];
@@ -138,8 +143,11 @@ async fn one(args: &AllArgs, benchmark: &Benchmark) -> Result<()> {
     let line = if args.smoke { benchmark.smoke } else { benchmark.line };
     let mut shown = vec!["cognate-bench".to_owned()];
     shown.extend(line.split_whitespace().map(str::to_owned));
-    if benchmark.name == "snum" && args.without_peer {
-        shown.extend(["--systems".to_owned(), "pssi,ssi,si,2pl".to_owned()]);
+    if args.without_peer {
+        match benchmark.name {
+            "snum" => shown.extend(["--systems".to_owned(), "pssi,ssi,si,2pl".to_owned()]),
+            _ => shown.iter_mut().for_each(|word| *word = word.replace(",postgres", "")),
+        }
     }
     if benchmark.has_peer && !args.without_peer {
         shown.extend(["--peer".to_owned(), "postgres".to_owned()]);

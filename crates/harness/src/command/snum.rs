@@ -69,7 +69,7 @@ pub struct SnumArgs {
     #[arg(long, value_name = "CLIENTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=290))]
     sweep: Vec<u32>,
     /// Where the curves of --sweep are drawn.
-    #[arg(long, value_name = "FILE", default_value = "docs/snum.svg")]
+    #[arg(long, value_name = "FILE", default_value = "docs/results/snum-sweep.svg")]
     curves: PathBuf,
     /// Seed of the keys.
     #[arg(long, default_value_t = 1)]
