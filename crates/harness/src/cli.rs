@@ -8,6 +8,7 @@ use crate::command::bookstore::{self, BookstoreArgs};
 use crate::command::crash::{self, CrashArgs};
 use crate::command::device::{self, DeviceArgs};
 use crate::command::governor::{self, GovernorArgs};
+use crate::command::interrupt::{self, InterruptArgs};
 use crate::command::log::{self, LogArgs};
 use crate::command::memory::{self, MemoryArgs};
 use crate::command::mip::{self, MipArgs};
@@ -45,6 +46,8 @@ enum Command {
     Device(DeviceArgs),
     /// The self-tuning limit of executing transactions against the best fixed one, over the number of clients.
     Governor(GovernorArgs),
+    /// Long statements of every kind: how soon each ends when cancelled, and what point reads wait for beside two of them.
+    Interrupt(InterruptArgs),
     /// Durable commits through the engine's log against the raw device with the same bytes a batch.
     Log(LogArgs),
     /// Data four times the memory budget, random reads: the server's resident size against the budget.
@@ -89,6 +92,7 @@ impl Cli {
             Command::Crash(args) => crash::run(args).await,
             Command::Device(args) => device::run(args).await,
             Command::Governor(args) => governor::run(args).await,
+            Command::Interrupt(args) => interrupt::run(args).await,
             Command::Log(args) => log::run(args).await,
             Command::Memory(args) => memory::run(args).await,
             Command::Mip(args) => mip::run(args).await,

@@ -28,6 +28,7 @@ fn the_documented_calls_are_understood() {
         "device --limit 80 --clients 8000 --rounds 1",
         "governor --clients 16,80 --limits 4,off --hot-clients 0 --connected 0 --curves curves.svg",
         "mixed --peer postgres",
+        "interrupt --cancels 1 --only sort,UPDATE",
         "mip --peer postgres --curves docs/results/mip-latency.svg",
         "mip --goals latency,failover --clients 1,25 --rounds 3 --isolation read-committed",
         "recovery --megabytes 100",

@@ -67,6 +67,11 @@ const SERIES: &[Benchmark] = &[
     ),
     against_peer("mixed", "mixed", "mixed --seconds 3 --rows 10000 --readings 20000"),
     against_peer("analytic", "analytic", "analytic --rows 5000 --rounds 2"),
+    against_peer(
+        "interrupt",
+        "interrupt",
+        "interrupt --rows 2000 --cancels 1 --after-ms 50 --seconds 1 --only sort,UPDATE",
+    ),
     benchmark("point-read", "point-read", "point-read --rows 2000 --reads 2000"),
     benchmark("log", "log", "log --seconds 1"),
     benchmark("device", "device", "device --seconds 1 --rounds 1 --rows 2000 --clients 800"),

@@ -6,6 +6,7 @@ pub mod bookstore;
 pub mod crash;
 pub mod device;
 pub mod governor;
+pub mod interrupt;
 pub mod log;
 pub mod memory;
 pub mod mip;

@@ -104,6 +104,10 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("analytic", "worst_of_postgres");
     first "point reads by 4 clients, prepared: Cognate / PostgreSQL", AtLeast(1.2), "×", "1.5×",
         |f| f.of_postgres("mixed", "alone");
+    further "a long statement of any kind, cancelled: the longest until its answer", AtMost(100.0), " ms", "",
+        |f| f.param("interrupt", "worst_cancel_ms");
+    further "point reads beside two long statements of any kind: the longest", AtMost(50.0), " ms", "",
+        |f| f.param("interrupt", "worst_read_ms");
     further "point read in the embedded library, one thread, from memory", AtMost(3.0), " µs", "1 µs",
         |f| f.mean_us("point-read", "in memory");
     further "log: durable commits, 64 in flight, of the raw device", AtLeast(80.0), " %", "95 %",
