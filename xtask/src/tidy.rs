@@ -9,11 +9,13 @@
 //!   which alone can put a scheduler in their place ([`UNSCHEDULED`]).
 //! - **Claims.** What ARCHITECTURE.md says of one commit path, one parser, the engine's floors and
 //!   unused dependencies ([`claims`]).
+//! - **Features.** The binary and the benchmarks are built of the same crates ([`features`]).
 //! - **Prose.** Each module of more than 40 lines opens with `//!`.
 //!
 //! Lengths are counted on the text, so code is expected to be formatted.
 
 mod claims;
+mod features;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -63,6 +65,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut findings = Vec::new();
     direction(root, &mut findings)?;
     orphans(root, &mut findings)?;
+    features::compare(root, &mut findings)?;
     let ratchet = Ratchet::read(root)?;
     let mut seen = BTreeMap::new();
     for file in rust_files(root)? {
