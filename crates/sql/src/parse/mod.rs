@@ -12,7 +12,7 @@
 //! one keeps the first from running. Errors are 42601 with the 1-based character position in the whole text.
 //!
 //! Long texts: `rows` keeps long lists of literal rows as text. For all else a tree takes far more memory than its text, so it is charged to the
-//! database's [`Budget`](crate::budget::Budget) before it is made; and the parser asks now and then whether it is to stop.
+//! database's `Budget` before it is made; and the parser asks now and then whether it is to stop.
 //!
 //! Deep nesting: `complexity` bounds from the tokens how deep a tree can become; beyond the limit the answer is 54001. A complex
 //! statement is parsed, planned, run and dropped on a stack that fits its depth, since copies, comparisons and drops of
