@@ -161,7 +161,7 @@ struct Measured {
 async fn load(system: &System, rows: i32) -> Result<()> {
     let client = system.client().await?;
     let fill = format!(
-        "SELECT n, (n * 7919) % {rows} + 1, 'note ' || md5(n::text) FROM generate_series(1, {rows}) n"
+        "SELECT n, (n::bigint * 7919) % {rows} + 1, 'note ' || md5(n::text) FROM generate_series(1, {rows}) n"
     );
     let mut statements = Vec::new();
     for table in ["big", "filled"] {
