@@ -108,6 +108,10 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// Time that the thread which takes over gets to do so.
 const HANDOVER: Duration = Duration::from_micros(30);
 
+/// So often a statement that has stepped aside asks again. A thread that was too slow to take over finds the work gone back to where it came from, and nobody
+/// would serve it until the statement ends. Where it was taken over long ago, asking costs only the time above.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// A statement that has stepped aside lets others have the processor so often. Otherwise they would wait for the end of its time slice,
 /// which is some milliseconds long.
 const COURTESY: Duration = Duration::from_micros(200);
@@ -139,8 +143,10 @@ pub(crate) struct Pace {
     checked_us: AtomicU64,
     /// The same when it last let others go before; zero before the first check.
     last_us: AtomicU64,
-    /// Another thread has taken over the connections that this one served.
+    /// Another thread was asked to take over the connections that this one serves.
     aside: AtomicBool,
+    /// The same clock when it was asked last.
+    asked_us: AtomicU64,
 }
 
 /// Microseconds on the process's clock, from 1.
@@ -154,6 +160,7 @@ impl Pace {
     fn begin(&self) {
         self.checked_us.store(0, Ordering::Relaxed);
         self.last_us.store(0, Ordering::Relaxed);
+        self.asked_us.store(0, Ordering::Relaxed);
         self.aside.store(false, Ordering::Relaxed);
     }
 
@@ -180,8 +187,15 @@ impl Pace {
     /// Lets others go on: gives them the thread's other work, or if they have it the processor.
     fn let_others(&self, now: u64) -> bool {
         self.last_us.store(now, Ordering::Relaxed);
+        let is_due = now >= self.asked_us.load(Ordering::Relaxed) + AGAIN.as_micros() as u64;
+        if is_due {
+            self.asked_us.store(now, Ordering::Relaxed);
+        }
         if self.aside.load(Ordering::Relaxed) {
-            std::thread::yield_now();
+            match is_due {
+                true => _ = hand_over(),
+                false => std::thread::yield_now(),
+            }
         } else if hand_over() {
             self.aside.store(true, Ordering::Relaxed);
             return true;

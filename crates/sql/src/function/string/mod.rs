@@ -303,8 +303,22 @@ fn replace(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
         let found = whole.as_str().matches(from).count();
         context.check_size(whole.len() + found * (to.len() - from.len()))?;
     }
-    Ok(whole.as_str().replace(from, to).into())
+    let whole = whole.as_str();
+    let (mut replaced, mut rest) = (String::with_capacity(whole.len()), 0);
+    for (count, (at, _)) in whole.match_indices(from).enumerate() {
+        if count % UNASKED == 0 {
+            context.check_interrupt()?;
+        }
+        replaced.push_str(&whole[rest..at]);
+        replaced.push_str(to);
+        rest = at + from.len();
+    }
+    replaced.push_str(&whole[rest..]);
+    Ok(replaced.into())
 }
+
+/// Places found between two questions whether to stop.
+const UNASKED: usize = 1 << 14;
 
 fn reverse(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(str_of(&arguments[0])?.chars().rev().collect::<String>().into())
