@@ -2,6 +2,9 @@
 //!
 //! A crash is the end of the process or of the power at any changing operation of the disk, during recovery as well. Each of 40
 //! databases goes through five, so what an early crash damaged is seen by the later ones.
+//!
+//! Sixty more, over twelve databases, at moments when the flushes were held back and others had seen what was not durable yet: there the clients
+//! are observers, and what they were told is judged.
 
 use std::ops::Bound::Unbounded;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -79,10 +79,10 @@ const STATEMENTS: &[(&str, &str)] = &[
         "SELECT count(*) FROM (SELECT generate_series(1, 9000000) EXCEPT SELECT generate_series(2, 9000000)) s",
     ),
     ("recursion", "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"),
-    ("powers", "SELECT sum(scale((7 + n)::numeric ^ 20000.5)) FROM generate_series(1, 100000) n"),
+    ("powers", "SELECT sum(scale((7 + n)::numeric ^ 500.5)) FROM generate_series(1, 100000) n"),
     (
         "one power",
-        "SELECT length((7::numeric ^ 130000)::text) + length(exp(9999::numeric)::text) FROM generate_series(1, 10000)",
+        "SELECT length((7::numeric ^ 130000)::text) + length(exp((5000 + n % 900)::numeric)::text) FROM generate_series(1, 10000) n",
     ),
     (
         "md5 of 60 MB",
@@ -98,11 +98,11 @@ const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "back reference",
-        "SELECT repeat('a', 3000) ~ '^(a*)(a*)(a*)(a*)\\1\\2\\3\\4b$' FROM generate_series(1, 1000)",
+        "SELECT count(repeat('ab', 3000) || n ~ '(.*)(.*)(.*)\\1\\2\\3x') FROM generate_series(1, 1000) n",
     ),
     (
         "LIKE",
-        "SELECT count(*) FROM (SELECT repeat('ab', 20000000) x OFFSET 0) s, generate_series(1, 1000) WHERE x LIKE '%a%b%a%b%c'",
+        "SELECT count(*) FROM (SELECT repeat('ab', 20000000) x OFFSET 0) s, generate_series(1, 1000) n WHERE x LIKE '%a%b%a%b%c' || n",
     ),
     (
         "JSON",
@@ -234,10 +234,8 @@ fn again_and_again(
     let token = client.cancel_token();
     let running = tokio::spawn(async move {
         while !stop.load(Ordering::Acquire) {
-            match execute(&client, text).await? {
-                // Two of them may meet; cancelling ends the load.
-                None | Some(_) => {}
-            }
+            // Two of them may meet, and cancelling ends the load: whatever it answers is right.
+            execute(&client, text).await?;
         }
         Ok(None)
     });

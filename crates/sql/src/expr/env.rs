@@ -237,7 +237,7 @@ pub(crate) fn check_held(bytes: usize, limit: usize) -> Result<()> {
             "The statement's sorts, hash tables and materialized rows need more than the {} kB they may use.",
             limit / 1024
         ))
-        .with_hint("Reduce the rows that are sorted, grouped or joined, or raise work_mem."))
+        .with_hint("Reduce the rows that are sorted, grouped or joined at once, or give the server more memory (--memory)."))
 }
 
 /// A frame to evaluate over, with the frames around it.

@@ -5,6 +5,7 @@
 //! anything, there are no bounds.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::error::{Result, SqlError, sqlstate};
@@ -22,14 +23,15 @@ thread_local! {
     static HERE: RefCell<Option<Arc<dyn Bounds>>> = const { RefCell::new(None) };
 }
 
-/// While it lives, its bounds hold on this thread.
+/// While it lives, its bounds hold on this thread, which it does not leave: a task that waits may go on with another one.
 pub(crate) struct Within {
     before: Option<Arc<dyn Bounds>>,
+    stays: PhantomData<*const ()>,
 }
 
 /// From now on these bounds hold on this thread.
 pub(crate) fn enter(bounds: Arc<dyn Bounds>) -> Within {
-    Within { before: HERE.replace(Some(bounds)) }
+    Within { before: HERE.replace(Some(bounds)), stays: PhantomData }
 }
 
 impl Drop for Within {
