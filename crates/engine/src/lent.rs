@@ -34,6 +34,15 @@ impl<'a> Lent<'a> {
     pub fn share(self) -> Bytes {
         self.buffer.slice_ref(self.bytes)
     }
+
+    /// The bytes to keep by themselves: shared if they are all of the buffer, else copied.
+    pub fn own(self) -> Bytes {
+        if self.bytes.len() == self.buffer.len() {
+            self.buffer.clone()
+        } else {
+            Bytes::copy_from_slice(self.bytes)
+        }
+    }
 }
 
 impl<'a> From<&'a Bytes> for Lent<'a> {

@@ -134,7 +134,7 @@ impl Tree {
         let mut looked_at = 0;
         for (key, chain) in map.range::<SmallKey, _>((lower, Bound::Unbounded)) {
             if let Some(version) = chain.at(snapshot).filter(|v| v.csn > newer_than) {
-                into.push(key, version.value.clone());
+                into.push(key, version.value.as_ref());
             }
             looked_at += 1;
             if looked_at == limit {

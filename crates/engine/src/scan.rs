@@ -39,6 +39,7 @@ use crate::{Csn, Error, Key, TreeId, Value};
 const FIRST_BATCH: usize = 16;
 const LAST_BATCH: usize = 256;
 const BASE_ONLY: Turn = Turn { base: true, memory: false, own: false };
+const MEMORY_ONLY: Turn = Turn { base: false, memory: true, own: false };
 
 type OwnedBound = Bound<SmallVec<[u8; 32]>>;
 
@@ -65,7 +66,21 @@ impl Batch {
 
     #[inline]
     fn value(&self) -> Option<Lent<'_>> {
-        self.rows.value(self.next).map(Lent::from)
+        self.rows.value(self.next)
+    }
+
+    /// Moves to the row behind the present one, if that is here and not deleted.
+    #[inline]
+    fn step(&mut self) -> bool {
+        let is_row = self.rows.has_value(self.next + 1);
+        self.next += usize::from(is_row);
+        is_row
+    }
+
+    /// No row is left, and none follows.
+    #[inline]
+    fn is_used_up(&self) -> bool {
+        self.is_empty() && self.exhausted
     }
 
     #[inline]
@@ -80,8 +95,9 @@ impl Batch {
 
     /// Replaces the rows by those that `read` appends, up to a limit; `read` answers whether these are the last.
     fn refill(&mut self, read: impl FnOnce(usize, &mut Rows) -> bool) {
-        self.rows.clear();
+        self.rows.restart(self.limit);
         self.exhausted = read(self.limit, &mut self.rows);
+        self.rows.seal();
         self.next = 0;
         self.limit = (self.limit * 4).min(LAST_BATCH);
     }
@@ -207,6 +223,21 @@ impl Scan {
     /// `Corrupt` or `Io` from the base store.
     #[inline]
     pub fn advance(&mut self) -> Result<bool, Error> {
+        // Mostly one source has all rows: memory if they are new, the base if they are old.
+        if let (None, Some(base)) = (&self.own, &mut self.base) {
+            if self.turn == MEMORY_ONLY && base.scan.key().is_none() && self.memory.step() {
+                return Ok(true);
+            }
+            if self.turn == BASE_ONLY && self.memory.is_used_up() {
+                self.turn = Turn::default();
+                if base.scan.advance()? {
+                    self.turn = BASE_ONLY;
+                    return Ok(true);
+                }
+                self.noted = None;
+                return Ok(false);
+            }
+        }
         loop {
             self.leave()?;
             self.refill()?;
@@ -219,6 +250,25 @@ impl Scan {
                 return Ok(true);
             }
         }
+    }
+
+    /// Moves to the next row that `accept` takes. False at the end.
+    ///
+    /// # Errors
+    /// As `advance`, and what `accept` fails with; then the cursor is at that row.
+    #[inline]
+    pub fn find<E: From<Error>>(
+        &mut self,
+        mut accept: impl FnMut(&[u8], Lent<'_>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        while self.advance()? {
+            if let (Some(key), Some(value)) = (self.key(), self.value())
+                && accept(key, value)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The key of the row that the cursor is at; `None` before the first and after the last.
@@ -254,9 +304,10 @@ impl Scan {
         }
         let Some((key, value)) = self.key().zip(self.value()) else { return Ok(None) };
         // The base's keys lie in the same buffer as its values.
-        let key =
-            if self.turn == BASE_ONLY { value.buffer().slice_ref(key) } else { Key::copy_from_slice(key) };
-        Ok(Some((key, value.share())))
+        Ok(Some(match self.turn {
+            BASE_ONLY => (value.buffer().slice_ref(key), value.share()),
+            _ => (Key::copy_from_slice(key), value.own()),
+        }))
     }
 
     /// Moves the sources past the row that was lent.

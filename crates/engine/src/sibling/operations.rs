@@ -102,6 +102,7 @@ impl Manager {
             .store
             .memory
             .with_tree(tree, |of| Some(of.batch(range, false, Csn::MAX, KEYS_MAX, &mut rows)));
+        rows.seal();
         let mut keys: Vec<SmallKey> =
             (0..rows.len()).filter_map(|row| rows.key(row).map(SmallKey::new)).collect();
         let mut stored = self.store.views.with(Csn::MAX, |view| view.scan(tree, range.0, range.1, false))?;

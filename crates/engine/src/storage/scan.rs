@@ -46,6 +46,15 @@ impl BaseScan {
 
     /// Moves to the next present entry in order. False at the end, and from then on.
     pub fn advance(&mut self) -> Result<bool, Error> {
+        // Mostly one run alone has the rows.
+        if self.cursors.len() == 1 && self.current.is_some() {
+            self.cursors[0].advance()?;
+            let cursor = &self.cursors[0];
+            if cursor.value().is_some() && cursor.key().is_some_and(|key| !self.past_end(key)) {
+                return Ok(true);
+            }
+            self.current = None;
+        }
         loop {
             if let Some(current) = self.current.take() {
                 self.pass(current)?;
@@ -116,6 +125,7 @@ impl BaseScan {
         Some(best)
     }
 
+    #[inline]
     fn past_end(&self, key: &[u8]) -> bool {
         match (&self.end, self.reverse) {
             (Bound::Unbounded, _) => false,
