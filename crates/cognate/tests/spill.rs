@@ -69,6 +69,9 @@ fn sorts_and_windows() {
          FROM ROWS AS r ORDER BY n",
         "SELECT n, sum(x) OVER (ORDER BY n ROWS BETWEEN 50 PRECEDING AND 50 FOLLOWING), first_value(s) OVER (ORDER BY n), \
          min(s) OVER (ORDER BY x GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING), lead(s, 1000) OVER (ORDER BY n) FROM ROWS AS r ORDER BY n",
+        // The first rows of more partitions than are kept apart.
+        "SELECT * FROM (SELECT n, s, row_number() OVER (PARTITION BY n / 2 ORDER BY x DESC, n) AS p FROM ROWS AS r) AS q WHERE p <= 1 ORDER BY n",
+        "SELECT * FROM (SELECT n, s, row_number() OVER (PARTITION BY s ORDER BY x, n) AS p FROM ROWS AS r) AS q WHERE p < 3 ORDER BY n",
     ] {
         pair.check(&of(query), true);
     }
@@ -82,6 +85,7 @@ fn groups_and_distinct_rows() {
         "SELECT s, count(*), sum(x), min(n) FROM ROWS AS r GROUP BY s",
         "SELECT s, k, string_agg(t::text, ',' ORDER BY n), count(DISTINCT x) FROM ROWS AS r GROUP BY k, s HAVING max(n) % 2 = 0",
         "SELECT s, t, grouping(s, t), count(*), avg(x) FROM ROWS AS r GROUP BY GROUPING SETS ((s), (t), (s, t), ())",
+        "SELECT s, k, sum(x * 2 + n), avg(x * 2 + n), max(x * 2), avg(x), sum(x) FROM ROWS AS r GROUP BY k, s",
         "SELECT DISTINCT s, t FROM ROWS AS r",
     ] {
         pair.check(&of(query), false);

@@ -11,13 +11,13 @@
 //!
 //! A column's place follows from the types of the columns before it, which [`RowLayout`] sums up once for a table. So a row written before
 //! columns were added is still readable: what it lacks reads as absent ([`Row::get`] gives `None`), and the reader puts the default there.
-//! Texts and bytea share the row's memory. char(n) is stored without trailing blanks and padded on reading.
+//! Long texts and bytea share the row's memory, unless that is a small part of a larger buffer. char(n) is stored without trailing blanks and padded on reading.
 
 use bytes::Bytes;
 use cognate_engine::Lent;
 
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Datum, Interval, Numeric, Text, Type, TypeId, pad};
+use crate::types::{Datum, Interval, Numeric, Text, Type, TypeId, keep_part, pad};
 
 const VERSION: u8 = 1;
 const WIDE: u8 = 0x80;
@@ -158,7 +158,7 @@ impl RowLayout {
     }
 
     /// Opens a stored row. XX001 if it cannot be one of this layout.
-    #[inline]
+    #[inline(always)]
     pub fn open<'a>(&'a self, row: impl Into<Lent<'a>>) -> Result<Row<'a>, SqlError> {
         let row = row.into();
         let bytes = row.bytes();
@@ -211,22 +211,33 @@ impl Row<'_> {
     }
 
     /// The value of a column; `None` if the row was written before the column was added. XX001 if the bytes are damaged.
-    #[inline]
     pub fn get(&self, column: usize) -> Result<Option<Datum>, SqlError> {
-        if column >= self.columns {
-            return Ok(None);
-        }
-        if self.is_null(column) {
-            return Ok(Some(Datum::Null));
-        }
-        let ty = self.layout.types[column];
-        let datum = match self.layout.places[column] {
-            Place::Fixed(offset) => read_fixed(&self.bytes[self.fixed + offset as usize..], ty.id),
-            Place::Variable(ordinal) => self.variable(ordinal as usize, ty),
-        };
-        datum.map(Some).ok_or_else(corrupt)
+        let mut value = Datum::Null;
+        Ok(self.read(column, &mut value)?.then_some(value))
     }
 
+    /// Puts the value of a column into a place. False if the row was written before the column was added. XX001 if the bytes are
+    /// damaged.
+    #[inline]
+    pub fn read(&self, column: usize, place: &mut Datum) -> Result<bool, SqlError> {
+        if column >= self.columns {
+            return Ok(false);
+        }
+        if self.is_null(column) {
+            *place = Datum::Null;
+            return Ok(true);
+        }
+        let ty = self.layout.types[column];
+        let read = match self.layout.places[column] {
+            Place::Fixed(offset) => read_fixed(&self.bytes[self.fixed + offset as usize..], ty.id, place),
+            Place::Variable(ordinal) => {
+                self.part(ordinal as usize).and_then(|part| read_variable(part, self.buffer, ty, place))
+            }
+        };
+        read.map(|()| true).ok_or_else(corrupt)
+    }
+
+    #[inline]
     fn end(&self, ordinal: usize) -> Option<usize> {
         let offsets = &self.bytes[self.offsets..self.data];
         if self.wide {
@@ -238,13 +249,12 @@ impl Row<'_> {
         }
     }
 
-    fn variable(&self, ordinal: usize, ty: Type) -> Option<Datum> {
+    /// The bytes of a column of variable width.
+    #[inline]
+    fn part(&self, ordinal: usize) -> Option<&[u8]> {
         let start = self.data + if ordinal == 0 { 0 } else { self.end(ordinal - 1)? };
         let end = self.data + self.end(ordinal)?;
-        if start > end || end > self.bytes.len() {
-            return None;
-        }
-        read_variable(&self.bytes[start..end], self.buffer, ty)
+        self.bytes.get(start..end)
     }
 }
 
@@ -278,29 +288,34 @@ fn write_fixed(datum: &Datum, id: TypeId, width: usize, out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-fn read_fixed(bytes: &[u8], id: TypeId) -> Option<Datum> {
+/// Puts the value where it belongs. Each is written there at once: moving one that was just made costs more than reading it.
+#[inline]
+fn read_fixed(bytes: &[u8], id: TypeId, place: &mut Datum) -> Option<()> {
     fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
         bytes.first_chunk::<N>().copied()
     }
-    Some(match id {
-        TypeId::Bool => Datum::Bool(*bytes.first()? != 0),
-        TypeId::Int2 => Datum::Int2(i16::from_le_bytes(take(bytes)?)),
-        TypeId::Int4 => Datum::Int4(i32::from_le_bytes(take(bytes)?)),
-        TypeId::Int8 => Datum::Int8(i64::from_le_bytes(take(bytes)?)),
-        TypeId::Float4 => Datum::Float4(f32::from_le_bytes(take(bytes)?)),
-        TypeId::Float8 => Datum::Float8(f64::from_le_bytes(take(bytes)?)),
-        TypeId::Date => Datum::Date(i32::from_le_bytes(take(bytes)?)),
-        TypeId::Time => Datum::Time(i64::from_le_bytes(take(bytes)?)),
-        TypeId::Timestamp => Datum::Timestamp(i64::from_le_bytes(take(bytes)?)),
-        TypeId::Timestamptz => Datum::Timestamptz(i64::from_le_bytes(take(bytes)?)),
-        TypeId::Interval => Datum::Interval(Interval {
-            micros: i64::from_le_bytes(take(bytes)?),
-            days: i32::from_le_bytes(take(&bytes[8..])?),
-            months: i32::from_le_bytes(take(bytes.get(12..)?)?),
-        }),
-        TypeId::Uuid => Datum::Uuid(take(bytes)?),
-        _ => Datum::Oid(u32::from_le_bytes(take(bytes)?)),
-    })
+    match id {
+        TypeId::Int4 => *place = Datum::Int4(i32::from_le_bytes(take(bytes)?)),
+        TypeId::Int8 => *place = Datum::Int8(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Date => *place = Datum::Date(i32::from_le_bytes(take(bytes)?)),
+        TypeId::Bool => *place = Datum::Bool(*bytes.first()? != 0),
+        TypeId::Int2 => *place = Datum::Int2(i16::from_le_bytes(take(bytes)?)),
+        TypeId::Float4 => *place = Datum::Float4(f32::from_le_bytes(take(bytes)?)),
+        TypeId::Float8 => *place = Datum::Float8(f64::from_le_bytes(take(bytes)?)),
+        TypeId::Time => *place = Datum::Time(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Timestamp => *place = Datum::Timestamp(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Timestamptz => *place = Datum::Timestamptz(i64::from_le_bytes(take(bytes)?)),
+        TypeId::Interval => {
+            *place = Datum::Interval(Interval {
+                micros: i64::from_le_bytes(take(bytes)?),
+                days: i32::from_le_bytes(take(bytes.get(8..)?)?),
+                months: i32::from_le_bytes(take(bytes.get(12..)?)?),
+            });
+        }
+        TypeId::Uuid => *place = Datum::Uuid(take(bytes)?),
+        _ => *place = Datum::Oid(u32::from_le_bytes(take(bytes)?)),
+    }
+    Some(())
 }
 
 fn write_variable(datum: &Datum, id: TypeId, out: &mut Vec<u8>) -> Result<(), SqlError> {
@@ -319,7 +334,28 @@ fn write_variable(datum: &Datum, id: TypeId, out: &mut Vec<u8>) -> Result<(), Sq
     Ok(())
 }
 
-fn read_variable(bytes: &[u8], buffer: &Bytes, ty: Type) -> Option<Datum> {
+/// The same for a column of variable width.
+#[inline]
+fn read_variable(bytes: &[u8], buffer: &Bytes, ty: Type, place: &mut Datum) -> Option<()> {
+    match ty.id {
+        TypeId::Numeric => match Numeric::read_word(bytes) {
+            Some(word) => *place = Datum::Numeric(Numeric::from(word)),
+            None => *place = Datum::Numeric(Numeric::read_stored(bytes)?),
+        },
+        TypeId::Bpchar => match Text::of_few(bytes, ty.character_limit().unwrap_or(0)) {
+            Some(text) => *place = Datum::Bpchar(text),
+            None => *place = read_other(bytes, buffer, ty)?,
+        },
+        TypeId::Text | TypeId::Varchar => match Text::of_few(bytes, 0) {
+            Some(text) => *place = Datum::Text(text),
+            None => *place = read_other(bytes, buffer, ty)?,
+        },
+        _ => *place = read_other(bytes, buffer, ty)?,
+    }
+    Some(())
+}
+
+fn read_other(bytes: &[u8], buffer: &Bytes, ty: Type) -> Option<Datum> {
     // Everything above relies on texts being UTF-8.
     let text = || std::str::from_utf8(bytes).is_ok().then(|| Text::from_stored_in(buffer, bytes));
     Some(match ty.id {
@@ -331,8 +367,7 @@ fn read_variable(bytes: &[u8], buffer: &Bytes, ty: Type) -> Option<Datum> {
         | TypeId::Unknown => Datum::Text(text()?),
         TypeId::Bpchar => Datum::Bpchar(pad(text()?, ty)),
         TypeId::Jsonb => Datum::Jsonb(text()?),
-        TypeId::Bytea => Datum::Bytea(buffer.slice_ref(bytes)),
-        TypeId::Numeric => Datum::Numeric(Numeric::read_stored(bytes)?),
+        TypeId::Bytea => Datum::Bytea(keep_part(buffer, bytes)),
         _ => Datum::from_binary(ty, bytes).ok()?,
     })
 }

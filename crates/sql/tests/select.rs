@@ -510,6 +510,38 @@ fn answers_are_postgresqls() {
     assert!(compared > 0);
 }
 
+/// Large tables that are joined by their primary keys are read side by side, where both sides come in the order of the join's keys.
+#[test]
+fn joins_in_the_order_of_primary_keys_merge() {
+    let tables = "CREATE TABLE head (id int PRIMARY KEY, parent int);\n\
+                  CREATE TABLE part (head bigint, no int, PRIMARY KEY (head, no));\n";
+    let plan = |query: &str| {
+        let script = format!("{tables}EXPLAIN {query};\n");
+        perform(&script, Some(1_000_000)).pop().expect("a plan").1
+    };
+    let merged = [
+        "SELECT a.parent, b.parent FROM head a JOIN head b ON b.id = a.id",
+        "SELECT parent, no FROM head JOIN part ON head.id = part.head",
+        "SELECT parent, no FROM part LEFT JOIN head ON head.id = part.head",
+        "SELECT a.no FROM part a JOIN part b ON b.no = a.no AND a.head = b.head",
+    ];
+    for query in merged {
+        let plan = plan(query);
+        assert!(plan.starts_with("Merge"), "{query}\n{plan}");
+    }
+    let not_merged = [
+        "SELECT a.parent FROM head a JOIN head b ON b.parent = a.id",
+        "SELECT parent, no FROM head LEFT JOIN part ON head.id = part.head",
+        "SELECT a.no FROM part a JOIN part b ON b.head = a.head",
+        "SELECT a.id FROM head a FULL JOIN head b ON b.id = a.id",
+    ];
+    for query in not_merged {
+        let plan = plan(query);
+        assert!(plan.contains("Join") || plan.contains("Loop"), "{query}\n{plan}");
+        assert!(!plan.contains("Merge"), "{query}\n{plan}");
+    }
+}
+
 /// Evaluates an expression over no row, as defaults and constraints are.
 #[test]
 fn expressions_without_a_query() {

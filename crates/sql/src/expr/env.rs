@@ -47,6 +47,17 @@ pub trait RowScan: Send {
     fn advance(&mut self) -> Result<bool>;
     /// Key and value of the entry it is at.
     fn entry(&self) -> Option<(&[u8], Lent<'_>)>;
+    /// Moves to the next entry that `accept` takes. False at the end.
+    fn find(&mut self, accept: &mut dyn FnMut(&[u8], Lent<'_>) -> Result<bool>) -> Result<bool> {
+        while self.advance()? {
+            if let Some((key, value)) = self.entry()
+                && accept(key, value)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 /// Functions that the session implements: sequences, catalog look-ups.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{ArrayConstructor, Case, Env, Expr, FunctionCall, InList, Quantified, RowCompare};
+use super::{ArrayConstructor, Case, Env, Expr, FunctionCall, InList, OperatorCall, Quantified, RowCompare};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::Body;
 use crate::function::operator::{Comparison, ResolvedOperator};
 use crate::oltp::subquery;
-use crate::types::{Array, Datum, Dimension, Record};
+use crate::types::{Array, Datum, Dimension, Record, Word};
 
 /// Longest wait.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -46,16 +46,46 @@ impl Expr {
         }
     }
 
+    /// The value over a frame where it is stored as such in the frame, the statement or its parameters.
+    #[inline(always)]
+    pub(crate) fn stored<'a>(&'a self, env: &Env<'a>) -> Option<&'a Datum> {
+        match self {
+            Expr::Slot(slot) => Some(&env.row[*slot]),
+            Expr::Constant(value) => Some(value),
+            Expr::Parameter(number) => Some(&env.execution.parameters[*number]),
+            _ => None,
+        }
+    }
+
     /// Whether a condition is TRUE (not FALSE, not NULL).
     #[inline]
     pub fn test(&self, env: &Env<'_>) -> Result<bool> {
         match self {
             Expr::Compare(comparison, operands) => {
-                let left = operands[0].value(env)?;
-                let right = operands[1].value(env)?;
-                Ok(!left.is_null() && !right.is_null() && comparison.test(&left, &right))
+                let holds = |left: &Datum, right: &Datum| {
+                    !left.is_null() && !right.is_null() && comparison.test(left, right)
+                };
+                if let (Some(left), Some(right)) = (operands[0].stored(env), operands[1].stored(env)) {
+                    return Ok(holds(left, right));
+                }
+                // The values stay where they were put: moving one that was just made costs more than comparing it.
+                match (&operands[0].value(env), &operands[1].value(env)) {
+                    (Ok(left), Ok(right)) => Ok(holds(left, right)),
+                    (Err(error), _) | (_, Err(error)) => Err(error.clone()),
+                }
             }
             _ => Ok(truth(&*self.value(env)?) == Some(true)),
+        }
+    }
+
+    /// The value in a word, if it is a numeric of few digits, computed of such by exact operations only.
+    #[inline]
+    pub(crate) fn word(&self, env: &Env<'_>) -> Option<Word> {
+        match self {
+            Expr::Operator(call) => exact(call, env),
+            Expr::Slot(slot) => word_of(&env.row[*slot]),
+            Expr::Constant(value) => word_of(value),
+            _ => None,
         }
     }
 
@@ -64,11 +94,7 @@ impl Expr {
             Expr::Slot(_) | Expr::Constant(_) | Expr::Parameter(_) => self.eval(env),
             Expr::Outer { depth, slot } => Ok(env.frame(*depth)?[*slot].clone()),
             Expr::Compare(comparison, operands) => compare(*comparison, &operands[0], &operands[1], env),
-            Expr::Operator(call) => {
-                let left = call.left.value(env)?;
-                let right = call.right.value(env)?;
-                call.operator.call(&left, &right, &env.execution.read.eval)
-            }
+            Expr::Operator(call) => operator(call, env),
             Expr::Function(call) => function(call, env),
             Expr::Cast(cast) => cast.1.apply(&*cast.0.value(env)?, env.execution.read.eval.format),
             Expr::And(parts) => logical(parts, env, false),
@@ -115,6 +141,26 @@ impl Expr {
                 Err(SqlError::internal("an aggregate outside its query"))
             }
         }
+    }
+}
+
+#[inline]
+fn word_of(value: &Datum) -> Option<Word> {
+    if let Datum::Numeric(number) = value { number.word() } else { None }
+}
+
+fn exact(call: &OperatorCall, env: &Env<'_>) -> Option<Word> {
+    let arithmetic = call.operator.exact()?;
+    call.left.word(env)?.compute(arithmetic, call.right.word(env)?)
+}
+
+fn operator(call: &OperatorCall, env: &Env<'_>) -> Result<Datum> {
+    if let Some(word) = exact(call, env) {
+        return Ok(Datum::Numeric(word.into()));
+    }
+    match (&call.left.value(env), &call.right.value(env)) {
+        (Ok(left), Ok(right)) => call.operator.call(left, right, &env.execution.read.eval),
+        (Err(error), _) | (_, Err(error)) => Err(error.clone()),
     }
 }
 

@@ -8,7 +8,7 @@ use smallvec::smallvec;
 use super::select::{self, Choice, Parameters};
 use super::{EvalContext, Volatility, array, datetime, json, math, pattern, regexp, string};
 use crate::error::{SqlError, sqlstate};
-use crate::types::{Datum, Type, TypeId};
+use crate::types::{Arithmetic, Datum, Type, TypeId};
 
 /// The comparisons, which indexes can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,8 @@ pub enum OperatorBody {
     Compare(Comparison),
     /// Of two values, neither NULL unless the operator is not strict.
     Binary(fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>),
+    /// The same of numerics, and what it is: numbers of few digits can be computed in registers.
+    Exact(Arithmetic, fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>),
     /// The same, needing the operands' types.
     TypedBinary(fn(&Datum, &Datum, [Type; 2], &EvalContext<'_>) -> Result<Datum, SqlError>),
     /// Of the right operand only.
@@ -41,6 +43,7 @@ impl std::fmt::Debug for OperatorBody {
         match self {
             OperatorBody::Compare(comparison) => write!(f, "Compare({comparison:?})"),
             OperatorBody::Binary(_) => write!(f, "Binary"),
+            OperatorBody::Exact(arithmetic, _) => write!(f, "Exact({arithmetic:?})"),
             OperatorBody::TypedBinary(_) => write!(f, "TypedBinary"),
             OperatorBody::Unary(_) => write!(f, "Unary"),
         }
@@ -76,6 +79,12 @@ impl ResolvedOperator {
         if let OperatorBody::Compare(comparison) = self.body { Some(comparison) } else { None }
     }
 
+    /// The exact operation of numerics it is, if it is one.
+    #[inline]
+    pub(crate) fn exact(&self) -> Option<Arithmetic> {
+        if let OperatorBody::Exact(arithmetic, _) = self.body { Some(arithmetic) } else { None }
+    }
+
     /// Applies it. A prefix operator ignores `left`.
     #[inline]
     pub fn call(&self, left: &Datum, right: &Datum, context: &EvalContext<'_>) -> Result<Datum, SqlError> {
@@ -84,7 +93,7 @@ impl ResolvedOperator {
         }
         match self.body {
             OperatorBody::Compare(comparison) => Ok(Datum::Bool(comparison.test(left, right))),
-            OperatorBody::Binary(body) => body(left, right, context),
+            OperatorBody::Binary(body) | OperatorBody::Exact(_, body) => body(left, right, context),
             OperatorBody::TypedBinary(body) => {
                 body(left, right, [self.left.unwrap_or(self.right), self.right], context)
             }
@@ -186,6 +195,16 @@ pub(super) const fn infix(
     body: fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>,
 ) -> Operator {
     operator(name, Some(left), right, result, OperatorBody::Binary(body))
+}
+
+/// A strict immutable infix operator of numerics with an exact result.
+pub(super) const fn infix_exact(
+    name: &'static str,
+    arithmetic: Arithmetic,
+    body: fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>,
+) -> Operator {
+    let numeric = TypeId::Numeric;
+    operator(name, Some(numeric), numeric, numeric, OperatorBody::Exact(arithmetic, body))
 }
 
 /// A strict immutable infix operator of values and their types.

@@ -8,17 +8,18 @@
 //! ```
 
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::BuildHasher;
 
 use super::Context;
 use super::hash::Seeded;
 use super::input::{SourceState, holds};
 use super::memory::row_bytes;
+use super::packed::{Places, pack};
 use super::sort::{compare_keys, sort_rows};
 use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::error::{Result, SqlError};
-use crate::expr::Env;
+use crate::expr::{Env, Expr};
 use crate::function::Accumulator;
 use crate::plan::{AggregateNode, GroupNode, SelectNode};
 use crate::types::Datum;
@@ -27,7 +28,7 @@ use crate::types::Datum;
 pub(crate) struct GroupState {
     groups: Vec<Grouped>,
     /// The groups of each set by their keys.
-    places: Vec<HashMap<Vec<Datum>, usize, Seeded>>,
+    places: Vec<Places>,
     seed: Seeded,
     at: usize,
     built: bool,
@@ -70,6 +71,8 @@ struct AggregateState {
     pending: Vec<(Vec<Datum>, Vec<Datum>)>,
     /// Neither DISTINCT nor ORDER BY.
     is_plain: bool,
+    /// The accumulator keeps nothing of what it takes.
+    is_flat: bool,
 }
 
 impl AggregateState {
@@ -79,6 +82,7 @@ impl AggregateState {
             .accumulator()
             .ok_or_else(|| SqlError::internal(format!("{} is no aggregate", node.function.function.name)))?;
         Ok(AggregateState {
+            is_flat: accumulator.is_flat(),
             accumulator,
             bytes: 0,
             seen: node.distinct.then(HashSet::default),
@@ -96,17 +100,32 @@ impl AggregateState {
         }
         // Most take one value, or none, and nothing else has to be done with it.
         if self.is_plain {
-            let argument = match node.arguments.as_slice() {
-                [] => None,
-                [argument] => Some(argument.value(env)?),
-                _ => return self.add_many(node, env),
-            };
-            let argument = argument.as_deref().map_or(&[][..], std::slice::from_ref);
-            self.make_room(argument, env)?;
-            self.accumulator.add(argument, &env.execution.read.eval)?;
-            return Ok(self.grown());
+            match node.arguments.as_slice() {
+                [] => return self.add_plain(&[], env),
+                [argument] => {
+                    if let Some(value) = argument.stored(env) {
+                        return self.add_plain(std::slice::from_ref(value), env);
+                    }
+                    return match &argument.value(env) {
+                        Ok(value) => self.add_plain(std::slice::from_ref(&**value), env),
+                        Err(error) => Err(error.clone()),
+                    };
+                }
+                _ => {}
+            }
         }
         self.add_many(node, env)
+    }
+
+    #[inline]
+    fn add_plain(&mut self, argument: &[Datum], env: &Env<'_>) -> Result<usize> {
+        let context = &env.execution.read.eval;
+        if self.is_flat {
+            return self.accumulator.add(argument, context).map(|()| 0);
+        }
+        self.make_room(argument, env)?;
+        self.accumulator.add(argument, context)?;
+        Ok(self.grown())
     }
 
     /// The same for any number of arguments, DISTINCT and ORDER BY.
@@ -213,7 +232,7 @@ impl GroupState {
         self.bytes = 0;
         self.groups = vec![];
         self.at = 0;
-        self.places = (0..sets).map(|_| HashMap::with_hasher(self.seed.clone())).collect();
+        self.places = (0..sets).map(|_| Places::new(&self.seed)).collect();
     }
 
     fn reserve(&mut self, bytes: usize, context: Context<'_>) -> Result<()> {
@@ -225,21 +244,22 @@ impl GroupState {
     }
 
     fn states(group: &GroupNode) -> Result<Vec<AggregateState>> {
-        group.aggregates.iter().filter(|node| node.grouping.is_none()).map(AggregateState::new).collect()
+        group.aggregates.iter().filter(|node| node.has_state()).map(AggregateState::new).collect()
     }
 
     /// Makes the group of a key, if it is not there yet; its place. None if its rows are to go to disk.
     fn place(
         &mut self,
         set: usize,
-        key: &Vec<Datum>,
+        key: &[Datum],
         group: &GroupNode,
         context: Context<'_>,
     ) -> Result<Option<usize>> {
-        if let Some(place) = self.places[set].get(key) {
-            return Ok(Some(*place));
+        let packed = pack(key.iter());
+        if let Some(place) = self.places[set].get(packed, key) {
+            return Ok(Some(place));
         }
-        let aggregates = group.aggregates.iter().filter(|node| node.grouping.is_none()).count();
+        let aggregates = group.aggregates.iter().filter(|node| node.has_state()).count();
         let bytes = 2 * row_bytes(key) + 64 + 96 * aggregates;
         if self.is_full(bytes, context)? {
             return Ok(None);
@@ -247,8 +267,8 @@ impl GroupState {
         let place = self.groups.len();
         let states = GroupState::states(group)?;
         self.reserve(bytes, context)?;
-        self.places[set].insert(key.clone(), place);
-        self.groups.push(Grouped { set, key: key.clone(), states });
+        self.places[set].insert(packed, key, place);
+        self.groups.push(Grouped { set, key: key.to_vec(), states });
         Ok(Some(place))
     }
 
@@ -275,7 +295,7 @@ impl GroupState {
     fn add(
         &mut self,
         set: usize,
-        key: &Vec<Datum>,
+        key: &[Datum],
         group: &GroupNode,
         context: Context<'_>,
         frame: &[Datum],
@@ -283,9 +303,21 @@ impl GroupState {
         let Some(place) = self.place(set, key, group, context)? else {
             return self.put_aside(set, key, frame);
         };
+        self.add_to(place, group, context, frame)
+    }
+
+    /// Adds a row to the group at a place.
+    #[inline]
+    fn add_to(
+        &mut self,
+        place: usize,
+        group: &GroupNode,
+        context: Context<'_>,
+        frame: &[Datum],
+    ) -> Result<()> {
         let env = context.env(frame);
         let mut held = 0;
-        let nodes = group.aggregates.iter().filter(|node| node.grouping.is_none());
+        let nodes = group.aggregates.iter().filter(|node| node.has_state());
         for (state, node) in self.groups[place].states.iter_mut().zip(nodes) {
             held += state.add(node, &env)?;
         }
@@ -293,7 +325,7 @@ impl GroupState {
     }
 
     #[cold]
-    fn put_aside(&mut self, set: usize, key: &Vec<Datum>, frame: &[Datum]) -> Result<()> {
+    fn put_aside(&mut self, set: usize, key: &[Datum], frame: &[Datum]) -> Result<()> {
         let hash = self.seed.hash_one(key);
         let Some(disk) = &mut self.disk else { return Err(lost()) };
         let Disk { spill, left: Some(tapes), depth, row, .. } = &mut **disk else { return Err(lost()) };
@@ -324,7 +356,21 @@ impl GroupState {
         }
         let mut values = Vec::with_capacity(group.keys.len());
         let mut key = Vec::with_capacity(group.keys.len());
+        let slots = if group.sets.is_none() { slots(&group.keys) } else { None };
         while source.next(&select.source, context, frame)? {
+            for (part, place) in group.computed.iter().zip(select.frame..) {
+                match part.word(&context.env(frame)) {
+                    Some(word) => frame[place] = Datum::Numeric(word.into()),
+                    None => frame[place] = part.eval(&context.env(frame))?,
+                }
+            }
+            // A key that is in the frame is copied for a new group only.
+            let packed = slots.as_ref().and_then(|slots| pack(slots.iter().map(|slot| &frame[*slot])));
+            let place = packed.and_then(|packed| self.places[0].get(Some(packed), &[]));
+            if let Some(place) = place {
+                self.add_to(place, group, context, frame)?;
+                continue;
+            }
             values.clear();
             for expr in &group.keys {
                 values.push(expr.eval(&context.env(frame))?);
@@ -396,14 +442,15 @@ impl GroupState {
                 for (place, value) in grouped.iter_mut().zip(key.iter_mut()) {
                     *place = std::mem::take(value);
                 }
-                let mut states = states.iter_mut();
+                let mut at = 0;
                 for (place, node) in grouped[group.keys.len()..].iter_mut().zip(&group.aggregates) {
-                    *place = match &node.grouping {
-                        Some(values) => Datum::Int4(values[*set]),
-                        None => match states.next() {
-                            Some(state) => state.finish(node, context)?,
-                            None => return Err(SqlError::internal("a group without one of its aggregates")),
-                        },
+                    *place = match (&node.grouping, node.average_of) {
+                        (Some(values), _) => Datum::Int4(values[*set]),
+                        (None, Some(sum)) => states[sum].accumulator.average(&context.execution.read.eval)?,
+                        (None, None) => {
+                            at += 1;
+                            states[at - 1].finish(node, context)?
+                        }
                     };
                 }
                 if holds(&group.having, &context.env(grouped))? {
@@ -415,6 +462,11 @@ impl GroupState {
             }
         }
     }
+}
+
+/// The places of keys that are all places of the frame.
+fn slots(keys: &[Expr]) -> Option<Vec<usize>> {
+    keys.iter().map(|key| if let Expr::Slot(slot) = key { Some(*slot) } else { None }).collect()
 }
 
 fn lost() -> SqlError {

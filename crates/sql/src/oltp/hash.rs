@@ -58,6 +58,11 @@ impl Hasher for Folding {
         self.state = fold(self.state ^ value ^ self.seed, MULTIPLIER ^ self.seed.rotate_left(32));
     }
 
+    fn write_u128(&mut self, value: u128) {
+        self.write_u64(value as u64);
+        self.write_u64((value >> 64) as u64);
+    }
+
     fn write_i64(&mut self, value: i64) {
         self.write_u64(value as u64);
     }

@@ -6,6 +6,7 @@ use super::Context;
 use super::cte;
 use super::hash_join::HashJoinState;
 use super::memory::row_bytes;
+use super::merge_join::MergeJoinState;
 use super::node::NodeState;
 use super::scan::ScanState;
 use super::table_function::TableRows;
@@ -45,6 +46,7 @@ pub(crate) enum SourceState {
     Materialize(Box<MaterializeState>),
     Loop(Box<LoopState>),
     HashJoin(Box<HashJoinState>),
+    MergeJoin(Box<MergeJoinState>),
 }
 
 /// Rows read once and given again and again.
@@ -118,6 +120,7 @@ impl SourceState {
                 matched: false,
             })),
             SourceNode::HashJoin(join) => SourceState::HashJoin(Box::new(HashJoinState::new(join))),
+            SourceNode::MergeJoin(join) => SourceState::MergeJoin(Box::new(MergeJoinState::new(join))),
         }
     }
 
@@ -163,6 +166,7 @@ impl SourceState {
                 state.inner.rewind(inner, context);
             }
             (SourceState::HashJoin(state), SourceNode::HashJoin(join)) => state.rewind(join, context),
+            (SourceState::MergeJoin(state), SourceNode::MergeJoin(join)) => state.rewind(join, context),
             _ => {}
         }
     }
@@ -182,6 +186,7 @@ impl SourceState {
                 state.inner.release(context);
             }
             SourceState::HashJoin(state) => state.release(context),
+            SourceState::MergeJoin(state) => state.release(context),
             _ => {}
         }
     }
@@ -200,6 +205,7 @@ impl SourceState {
                 state.next(outer, inner, on, nulls.as_deref(), context, frame)
             }
             (SourceState::HashJoin(state), SourceNode::HashJoin(join)) => state.next(join, context, frame),
+            (SourceState::MergeJoin(state), SourceNode::MergeJoin(join)) => state.next(join, context, frame),
             (SourceState::Filter(state), SourceNode::Filter { input, conditions }) => {
                 while state.next(input, context, frame)? {
                     if holds(conditions, &context.env(frame))? {

@@ -165,7 +165,9 @@ impl SelectState {
             None => select.set_returning.len(),
         };
         let (frame, grouped) = match &select.group {
-            Some(group) => (select.frame, group.keys.len() + group.aggregates.len() + results),
+            Some(group) => {
+                (select.frame + group.computed.len(), group.keys.len() + group.aggregates.len() + results)
+            }
             None => (select.frame + results, 0),
         };
         SelectState {

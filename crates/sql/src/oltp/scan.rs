@@ -5,7 +5,7 @@ use cognate_engine::Lent;
 
 use super::Context;
 use super::key_range::{self, Prefixes, Range};
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::expr::{Env, RowScan};
 use crate::plan::{AccessKind, Scan, ScanColumn};
 use crate::row::Row;
@@ -95,21 +95,22 @@ impl ScanState {
                     }
                 }
                 Stage::Range(open) => {
-                    let entry = if open.advance()? { open.entry() } else { None };
-                    let Some((key, value)) = entry else {
-                        self.stage = Stage::Between;
-                        continue;
-                    };
-                    let found = match &scan.access.kind {
-                        AccessKind::Table => load_passing(scan, key, value, context, frame)?,
-                        AccessKind::Index(index) => {
-                            by_key(scan, index.row_key(key, &value)?, context, frame)?
+                    let found = open.find(&mut |key, value| {
+                        let found = match &scan.access.kind {
+                            AccessKind::Table => load_passing(scan, key, value, context, frame)?,
+                            AccessKind::Index(index) => {
+                                by_key(scan, index.row_key(key, &value)?, context, frame)?
+                            }
+                        };
+                        if !found {
+                            context.execution.tick()?;
                         }
-                    };
+                        Ok(found)
+                    })?;
                     if found {
                         return Ok(true);
                     }
-                    context.execution.tick()?;
+                    self.stage = Stage::Between;
                 }
                 Stage::Done => return Ok(false),
             }
@@ -149,26 +150,27 @@ fn load_passing(
         load(scan, key, row, frame)?;
         return passes(scan, &context.env(frame));
     }
-    let stored = scan.table.layout().open(row)?;
+    let opened = scan.table.layout().open(row);
+    let stored = opened.as_ref().map_err(SqlError::clone)?;
     let mut read = 0;
     for (condition, upto) in scan.filter.iter().zip(&scan.looked_at) {
-        load_columns(&scan.columns[read..*upto], &stored, frame)?;
+        load_columns(&scan.columns[read..*upto], stored, frame)?;
         read = *upto;
         if !condition.test(&context.env(frame))? {
             return Ok(false);
         }
     }
-    load_columns(&scan.columns[read..], &stored, frame)?;
+    load_columns(&scan.columns[read..], stored, frame)?;
     Ok(true)
 }
 
 #[inline]
 fn load_columns(columns: &[ScanColumn], stored: &Row<'_>, frame: &mut [Datum]) -> Result<()> {
     for column in columns {
-        frame[column.slot] = match stored.get(column.column)? {
-            Some(value) => value,
-            None => column.missing.clone(),
-        };
+        let place = &mut frame[column.slot];
+        if !stored.read(column.column, place)? {
+            *place = column.missing.clone();
+        }
     }
     Ok(())
 }
@@ -177,7 +179,8 @@ fn load_columns(columns: &[ScanColumn], stored: &Row<'_>, frame: &mut [Datum]) -
 #[inline]
 pub(crate) fn load(scan: &Scan, key: &[u8], row: Lent<'_>, frame: &mut [Datum]) -> Result<()> {
     if !scan.columns.is_empty() {
-        load_columns(&scan.columns, &scan.table.layout().open(row)?, frame)?;
+        let opened = scan.table.layout().open(row);
+        load_columns(&scan.columns, opened.as_ref().map_err(SqlError::clone)?, frame)?;
     }
     if let Some(slot) = scan.key_slot {
         frame[slot] = Datum::Bytea(Bytes::copy_from_slice(key));

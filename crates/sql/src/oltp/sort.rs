@@ -23,6 +23,7 @@ use super::sorter::Sorter;
 use crate::bind::SortKey;
 use crate::error::Result;
 use crate::expr::{Execution, Expr};
+use crate::keys::{self, KeyOrder};
 use crate::plan::Node;
 use crate::types::Datum;
 
@@ -62,6 +63,23 @@ pub(crate) fn compare_rows(a: &[Datum], b: &[Datum], keys: &[SortKey]) -> Orderi
         }
     }
     Ordering::Equal
+}
+
+/// The first bytes of a row's keys in the form that orders by bytes, as a number. If those of two rows differ, so do the rows, in that order.
+/// `key` is a place to work in.
+pub(crate) fn key_prefix(row: &[Datum], keys: &[SortKey], key: &mut Vec<u8>) -> u128 {
+    key.clear();
+    for part in keys {
+        let order = KeyOrder { descending: part.descending, nulls_first: part.nulls_first };
+        keys::encode_into(key, &row[part.column], order);
+        if key.len() >= size_of::<u128>() {
+            break;
+        }
+    }
+    let mut prefix = [0; size_of::<u128>()];
+    let length = key.len().min(prefix.len());
+    prefix[..length].copy_from_slice(&key[..length]);
+    u128::from_be_bytes(prefix)
 }
 
 /// Rows of a run: its sort is the longest step without a question whether to stop.

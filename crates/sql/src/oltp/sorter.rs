@@ -4,11 +4,10 @@
 
 use super::Context;
 use super::memory::row_bytes;
-use super::sort::{compare_rows, sort_rows};
+use super::sort::{compare_rows, key_prefix, sort_rows};
 use super::spill::{Spill, Tape, TapeReader};
 use crate::bind::SortKey;
 use crate::error::Result;
-use crate::keys::{self, KeyOrder};
 use crate::types::Datum;
 
 /// Runs that are merged at a time; each has a block in memory.
@@ -55,18 +54,7 @@ impl Sorter {
     }
 
     fn prefix(&mut self, row: &[Datum], keys: &[SortKey]) -> u128 {
-        self.key.clear();
-        for key in keys {
-            let order = KeyOrder { descending: key.descending, nulls_first: key.nulls_first };
-            keys::encode_into(&mut self.key, &row[key.column], order);
-            if self.key.len() >= size_of::<u128>() {
-                break;
-            }
-        }
-        let mut prefix = [0; size_of::<u128>()];
-        let length = self.key.len().min(prefix.len());
-        prefix[..length].copy_from_slice(&self.key[..length]);
-        u128::from_be_bytes(prefix)
+        key_prefix(row, keys, &mut self.key)
     }
 
     /// Takes a row. No more than the first `bound` rows are wanted.

@@ -51,6 +51,9 @@ impl Lines {
                 }
                 for stage in select.windows.iter().flat_map(|windows| windows.stages.iter().rev()) {
                     self.line(depth, "WindowAgg");
+                    if stage.first.is_some() {
+                        self.detail(depth, "Run Condition: 1 condition(s)");
+                    }
                     depth += 1;
                     if !stage.sort.is_empty() {
                         self.line(depth, "Sort");
@@ -129,6 +132,11 @@ impl Lines {
                 self.line(depth, if nulls.is_some() { "Nested Loop Left Join" } else { "Nested Loop" });
                 self.source(outer, depth + 1);
                 self.source(inner, depth + 1);
+            }
+            SourceNode::MergeJoin(join) => {
+                self.line(depth, if join.left { "Merge Left Join" } else { "Merge Join" });
+                self.source(&join.outer, depth + 1);
+                self.source(&join.inner, depth + 1);
             }
             SourceNode::HashJoin(join) => {
                 self.line(

@@ -1,10 +1,11 @@
 //! Planning of GROUP BY and its grouping sets.
 
+use super::common::{share_sums, take_common};
 use super::{AggregateNode, GroupNode};
 use crate::bind::Group;
 
-/// Plans a level's grouping.
-pub(super) fn plan_group(group: Group) -> GroupNode {
+/// Plans the grouping of a level whose frame has so many places.
+pub(super) fn plan_group(group: Group, frame: usize) -> GroupNode {
     let sets = group.sets.map(|sets| {
         let keys = 0..group.keys.len();
         sets.into_iter().map(|set| keys.clone().map(|key| set.contains(&key)).collect()).collect()
@@ -23,10 +24,13 @@ pub(super) fn plan_group(group: Group) -> GroupNode {
             distinct: call.distinct,
             order: call.order,
             filter: call.filter,
+            average_of: None,
         }
     });
-    let aggregates = aggregates.collect();
-    GroupNode { keys: group.keys, aggregates, sets, having: group.having }
+    let mut aggregates: Vec<AggregateNode> = aggregates.collect();
+    share_sums(&mut aggregates);
+    let computed = take_common(&mut aggregates, frame);
+    GroupNode { keys: group.keys, computed, aggregates, sets, having: group.having }
 }
 
 impl GroupNode {

@@ -16,11 +16,13 @@
 //! ```
 
 mod access;
+mod common;
 mod estimate;
 mod explain;
 mod finish;
 mod group;
 mod join;
+mod merge;
 mod path;
 mod planner;
 mod pushdown;
@@ -173,6 +175,8 @@ pub struct GroupNode {
     pub keys: Vec<Expr>,
     /// Grouping sets: which of the keys each has.
     pub sets: Option<Vec<Vec<bool>>>,
+    /// What several aggregates compute of a row; the values stand behind the frame.
+    pub computed: Vec<Expr>,
     /// Aggregates.
     pub aggregates: Vec<AggregateNode>,
     /// Conditions over the group's frame.
@@ -194,6 +198,15 @@ pub struct AggregateNode {
     pub filter: Option<Expr>,
     /// It is no aggregate but GROUPING: its value in each grouping set.
     pub grouping: Option<Vec<i32>>,
+    /// It is the average of what another one sums up: of that one's place among those that have a state.
+    pub average_of: Option<usize>,
+}
+
+impl AggregateNode {
+    /// Whether it takes rows itself.
+    pub(crate) fn has_state(&self) -> bool {
+        self.grouping.is_none() && self.average_of.is_none()
+    }
 }
 
 /// The windows of a query level, in the order they are computed: each reads the rows that the one before gives.
@@ -212,6 +225,8 @@ pub struct WindowsNode {
 pub struct WindowNode {
     /// The keys to sort by first; none if the rows come in this order.
     pub sort: Vec<SortKey>,
+    /// Only the first rows of each partition are wanted.
+    pub first: Option<FirstRows>,
     /// PARTITION BY.
     pub partition: Vec<SortKey>,
     /// ORDER BY.
@@ -220,6 +235,15 @@ pub struct WindowNode {
     pub frame: Frame,
     /// The calls; their places are those of the whole row.
     pub calls: Vec<WindowCall>,
+}
+
+/// How many of the first rows of a partition are wanted, where it is known; the others may be given, too.
+#[derive(Debug)]
+pub struct FirstRows {
+    /// A constant or a parameter.
+    pub bound: Expr,
+    /// As many as it says, less one.
+    pub less: bool,
 }
 
 /// What fills places of a frame.
@@ -296,6 +320,8 @@ pub enum SourceNode {
     },
     /// Pairs with equal keys.
     HashJoin(Box<HashJoin>),
+    /// The same of two sides in the order of these keys.
+    MergeJoin(Box<MergeJoin>),
 }
 
 /// A hash join: the build side is read into a hash table first.
@@ -319,6 +345,23 @@ pub struct HashJoin {
     pub left: bool,
     /// Build rows without partner stay.
     pub full: bool,
+}
+
+/// A merge join: both sides come in ascending order of their keys, and no two inner rows have the same.
+#[derive(Debug)]
+pub struct MergeJoin {
+    /// Side whose rows look for a partner; its order stays.
+    pub outer: SourceNode,
+    /// Side that each of them finds at most one row of.
+    pub inner: SourceNode,
+    /// Places of the keys: outer and inner.
+    pub keys: Vec<(usize, usize)>,
+    /// More conditions on a pair.
+    pub on: Vec<Expr>,
+    /// Places the inner side fills.
+    pub inner_slots: Vec<usize>,
+    /// Outer rows without partner stay.
+    pub left: bool,
 }
 
 /// A common table expression that is read from its rows.

@@ -7,11 +7,12 @@ use super::group::plan_group;
 use super::join::{
     Chosen, Inner, ItemKind, Joiner, LeafEstimate, Method, Problem, Step, hash_key, inside_problem,
 };
+use super::merge::merged;
 use super::path::Path;
 use super::planner::{CteReference, Planned, Planner};
 use super::pushdown::push_down;
 use super::relation::{Condition, MAX_RELATIONS, Mask, bit, filled_slots, mask_of, slots_of};
-use super::window::plan_windows;
+use super::window::{keep_first, plan_windows};
 use super::{GroupNode, HashJoin, Node, SelectNode, SourceNode};
 use crate::bind::{Body, Distinct, Query, Relation, RowsCall, Select, SortKey, Source};
 use crate::error::{Result, SqlError, sqlstate};
@@ -59,7 +60,7 @@ impl Planner<'_> {
             None => self.source(&mut select, wanted.as_deref(), limit_hint, None)?,
         };
         let (mut rows, mut cost) = (source.rows, source.cost);
-        let group = select.group.take().map(plan_group);
+        let group = select.group.take().map(|group| plan_group(group, select.slots.len()));
         if let Some(group) = &group {
             cost += rows * (MEMORY_ROW + 0.1 * group.aggregates.len() as f64);
             rows = if group.keys.is_empty() { 1.0 } else { (rows * 0.3).max(1.0) };
@@ -326,7 +327,10 @@ fn filtered(node: SourceNode, conditions: Vec<Expr>) -> SourceNode {
             scan.add_filter(conditions);
             SourceNode::Scan(scan)
         }
-        node => SourceNode::Filter { input: Box::new(node), conditions },
+        mut node => {
+            keep_first(&mut node, &conditions);
+            SourceNode::Filter { input: Box::new(node), conditions }
+        }
     }
 }
 
@@ -431,7 +435,7 @@ impl Builder<'_> {
                     rest.partition(|condition| condition.mask & !own == 0);
                 let node = self.leaf(relation, path)?;
                 let build = filtered(node, ordered_conditions(inside));
-                Ok(self.hash_join(outer, build, &between, before & !available, bit(relation), false))
+                Ok(merged(self.hash_join(outer, build, &between, before & !available, bit(relation), false)))
             }
         }
     }
@@ -468,7 +472,7 @@ impl Builder<'_> {
             let build = self.sequence(&inside, chosen, available)?;
             let between: Vec<&Condition> =
                 problem.conditions.iter().filter(|condition| condition.mask & !known != 0).collect();
-            return Ok(self.hash_join(outer, build, &between, before & !available, provides, true));
+            return Ok(merged(self.hash_join(outer, build, &between, before & !available, provides, true)));
         }
         // Conditions on the outer side only (ON a.x = 1) are tested on the pair.
         let (on, rest): (Vec<_>, Vec<_>) =
@@ -496,11 +500,8 @@ impl Builder<'_> {
         let probe = self.sequence(left_problem, left, available)?;
         let build = self.sequence(right_problem, right, available)?;
         let on: Vec<&Condition> = on.iter().collect();
-        let mut node = self.hash_join(probe, build, &on, left_mask, right_mask, true);
-        if let SourceNode::HashJoin(join) = &mut node {
-            join.full = true;
-        }
-        Ok(node)
+        let join = self.hash_join(probe, build, &on, left_mask, right_mask, true);
+        Ok(SourceNode::HashJoin(Box::new(HashJoin { full: true, ..join })))
     }
 
     fn hash_join(
@@ -511,7 +512,7 @@ impl Builder<'_> {
         left: Mask,
         right: Mask,
         keep_left: bool,
-    ) -> SourceNode {
+    ) -> HashJoin {
         let mut join = HashJoin {
             probe,
             build,
@@ -534,7 +535,7 @@ impl Builder<'_> {
             }
         }
         join.on = ordered_conditions(rest);
-        SourceNode::HashJoin(Box::new(join))
+        join
     }
 
     /// The node that reads a relation.

@@ -18,7 +18,7 @@ impl Node {
             Node::Select(select) => {
                 select.source.walk(nested, visit);
                 if let Some(group) = &select.group {
-                    group.keys.iter().for_each(|expr| visit(expr, nested));
+                    group.keys.iter().chain(&group.computed).for_each(|expr| visit(expr, nested));
                     for aggregate in &group.aggregates {
                         aggregate.arguments.iter().for_each(|expr| visit(expr, nested));
                         aggregate.order.iter().for_each(|(expr, ..)| visit(expr, nested));
@@ -87,6 +87,11 @@ impl SourceNode {
                 outer.walk(nested, visit);
                 inner.walk(nested, visit);
                 on.iter().for_each(|expr| visit(expr, nested));
+            }
+            SourceNode::MergeJoin(join) => {
+                join.outer.walk(nested, visit);
+                join.inner.walk(nested, visit);
+                join.on.iter().for_each(|expr| visit(expr, nested));
             }
             SourceNode::HashJoin(join) => {
                 join.probe.walk(nested, visit);

@@ -2,13 +2,17 @@
 //!
 //! Rows sorted for one window need not be sorted for another one whose keys are the first of those. So windows with more keys come first where their
 //! keys begin alike. The window written first comes last, so that a query without ORDER BY gives its rows in that one's order.
+//!
+//! Where the query around wants only rows with the first numbers of `row_number()`, the window is told so: it need not sort the others.
 
 use std::cmp::Ordering;
 
 use super::estimate::sort_cost;
-use super::{WindowNode, WindowsNode};
+use super::{FirstRows, Node, SelectNode, SourceNode, WindowNode, WindowsNode};
 use crate::bind::{Select, SortKey, Window, WindowCall};
 use crate::expr::{Expr, same};
+use crate::function::WindowFunction;
+use crate::function::operator::Comparison;
 
 /// Sort keys: expression, descending, NULLs first.
 type Keys = Vec<(Expr, bool, bool)>;
@@ -71,6 +75,7 @@ pub(super) fn plan_windows(
         let calls = window.calls.into_iter().map(|call| WindowCall { place: base + call.place, ..call });
         stages.push(WindowNode {
             sort,
+            first: None,
             partition: columns.of_all(&partition),
             order: columns.of_all(&window.order),
             frame: window.frame,
@@ -138,4 +143,54 @@ fn is_in_order(select: &Select, order: &[SortKey], sorted: &Keys) -> bool {
                 && key.nulls_first == *nulls_first
                 && same(&select.targets[key.column].expr, expr)
         })
+}
+
+/// Tells the window of a derived table how many of each partition's first rows are wanted, if all rows must satisfy these conditions and one of them
+/// says so.
+pub(super) fn keep_first(source: &mut SourceNode, conditions: &[Expr]) {
+    let SourceNode::Query { node, slots, .. } = source else { return };
+    let Node::Select(select) = node.as_mut() else { return };
+    let (level, places): (&SelectNode, &[(usize, usize)]) = (select, slots);
+    let first = conditions.iter().find_map(|condition| first_rows(condition, level, places));
+    if let Some(WindowsNode { stages, .. }) = &mut select.windows
+        && let [stage] = stages.as_mut_slice()
+        && !stage.sort.is_empty()
+    {
+        stage.first = first;
+    }
+}
+
+/// What a condition says of the number of rows wanted. It counts only if no result depends on rows behind those.
+fn first_rows(condition: &Expr, select: &SelectNode, slots: &[(usize, usize)]) -> Option<FirstRows> {
+    let Expr::Compare(comparison, operands) = condition else { return None };
+    let calls: Vec<&WindowCall> =
+        select.windows.iter().flat_map(|w| &w.stages).flat_map(|s| &s.calls).collect();
+    let counts = |call: &&WindowCall| {
+        use WindowFunction::{DenseRank, Rank, RowNumber};
+        matches!(call.function.function.window_function(), Some(RowNumber | Rank | DenseRank))
+    };
+    let is_pure = select.set_returning.is_empty() && !select.targets.iter().any(Expr::is_volatile);
+    if !is_pure || !calls.iter().all(counts) {
+        return None;
+    }
+    let is_number = |expr: &Expr| {
+        let Expr::Slot(slot) = expr else { return false };
+        let column = slots.iter().find(|(_, place)| place == slot).map(|(column, _)| *column);
+        let Some(Expr::Slot(place)) = column.and_then(|column| select.targets.get(column)) else {
+            return false;
+        };
+        let call = calls.iter().find(|call| call.place == *place);
+        call.is_some_and(|call| call.function.function.window_function() == Some(WindowFunction::RowNumber))
+    };
+    let (comparison, bound) = match operands.as_ref() {
+        [number, bound] if is_number(number) => (*comparison, bound),
+        [bound, number] if is_number(number) => (comparison.commuted(), bound),
+        _ => return None,
+    };
+    let less = match comparison {
+        Comparison::Less => true,
+        Comparison::LessOrEqual | Comparison::Equal => false,
+        _ => return None,
+    };
+    matches!(bound, Expr::Constant(_) | Expr::Parameter(_)).then(|| FirstRows { bound: bound.clone(), less })
 }

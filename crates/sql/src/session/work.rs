@@ -49,6 +49,10 @@ impl RowScan for EngineScan {
     fn entry(&self) -> Option<(&[u8], Lent<'_>)> {
         self.0.key().zip(self.0.value())
     }
+
+    fn find(&mut self, accept: &mut dyn FnMut(&[u8], Lent<'_>) -> Result<bool>) -> Result<bool> {
+        self.0.find(accept)
+    }
 }
 
 impl Reader for ViewReader<'_> {

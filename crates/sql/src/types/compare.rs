@@ -18,9 +18,10 @@ impl Datum {
     pub fn compare(&self, other: &Datum) -> Ordering {
         use Datum::*;
         match (self, other) {
-            (Int4(a), Int4(b)) => a.cmp(b),
+            (Int4(a), Int4(b)) | (Date(a), Date(b)) => a.cmp(b),
             (Int8(a), Int8(b)) => a.cmp(b),
             (Text(a), Text(b)) => a.cmp(b),
+            (Numeric(a), Numeric(b)) => a.cmp(b),
             _ => self.compare_other(other),
         }
     }
@@ -34,14 +35,12 @@ impl Datum {
             (Float8(a), Float8(b)) => compare_floats(*a, *b),
             (Float4(a), Float8(b)) => compare_floats(f64::from(*a), *b),
             (Float8(a), Float4(b)) => compare_floats(*a, f64::from(*b)),
-            (Numeric(a), Numeric(b)) => a.cmp(b),
             (Bpchar(a), Bpchar(b)) => {
                 let (a, b) = (a.as_bytes(), b.as_bytes());
                 a[..trimmed_length(a)].cmp(&b[..trimmed_length(b)])
             }
             (Jsonb(a), Jsonb(b)) => json::compare(a.as_str(), b.as_str()),
             (Bytea(a), Bytea(b)) => a.cmp(b),
-            (Date(a), Date(b)) => a.cmp(b),
             (Time(a), Time(b)) | (Timestamp(a), Timestamp(b)) | (Timestamptz(a), Timestamptz(b)) => a.cmp(b),
             (Interval(a), Interval(b)) => a.cmp(b),
             (Uuid(a), Uuid(b)) => a.cmp(b),

@@ -30,8 +30,9 @@ pub use context::{ByteaOutput, DateOrder, DateStyle, FormatContext, IntervalStyl
 pub use datetime::zone::{TimeZone, from_setting as time_zone};
 pub use datum::Datum;
 pub use interval::Interval;
-pub(crate) use numeric::Moments;
-pub use numeric::{Check, Numeric};
+pub use numeric::{Arithmetic, Check, Numeric};
+pub(crate) use numeric::{Moments, Word};
 pub use record::{Record, Shape};
 pub use text::{Text, pad};
+pub(crate) use text::{keep_part, trimmed_length};
 pub use type_id::{Category, Type, TypeId};

@@ -1,8 +1,8 @@
 //! Texts. Short ones lie in the value itself; long ones share their bytes, so that cloning one, or taking one out of a stored row, copies
 //! no characters.
 //!
-//! Short ones are copied because a reference count that other threads touch too costs more than 23 bytes do, and because a small
-//! text would keep alive the whole block it was read from.
+//! Short ones are copied because a reference count that other threads touch too costs more than 23 bytes do. And whatever is a small part of what
+//! it was read from is copied because it would keep all of that alive: a statement that holds many of them is only charged for themselves.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,6 +14,19 @@ use crate::error::{SqlError, sqlstate};
 
 /// Longest text that lies in the value itself: so many bytes fit beside the mark that tells short from long.
 const SHORT_MAX: usize = 23;
+
+/// A part of a buffer is copied if it is so many times smaller, unless it is large itself.
+const SMALL_PART: usize = 8;
+const LARGE: usize = 4096;
+
+/// A part of `owner` to keep: shared, or copied if it would keep too much alive.
+pub(crate) fn keep_part(owner: &Bytes, part: &[u8]) -> Bytes {
+    if part.len() < LARGE && part.len() * SMALL_PART < owner.len() {
+        Bytes::copy_from_slice(part)
+    } else {
+        owner.slice_ref(part)
+    }
+}
 
 /// A UTF-8 text without NUL characters. Compares by bytes (collation C).
 #[derive(Clone)]
@@ -27,7 +40,32 @@ enum Repr {
 
 const _: () = assert!(size_of::<Text>() == size_of::<Bytes>());
 
+/// Texts up to this many bytes can be made of one word.
+const WORD_MAX: usize = size_of::<u64>();
+/// The highest bit of each byte: not set in ASCII.
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+const BLANKS: u64 = 0x2020_2020_2020_2020;
+
 impl Text {
+    /// Up to eight bytes of ASCII, filled up with blanks to a width of at most eight. None of other bytes. Everything happens in a register: what is
+    /// written byte by byte and read as a whole right afterwards has to wait.
+    #[inline]
+    pub(crate) fn of_few(text: &[u8], width: usize) -> Option<Text> {
+        if text.len().max(width) > WORD_MAX {
+            return None;
+        }
+        let mut word = text.iter().rev().fold(0, |word: u64, byte| word << 8 | u64::from(*byte));
+        if word & HIGH_BITS != 0 {
+            return None;
+        }
+        if text.len() < width {
+            word |= BLANKS >> (8 * (WORD_MAX - width)) & BLANKS << (8 * text.len());
+        }
+        let mut bytes = [0; SHORT_MAX];
+        bytes[..WORD_MAX].copy_from_slice(&word.to_le_bytes());
+        Some(Text(Repr::Short { length: text.len().max(width) as u8, bytes }))
+    }
+
     #[inline]
     fn short(text: &[u8]) -> Text {
         let mut bytes = [0; SHORT_MAX];
@@ -80,11 +118,11 @@ impl Text {
         Text::new(bytes)
     }
 
-    /// The same of a part of `owner`, whose memory a long text shares.
+    /// The same of a part of `owner`, whose memory it may share.
     #[inline]
     pub fn from_stored_in(owner: &Bytes, part: &[u8]) -> Text {
         debug_assert!(std::str::from_utf8(part).is_ok());
-        if part.len() <= SHORT_MAX { Text::short(part) } else { Text(Repr::Long(owner.slice_ref(part))) }
+        if part.len() <= SHORT_MAX { Text::short(part) } else { Text(Repr::Long(keep_part(owner, part))) }
     }
 
     /// A text that borrows from the program itself.
@@ -223,5 +261,28 @@ impl From<String> for Text {
 impl AsRef<str> for Text {
     fn as_ref(&self) -> &str {
         self.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Type, TypeId};
+
+    /// All texts of few bytes in all widths are as they are made the long way.
+    #[test]
+    fn few_bytes_are_padded_as_many_are() {
+        for text in ["", "a", "ab", "a b", "1234567", "12345678", "é", "aé", "123456é"] {
+            for width in 1..10 {
+                let mut ty = Type::new(TypeId::Bpchar);
+                ty.modifier = width + 4;
+                let padded = pad(Text::from(text), ty);
+                match Text::of_few(text.as_bytes(), width as usize) {
+                    Some(made) => assert_eq!(made, padded, "{text} in {width}"),
+                    None => assert!(!text.is_ascii() || width > 8, "{text} in {width}"),
+                }
+            }
+        }
+        assert!(Text::of_few(b"123456789", 0).is_none());
     }
 }

@@ -23,6 +23,11 @@ pub trait Accumulator: Send {
     fn finish(&mut self, context: &EvalContext<'_>) -> Result<Datum, SqlError> {
         self.result(context)
     }
+    /// Of a sum, the average of what was added.
+    fn average(&self, context: &EvalContext<'_>) -> Result<Datum, SqlError> {
+        let _ = context;
+        Err(SqlError::internal("the average of what is no sum"))
+    }
     /// Takes back what was added first: the arguments of that row, for frames whose start moves. False if the state without that row cannot be
     /// told exactly; then the state is not to be used any more.
     fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
@@ -36,6 +41,10 @@ pub trait Accumulator: Send {
     /// Approximate memory held, in bytes.
     fn memory(&self) -> usize {
         0
+    }
+    /// Whether it keeps none of the values it takes, so that nobody need ask for its memory.
+    fn is_flat(&self) -> bool {
+        false
     }
 }
 

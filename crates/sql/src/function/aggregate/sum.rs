@@ -15,6 +15,9 @@ struct Count {
 }
 
 impl Accumulator for Count {
+    fn is_flat(&self) -> bool {
+        true
+    }
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
         if !self.skip_nulls || !arguments[0].is_null() {
             self.rows += 1;
@@ -55,6 +58,9 @@ struct IntegerSum {
 }
 
 impl Accumulator for IntegerSum {
+    fn is_flat(&self) -> bool {
+        true
+    }
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
         if let Some(value) = arguments[0].as_i64() {
             self.sum += i128::from(value);
@@ -62,7 +68,7 @@ impl Accumulator for IntegerSum {
         }
         Ok(())
     }
-    fn result(&self, _: &EvalContext<'_>) -> Finished {
+    fn result(&self, context: &EvalContext<'_>) -> Finished {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
@@ -71,10 +77,14 @@ impl Accumulator for IntegerSum {
                 i64::try_from(self.sum).map(Datum::Int8).map_err(|_| SqlError::out_of_range("bigint"))
             }
             IntegerResult::Numeric => Ok(Datum::Numeric(Numeric::from(self.sum))),
-            IntegerResult::Average => {
-                Numeric::from(self.sum).divide(&Numeric::from(self.count)).map(Datum::Numeric)
-            }
+            IntegerResult::Average => self.average(context),
         }
+    }
+    fn average(&self, _: &EvalContext<'_>) -> Finished {
+        if self.count == 0 {
+            return Ok(Datum::Null);
+        }
+        Numeric::from(self.sum).divide(&Numeric::from(self.count)).map(Datum::Numeric)
     }
     fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
         if let Some(value) = arguments[0].as_i64() {
@@ -135,23 +145,29 @@ struct NumericSum {
 }
 
 impl Accumulator for NumericSum {
+    fn is_flat(&self) -> bool {
+        true
+    }
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
         if let Datum::Numeric(value) = &arguments[0] {
-            self.sum = self.sum.add(value)?;
+            self.sum.accumulate(value)?;
             self.scales.add(value);
             self.count += 1;
         }
         Ok(())
     }
-    fn result(&self, _: &EvalContext<'_>) -> Finished {
+    fn result(&self, context: &EvalContext<'_>) -> Finished {
+        match (self.count, self.average) {
+            (0, _) => Ok(Datum::Null),
+            (_, true) => self.average(context),
+            (_, false) => Ok(Datum::Numeric(self.sum.clone())),
+        }
+    }
+    fn average(&self, _: &EvalContext<'_>) -> Finished {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
-        Ok(Datum::Numeric(if self.average {
-            self.sum.divide(&Numeric::from(self.count))?
-        } else {
-            self.sum.clone()
-        }))
+        self.sum.divide(&Numeric::from(self.count)).map(Datum::Numeric)
     }
     fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
         let Datum::Numeric(value) = &arguments[0] else { return Ok(true) };
@@ -182,6 +198,9 @@ struct FloatSum {
 }
 
 impl Accumulator for FloatSum {
+    fn is_flat(&self) -> bool {
+        true
+    }
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
         let value = match &arguments[0] {
             Datum::Float4(value) => f64::from(*value),
@@ -228,6 +247,9 @@ struct IntervalSum {
 }
 
 impl Accumulator for IntervalSum {
+    fn is_flat(&self) -> bool {
+        true
+    }
     fn add(&mut self, arguments: &[Datum], _: &EvalContext<'_>) -> Added {
         if let Datum::Interval(value) = &arguments[0] {
             self.sum = self.sum.plus(*value)?;

@@ -5,11 +5,11 @@ mod float;
 
 use self::float::*;
 use super::EvalContext;
-use super::operator::{Operator, infix, prefix};
+use super::operator::{Operator, infix, infix_exact, prefix};
 use super::registry::{Function, plain};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{Float4, Float8, Int2, Int4, Int8, Numeric as Num};
-use crate::types::{Datum, Numeric};
+use crate::types::{Arithmetic, Datum, Numeric};
 
 type Computed = Result<Datum, SqlError>;
 
@@ -558,9 +558,9 @@ pub(super) fn operators() -> Vec<Operator> {
     all.push(infix("^", Float8, Float8, Float8, float_power));
     all.push(prefix("|/", Float8, Float8, float_square_root));
     all.push(prefix("||/", Float8, Float8, float_cube_root));
-    all.push(infix("+", Num, Num, Num, numeric_add));
-    all.push(infix("-", Num, Num, Num, numeric_subtract));
-    all.push(infix("*", Num, Num, Num, numeric_multiply));
+    all.push(infix_exact("+", Arithmetic::Add, numeric_add));
+    all.push(infix_exact("-", Arithmetic::Subtract, numeric_subtract));
+    all.push(infix_exact("*", Arithmetic::Multiply, numeric_multiply));
     all.push(infix("/", Num, Num, Num, numeric_divide));
     all.push(infix("%", Num, Num, Num, numeric_remainder));
     all.push(infix("^", Num, Num, Num, numeric_power));

@@ -13,6 +13,7 @@
 //! start moves they take rows back if the aggregate can do that exactly, and begin anew if it cannot ([`running`]).
 
 mod call;
+mod first;
 mod frame;
 mod range;
 mod rows;

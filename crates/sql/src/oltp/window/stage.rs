@@ -2,6 +2,7 @@
 
 use super::Input;
 use super::call::CallState;
+use super::first::First;
 use super::frame::{Frames, Partition};
 use crate::bind::SortKey;
 use crate::error::Result;
@@ -102,7 +103,7 @@ impl Stage {
             self.begun = true;
             self.frames = Some(Frames::new(&node.frame, context)?);
             if !node.sort.is_empty() {
-                self.sort(&node.sort, context, input)?;
+                self.sort(node, context, input)?;
             }
             self.ahead = self.read(node, context, input)?;
         }
@@ -147,12 +148,27 @@ impl Stage {
         Ok(found.then_some(row))
     }
 
-    fn sort(&mut self, keys: &[SortKey], context: Context<'_>, input: Input<'_>) -> Result<()> {
+    fn sort(&mut self, node: &WindowNode, context: Context<'_>, input: Input<'_>) -> Result<()> {
+        let mut first = First::new(node, context)?;
         let sorter = self.sorted.insert(Sorter::default());
         let mut row = vec![];
         while input(&mut row)? {
-            sorter.push(std::mem::take(&mut row), keys, None, context)?;
+            let passes = match &mut first {
+                Some(first) => first.passes(&row, node, context)?,
+                None => Some(true),
+            };
+            match passes {
+                Some(false) => continue,
+                Some(true) => {}
+                // All that is left is sorted.
+                None => {
+                    first.iter_mut().for_each(|first| first.release(context));
+                    first = None;
+                }
+            }
+            sorter.push(std::mem::take(&mut row), &node.sort, None, context)?;
         }
-        sorter.finish(keys, context)
+        first.iter_mut().for_each(|first| first.release(context));
+        sorter.finish(&node.sort, context)
     }
 }

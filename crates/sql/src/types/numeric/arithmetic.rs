@@ -2,7 +2,7 @@
 
 use num_bigint::{BigInt, Sign};
 
-use super::{Finite, MAX_SCALE, Numeric, Repr, big_power_of_ten, power_of_ten};
+use super::{Finite, MAX_SCALE, Numeric, Repr, big_power_of_ten, joined, power_of_ten, product};
 use crate::error::{SqlError, sqlstate};
 
 /// Fewest significant digits of a quotient.
@@ -29,6 +29,21 @@ impl Numeric {
         }
         let (x, y, scale) = align_big(&a, &b);
         Numeric::from_big(x + y, scale)
+    }
+
+    /// Adds a value to this one.
+    #[inline]
+    pub(crate) fn accumulate(&mut self, value: &Numeric) -> Result<(), SqlError> {
+        if let (Repr::Small { high, low, scale }, Repr::Small { high: h, low: l, scale: s }) =
+            (&mut self.0, &value.0)
+            && scale == s
+            && let Some(sum) = joined(*high, *low).checked_add(joined(*h, *l))
+        {
+            (*high, *low) = ((sum >> 64) as i64, sum as u64);
+            return Ok(());
+        }
+        *self = self.add(value)?;
+        Ok(())
     }
 
     /// Difference.
@@ -70,7 +85,7 @@ impl Numeric {
         };
         let scale = a.scale() + b.scale();
         if let (Finite::Small(x, _), Finite::Small(y, _)) = (&a, &b)
-            && let Some(product) = x.checked_mul(*y)
+            && let Some(product) = product(*x, *y)
             && scale <= MAX_SCALE
         {
             return Ok(Numeric::new(product, scale as u16));
@@ -293,12 +308,13 @@ fn quotient_scale(a: &Numeric, b: &Numeric) -> u32 {
 }
 
 /// Both mantissas at the larger scale, if they stay small.
+#[inline]
 fn align(a: &Finite<'_>, b: &Finite<'_>) -> Option<(i128, i128, u32)> {
     let (Finite::Small(x, s), Finite::Small(y, t)) = (a, b) else { return None };
     match s.cmp(t) {
         std::cmp::Ordering::Equal => Some((*x, *y, *s)),
-        std::cmp::Ordering::Less => Some((x.checked_mul(power_of_ten(t - s)?)?, *y, *t)),
-        std::cmp::Ordering::Greater => Some((*x, y.checked_mul(power_of_ten(s - t)?)?, *s)),
+        std::cmp::Ordering::Less => Some((product(*x, power_of_ten(t - s)?)?, *y, *t)),
+        std::cmp::Ordering::Greater => Some((*x, product(*y, power_of_ten(s - t)?)?, *s)),
     }
 }
 

@@ -11,6 +11,7 @@ mod moments;
 mod radix;
 mod series;
 mod wire;
+mod word;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -21,6 +22,8 @@ use num_bigint::{BigInt, Sign};
 
 pub(crate) use self::moments::Moments;
 pub use self::series::Check;
+pub use self::word::Arithmetic;
+pub(crate) use self::word::Word;
 
 use crate::error::{SqlError, sqlstate};
 
@@ -74,7 +77,23 @@ impl Finite<'_> {
     }
 }
 
+/// The mantissa of these halves.
+#[inline]
+fn joined(high: i64, low: u64) -> i128 {
+    (i128::from(high) << 64) | i128::from(low)
+}
+
+/// The product, if it stays small. Of factors that fit a word each it always does, and no check is needed.
+#[inline]
+fn product(x: i128, y: i128) -> Option<i128> {
+    match (i64::try_from(x), i64::try_from(y)) {
+        (Ok(x), Ok(y)) => Some(i128::from(x) * i128::from(y)),
+        _ => x.checked_mul(y),
+    }
+}
+
 /// `10^n` for n up to 38.
+#[inline]
 fn power_of_ten(n: u32) -> Option<i128> {
     const TABLE: [i128; 39] = {
         let mut table = [1i128; 39];
@@ -146,11 +165,10 @@ impl Numeric {
         }
     }
 
+    #[inline]
     fn finite(&self) -> Option<Finite<'_>> {
         match &self.0 {
-            Repr::Small { high, low, scale } => {
-                Some(Finite::Small((i128::from(*high) << 64) | i128::from(*low), u32::from(*scale)))
-            }
+            Repr::Small { high, low, scale } => Some(Finite::Small(joined(*high, *low), u32::from(*scale))),
             Repr::Big(big) => Some(Finite::Big(&big.mantissa, u32::from(big.scale))),
             _ => None,
         }
@@ -199,8 +217,13 @@ impl Numeric {
     }
 
     /// Digits after the decimal point that are displayed; 0 if not finite.
+    #[inline]
     pub fn scale(&self) -> u32 {
-        self.finite().map_or(0, |f| f.scale())
+        match &self.0 {
+            Repr::Small { scale, .. } => u32::from(*scale),
+            Repr::Big(big) => u32::from(big.scale),
+            _ => 0,
+        }
     }
 
     /// Mantissa and scale if the value is finite and the mantissa fits.
@@ -265,7 +288,17 @@ impl Numeric {
 }
 
 impl Ord for Numeric {
+    #[inline]
     fn cmp(&self, other: &Numeric) -> Ordering {
+        match (self.word(), other.word()) {
+            (Some(a), Some(b)) if a.scale == b.scale => a.mantissa.cmp(&b.mantissa),
+            _ => self.compare_any(other),
+        }
+    }
+}
+
+impl Numeric {
+    fn compare_any(&self, other: &Numeric) -> Ordering {
         let (Some(a), Some(b)) = (self.finite(), other.finite()) else {
             return self.rank().cmp(&other.rank());
         };
@@ -277,9 +310,9 @@ impl Ord for Numeric {
                 return x.cmp(y);
             }
             let aligned = if s < t {
-                power_of_ten(t - s).and_then(|p| x.checked_mul(p)).map(|x| x.cmp(y))
+                power_of_ten(t - s).and_then(|p| product(*x, p)).map(|x| x.cmp(y))
             } else {
-                power_of_ten(s - t).and_then(|p| y.checked_mul(p)).map(|y| x.cmp(&y))
+                power_of_ten(s - t).and_then(|p| product(*y, p)).map(|y| x.cmp(&y))
             };
             if let Some(ordering) = aligned {
                 return ordering;

@@ -6,7 +6,7 @@
 
 use num_bigint::BigInt;
 
-use super::{Finite, MAX_SCALE, Numeric, Repr};
+use super::{Finite, MAX_SCALE, Numeric, Repr, Word};
 use crate::error::{SqlError, sqlstate};
 
 const STORED_NAN: u8 = 240;
@@ -116,8 +116,24 @@ impl Numeric {
         }
     }
 
+    /// Reads the stored form of a number with few digits; `None` of all else.
+    #[inline]
+    pub(crate) fn read_word(bytes: &[u8]) -> Option<Word> {
+        let (&scale, rest) = bytes.split_first()?;
+        if scale >= STORED_NAN || rest.len() > size_of::<i64>() {
+            return None;
+        }
+        // Byte by byte, from the sign on: mostly there are few.
+        let sign = if rest.last().is_some_and(|b| b & 0x80 != 0) { -1 } else { 0 };
+        let mantissa = rest.iter().rev().fold(sign, |word: i64, byte| word << 8 | i64::from(*byte));
+        Some(Word { mantissa, scale: u16::from(scale) })
+    }
+
     /// Reads the stored form; `None` if it is not one.
     pub fn read_stored(bytes: &[u8]) -> Option<Numeric> {
+        if let Some(word) = Numeric::read_word(bytes) {
+            return Some(word.into());
+        }
         let (&first, rest) = bytes.split_first()?;
         match first {
             STORED_NAN => rest.is_empty().then_some(Numeric::NAN),
