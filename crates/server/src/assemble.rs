@@ -77,20 +77,30 @@ pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, St
         )));
     }
     let database = open_database(&config, disk).await?;
-    let threads =
-        config.worker_threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-    let crew = Crew::start(threads.unwrap_or(1))
-        .map_err(|error| StartError(format!("cannot start the serving threads: {error}")))?;
-    let server = Arc::new(Server::new(database, crew, access, &config));
-    server.database.healing().configure(config.in_doubt_push_after, config.application_servers.clone());
+    let server = serving(database, access, &config)?;
     tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
     tasks.push(tokio::spawn(stub::run(server.clone(), config.site, stopped)));
     let _ = ready.set(server.clone());
     Ok(Running { listen, http: http_address, server, stop, tasks, config })
 }
 
+/// The serving threads, and what they share.
+pub(crate) fn serving(
+    database: SqlDatabase,
+    access: Access,
+    config: &Config,
+) -> Result<Arc<Server>, StartError> {
+    let threads =
+        config.worker_threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    let crew = Crew::start(threads.unwrap_or(1))
+        .map_err(|error| StartError(format!("cannot start the serving threads: {error}")))?;
+    let server = Arc::new(Server::new(database, crew, access, config));
+    server.database.healing().configure(config.in_doubt_push_after, config.application_servers.clone());
+    Ok(server)
+}
+
 /// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its time.
-async fn open_database(config: &Config, disk: Arc<dyn Disk>) -> Result<SqlDatabase, StartError> {
+pub(crate) async fn open_database(config: &Config, disk: Arc<dyn Disk>) -> Result<SqlDatabase, StartError> {
     let mut options = Options::new(&config.data).memory(config.memory_bytes);
     options.disk = disk;
     options.serializable = config.serializable;
@@ -157,29 +167,39 @@ impl Running {
 
     /// Stops: nobody new, a grace time for what runs, then cancel, checkpoint, close.
     pub async fn stop(self) -> Result<(), StartError> {
-        let registry = &self.server.registry;
         let _ = self.stop.send(true);
-        registry.stop(Stop::WhenIdle);
-        if timeout(self.config.shutdown_grace, registry.closed()).await.is_err() {
-            let deadline = Instant::now() + CANCEL_GRACE;
-            loop {
-                // Again and again: an order that arrives between two statements finds nothing to cancel.
-                registry.stop(Stop::Now);
-                if timeout(CANCEL_PERIOD, registry.closed()).await.is_ok() {
-                    break;
-                }
-                if Instant::now() >= deadline {
-                    tracing::warn!("{} connections did not end in time", registry.open_count());
-                    break;
-                }
-            }
-        }
+        end_sessions(&self.server, self.config.shutdown_grace).await;
         for task in self.tasks {
             let _ = timeout(CANCEL_PERIOD, task).await;
         }
-        let engine = self.server.database.engine().clone();
-        let closed = tokio::task::spawn_blocking(move || engine.close());
-        let closed = closed.await.map_err(|e| StartError(format!("closing the database failed: {e}")))?;
-        closed.map_err(|e| StartError(format!("closing the database failed: {e}")))
+        close_database(&self.server).await
     }
+}
+
+/// Has all connections end: a grace time for what runs, then cancel.
+pub(crate) async fn end_sessions(server: &Server, grace: Duration) {
+    let registry = &server.registry;
+    registry.stop(Stop::WhenIdle);
+    if timeout(grace, registry.closed()).await.is_ok() {
+        return;
+    }
+    let deadline = Instant::now() + CANCEL_GRACE;
+    loop {
+        // Again and again: an order that arrives between two statements finds nothing to cancel.
+        registry.stop(Stop::Now);
+        if timeout(CANCEL_PERIOD, registry.closed()).await.is_ok() {
+            return;
+        }
+        if Instant::now() >= deadline {
+            return tracing::warn!("{} connections did not end in time", registry.open_count());
+        }
+    }
+}
+
+/// Checkpoint and close.
+pub(crate) async fn close_database(server: &Server) -> Result<(), StartError> {
+    let engine = server.database.engine().clone();
+    let closed = tokio::task::spawn_blocking(move || engine.close());
+    let closed = closed.await.map_err(|e| StartError(format!("closing the database failed: {e}")))?;
+    closed.map_err(|e| StartError(format!("closing the database failed: {e}")))
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
 /// Stack of a thread that serves connections: room for stored expressions and views, whose depth no statement shows. Only what is
@@ -22,6 +22,38 @@ const STACK_BYTES: usize = 16 << 20;
 /// All serving threads.
 pub(crate) struct Crew {
     members: Vec<Member>,
+}
+
+/// What a client talks through.
+pub(crate) enum Incoming {
+    /// A socket that was accepted.
+    Tcp(TcpStream),
+    /// The server's end of a pipe inside the process.
+    Pipe(UnixStream),
+}
+
+/// The same, outside any runtime.
+enum Moving {
+    Tcp(std::net::TcpStream),
+    Pipe(std::os::unix::net::UnixStream),
+}
+
+impl Incoming {
+    fn leave(self) -> io::Result<Moving> {
+        Ok(match self {
+            Incoming::Tcp(socket) => Moving::Tcp(socket.into_std()?),
+            Incoming::Pipe(pipe) => Moving::Pipe(pipe.into_std()?),
+        })
+    }
+}
+
+impl Moving {
+    fn enter(self) -> io::Result<Incoming> {
+        Ok(match self {
+            Moving::Tcp(socket) => Incoming::Tcp(TcpStream::from_std(socket)?),
+            Moving::Pipe(pipe) => Incoming::Pipe(UnixStream::from_std(pipe)?),
+        })
+    }
 }
 
 struct Member {
@@ -50,19 +82,19 @@ impl Crew {
     }
 
     /// Gives a connection to the member that has the fewest.
-    pub(crate) fn serve<F>(&self, socket: TcpStream, session: impl FnOnce(TcpStream) -> F + Send + 'static)
+    pub(crate) fn serve<F>(&self, incoming: Incoming, session: impl FnOnce(Incoming) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let fewest = self.members.iter().min_by_key(|member| member.open.load(Ordering::Relaxed));
         // The socket leaves the runtime that accepted it.
-        let (Some(member), Ok(socket)) = (fewest, socket.into_std()) else { return };
+        let (Some(member), Ok(socket)) = (fewest, incoming.leave()) else { return };
         member.open.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&member.open));
         member.runtime.spawn(async move {
             let _counted = counted;
-            if let Ok(socket) = TcpStream::from_std(socket) {
-                session(socket).await;
+            if let Ok(incoming) = socket.enter() {
+                session(incoming).await;
             }
         });
     }

@@ -3,6 +3,7 @@
 pub mod assemble;
 pub mod config;
 mod crew;
+pub mod embedded;
 mod http;
 mod listener;
 pub mod pg;

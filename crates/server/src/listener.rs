@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
+use crate::crew::Incoming;
 use crate::pg::handshake;
 use crate::server::Server;
 
@@ -28,8 +29,12 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Accepts clients until `stop` becomes true; then the socket is closed.
 pub(crate) async fn accept(listener: TcpListener, server: Arc<Server>, mut stop: watch::Receiver<bool>) {
     loop {
+        let next = async {
+            server.registry.room().await;
+            listener.accept().await
+        };
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = next => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         match accepted {
@@ -49,7 +54,7 @@ fn greet(socket: TcpStream, server: &Arc<Server>) {
         return;
     }
     let (open, shared) = (server.registry.open(), server.clone());
-    server.crew.serve(socket, move |socket| handshake::serve(shared, socket, open));
+    server.crew.serve(Incoming::Tcp(socket), move |socket| handshake::serve(shared, socket, open));
 }
 
 /// Errors of `accept` that concern one client which has already gone.

@@ -13,7 +13,6 @@ use std::task::Poll;
 use cognate_sql::session::{Authority, Session, SessionParameters};
 use cognate_sql::sqlstate;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use super::auth::{self, AuthError};
 use super::connection::Connection;
@@ -25,6 +24,7 @@ use super::response;
 use super::socket::Socket;
 use super::startup::{self, FirstPacket, Start, StartupError};
 use super::transport::{Broken, Input, Transport};
+use crate::crew::Incoming;
 use crate::server::{Access, Server};
 
 /// What a client said about itself.
@@ -37,10 +37,10 @@ struct Hello {
 }
 
 /// Serves a connection from its first byte to its end.
-pub(crate) async fn serve(server: Arc<Server>, socket: TcpStream, open: Open) {
+pub(crate) async fn serve(server: Arc<Server>, incoming: Incoming, open: Open) {
     let timeout = server.access().authentication_timeout;
     let entry = open.entry().clone();
-    let mut begin = pin!(begin(server, socket, open));
+    let mut begin = pin!(begin(server, incoming, open));
     let begun = poll_fn(|cx| {
         entry.wake_with(cx.waker());
         // Nobody who has no session yet is waited for.
@@ -54,10 +54,16 @@ pub(crate) async fn serve(server: Arc<Server>, socket: TcpStream, open: Open) {
 }
 
 /// Everything up to the first ReadyForQuery. `None`: there is no session, and the client knows why.
-async fn begin(server: Arc<Server>, socket: TcpStream, mut open: Open) -> Option<Connection> {
-    let is_near = socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
+async fn begin(server: Arc<Server>, incoming: Incoming, mut open: Open) -> Option<Connection> {
+    let (is_near, socket) = match incoming {
+        Incoming::Tcp(socket) => {
+            let peer = socket.peer_addr();
+            (peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback()), Socket::Plain(socket))
+        }
+        Incoming::Pipe(pipe) => (true, Socket::Pipe(pipe)),
+    };
     let access = server.access();
-    let (socket, packet) = first_packet(&server, &access, Socket::Plain(socket)).await?;
+    let (socket, packet) = first_packet(&server, &access, socket).await?;
     let is_private = is_near || access.allow_plaintext || matches!(socket, Socket::Tls(_));
     let mut transport = Transport::new(socket, server.budget.clone());
     let session = match packet {

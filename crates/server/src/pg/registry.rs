@@ -1,8 +1,9 @@
 //! All connections of the server: admission, cancel requests, and the order to stop.
 //!
 //! A connection is *open* from its accepted socket to its end, and a *session* from its authentication to its end.
-//! Sessions are limited by `max_connections`. Who is open and not authenticated is a *stranger*, and strangers have a small limit of their own: beyond it the one that has been a
-//! stranger for longest is ended. So strangers who never authenticate neither keep users out, who need a moment only, nor use up file descriptors.
+//! Sessions are limited by `max_connections`. Who is open and not authenticated is a *stranger*, and strangers have a small limit of their own. At that limit nobody is accepted
+//! before one of them has got in or gone, or the one that has been a stranger for longest has had time enough; then that one is ended. So strangers who never authenticate neither
+//! keep users out for long nor use up file descriptors, and of a thousand users who come in one moment each gets in.
 //!
 //! Mutex order: `Registry::connections`, then `Entry::wake`. Neither is held across a wait or a call into a session
 //! other than `CancelHandle::cancel`, which only sets a flag and wakes.
@@ -15,10 +16,13 @@ use std::task::Waker;
 use cognate_sql::session::CancelHandle;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::{Duration, Instant};
 
 /// Fewest and most strangers at a time.
 const STRANGERS_MIN: usize = 32;
 const STRANGERS_MAX: usize = 200;
+/// A stranger has at least this long to authenticate, however many others come.
+const STRANGER_TIME: Duration = Duration::from_millis(500);
 /// Bytes of the secret in BackendKeyData for protocol 3.2; 3.0 has the first four of them.
 const SECRET_BYTES: usize = 32;
 
@@ -45,13 +49,15 @@ pub(crate) struct Registry {
     stop: AtomicU8,
     connections: Mutex<Connections>,
     all_closed: Notify,
+    /// Somebody is not a stranger any more.
+    fewer_strangers: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Connections {
     all: HashMap<i32, Arc<Entry>>,
-    /// Those not authenticated, oldest first.
-    strangers: VecDeque<i32>,
+    /// Those not authenticated, and since when they are open, oldest first.
+    strangers: VecDeque<(i32, Instant)>,
 }
 
 /// What others may know of and do to one connection.
@@ -85,7 +91,25 @@ impl Registry {
             stop: AtomicU8::new(Stop::No as u8),
             connections: Mutex::default(),
             all_closed: Notify::new(),
+            fewer_strangers: Notify::new(),
         })
+    }
+
+    /// Waits until another stranger may be let in: there are few, or the oldest has had its time.
+    pub(crate) async fn room(&self) {
+        loop {
+            let fewer = self.fewer_strangers.notified();
+            let oldest = {
+                let connections = self.connections.lock();
+                match connections.strangers.front() {
+                    Some(&(_, since)) if connections.strangers.len() >= self.strangers_max => since,
+                    _ => return,
+                }
+            };
+            if tokio::time::timeout_at(oldest + STRANGER_TIME, fewer).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Counts a new socket. If there are too many strangers, the oldest has to go.
@@ -94,7 +118,7 @@ impl Registry {
         let mut connections = self.connections.lock();
         while connections.strangers.len() >= self.strangers_max {
             let oldest = connections.strangers.pop_front();
-            if let Some(entry) = oldest.and_then(|oldest| connections.all.get(&oldest)) {
+            if let Some(entry) = oldest.and_then(|(oldest, _)| connections.all.get(&oldest)) {
                 entry.order(Stop::Now);
                 self.count_refused();
             }
@@ -113,7 +137,7 @@ impl Registry {
             wake: Mutex::new(None),
         });
         connections.all.insert(process_id, entry.clone());
-        connections.strangers.push_back(process_id);
+        connections.strangers.push_back((process_id, Instant::now()));
         Open { registry: self.clone(), entry, session: false }
     }
 
@@ -219,7 +243,8 @@ impl Open {
             return false;
         }
         self.session = true;
-        self.registry.connections.lock().strangers.retain(|&id| id != self.entry.process_id);
+        self.registry.connections.lock().strangers.retain(|&(id, _)| id != self.entry.process_id);
+        self.registry.fewer_strangers.notify_one();
         true
     }
 
@@ -235,7 +260,8 @@ impl Drop for Open {
         let mut connections = self.registry.connections.lock();
         connections.all.remove(&self.entry.process_id);
         if !self.session {
-            connections.strangers.retain(|&id| id != self.entry.process_id);
+            connections.strangers.retain(|&(id, _)| id != self.entry.process_id);
+            self.registry.fewer_strangers.notify_one();
         }
         drop(connections);
         if self.session {
@@ -274,6 +300,30 @@ mod tests {
         assert_eq!((registry.sessions(), registry.open_count()), (0, 0));
         let connections = registry.connections.lock();
         assert!(connections.all.is_empty() && connections.strangers.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_in_a_crowd_waits_for_a_place_and_the_silent_lose_theirs() {
+        let registry = Registry::new(1000);
+        let begun = Instant::now();
+        let mut crowd: Vec<_> = (0..registry.strangers_max).map(|_| registry.open()).collect();
+        // One of them gets in, so the next one need not wait.
+        let mut room = std::pin::pin!(registry.room());
+        tokio::select! {
+            biased;
+            () = room.as_mut() => panic!("all places are taken"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(crowd[0].admit());
+        room.await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let next = registry.open();
+        // Nobody gets in any more: the next one comes when the oldest has had its time, and instead of it.
+        registry.room().await;
+        assert_eq!(begun.elapsed(), STRANGER_TIME);
+        let last = registry.open();
+        let ended = |open: &Open| open.entry.stop() == Stop::Now;
+        assert!(ended(&crowd[1]) && !ended(&crowd[2]) && !ended(&next) && !ended(&last));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
@@ -29,13 +29,18 @@ pub(crate) enum Socket {
     Plain(TcpStream),
     /// TLS over it.
     Tls(Box<TlsStream<TcpStream>>),
+    /// A pipe inside the process.
+    Pipe(UnixStream),
 }
 
 impl Socket {
-    fn tcp(&self) -> &TcpStream {
+    /// What is known of it, without waiting: nobody is woken by this question.
+    fn known(&self) -> Poll<io::Result<Ready>> {
+        let mut cx = Context::from_waker(Waker::noop());
         match self {
-            Socket::Plain(stream) => stream,
-            Socket::Tls(stream) => stream.get_ref().0,
+            Socket::Plain(stream) => pin!(stream.ready(Interest::READABLE)).poll(&mut cx),
+            Socket::Tls(stream) => pin!(stream.get_ref().0.ready(Interest::READABLE)).poll(&mut cx),
+            Socket::Pipe(stream) => pin!(stream.ready(Interest::READABLE)).poll(&mut cx),
         }
     }
 }
@@ -43,10 +48,7 @@ impl Socket {
 impl Stream for Socket {
     fn poll_closed(&self, look: &mut Look, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            // What is known now; nobody is woken by this question.
-            let known =
-                pin!(self.tcp().ready(Interest::READABLE)).poll(&mut Context::from_waker(Waker::noop()));
-            if matches!(known, Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
+            if matches!(self.known(), Poll::Ready(Ok(ready)) if ready.is_read_closed()) {
                 return Poll::Ready(());
             }
             ready!(look.get_or_insert_with(|| Box::pin(sleep(LOOK))).as_mut().poll(cx));
@@ -64,6 +66,7 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Socket::Pipe(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
@@ -73,13 +76,14 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_write(cx, data),
             Socket::Tls(stream) => Pin::new(stream).poll_write(cx, data),
+            Socket::Pipe(stream) => Pin::new(stream).poll_write(cx, data),
         }
     }
 
-    /// TLS keeps records of its own; plain TCP has nothing to flush.
+    /// TLS keeps records of its own; the others have nothing to flush.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Socket::Plain(_) => Poll::Ready(Ok(())),
+            Socket::Plain(_) | Socket::Pipe(_) => Poll::Ready(Ok(())),
             Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
@@ -88,6 +92,7 @@ impl AsyncWrite for Socket {
         match self.get_mut() {
             Socket::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Pipe(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -1,0 +1,72 @@
+//! Exactly once at the root: the answer to a request that has a key is stored in the decision's own local
+//! transaction, and given again to whoever asks with the same key.
+//!
+//! Only committed answers are stored, so what failed can be tried again. A second request that comes while the first
+//! one is under way waits for it.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::node::Node;
+use crate::problem::Problem;
+use crate::run::{Key, Reply, Request};
+
+/// Keeps an answer; a key that is kept already fails, unless its time is over.
+pub(crate) const KEEP: &str = "WITH kept AS (
+        INSERT INTO cognate_composite.answer AS a
+            VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
+        ON CONFLICT (component, key) DO UPDATE
+            SET root = excluded.root, arguments = excluded.arguments, answer = excluded.answer,
+                kept_until = excluded.kept_until
+            WHERE a.kept_until < now()
+        RETURNING 1) SELECT 1 / count(*) FROM kept";
+const FIND: &str = "SELECT root, arguments, answer FROM cognate_composite.answer
+    WHERE component = $1 AND key = $2 AND kept_until >= now()";
+
+impl Node {
+    /// Answers a request that has a key.
+    pub(crate) async fn once(self: &Arc<Self>, request: Request, key: Key) -> Reply {
+        let deadline = request.deadline;
+        let turn = self.turn(&key.key);
+        let Ok(_turn) = timeout_at(deadline, turn.lock()).await else {
+            return Err(Problem::new(409, "running", "the first request with this key is still under way"));
+        };
+        if let Some((_, arguments, answer)) = self.kept(&key.key).await? {
+            return match arguments == key.arguments {
+                true => Ok(answer),
+                false => Err(Problem::new(422, "key", "this key was used with other arguments")),
+            };
+        }
+        if Instant::now() >= deadline {
+            return Err(Problem::new(504, "deadline", "the time of the request is over"));
+        }
+        self.root(Request { key: Some(key), ..request }).await
+    }
+
+    async fn kept(&self, key: &str) -> Result<Option<(String, String, String)>, Problem> {
+        let lease = self.pool.take().await?;
+        let rows = lease.query(FIND, &[self.slots.component(), &key]).await;
+        let rows = rows.map_err(|error| crate::Error::from(error).into_problem())?;
+        lease.give_back();
+        Ok(rows.first().map(|row| (row.get(0), row.get(1), row.get(2))))
+    }
+
+    /// Whether this root's answer is kept, once nobody can be writing it any more.
+    pub(crate) async fn is_kept(&self, key: &str, root: &str) -> bool {
+        self.pool.close_idle();
+        // The statement waits for whoever is inserting the same key, and is taken back.
+        let touch = "INSERT INTO cognate_composite.answer VALUES ($1, $2, '', '', '', now())
+            ON CONFLICT (component, key) DO UPDATE SET root = cognate_composite.answer.root RETURNING root";
+        loop {
+            if let Ok(lease) = self.pool.take().await
+                && lease.batch("BEGIN ISOLATION LEVEL READ COMMITTED").await.is_ok()
+                && let Ok(rows) = lease.query(touch, &[self.slots.component(), &key]).await
+            {
+                lease.roll_back().await;
+                return rows.first().is_some_and(|row| row.get::<_, String>(0) == root);
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What a service has while it runs: SQL in its local transaction, calls of other services, and its undo stack.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::name::{CallId, Name, RootId};
+use crate::node::Node;
+use crate::participant::{Event, Sent};
+use crate::problem::{Error, Problem, Result};
+use crate::service::Service;
+use crate::sql::Sql;
+
+/// A call that runs. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Call {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    node: Arc<Node>,
+    root: RootId,
+    call: CallId,
+    /// The calls that a call made here is part of: the root's first, this one last.
+    chain: Vec<CallId>,
+    deadline: Instant,
+    sql: Sql,
+    stack: Mutex<Vec<String>>,
+    calls: AtomicU32,
+    has_called: AtomicBool,
+}
+
+impl Call {
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        root: &RootId,
+        call: &CallId,
+        ancestors: &[CallId],
+        deadline: Instant,
+        sql: Sql,
+    ) -> Call {
+        let chain = ancestors.iter().chain([call]).cloned().collect();
+        Call {
+            inner: Arc::new(Inner {
+                node: Arc::clone(node),
+                root: root.clone(),
+                call: call.clone(),
+                chain,
+                deadline,
+                sql,
+                stack: Mutex::default(),
+                calls: AtomicU32::new(0),
+                has_called: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// The local transaction: begun by the first statement, committed when the service has answered.
+    pub fn sql(&self) -> &Sql {
+        &self.inner.sql
+    }
+
+    /// The root that this call is part of.
+    pub fn root(&self) -> &RootId {
+        &self.inner.root
+    }
+
+    /// When the root's time is over.
+    pub fn deadline(&self) -> Instant {
+        self.inner.deadline
+    }
+
+    /// Pushes what the undo of this call will need; stored in the commit of the local transaction.
+    ///
+    /// # Errors
+    /// The value cannot be written as JSON.
+    pub fn undo<T: Serialize>(&self, value: &T) -> Result<()> {
+        let pushed = serde_json::to_string(value)
+            .map_err(|error| Error::refuse(format!("what the undo needs cannot be written: {error}")))?;
+        self.inner.stack.lock().unwrap_or_else(PoisonError::into_inner).push(pushed);
+        Ok(())
+    }
+
+    /// Calls a service of another component, as part of the same root. Several calls may be under way at once.
+    ///
+    /// # Errors
+    /// The service refused, is away, or met a conflict. If anything of the call may be left, the root can only be
+    /// aborted, also if this error is caught.
+    pub async fn call<A: Serialize, R: DeserializeOwned>(&self, service: Service<A, R>, arguments: A) -> Result<R> {
+        let Inner { node, root, call, chain, deadline, .. } = &*self.inner;
+        let unusable = |why: String| Error::from(Problem::new(500, "arguments", why));
+        let child = Name::new(service.component()).map_err(|error| unusable(error.to_string()))?;
+        let body = serde_json::to_string(&arguments).map_err(|error| unusable(error.to_string()))?;
+        let nth = self.inner.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = CallId::new(&format!("{call}.{nth}")).map_err(|error| unusable(error.to_string()))?;
+        if !node.may_call(root, call, &child) {
+            return Err(Problem::new(409, "ended", "the root can only be aborted").into());
+        }
+        self.inner.has_called.store(true, Ordering::Relaxed);
+        let unanswered = Unanswered { call: self, child: &child, is_answered: false };
+        let answer = node.peers().call(&child, service.name(), root, &id, chain, *deadline, body).await;
+        match answer {
+            Ok((text, generation)) => {
+                unanswered.is(Sent::Answered { generation });
+                serde_json::from_str(&text)
+                    .map_err(|error| unusable(format!("the answer of {service:?} has another shape: {error}")))
+            }
+            Err(problem) => {
+                unanswered.is(if problem.began { Sent::Failed } else { Sent::LeftNothing });
+                Err(problem.into())
+            }
+        }
+    }
+
+    /// Whether anybody was called.
+    pub(crate) fn has_called(&self) -> bool {
+        self.inner.has_called.load(Ordering::Relaxed)
+    }
+
+    /// What was pushed.
+    pub(crate) fn stack(&self) -> Vec<String> {
+        self.inner.stack.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Call({} of {})", self.inner.call, self.inner.root)
+    }
+}
+
+/// A call that was sent. If its future is dropped before the answer, what became of it is unknown.
+struct Unanswered<'a> {
+    call: &'a Call,
+    child: &'a Name,
+    is_answered: bool,
+}
+
+impl Unanswered<'_> {
+    fn is(mut self, sent: Sent) {
+        self.is_answered = true;
+        self.tell(sent);
+    }
+
+    fn tell(&self, sent: Sent) {
+        let Inner { node, root, call, .. } = &*self.call.inner;
+        node.tell(Event::Called(root.clone(), call.clone(), self.child.clone(), sent));
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.tell(Sent::Failed);
+        }
+    }
+}
+
+/// What an undo has: SQL in a local transaction. It makes no calls: what its call did elsewhere is undone there.
+#[derive(Clone)]
+pub struct Undo {
+    sql: Arc<Sql>,
+}
+
+impl Undo {
+    pub(crate) fn new(sql: Arc<Sql>) -> Undo {
+        Undo { sql }
+    }
+
+    /// The local transaction, which commits together with the mark that this call is undone.
+    pub fn sql(&self) -> &Sql {
+        &self.sql
+    }
+}

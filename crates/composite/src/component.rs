@@ -1,0 +1,318 @@
+//! A component: a name, a local database, services, and how these stand to each other.
+//!
+//! Its start takes the component over from whoever had it, reads slots and journal, takes up what was left, and only
+//! then answers calls.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use cognate_env::RealDisk;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::database::{Pool, Target};
+use crate::http;
+use crate::journal::{Found, Journal};
+use crate::matrix::{Line, Matrix};
+use crate::name::Name;
+use crate::node::{Node, Options};
+use crate::participant::{Arrival, Participant, Remembered, SlotFacts};
+use crate::peers::{Peers, check_address};
+use crate::service::{Erased, Handler, Service};
+use crate::slots::{Row, Slots, Taken, application_name, take_over};
+
+/// Connections to the local database, if nothing else is said.
+const CONNECTIONS: usize = 24;
+
+/// Why a component does not start: one message for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("component {component}: {why}")]
+pub struct StartError {
+    component: String,
+    why: String,
+}
+
+/// A component that is being put together.
+pub struct Component {
+    name: String,
+    database: String,
+    data: Option<PathBuf>,
+    services: Vec<(&'static str, Erased)>,
+    lines: Vec<Line>,
+    peers: Vec<(String, String)>,
+    setup: Vec<String>,
+    tokens: http::Tokens,
+    connections: usize,
+    options: Options,
+}
+
+impl Component {
+    /// A component of this name, which is how others find it.
+    pub fn named(name: &str) -> Component {
+        Component {
+            name: name.to_owned(),
+            database: String::new(),
+            data: None,
+            services: Vec::new(),
+            lines: Vec::new(),
+            peers: Vec::new(),
+            setup: Vec::new(),
+            tokens: http::Tokens::default(),
+            connections: CONNECTIONS,
+            options: Options {
+                lock_wait: Duration::from_millis(200),
+                answers_kept: Duration::from_secs(24 * 3600),
+            },
+        }
+    }
+
+    /// Its local database: `embedded:DIR` or `postgresql://…`.
+    pub fn database(mut self, url: &str) -> Component {
+        self.database = url.to_owned();
+        self
+    }
+
+    /// The folder of its journal.
+    pub fn data(mut self, folder: impl Into<PathBuf>) -> Component {
+        self.data = Some(folder.into());
+        self
+    }
+
+    /// Statements that make its tables, executed at each start, one after the other.
+    pub fn setup<S: Into<String>>(mut self, statements: impl IntoIterator<Item = S>) -> Component {
+        self.setup.extend(statements.into_iter().map(Into::into));
+        self
+    }
+
+    /// Offers a service.
+    pub fn serve<A, R>(mut self, service: Service<A, R>, handler: Handler<A>) -> Component
+    where
+        A: DeserializeOwned + Clone + Send + Sync + 'static,
+    {
+        self.services.push((service.component(), handler.erase(service.name())));
+        self
+    }
+
+    /// Says how services stand to each other; what nothing is said about conflicts.
+    pub fn conflicts(mut self, lines: impl IntoIterator<Item = Line>) -> Component {
+        self.lines.extend(lines);
+        self
+    }
+
+    /// Where another component is: `http://host:port`.
+    pub fn peer(mut self, name: &str, address: &str) -> Component {
+        self.peers.push((name.to_owned(), address.to_owned()));
+        self
+    }
+
+    /// What other components, and what clients, have to show. Without tokens anybody on this machine may do anything.
+    pub fn tokens(mut self, tokens: http::Tokens) -> Component {
+        self.tokens = tokens;
+        self
+    }
+
+    /// How long a call waits for a conflicting lock before it is answered 409; by default 200 ms.
+    pub fn lock_wait(mut self, wait: Duration) -> Component {
+        self.options.lock_wait = wait;
+        self
+    }
+
+    /// Most connections to the local database.
+    pub fn connections(mut self, most: usize) -> Component {
+        self.connections = most;
+        self
+    }
+
+    /// Starts it: returns once calls are answered.
+    ///
+    /// # Errors
+    /// In words, whatever keeps it from starting.
+    pub async fn start(self) -> Result<Running, StartError> {
+        let component = self.name.clone();
+        self.start_inner().await.map_err(|why| StartError { component, why })
+    }
+
+    async fn start_inner(self) -> Result<Running, String> {
+        let name = Name::new(&self.name).map_err(|error| error.to_string())?;
+        for (of, service) in &self.services {
+            if *of != self.name {
+                return Err(format!("{} is a service of {of}", service.declared.name));
+            }
+        }
+        let services: Vec<Erased> = self.services.into_iter().map(|(_, service)| service).collect();
+        let declared = services.iter().map(|service| service.declared.clone()).collect();
+        let matrix = Arc::new(Matrix::new(declared, &self.lines).map_err(|error| error.to_string())?);
+        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.clone()));
+        for (peer, address) in &self.peers {
+            check_address(address)?;
+            peers.set(Name::new(peer).map_err(|error| error.to_string())?, address);
+        }
+        let folder = self.data.ok_or("no folder is given for the journal")?;
+        let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
+        let opened = opening.await.map_err(|error| error.to_string())?;
+        let (journal, found) = opened.map_err(|error| error.to_string())?;
+        let target = Target::open(&self.database).await?;
+        let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);
+        let lease = starting.take().await.map_err(|problem| problem.to_string())?;
+        check_durability(&lease).await?;
+        for statement in &self.setup {
+            lease.batch(statement).await.map_err(|error| crate::database::in_words(&error))?;
+        }
+        let taken = take_over(&lease, &self.name).await?;
+        let is_journal_whole = agree(&lease, &self.name, &taken, &journal, &found).await?;
+        drop(lease);
+        let slots = Slots::new(&self.name, &taken);
+        let pool = Pool::new(target, application_name(&self.name, taken.generation), self.connections);
+        let remembered = remembered(&taken.rows, found, is_journal_whole, &matrix)?;
+        let (participant, effects) = Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
+        let node = Node::new(name, services, pool, slots, journal, peers, self.options, participant);
+        {
+            let mut core = node.core();
+            for Row { slot, root, facts, .. } in taken.rows {
+                let deadline = Instant::now() + Duration::from_millis(facts.deadline_ms);
+                core.time(&root, deadline);
+                core.facts.entry(root).or_default().insert(facts.call.clone(), (slot, facts));
+            }
+        }
+        node.begin(&effects);
+        tracing::info!("component {} of generation {}:\n{matrix}", self.name, taken.generation);
+        Ok(Running { node, matrix, tokens: self.tokens })
+    }
+}
+
+/// A commit that a crash takes back would be no promise.
+async fn check_durability(connection: &crate::database::Connection) -> Result<(), String> {
+    let rows = connection.query("SHOW synchronous_commit", &[]).await;
+    let rows = rows.map_err(|error| crate::database::in_words(&error))?;
+    match rows.first().map(|row| row.get::<_, String>(0)) {
+        Some(setting) if setting == "off" => Err("synchronous_commit is off in its database".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the journal is the one that this database was used with; makes them know each other if both are new.
+async fn agree(
+    connection: &crate::database::Connection,
+    component: &str,
+    taken: &Taken,
+    journal: &Journal,
+    found: &Found,
+) -> Result<bool, String> {
+    let is_whole = match (&taken.journal, &found.id) {
+        (Some(known), Some(id)) => known == id,
+        (None, None) => taken.rows.is_empty(),
+        _ => false,
+    };
+    if taken.journal.is_some() && is_whole {
+        return Ok(true);
+    }
+    if !is_whole {
+        tracing::warn!("component {component}: the journal is not the one of this database; nothing is undone before parents were asked");
+    }
+    let id = found.id.clone().unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
+    if found.id.is_none() {
+        let named = journal.name(&id).map_err(|error| error.to_string())?;
+        named.await.map_err(|error| error.to_string())?;
+    }
+    let update = "UPDATE cognate_composite.component SET journal = $2 WHERE name = $1";
+    connection.execute(update, &[&component, &id]).await.map_err(|error| crate::database::in_words(&error))?;
+    Ok(is_whole)
+}
+
+/// What the participant is to remember.
+fn remembered(
+    rows: &[Row],
+    found: Found,
+    is_journal_whole: bool,
+    matrix: &Matrix,
+) -> Result<Remembered, String> {
+    let facts = |row: &Row| {
+        let Row { slot, root, facts, is_noted } = row.clone();
+        let service = matrix.service(&facts.service);
+        let service = service.ok_or_else(|| {
+            format!("slot {slot} is of service {}, which the component does not have any more", facts.service)
+        })?;
+        Ok::<SlotFacts, String>(SlotFacts {
+            slot,
+            arrival: Arrival {
+                root,
+                call: facts.call,
+                parent: facts.parent,
+                ancestors: facts.ancestors,
+                service,
+                item: facts.item.into(),
+                arguments: facts.arguments,
+            },
+            sequence: facts.sequence,
+            answer: facts.answer.into(),
+            children: facts.children,
+            began_here: facts.began_here,
+            decision: facts.decision,
+            is_noted,
+        })
+    };
+    let slots = rows.iter().map(facts).collect::<Result<_, _>>()?;
+    Ok(Remembered { slots, votes: found.votes, marks: found.marks, is_journal_whole })
+}
+
+/// A component that runs.
+pub struct Running {
+    pub(crate) node: Arc<Node>,
+    matrix: Arc<Matrix>,
+    tokens: http::Tokens,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("name", &self.node.name).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    /// Its routes.
+    pub fn router(&self) -> Router {
+        http::router(&self.node, &self.matrix, &self.tokens)
+    }
+
+    /// The conflict matrix.
+    pub fn matrix(&self) -> &Matrix {
+        &self.matrix
+    }
+
+    /// Another component is, or has moved, here.
+    ///
+    /// # Errors
+    /// No name, or no address.
+    pub fn set_peer(&self, name: &str, address: &str) -> Result<(), String> {
+        check_address(address)?;
+        self.node.peers().set(Name::new(name).map_err(|error| error.to_string())?, address);
+        Ok(())
+    }
+
+    /// Another component is not there any more.
+    pub fn remove_peer(&self, name: &str) {
+        if let Ok(name) = Name::new(name) {
+            self.node.peers().remove(&name);
+        }
+    }
+
+    /// Returns once another process has taken the component over: this one is to end.
+    pub async fn fenced(&self) {
+        loop {
+            let notified = self.node.fenced.notified();
+            if self.node.is_fenced.load(Ordering::SeqCst) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Closes an embedded database. What was under way is taken up by the next start.
+    pub async fn stop(self) {
+        self.node.pool.close_idle();
+        self.node.pool.target().clone().close().await;
+    }
+}

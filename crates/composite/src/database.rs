@@ -1,0 +1,262 @@
+//! A component's local database: connections by PostgreSQL's protocol, to a server or to an engine in this process.
+//!
+//! # Rules
+//!
+//! 1. *Known to be idle, or thrown away.* Only [`Lease::give_back`] returns a connection to the pool. A lease that is
+//!    dropped, for whatever reason, has its statement cancelled and its connection closed.
+//! 2. *Bounded.* At most `connections_max` at a time; who waits for one waits a bound of the pool's own.
+//! 3. *Told apart.* Connections are named after component and generation, so that a later process of the same
+//!    component can end those of an earlier one.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cognate_server::embedded::Embedded;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
+
+use crate::problem::Problem;
+
+/// Most statements that a connection keeps prepared.
+const STATEMENTS_MAX: usize = 256;
+/// How long an abandoned statement's cancellation may take.
+const CANCEL: Duration = Duration::from_secs(2);
+/// How long one waits for a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What every connection begins with: waits that only the database sees are bounded here.
+const SETTINGS: &str = "SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = '60s'";
+
+/// Parameters of a statement.
+pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Where a component's data are.
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    /// A server.
+    Server(Box<Config>),
+    /// An engine in this process.
+    Embedded(Embedded),
+}
+
+impl Target {
+    /// From `embedded:DIR` or `postgresql://…`.
+    pub(crate) async fn open(url: &str) -> Result<Target, String> {
+        if let Some(folder) = url.strip_prefix("embedded:") {
+            if folder.is_empty() {
+                return Err("embedded: needs a folder".to_owned());
+            }
+            return Embedded::open(folder).await.map(Target::Embedded).map_err(|error| error.to_string());
+        }
+        if !url.starts_with("postgresql://") && !url.starts_with("postgres://") {
+            return Err(format!("not a database: {url:?} (embedded:DIR or postgresql://…)"));
+        }
+        let config = Config::from_str(url).map_err(|error| format!("{url:?}: {error}"))?;
+        Ok(Target::Server(Box::new(config)))
+    }
+
+    async fn connect(&self, application_name: &str) -> Result<Connection, String> {
+        let (client, io) = match self {
+            Target::Server(config) => {
+                let mut config = config.as_ref().clone();
+                let connecting = config.application_name(application_name).connect(NoTls).await;
+                let (client, connection) = connecting.map_err(|error| in_words(&error))?;
+                (client, tokio::spawn(async move { drop(connection.await) }))
+            }
+            Target::Embedded(embedded) => {
+                let pipe = embedded.connect().map_err(|error| error.to_string())?;
+                let mut config = Config::new();
+                config.user("cognate").dbname("cognate").application_name(application_name);
+                let connecting = config.connect_raw(pipe, NoTls).await;
+                let (client, connection) = connecting.map_err(|error| in_words(&error))?;
+                (client, tokio::spawn(async move { drop(connection.await) }))
+            }
+        };
+        client.batch_execute(SETTINGS).await.map_err(|error| in_words(&error))?;
+        Ok(Connection { client, io, statements: Mutex::default() })
+    }
+
+    /// Ends the database, if it is this component's own.
+    pub(crate) async fn close(self) {
+        if let Target::Embedded(embedded) = self
+            && let Err(error) = embedded.close().await
+        {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+/// An error in words, with the server's message and SQLSTATE if it has one.
+pub(crate) fn in_words(error: &Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(db), _) => format!("{} (SQLSTATE {})", db.message(), db.code().code()),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    client: Client,
+    io: JoinHandle<()>,
+    statements: Mutex<HashMap<String, Statement>>,
+}
+
+impl Connection {
+    fn with_statements<T>(&self, work: impl FnOnce(&mut HashMap<String, Statement>) -> T) -> T {
+        work(&mut self.statements.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A statement that is prepared once.
+    pub(crate) async fn statement(&self, sql: &str) -> Result<Statement, Error> {
+        if let Some(known) = self.with_statements(|statements| statements.get(sql).cloned()) {
+            return Ok(known);
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.with_statements(|statements| {
+            if statements.len() >= STATEMENTS_MAX {
+                statements.clear();
+            }
+            statements.insert(sql.to_owned(), statement.clone());
+        });
+        Ok(statement)
+    }
+
+    /// All rows.
+    pub(crate) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Error> {
+        let statement = self.statement(sql).await?;
+        let rows = self.client.query(&statement, parameters).await;
+        if rows.is_err() {
+            // Its plan may be out of date.
+            self.with_statements(|statements| statements.remove(sql));
+        }
+        rows
+    }
+
+    /// The number of rows that were changed.
+    pub(crate) async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64, Error> {
+        let statement = self.statement(sql).await?;
+        let changed = self.client.execute(&statement, parameters).await;
+        if changed.is_err() {
+            self.with_statements(|statements| statements.remove(sql));
+        }
+        changed
+    }
+
+    /// Statements without parameters and rows.
+    pub(crate) async fn batch(&self, sql: &str) -> Result<(), Error> {
+        self.client.batch_execute(sql).await
+    }
+}
+
+/// Connections that are kept for the next one.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    target: Target,
+    application_name: String,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Pool {
+    pub(crate) fn new(target: Target, application_name: String, connections_max: usize) -> Arc<Pool> {
+        let permits = Arc::new(Semaphore::new(connections_max.max(1)));
+        Arc::new(Pool { target, application_name, idle: Mutex::default(), permits })
+    }
+
+    fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Connection>) -> T) -> T {
+        work(&mut self.idle.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// A connection that is known to be idle.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Lease, Problem> {
+        let away = |why: String| Problem::new(503, "database", why);
+        let permit = timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned()).await;
+        let permit = permit
+            .map_err(|_| Problem::new(409, "conflict", "no connection to the database became free in time"))?
+            .map_err(|_| away("the component has stopped".to_owned()))?;
+        let idle = self.with_idle(|idle| {
+            std::iter::from_fn(|| idle.pop()).find(|connection| !connection.client.is_closed())
+        });
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let connecting = timeout(PATIENCE, self.target.connect(&self.application_name)).await;
+                connecting
+                    .map_err(|_| away("the component's database does not answer".to_owned()))?
+                    .map_err(|error| away(format!("the component's database is away: {error}")))?
+            }
+        };
+        Ok(Lease { connection: Some(connection), pool: Arc::clone(self), _permit: permit })
+    }
+
+    /// Closes what is idle: connections that are as old as one that turned out to be lost.
+    pub(crate) fn close_idle(&self) {
+        drop(self.with_idle(std::mem::take));
+    }
+}
+
+/// A connection that somebody has. Dropped, it is closed, and what it was doing is cancelled.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    connection: Option<Connection>,
+    pool: Arc<Pool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl std::ops::Deref for Lease {
+    type Target = Connection;
+    fn deref(&self) -> &Connection {
+        self.connection.as_ref().expect("a lease has its connection until it ends")
+    }
+}
+
+impl Lease {
+    /// Returns the connection, which is outside any transaction and has answered all it was asked.
+    pub(crate) fn give_back(mut self) {
+        if let Some(connection) = self.connection.take()
+            && !connection.client.is_closed()
+        {
+            self.pool.with_idle(|idle| idle.push(connection));
+        }
+    }
+
+    /// Rolls back and returns the connection.
+    pub(crate) async fn roll_back(self) {
+        if self.batch("ROLLBACK").await.is_ok() {
+            self.give_back();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return connection.io.abort() };
+        let target = self.pool.target.clone();
+        runtime.spawn(async move {
+            let token = connection.client.cancel_token();
+            let cancel = async {
+                match &target {
+                    Target::Server(_) => drop(token.cancel_query(NoTls).await),
+                    Target::Embedded(embedded) => {
+                        if let Ok(pipe) = embedded.connect() {
+                            drop(token.cancel_query_raw(pipe, NoTls).await);
+                        }
+                    }
+                }
+            };
+            let _ = timeout(CANCEL, cancel).await;
+            drop(connection);
+        });
+    }
+}

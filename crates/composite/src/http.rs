@@ -1,0 +1,431 @@
+//! A component's HTTP side. `docs/composite-wire.md` has the contract.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use crate::matrix::{Matrix, kind};
+use crate::name::{CallId, Name, RootId};
+use crate::node::Node;
+use crate::participant::{Arrival, Effect, Event, Outcome, Phase, Prepare, Settled, Vote};
+use crate::problem::Problem;
+use crate::run::{Key, Reply, Request, first_call};
+use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, VoteEntry};
+
+/// Most bytes of a request.
+const BODY_BYTES_MAX: usize = 4 << 20;
+/// How long a request may take if it does not say.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long it may say.
+pub(crate) const DEADLINE_MAX: Duration = Duration::from_secs(60);
+/// Most calls that a call may be part of.
+const DEPTH_MAX: usize = 32;
+/// Most bytes of a client's key.
+const KEY_BYTES_MAX: usize = 255;
+
+/// What has to be shown to do anything.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// By other components.
+    pub peer: Option<String>,
+    /// By clients; a peer's token is good for them, too.
+    pub client: Option<String>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tokens")
+    }
+}
+
+struct App {
+    node: Arc<Node>,
+    matrix: Arc<Matrix>,
+    tokens: Tokens,
+}
+
+type Shared = State<Arc<App>>;
+
+pub(crate) fn router(node: &Arc<Node>, matrix: &Arc<Matrix>, tokens: &Tokens) -> Router {
+    let app = App { node: Arc::clone(node), matrix: Arc::clone(matrix), tokens: tokens.clone() };
+    Router::new()
+        .route("/services/{name}", post(service))
+        .route("/composite/prepare", post(prepare))
+        .route("/composite/commit", post(commit))
+        .route("/composite/abort", post(abort))
+        .route("/composite/outcome", post(outcome))
+        .route("/composite/settle", post(settle))
+        .route("/composite/resume", post(resume))
+        .route("/status", get(status))
+        .route("/faults", get(|| async { axum::Json(json!([])) }))
+        .fallback(|| async { Problem::new(404, "path", "there is nothing here").into_response() })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(Arc::new(app))
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        (status, [(header::CONTENT_TYPE, "application/problem+json")], self.body()).into_response()
+    }
+}
+
+/// Who a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Caller {
+    Client,
+    Peer,
+}
+
+impl App {
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let shown = shown.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+        let is = |token: &Option<String>| match (token, shown) {
+            (Some(token), Some(shown)) => same(token, shown),
+            _ => false,
+        };
+        match &self.tokens {
+            Tokens { peer: None, client: None } => Ok(Caller::Peer),
+            tokens if is(&tokens.peer) => Ok(Caller::Peer),
+            tokens if is(&tokens.client) => Ok(Caller::Client),
+            _ => Err(Problem::new(401, "token", "a token is needed, as Authorization: Bearer")),
+        }
+    }
+
+    fn peer(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        match self.caller(headers)? {
+            Caller::Peer => Ok(()),
+            Caller::Client => Err(Problem::new(401, "token", "this needs the token of a component")),
+        }
+    }
+}
+
+/// Equality in a time that does not tell where a guess went wrong.
+fn same(a: &str, b: &str) -> bool {
+    Sha256::digest(a) == Sha256::digest(b)
+}
+
+/// The text of a header, which may be there once.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
+    let bad = |what: &str| Problem::new(400, "arguments", format!("the header {name} {what}"));
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad("is none"))?;
+    let mut values = headers.get_all(&name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(bad("is given twice"));
+    }
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| bad("is not UTF-8"))?;
+    Ok(Some(text.trim()))
+}
+
+fn deadline(headers: &HeaderMap) -> Result<Instant, Problem> {
+    let left = match text(headers, wire::DEADLINE)? {
+        None => DEADLINE,
+        Some(text) => {
+            let bad = |_| Problem::new(400, "arguments", format!("{}: not a number of milliseconds: {text}", wire::DEADLINE));
+            Duration::from_millis(text.parse().map_err(bad)?)
+        }
+    };
+    if left.is_zero() {
+        return Err(Problem::new(504, "deadline", "the time of the request is over"));
+    }
+    Ok(Instant::now() + left.min(DEADLINE_MAX))
+}
+
+/// Where a call belongs: root, caller, call and its ancestors. None if it begins a root.
+type Place = Option<(RootId, Name, CallId, Vec<CallId>)>;
+
+fn place(headers: &HeaderMap) -> Result<Place, Problem> {
+    let bad = |error: crate::name::BadName| Problem::new(400, "arguments", error.to_string());
+    let (root, parent, call) =
+        (text(headers, wire::ROOT)?, text(headers, wire::PARENT)?, text(headers, wire::CALL)?);
+    let ancestors = text(headers, wire::ANCESTORS)?;
+    match (root, parent, call) {
+        (None, None, None) if ancestors.is_none() => Ok(None),
+        (Some(root), Some(parent), Some(call)) => {
+            let ancestors = ancestors.unwrap_or_default().split(',').map(str::trim).filter(|text| !text.is_empty());
+            let ancestors = ancestors.map(CallId::new).collect::<Result<Vec<_>, _>>().map_err(bad)?;
+            if ancestors.len() > DEPTH_MAX {
+                return Err(Problem::new(508, "depth", format!("more than {DEPTH_MAX} calls within each other")));
+            }
+            let root = RootId::new(root).map_err(bad)?;
+            let (parent, call) = (Name::new(parent).map_err(bad)?, CallId::new(call).map_err(bad)?);
+            Ok(Some((root, parent, call, ancestors)))
+        }
+        _ => {
+            let names = [wire::ROOT, wire::PARENT, wire::CALL].join(", ");
+            Err(Problem::new(400, "arguments", format!("the headers {names} belong together")))
+        }
+    }
+}
+
+fn json_body(body: Result<Bytes, BytesRejection>) -> Result<Value, Problem> {
+    let body = body.map_err(|rejection| match rejection.status().as_u16() {
+        413 => Problem::new(413, "size", format!("the request has more than {BODY_BYTES_MAX} bytes")),
+        _ => Problem::new(400, "arguments", rejection.body_text()),
+    })?;
+    serde_json::from_slice(&body).map_err(|error| Problem::new(400, "arguments", format!("not JSON: {error}")))
+}
+
+fn typed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+    serde_json::from_value(json_body(body)?).map_err(|error| Problem::new(400, "arguments", error.to_string()))
+}
+
+async fn service(
+    State(app): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let generation = app.node.generation();
+    match serve(&app, &name, &headers, body).await {
+        Ok(answer) => {
+            let headers = [
+                (header::CONTENT_TYPE.as_str(), "application/json".to_owned()),
+                (wire::GENERATION, generation.to_string()),
+            ];
+            (StatusCode::OK, headers, answer).into_response()
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Reply {
+    let caller = app.caller(headers)?;
+    let place = place(headers)?;
+    if place.is_some() && caller != Caller::Peer {
+        return Err(Problem::new(401, "token", "only components take part in roots that have begun"));
+    }
+    let Some(service) = app.matrix.service(name) else {
+        return Err(Problem::new(404, "service", format!("no service {name:?} here")));
+    };
+    let deadline = deadline(headers)?;
+    let arguments = json_body(body)?;
+    let key = match text(headers, wire::IDEMPOTENCY_KEY)? {
+        Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => {
+            return Err(Problem::new(400, "arguments", format!("a key has 1 to {KEY_BYTES_MAX} bytes")));
+        }
+        key => key.map(|key| Key { key: key.to_owned(), arguments: arguments.to_string() }),
+    };
+    let hash = hash(&arguments);
+    let entry = &app.node.services[usize::from(service)];
+    let prepared = (entry.prepare)(arguments);
+    let prepared = prepared.map_err(|error| Problem::new(400, "arguments", error.to_string()))?;
+    let item = prepared.item.clone();
+    let node = Arc::clone(&app.node);
+    let request = |root: RootId, call: CallId, parent: Option<Name>, ancestors: Vec<CallId>| Request {
+        arrival: Arrival { root, call, parent, ancestors, service, item, arguments: hash },
+        prepared: Arc::new(prepared),
+        deadline,
+        key: None,
+    };
+    // A task of its own: a client that goes away does not stop it halfway.
+    let running = match place {
+        Some((root, parent, call, ancestors)) => {
+            if !entry.declared.reads && !entry.declared.has_undo {
+                let detail = format!("{name} has no undo: it can only begin a root");
+                return Err(Problem::new(409, "closed", detail));
+            }
+            let request = request(root, call, Some(parent), ancestors);
+            tokio::spawn(async move { node.execute(request).await })
+        }
+        None => {
+            let root = RootId::new("new").map_err(|error| Problem::new(503, "name", error.to_string()))?;
+            let request = request(root, first_call(), None, Vec::new());
+            tokio::spawn(async move {
+                match key {
+                    Some(key) => node.once(request, key).await,
+                    None => node.root(request).await,
+                }
+            })
+        }
+    };
+    running.await.unwrap_or_else(|error| {
+        tracing::error!("a service failed: {error}");
+        Err(Problem::new(503, "defect", "the service has failed").began(true))
+    })
+}
+
+/// Arguments as they are compared: objects have no order.
+fn hash(arguments: &Value) -> u64 {
+    let digest = Sha256::digest(arguments.to_string());
+    u64::from_be_bytes(std::array::from_fn(|place| digest[place])) >> 1
+}
+
+fn answer<T: serde::Serialize>(entries: Vec<T>) -> Response {
+    axum::Json(Batch { roots: entries }).into_response()
+}
+
+async fn prepare(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    let batch = match app.peer(&headers).and_then(|()| typed::<Batch<PrepareEntry>>(body)) {
+        Ok(batch) => batch,
+        Err(problem) => return problem.into_response(),
+    };
+    let ask = |entry: PrepareEntry| {
+        let PrepareEntry { root, parent, calls, generation } = entry;
+        // JSON's numbers are exact up to here everywhere.
+        let nonce = rand::random::<u64>() >> 11;
+        let prepare = Prepare { root: root.clone(), parent, calls, generation, nonce };
+        (root, app.node.vote(prepare))
+    };
+    let asked: Vec<_> = batch.roots.into_iter().map(ask).collect();
+    let mut votes = Vec::with_capacity(asked.len());
+    for (root, vote) in asked {
+        let vote = vote.await.unwrap_or(Vote::No(crate::participant::No::Failed));
+        votes.push(VoteEntry::new(root, vote));
+    }
+    answer(votes)
+}
+
+async fn commit(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    settled(&app, &headers, body, |entry, parent| Event::Commit(entry.root.clone(), parent, entry.nonce))
+}
+
+async fn abort(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    settled(&app, &headers, body, |entry, parent| Event::Abort(entry.root.clone(), parent))
+}
+
+/// Tells an outcome of many roots.
+fn settled(
+    app: &App,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+    event: impl Fn(&OutcomeEntry, Name) -> Event,
+) -> Response {
+    let batch = match app.peer(headers).and_then(|()| typed::<Batch<OutcomeEntry>>(body)) {
+        Ok(batch) => batch,
+        Err(problem) => return problem.into_response(),
+    };
+    let tell = |entry: OutcomeEntry| {
+        let parent = entry.parent.clone().unwrap_or_else(|| app.node.name.clone());
+        let effects = app.node.tell(event(&entry, parent));
+        let said = effects.iter().find_map(|effect| match effect {
+            Effect::SendSettled(root, _, settled) if *root == entry.root => Some(*settled),
+            _ => None,
+        });
+        let state = wire::settled(said.unwrap_or(Settled::Pending)).to_owned();
+        StateEntry { root: entry.root, state }
+    };
+    answer(batch.roots.into_iter().map(tell).collect())
+}
+
+async fn outcome(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    let batch = match app.peer(&headers).and_then(|()| typed::<Batch<OutcomeEntry>>(body)) {
+        Ok(batch) => batch,
+        Err(problem) => return problem.into_response(),
+    };
+    let look = |entry: OutcomeEntry| {
+        let child = entry.child.unwrap_or_else(|| app.node.name.clone());
+        let outcome = app.node.core().participant.outcome(&entry.root, &child, entry.nonce);
+        StateEntry { root: entry.root, state: wire::outcome(outcome).to_owned() }
+    };
+    answer(batch.roots.into_iter().map(look).collect())
+}
+
+#[derive(serde::Deserialize)]
+struct Settle {
+    root: RootId,
+    outcome: String,
+}
+
+async fn settle(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    let settle = match app.peer(&headers).and_then(|()| typed::<Settle>(body)) {
+        Ok(settle) => settle,
+        Err(problem) => return problem.into_response(),
+    };
+    let outcome = match settle.outcome.as_str() {
+        "committed" => Outcome::Committed,
+        "aborted" => Outcome::Aborted,
+        other => {
+            return Problem::new(400, "arguments", format!("{other:?} is neither committed nor aborted")).into_response();
+        }
+    };
+    if !app.node.core().participant.is_in_doubt(&settle.root) {
+        return Problem::new(404, "root", "this root is not in doubt here").into_response();
+    }
+    app.node.tell(Event::Settle(settle.root.clone(), outcome));
+    axum::Json(json!({ "root": settle.root, "state": "done" })).into_response()
+}
+
+#[derive(serde::Deserialize)]
+struct Resume {
+    slot: u32,
+}
+
+async fn resume(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
+    match app.peer(&headers).and_then(|()| typed::<Resume>(body)) {
+        Ok(Resume { slot }) if app.node.resume(slot) => axum::Json(json!({ "slot": slot })).into_response(),
+        Ok(Resume { slot }) => Problem::new(404, "slot", format!("slot {slot} is not parked")).into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Active => "active",
+        Phase::Preparing => "preparing",
+        Phase::Deciding => "deciding",
+        Phase::Committed => "committed",
+        Phase::Aborting => "aborting",
+    }
+}
+
+async fn status(State(app): Shared, headers: HeaderMap) -> Response {
+    if let Err(problem) = app.caller(&headers) {
+        return problem.into_response();
+    }
+    let core = app.node.core();
+    let (now, infos) = (Instant::now(), core.participant.roots());
+    let age = |root: &RootId| {
+        core.times.get(root).map_or(0, |(begun, _)| now.saturating_duration_since(*begun).as_millis() as u64)
+    };
+    let roots: Vec<Value> = infos
+        .iter()
+        .map(|info| {
+            let state = if info.is_in_doubt { "in-doubt" } else { phase(info.phase) };
+            json!({ "root": info.root, "state": state, "age_ms": age(&info.root), "locks": info.locks })
+        })
+        .collect();
+    let parked: Vec<Value> = core
+        .parked
+        .iter()
+        .map(|parked| {
+            let command = format!("POST /composite/resume {{\"slot\":{}}}", parked.slot);
+            json!({ "root": parked.root, "call": parked.call, "slot": parked.slot, "why": parked.why, "resume": command })
+        })
+        .collect();
+    let services = app.matrix.services();
+    let matrix: Vec<Value> = (0..services.len())
+        .map(|held| {
+            let cells = (0..services.len()).map(|new| {
+                let cell = app.matrix.cell(held as u16, new as u16);
+                (services[new].name.clone(), Value::String(cell.to_string().trim().to_owned()))
+            });
+            json!({ "held": services[held].name, "kind": kind(&services[held]), "new": cells.collect::<serde_json::Map<_, _>>() })
+        })
+        .collect();
+    axum::Json(json!({
+        "component": app.node.name,
+        "generation": app.node.generation(),
+        "fenced": app.node.is_fenced.load(Ordering::SeqCst),
+        "roots": roots,
+        "in_doubt": infos.iter().filter(|info| info.is_in_doubt).count(),
+        "undo_backlog": infos.iter().filter(|info| info.phase == Phase::Aborting).count(),
+        "parked": parked,
+        "matrix": matrix,
+    }))
+    .into_response()
+}

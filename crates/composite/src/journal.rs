@@ -1,0 +1,211 @@
+//! The journal of a component: its votes and marks, in a file of its own beside the database (paper, §3.5).
+//!
+//! It is the engine's log, so many records share a flush, and a torn tail is cut. A record is a line of JSON:
+//!
+//! ```text
+//! {"id":"4f0…"}                                             the first one: which journal this is
+//! {"vote":{"root":"r","nonce":7,"parents":["shop"],"children":[["payment",3]]}}
+//! {"mark":["r","Undone"]}                                   calls of r are refused
+//! {"end":["r",true]}                                        r has ended; true: committed
+//! ```
+//!
+//! Only votes and marks are waited for. An end that is lost makes its root be in doubt once more, and its parents
+//! still remember. What is older than everything alive is removed, whole segments at a time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cognate_engine::storage::{Log, LogOptions};
+use cognate_engine::Csn;
+use cognate_engine::storage::DurableWait;
+use cognate_env::{Disk, Lock};
+use serde::{Deserialize, Serialize};
+
+use crate::name::RootId;
+use crate::participant::{Mark, VoteFacts};
+
+/// Bytes of a segment: small, since little is alive at a time.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// How often what is dead is looked for, in records.
+const SWEEP_RECORDS: u64 = 4096;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Record {
+    Id(String),
+    Vote(VoteFacts),
+    Mark(RootId, Mark),
+    End(RootId, bool),
+}
+
+/// What a journal said when it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Which journal it is; none if it is new.
+    pub(crate) id: Option<String>,
+    /// Votes whose roots have not ended.
+    pub(crate) votes: Vec<VoteFacts>,
+    /// Roots whose calls are refused.
+    pub(crate) marks: Vec<(RootId, Mark)>,
+}
+
+/// What must not be removed: the first record of each root that is alive.
+type Alive = BTreeMap<RootId, Csn>;
+
+/// An open journal.
+pub(crate) struct Journal {
+    log: Log,
+    alive: Mutex<Alive>,
+    id: Mutex<Option<String>>,
+    _lock: Box<dyn Lock>,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("durable", &self.log.durable()).finish_non_exhaustive()
+    }
+}
+
+/// A journal that cannot be used, in words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the journal in {folder}: {why}")]
+pub(crate) struct BadJournal {
+    folder: String,
+    why: String,
+}
+
+impl Journal {
+    /// Opens the journal in a folder, making an empty one if there is none.
+    ///
+    /// # Errors
+    /// Another process has it open; it is damaged; the folder cannot be read or written.
+    pub(crate) fn open(disk: Arc<dyn Disk>, folder: &Path) -> Result<(Journal, Found), BadJournal> {
+        let bad = |why: String| BadJournal { folder: folder.display().to_string(), why };
+        disk.create_dir_all(folder).map_err(|error| bad(error.to_string()))?;
+        let lock = disk.lock(&folder.join("lock")).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => bad("another process has it open".to_owned()),
+            _ => bad(error.to_string()),
+        })?;
+        let log_folder = folder.join("log");
+        disk.create_dir_all(&log_folder).map_err(|error| bad(error.to_string()))?;
+        let after = first_record(disk.as_ref(), &log_folder).map_err(|error| bad(error.to_string()))?;
+        let mut votes: BTreeMap<RootId, VoteFacts> = BTreeMap::new();
+        let (mut marks, mut alive, mut found) = (BTreeMap::new(), Alive::new(), Found::default());
+        let options = LogOptions { segment_bytes: SEGMENT_BYTES, prepare: false, ..LogOptions::default() };
+        let log = Log::open(disk, &log_folder, after, options, &mut |csn, payload| {
+            let record = serde_json::from_slice(payload);
+            let damaged = |_| cognate_engine::Error::Undecodable {
+                what: "a record that is none of a journal".to_owned(),
+                row: None,
+            };
+            match record.map_err(damaged)? {
+                Record::Id(id) => found.id = Some(id),
+                Record::Vote(vote) => {
+                    alive.entry(vote.root.clone()).or_insert(csn);
+                    votes.insert(vote.root.clone(), vote);
+                }
+                Record::Mark(root, mark) => {
+                    votes.remove(&root);
+                    alive.entry(root.clone()).or_insert(csn);
+                    marks.insert(root, mark);
+                }
+                Record::End(root, is_committed) => {
+                    votes.remove(&root);
+                    marks.insert(root, if is_committed { Mark::Committed } else { Mark::Undone });
+                }
+            }
+            Ok(())
+        });
+        let log = log.map_err(|error| bad(error.to_string()))?;
+        found.votes = votes.into_values().collect();
+        found.marks = marks.into_iter().collect();
+        let id = Mutex::new(found.id.clone());
+        Ok((Journal { log, alive: Mutex::new(alive), id, _lock: lock }, found))
+    }
+
+    fn append(&self, record: &Record) -> Result<Csn, cognate_engine::Error> {
+        let text = serde_json::to_vec(record).map_err(|_| cognate_engine::Error::Defect("a record"))?;
+        self.log.append(&[&text])
+    }
+
+    fn append_for(&self, root: &RootId, record: &Record) -> Result<DurableWait, cognate_engine::Error> {
+        let csn = self.append(record)?;
+        self.with_alive(|alive| *alive.entry(root.clone()).or_insert(csn));
+        Ok(self.log.wait_durable(csn))
+    }
+
+    fn with_alive<T>(&self, work: impl FnOnce(&mut Alive) -> T) -> T {
+        work(&mut self.alive.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Says which journal this is.
+    ///
+    /// # Errors
+    /// The log's.
+    pub(crate) fn name(&self, id: &str) -> Result<DurableWait, cognate_engine::Error> {
+        *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.to_owned());
+        let csn = self.append(&Record::Id(id.to_owned()))?;
+        Ok(self.log.wait_durable(csn))
+    }
+
+    /// Writes a vote. It may be sent once the answer is over.
+    ///
+    /// # Errors
+    /// The log's.
+    pub(crate) fn vote(&self, vote: VoteFacts) -> Result<DurableWait, cognate_engine::Error> {
+        let root = vote.root.clone();
+        self.append_for(&root, &Record::Vote(vote))
+    }
+
+    /// Writes that calls of a root are refused.
+    ///
+    /// # Errors
+    /// The log's.
+    pub(crate) fn mark(&self, root: &RootId, mark: Mark) -> Result<DurableWait, cognate_engine::Error> {
+        self.append_for(root, &Record::Mark(root.clone(), mark))
+    }
+
+    /// Writes that a root has ended. Nobody waits for that.
+    pub(crate) fn end(&self, root: &RootId, is_committed: bool) {
+        if !self.with_alive(|alive| alive.contains_key(root)) {
+            return;
+        }
+        let text = serde_json::to_vec(&Record::End(root.clone(), is_committed)).unwrap_or_default();
+        // It goes along with the next record that somebody waits for.
+        if let Err(error) = self.log.queue(&[&text]) {
+            tracing::error!("the journal cannot be written: {error}");
+        }
+    }
+
+    /// Nothing about this root is needed any more.
+    pub(crate) fn forget(&self, root: &RootId) {
+        let oldest = self.with_alive(|alive| {
+            alive.remove(root);
+            alive.values().min().copied()
+        });
+        let dead = oldest.unwrap_or_else(|| self.log.durable() + 1).saturating_sub(1);
+        // Segments are large against records, so it is not worth looking each time.
+        if !dead.is_multiple_of(SWEEP_RECORDS) {
+            return;
+        }
+        // Which journal this is must stay in what is kept.
+        let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = id.map(|id| self.append(&Record::Id(id))).transpose();
+        if let Err(error) = kept.and_then(|_| self.log.remove_before(dead)) {
+            tracing::warn!("old parts of the journal stay: {error}");
+        }
+    }
+
+    /// How often the journal was flushed.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.log.statistics().batches
+    }
+}
+
+/// The number before the first record of the first segment.
+fn first_record(disk: &dyn Disk, folder: &Path) -> std::io::Result<Csn> {
+    let segments = disk.list(folder)?;
+    let firsts = segments.iter().filter_map(|name| cognate_engine::storage::segment::parse_segment_name(name));
+    Ok(firsts.min().unwrap_or(1).saturating_sub(1))
+}

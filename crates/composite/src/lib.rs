@@ -1,0 +1,69 @@
+//! Composite transactions: services of autonomous components call each other in any shape, and the whole is
+//! atomic, serializable and recoverable, without a coordinator.
+//!
+//! The protocol is that of the paper "CheeTah: a Lightweight Transaction Server for Plug-and-Play Internet Data
+//! Management" (VLDB 2000): each call is a local transaction of its own that commits early; call-level locks hold
+//! its place in the order until the root ends; what has to be taken back is undone by the service's own undo;
+//! and the end is agreed on by a two-phase commit that follows the calls.
+//!
+//! ```no_run
+//! use cognate_composite::matrix::never;
+//! use cognate_composite::{Call, Component, Result, Service, Undo, service};
+//!
+//! /// The contract, shared by caller and callee.
+//! const TAKE: Service<i32, i32> = Service::named("stock", "take");
+//!
+//! async fn take(call: Call, item: i32) -> Result<i32> {
+//!     let row = call.sql().query_one("UPDATE item SET stock = stock - 1 WHERE id = $1 RETURNING stock", &[&item]).await?;
+//!     call.undo(&item)?;
+//!     Ok(row.get(0))
+//! }
+//!
+//! async fn put_back(undo: Undo, item: i32) -> Result<()> {
+//!     undo.sql().execute("UPDATE item SET stock = stock + 1 WHERE id = $1", &[&item]).await.map(drop)
+//! }
+//!
+//! # async fn start() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! let stock = Component::named("stock")
+//!     .database("embedded:stock-data/database")
+//!     .data("stock-data/journal")
+//!     .serve(TAKE, service(take).item(|item: &i32| *item).undo(put_back))
+//!     .conflicts([never("take", "take")])
+//!     .start()
+//!     .await?;
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8701").await?;
+//! axum::serve(listener, stock.router()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
+//! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `slots`, `sql` (what is
+//! remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `http`,
+//! `component`.
+
+mod answers;
+mod call;
+mod component;
+mod database;
+mod http;
+mod journal;
+pub mod locks;
+pub mod matrix;
+pub mod name;
+mod node;
+pub mod participant;
+mod peers;
+mod problem;
+mod run;
+mod service;
+mod slots;
+mod sql;
+pub mod wire;
+
+pub use call::{Call, Undo};
+pub use component::{Component, Running, StartError};
+pub use http::Tokens;
+pub use problem::{Error, Problem, Result};
+pub use service::{Handler, Service, service};
+pub use sql::Sql;

@@ -1,0 +1,127 @@
+//! Names that travel between components: of components, roots, calls and items.
+//!
+//! All of them are opaque to the protocol and are compared byte by byte. What a header can carry is
+//! checked where a name enters, once; whoever holds one of these types needs no check.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of a component's name.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Most bytes of a root's or a call's identifier.
+pub const ID_BYTES_MAX: usize = 128;
+
+/// A text that is no name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not {what}: {text:?}")]
+pub struct BadName {
+    /// What it should have been.
+    what: &'static str,
+    /// What it is, cut if it is long.
+    text: String,
+}
+
+impl BadName {
+    fn new(what: &'static str, text: &str) -> BadName {
+        BadName { what, text: text.chars().take(80).collect() }
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(Arc<str>);
+
+        impl $type {
+            /// Checks a text.
+            ///
+            /// # Errors
+            /// The text cannot be one.
+            pub fn new(text: &str) -> Result<$type, BadName> {
+                let check: fn(&str) -> bool = $check;
+                match check(text) {
+                    true => Ok($type(text.into())),
+                    false => Err(BadName::new($what, text)),
+                }
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = BadName;
+            fn try_from(text: String) -> Result<$type, BadName> {
+                $type::new(&text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+/// Letters, digits, `-`, `_` and `.`: what needs no quoting in a header, a path or a setting.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// What a header carries unchanged and a list with commas can hold.
+fn is_id(text: &str) -> bool {
+    (1..=ID_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+name! {
+    /// The name of a component: how others find it, wherever it runs.
+    Name, "a component's name (letters, digits, - _ . and at most 64 of them)",
+    |text| (1..=NAME_BYTES_MAX).contains(&text.len()) && is_plain(text)
+}
+
+name! {
+    /// The identifier of a root: one execution of a composite transaction. A retry has another one.
+    RootId, "a root's identifier (1 to 128 visible ASCII characters without commas)", is_id
+}
+
+name! {
+    /// The identifier of a call, unique in its root.
+    CallId, "a call's identifier (1 to 128 visible ASCII characters without commas)", is_id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_header_cannot_carry_is_no_name() {
+        assert_eq!(Name::new("stock-2.eu").map(|name| name.to_string()), Ok("stock-2.eu".to_owned()));
+        for bad in ["", "a b", "a/b", "ä", &"x".repeat(65)] {
+            assert!(Name::new(bad).is_err(), "{bad:?}");
+        }
+        assert!(RootId::new("shop:7/1").is_ok());
+        for bad in ["", "a,b", "a b", "a\n", &"x".repeat(129)] {
+            assert!(CallId::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

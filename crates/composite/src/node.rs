@@ -1,0 +1,528 @@
+//! A running component: its participant, and everything that the participant's effects are done with.
+//!
+//! The participant is told under one mutex, and what it wants done is begun under the same one, in its order: work
+//! that takes time becomes a task, and tells the participant when it is done. Nothing waits under the mutex.
+//!
+//! Mutex order: `Node::core`, then those of `Slots`, `Journal` and `Peers`, which are leaves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use cognate_client::backoff::Backoff;
+use cognate_engine::storage::DurableWait;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::call::Undo;
+use crate::database::Pool;
+use crate::journal::Journal;
+use crate::name::{CallId, Name, RootId};
+use crate::participant::{
+    Effect, Event, Nonce, Outcome, Participant, Refusal, Settled, Slot, Vote, VoteFacts,
+};
+use crate::peers::Peers;
+use crate::problem::{Error, Problem};
+use crate::service::Erased;
+use crate::slots::{Facts, RELEASE, Slots, fenced};
+use crate::sql::{Begin, NotCommitted, Sql};
+
+/// How long marks outlast the deadline of their roots.
+const LATE: Duration = Duration::from_secs(10);
+/// How long the abort of a root is waited for before its retry begins, or its client is answered.
+const ABORT: Duration = Duration::from_secs(1);
+/// How often timers are looked at, and how long slots wait for their next use.
+const TICK: Duration = Duration::from_millis(25);
+/// Pauses between repetitions of what must get through.
+const AGAIN: Backoff = Backoff {
+    patience: Duration::from_secs(5),
+    patience_max: Duration::from_secs(5),
+    pause: Duration::from_millis(50),
+    pause_max: Duration::from_secs(2),
+};
+/// After so many keys, those that nobody waits for are forgotten.
+const TURNS_MAX: usize = 4096;
+/// An undo that has failed so often is parked.
+const UNDO_ATTEMPTS: u32 = 8;
+
+/// How a component works.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// How long a call waits for its lock.
+    pub(crate) lock_wait: Duration,
+    /// How long answers are kept for their keys.
+    pub(crate) answers_kept: Duration,
+}
+
+/// A call under way: what its task listens to.
+pub(crate) struct UnderWay {
+    pub(crate) start: Option<oneshot::Sender<Result<(), Refusal>>>,
+    pub(crate) cancel: Arc<Notify>,
+    pub(crate) decide: Option<oneshot::Sender<()>>,
+}
+
+/// What happens later.
+enum Timer {
+    Deadline(RootId),
+    MarkOver(RootId),
+}
+
+/// An undo that does not succeed.
+#[derive(Debug, Clone)]
+pub(crate) struct Parked {
+    pub(crate) root: RootId,
+    pub(crate) call: CallId,
+    pub(crate) slot: Slot,
+    pub(crate) why: String,
+    resume: Arc<Notify>,
+}
+
+pub(crate) struct Core {
+    pub(crate) participant: Participant,
+    pub(crate) under_way: HashMap<(RootId, CallId), UnderWay>,
+    /// Who waits for a vote.
+    votes: HashMap<(RootId, Name), Vec<oneshot::Sender<Vote>>>,
+    /// What the slots of answered calls say.
+    pub(crate) facts: HashMap<RootId, HashMap<CallId, (Slot, Facts)>>,
+    /// Abort messages under way.
+    aborts: HashMap<RootId, Vec<JoinHandle<()>>>,
+    /// When roots began here, and when their time is over.
+    pub(crate) times: HashMap<RootId, (Instant, Instant)>,
+    timers: BTreeMap<(Instant, u64), Timer>,
+    timer_count: u64,
+    pub(crate) parked: Vec<Parked>,
+}
+
+impl Core {
+    fn later(&mut self, at: Instant, timer: Timer) {
+        self.timer_count += 1;
+        self.timers.insert((at, self.timer_count), timer);
+    }
+
+    /// The root's time at this component.
+    pub(crate) fn time(&mut self, root: &RootId, deadline: Instant) {
+        let known = self.times.entry(root.clone()).or_insert((Instant::now(), deadline));
+        known.1 = known.1.max(deadline);
+        self.later(deadline, Timer::Deadline(root.clone()));
+    }
+}
+
+/// A running component.
+pub(crate) struct Node {
+    pub(crate) name: Name,
+    pub(crate) services: Vec<Erased>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) slots: Slots,
+    pub(crate) journal: Journal,
+    peers: Arc<Peers>,
+    pub(crate) options: Options,
+    core: Mutex<Core>,
+    /// Another process has taken the component over.
+    pub(crate) fenced: Notify,
+    pub(crate) is_fenced: std::sync::atomic::AtomicBool,
+    /// Requests with a key take turns.
+    turns: Mutex<HashMap<String, Weak<Turn>>>,
+}
+
+/// One of the requests with a key has it.
+pub(crate) type Turn = tokio::sync::Mutex<()>;
+
+impl Node {
+    #[expect(clippy::too_many_arguments, reason = "each is a part of the component, made in another place")]
+    pub(crate) fn new(
+        name: Name,
+        services: Vec<Erased>,
+        pool: Arc<Pool>,
+        slots: Slots,
+        journal: Journal,
+        peers: Arc<Peers>,
+        options: Options,
+        participant: Participant,
+    ) -> Arc<Node> {
+        let core = Core {
+            participant,
+            under_way: HashMap::new(),
+            votes: HashMap::new(),
+            facts: HashMap::new(),
+            aborts: HashMap::new(),
+            times: HashMap::new(),
+            timers: BTreeMap::new(),
+            timer_count: 0,
+            parked: Vec::new(),
+        };
+        let (fenced, is_fenced) = (Notify::new(), false.into());
+        let (core, turns) = (Mutex::new(core), Mutex::default());
+        Arc::new(Node { name, services, pool, slots, journal, peers, options, core, fenced, is_fenced, turns })
+    }
+
+    /// What requests with this key take turns by.
+    pub(crate) fn turn(&self, key: &str) -> Arc<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        if turns.len() >= TURNS_MAX {
+            turns.retain(|_, turn| turn.strong_count() > 0);
+        }
+        let turn = Arc::new(Turn::default());
+        turns.insert(key.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        // A panic under this mutex is a defect of the protocol: nothing may be said after it.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn peers(&self) -> &Arc<Peers> {
+        &self.peers
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        *self.slots.generation() as u64
+    }
+
+    pub(crate) fn may_call(&self, root: &RootId, call: &CallId, child: &Name) -> bool {
+        self.core().participant.may_call(root, call, child)
+    }
+
+    /// Tells the participant what has happened; what it wants done is begun. Answers what that is.
+    pub(crate) fn tell(self: &Arc<Self>, event: Event) -> Vec<Effect> {
+        let mut core = self.core();
+        let effects = core.participant.handle(event);
+        self.perform(&mut core, &effects);
+        effects
+    }
+
+    /// Begins what a recovered participant wants done, and looks at timers from now on.
+    pub(crate) fn begin(self: &Arc<Self>, effects: &[Effect]) {
+        self.perform(&mut self.core(), effects);
+        let node = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                sleep(TICK).await;
+                let Some(node) = node.upgrade() else { return };
+                node.tick().await;
+            }
+        });
+    }
+
+    async fn tick(self: &Arc<Self>) {
+        let now = Instant::now();
+        loop {
+            let due = {
+                let mut core = self.core();
+                match core.timers.first_key_value() {
+                    Some((&(at, _), _)) if at <= now => core.timers.pop_first().map(|(_, timer)| timer),
+                    _ => None,
+                }
+            };
+            match due {
+                Some(Timer::Deadline(root)) => drop(self.tell(Event::Deadline(root))),
+                Some(Timer::MarkOver(root)) => {
+                    self.tell(Event::MarkOver(root.clone()));
+                    self.journal.forget(&root);
+                }
+                None => break,
+            }
+        }
+        for root in self.slots.free_now(&self.pool).await {
+            self.tell(Event::Freed(root));
+        }
+    }
+
+    /// Begins what is to be done, in its order.
+    pub(crate) fn perform(self: &Arc<Self>, core: &mut Core, effects: &[Effect]) {
+        // What is said of a root after its mark is said once the mark is durable.
+        let mut after: Option<DurableWait> = None;
+        for effect in effects {
+            match effect {
+                Effect::Mark(root, mark) => {
+                    let (_, deadline) = core.times.get(root).copied().unwrap_or_else(|| {
+                        let now = Instant::now();
+                        (now, now + crate::http::DEADLINE_MAX)
+                    });
+                    core.later(deadline + LATE, Timer::MarkOver(root.clone()));
+                    match self.journal.mark(root, *mark) {
+                        Ok(wait) => after = Some(wait),
+                        Err(error) => tracing::error!("the journal cannot be written: {error}"),
+                    }
+                }
+                Effect::SendVote(root, parent, vote) => {
+                    let waiting = core.votes.remove(&(root.clone(), parent.clone())).unwrap_or_default();
+                    let vote = *vote;
+                    let send = move || waiting.into_iter().for_each(|waiting| {
+                        let _ = waiting.send(vote);
+                    });
+                    match after.take() {
+                        None => send(),
+                        Some(wait) => drop(tokio::spawn(async move {
+                            if wait.await.is_ok() {
+                                send();
+                            }
+                        })),
+                    }
+                }
+                effect => self.perform_one(core, effect),
+            }
+        }
+    }
+
+    fn perform_one(self: &Arc<Self>, core: &mut Core, effect: &Effect) {
+        let node = Arc::clone(self);
+        match effect.clone() {
+            Effect::Run(root, call) => core.start(&root, &call, Ok(())),
+            Effect::Refuse(root, call, why) => core.start(&root, &call, Err(why)),
+            Effect::Wait(root, call) => {
+                tokio::spawn(async move {
+                    sleep(node.options.lock_wait).await;
+                    node.tell(Event::WaitedEnough(root, call));
+                });
+            }
+            // Whoever has told the event takes these from the answer.
+            Effect::Repeat(..) | Effect::Answer(..) | Effect::SendSettled(..) => {}
+            Effect::Cancel(root, call) => {
+                if let Some(under_way) = core.under_way.get(&(root, call)) {
+                    under_way.cancel.notify_one();
+                }
+            }
+            Effect::Decide(root, call) => {
+                let under_way = core.under_way.get_mut(&(root, call));
+                if let Some(decide) = under_way.and_then(|under_way| under_way.decide.take()) {
+                    let _ = decide.send(());
+                }
+            }
+            Effect::AskVote { root, child, calls, generation } => {
+                tokio::spawn(async move {
+                    let vote = node.peers.prepare(&child, &root, calls, generation).await;
+                    node.tell(Event::Voted(root, child, vote));
+                });
+            }
+            Effect::WriteVote(root, nonce) => self.write_vote(core, root, nonce),
+            Effect::TellCommit(root, child, nonce) => drop(tokio::spawn(node.tell_commit(root, child, nonce))),
+            Effect::TellAbort(root, child) => {
+                let task = tokio::spawn(node.tell_abort(root.clone(), child));
+                core.aborts.entry(root).or_default().push(task);
+            }
+            Effect::Undo(root, call) => drop(tokio::spawn(node.undo(root, call))),
+            Effect::Free(root, slots) => self.slots.free_later(&root, &slots),
+            Effect::Note(root, slots) => {
+                tokio::spawn(async move {
+                    for attempt in 1.. {
+                        sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+                        match node.slots.note(&node.pool, &slots).await {
+                            Ok(()) => return drop(node.tell(Event::Noted(root))),
+                            Err(problem) => tracing::warn!(%root, "slots cannot be written yet: {problem}"),
+                        }
+                    }
+                });
+            }
+            Effect::AskOutcome(root, parent, nonce) => {
+                tokio::spawn(node.ask_outcome(root, parent, nonce));
+            }
+            Effect::Forget(root, outcome) => self.forget(core, &root, outcome),
+            Effect::Mark(..) | Effect::SendVote(..) => unreachable!("done above"),
+        }
+    }
+
+    fn write_vote(self: &Arc<Self>, core: &Core, root: RootId, nonce: Nonce) {
+        let children = core.participant.children(&root).into_iter();
+        let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
+        let parents = core.participant.parents(&root);
+        let vote = VoteFacts { root: root.clone(), nonce, parents, children };
+        let written = self.journal.vote(vote);
+        let node = Arc::clone(self);
+        tokio::spawn(async move {
+            let is_written = match written {
+                Ok(wait) => wait.await.is_ok(),
+                Err(_) => false,
+            };
+            node.tell(if is_written { Event::VoteWritten(root) } else { Event::VoteFailed(root) });
+        });
+    }
+
+    async fn tell_commit(self: Arc<Self>, root: RootId, child: Name, nonce: Option<Nonce>) {
+        for attempt in 1.. {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            match self.peers.commit(&child, &root, nonce).await {
+                Some(settled @ (Settled::Done | Settled::Refused)) => {
+                    if settled == Settled::Refused {
+                        tracing::error!(%root, %child, "is committed, and the component says that it has undone it");
+                    }
+                    self.tell(Event::Told(root, child, settled));
+                    return;
+                }
+                Some(Settled::Pending) | None => {}
+            }
+        }
+    }
+
+    async fn tell_abort(self: Arc<Self>, root: RootId, child: Name) {
+        // If it does not get through, the component finds out by its deadline, or asks.
+        for attempt in 1..=5 {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            if matches!(self.peers.abort(&child, &root).await, Some(Settled::Done | Settled::Refused)) {
+                return;
+            }
+        }
+    }
+
+    async fn ask_outcome(self: Arc<Self>, root: RootId, parent: Name, nonce: Option<Nonce>) {
+        for attempt in 1.. {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            if !self.core().participant.is_in_doubt(&root) {
+                return;
+            }
+            if let Some(outcome) = self.peers.outcome(&parent, &root, nonce).await {
+                self.tell(Event::Learned(root.clone(), parent.clone(), outcome));
+            }
+        }
+    }
+
+    /// Undoes a call until it is done; too many failures park it until a person says more.
+    async fn undo(self: Arc<Self>, root: RootId, call: CallId) {
+        let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
+        let (slot, facts) = known.expect("what is undone has a slot");
+        for attempt in 1u32.. {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            let why = match self.undo_once(&root, slot, &facts).await {
+                Ok(()) => break,
+                Err(why) => why,
+            };
+            tracing::warn!(%root, %call, attempt, "cannot be undone yet: {why}");
+            if attempt % UNDO_ATTEMPTS == 0 {
+                let resume = Arc::new(Notify::new());
+                let (root, call) = (root.clone(), call.clone());
+                tracing::error!(%root, %call, slot, "parked: resume it by POST /composite/resume {{\"slot\":{slot}}}");
+                let why = why.to_string();
+                self.core().parked.push(Parked { root, call, slot, why, resume: Arc::clone(&resume) });
+                resume.notified().await;
+            }
+        }
+        self.slots.released(slot);
+        if let Some(calls) = self.core().facts.get_mut(&root) {
+            calls.remove(&call);
+        }
+        self.tell(Event::Undone(root, call));
+    }
+
+    async fn undo_once(&self, root: &RootId, slot: Slot, facts: &Facts) -> Result<(), Problem> {
+        let missing = |what: &str| Problem::new(400, "failed", format!("{what} of service {}", facts.service));
+        let service = self.services.iter().find(|service| service.declared.name == facts.service);
+        let service = service.ok_or_else(|| missing("the component has no"))?;
+        let sql = Arc::new(Sql::new(&self.pool, Begin::Serializable));
+        let work = async {
+            for pushed in facts.undo.iter().rev() {
+                let undo = service.undo.as_ref().ok_or_else(|| missing("there is no undo"))?;
+                let undoing = undo(Undo::new(Arc::clone(&sql)), pushed);
+                undoing
+                    .map_err(|error| missing(&format!("what was stored does not fit the undo ({error})")))?
+                    .await?;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = work.await {
+            sql.roll_back().await;
+            return Err(error.into_problem());
+        }
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let (slot, root) = (slot as i32, root.as_str());
+        match sql.commit(&[(RELEASE, &[component, &slot, generation, &root])]).await {
+            Ok(()) => Ok(()),
+            Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await),
+            // The slot says whether it is done: if so, the next attempt finds it free, and another statement of ours tells.
+            Err(NotCommitted::Unknown) => match self.is_written(slot as Slot, None).await? {
+                true => Ok(()),
+                false => Err(Problem::new(503, "database", "the answer of COMMIT was lost")),
+            },
+        }
+    }
+
+    /// What the failure of a statement about a slot means.
+    pub(crate) async fn after_slot(&self, error: Error) -> Problem {
+        let is_of_fence = match &error {
+            Error::Database(error) => error.code().is_some_and(|code| code.code() == "22012"),
+            _ => false,
+        };
+        if is_of_fence {
+            self.fence();
+            return fenced();
+        }
+        error.into_problem()
+    }
+
+    /// Another process has the component: this one takes no calls any more.
+    fn fence(&self) {
+        if !self.is_fenced.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            tracing::error!("another process has taken component {} over; this one ends", self.name);
+        }
+        self.fenced.notify_waiters();
+    }
+
+    /// Whether a slot holds this call's root (or none), once whoever still writes it has ended.
+    pub(crate) async fn is_written(&self, slot: Slot, root: Option<&RootId>) -> Result<bool, Problem> {
+        self.pool.close_idle();
+        for attempt in 1u32.. {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            let Ok(lease) = self.pool.take().await else { continue };
+            // An update waits for the row; a read would not.
+            let touch = "UPDATE cognate_composite.slot SET generation = generation
+                WHERE component = $1 AND id = $2 AND generation = $3 RETURNING root";
+            let row = lease.query(touch, &[self.slots.component(), &(slot as i32), self.slots.generation()]).await;
+            let Ok(rows) = row else { continue };
+            lease.give_back();
+            let Some(row) = rows.first() else {
+                self.fence();
+                return Err(fenced());
+            };
+            return Ok(row.get::<_, Option<String>>(0).as_deref() == root.map(RootId::as_str));
+        }
+        Ok(false)
+    }
+
+    fn forget(&self, core: &mut Core, root: &RootId, outcome: Outcome) {
+        let (_, deadline) = core.times.remove(root).unwrap_or_else(|| (Instant::now(), Instant::now()));
+        core.facts.remove(root);
+        core.later(deadline + LATE, Timer::MarkOver(root.clone()));
+        self.journal.end(root, outcome == Outcome::Committed);
+    }
+
+    /// Waits until the abort messages of a root were answered, within a bound.
+    pub(crate) async fn aborted(&self, root: &RootId) {
+        let tasks = self.core().aborts.remove(root).unwrap_or_default();
+        let all = async {
+            for task in tasks {
+                let _ = task.await;
+            }
+        };
+        let _ = timeout(ABORT, all).await;
+    }
+
+    /// Who asks for a vote waits for it here.
+    pub(crate) fn vote(self: &Arc<Self>, prepare: crate::participant::Prepare) -> oneshot::Receiver<Vote> {
+        let (sender, receiver) = oneshot::channel();
+        let mut core = self.core();
+        core.votes.entry((prepare.root.clone(), prepare.parent.clone())).or_default().push(sender);
+        let effects = core.participant.handle(Event::Prepare(prepare));
+        self.perform(&mut core, &effects);
+        receiver
+    }
+
+    /// Tries a parked undo again.
+    pub(crate) fn resume(&self, slot: Slot) -> bool {
+        let mut core = self.core();
+        let Some(place) = core.parked.iter().position(|parked| parked.slot == slot) else { return false };
+        core.parked.remove(place).resume.notify_one();
+        true
+    }
+}
+
+impl Core {
+    fn start(&mut self, root: &RootId, call: &CallId, outcome: Result<(), Refusal>) {
+        let under_way = self.under_way.get_mut(&(root.clone(), call.clone()));
+        if let Some(start) = under_way.and_then(|under_way| under_way.start.take()) {
+            let _ = start.send(outcome);
+        }
+    }
+}

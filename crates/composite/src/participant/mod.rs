@@ -1,0 +1,219 @@
+//! A component's part in composite transactions: call-level locks, the calls of each root, and the cascaded
+//! two-phase commit (paper, §§3.2 to 3.5).
+//!
+//! Pure: [`Participant::handle`] is told what has happened and answers what is to be done. It knows no clock,
+//! no network, no disk and no database; so all orders of what can happen are explored in its tests.
+//!
+//! # Invariants
+//!
+//! 1. *Locks.* Every call that runs or is answered holds its lock; a root's locks go when it is committed here,
+//!    and call by call as it is undone, in reverse order.
+//! 2. *No yes without its promise.* A yes is sent only after it is durable, when no call is under way, the caller
+//!    has counted the calls that were executed, and (for the first parent that asks) all children said yes.
+//! 3. *In doubt is in doubt.* Once a yes was sent, only a parent's word ends the root here.
+//! 4. *Whoever was called is asked.* Every component that a call was sent to is asked and told, with the number
+//!    of calls that it has answered, also if it answered none.
+//! 5. *Forgetting.* A committed root is forgotten when all children are done and its own slots are free, in this
+//!    order; until then who asks is told `committed`. So an unknown root was aborted.
+//! 6. *No ghosts.* Whoever says that a root has ended, or that he does not know it, leaves a mark first: later
+//!    calls of it are refused, for as long as messages can be late.
+//!
+//! # One history
+//!
+//! `shop` begins root r, calls `stock` and `payment`; both commit at once and keep their locks.
+//!
+//! ```text
+//! shop      Arrive(r.1) ─▶ Run     Finish ─▶ AskVote(stock, 1), AskVote(payment, 1)
+//! stock     Arrive(r.2) ─▶ Run     Ended(Committed) ─▶ Answer
+//!           Prepare(1) ─▶ WriteVote     VoteWritten ─▶ SendVote(yes)
+//! payment   the same with r.3
+//! shop      Voted, Voted ─▶ Decide     Ended(Committed) ─▶ Answer, TellCommit(stock), TellCommit(payment)
+//! stock     Commit ─▶ Free, SendSettled(pending)     Freed ─▶ Forget      Commit ─▶ SendSettled(done)
+//! shop      Told(stock, done), Told(payment, done) ─▶ Free     Freed ─▶ Forget
+//! ```
+//!
+//! Had `payment` refused, shop's root would be doomed: TellAbort to both; `stock` undoes r.2 and gives its lock back.
+
+pub mod event;
+mod calls;
+mod outcome;
+mod recover;
+mod root;
+mod vote;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use event::{
+    Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Prepare, Refusal, Sent, Settled, Slot, Text, Vote,
+};
+pub use recover::{Remembered, SlotFacts, VoteFacts};
+pub use root::Phase;
+
+use root::Root;
+
+use crate::locks::LockTable;
+use crate::matrix::Matrix;
+use crate::name::{CallId, Name, RootId};
+
+/// What is to be done, in this order.
+type Effects = Vec<Effect>;
+
+/// One component.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Participant {
+    matrix: Arc<Matrix>,
+    /// Grows by one with each start of the component.
+    generation: u64,
+    locks: LockTable,
+    roots: BTreeMap<RootId, Root>,
+    /// Roots of which no call is taken any more.
+    marks: BTreeMap<RootId, Mark>,
+    /// Calls that wait for locks, the longest waiting first.
+    waiting: Vec<(RootId, CallId)>,
+    sequence: u64,
+}
+
+/// A root as a person is shown it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootInfo {
+    /// The root.
+    pub root: RootId,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Only a parent can end it.
+    pub is_in_doubt: bool,
+    /// Whether it began here.
+    pub began_here: bool,
+    /// How many locks it holds.
+    pub locks: usize,
+}
+
+impl Participant {
+    /// A component that remembers nothing.
+    pub fn new(matrix: Arc<Matrix>, generation: u64) -> Participant {
+        Participant {
+            matrix,
+            generation,
+            locks: LockTable::default(),
+            roots: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            waiting: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    /// Takes in what has happened; answers what is to be done.
+    pub fn handle(&mut self, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        match event {
+            Event::Arrive(arrival) => self.arrive(arrival, &mut out),
+            Event::WaitedEnough(root, call) => self.waited_enough(&root, &call, &mut out),
+            Event::Called(root, call, child, sent) => self.called(&root, &call, &child, &sent),
+            Event::Finish(root) => self.finish(&root, &mut out),
+            Event::Ended(root, call, ended) => self.ended(&root, &call, ended, &mut out),
+            Event::Prepare(prepare) => self.prepare(prepare, &mut out),
+            Event::Voted(root, child, vote) => self.voted(&root, &child, vote, &mut out),
+            Event::VoteWritten(root) => self.vote_written(&root, &mut out),
+            Event::VoteFailed(root) => self.fail(&root, No::Failed, &mut out),
+            Event::Commit(root, parent, nonce) => self.commit_told(&root, &parent, nonce, &mut out),
+            Event::Abort(root, parent) => self.abort_told(&root, &parent, &mut out),
+            Event::Told(root, child, settled) => self.told(&root, &child, settled, &mut out),
+            Event::Learned(root, parent, outcome) => self.learned(&root, &parent, outcome, &mut out),
+            Event::Undone(root, call) => self.undone(&root, &call, &mut out),
+            Event::Freed(root) => self.freed(&root, &mut out),
+            Event::Noted(root) => self.noted(&root),
+            Event::Deadline(root) => self.deadline(&root, &mut out),
+            Event::MarkOver(root) => {
+                self.marks.remove(&root);
+            }
+            Event::Settle(root, outcome) => self.settle(&root, outcome, &mut out),
+        }
+        out
+    }
+
+    /// What is known here of a root's outcome, for a child that holds this vote.
+    pub fn outcome(&self, root: &RootId, child: &Name, nonce: Option<Nonce>) -> Outcome {
+        let Some(known) = self.roots.get(root) else { return Outcome::Aborted };
+        match known.phase {
+            Phase::Active | Phase::Preparing | Phase::Deciding => Outcome::Pending,
+            Phase::Aborting => Outcome::Aborted,
+            Phase::Committed => {
+                let decided = known.children.get(child).and_then(root::Child::nonce);
+                match (nonce, decided) {
+                    (Some(asked), Some(decided)) if asked != decided => Outcome::Aborted,
+                    _ => Outcome::Committed,
+                }
+            }
+        }
+    }
+
+    /// The component's generation.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether a root can only be aborted, or is being so: its handlers' results do not count any more.
+    pub fn is_lost(&self, root: &RootId) -> bool {
+        self.roots.get(root).is_none_or(|root| root.is_doomed || root.phase == Phase::Aborting)
+    }
+
+    /// Whether only a parent can end this root here.
+    pub fn is_in_doubt(&self, root: &RootId) -> bool {
+        self.roots.get(root).is_some_and(Root::is_in_doubt)
+    }
+
+    /// Whether calls of this root are refused because it has ended here.
+    pub fn is_marked(&self, root: &RootId) -> bool {
+        self.marks.contains_key(root)
+    }
+
+    /// The children of a root, with the numbers of the calls that they have answered, and their votes.
+    pub fn children(&self, root: &RootId) -> Vec<(Name, u32, Option<Nonce>)> {
+        let Some(root) = self.roots.get(root) else { return Vec::new() };
+        let child = |(name, child): (&Name, &root::Child)| (name.clone(), child.answered, child.nonce());
+        root.children.iter().map(child).collect()
+    }
+
+    /// Whom a call has called, and how many of these calls were answered.
+    pub fn children_of(&self, root: &RootId, call: &CallId) -> Vec<(Name, u32)> {
+        let call = self.roots.get(root).and_then(|root| root.calls.get(call));
+        let children = call.map(|call| call.children.iter().map(|(name, answered)| (name.clone(), *answered)));
+        children.map(Iterator::collect).unwrap_or_default()
+    }
+
+    /// Whether a root began at this component.
+    pub fn began_here(&self, root: &RootId) -> bool {
+        self.roots.get(root).is_some_and(|root| root.began.is_some())
+    }
+
+    /// The parents that a yes to this root was or will be sent to.
+    pub fn parents(&self, root: &RootId) -> Vec<Name> {
+        self.roots.get(root).map(|root| root.parents.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The number of a call's lock.
+    pub fn sequence(&self, root: &RootId, call: &CallId) -> Option<u64> {
+        self.roots.get(root)?.calls.get(call).map(|call| call.sequence)
+    }
+
+    /// The roots that have not ended, by their names.
+    pub fn roots(&self) -> Vec<RootInfo> {
+        let info = |(root, known): (&RootId, &Root)| RootInfo {
+            root: root.clone(),
+            phase: known.phase,
+            is_in_doubt: known.is_in_doubt(),
+            began_here: known.began.is_some(),
+            locks: match known.phase {
+                Phase::Committed => 0,
+                _ => known.calls.values().filter(|call| call.stage != root::Stage::Waiting).count(),
+            },
+        };
+        self.roots.iter().map(info).collect()
+    }
+
+    /// Whether nothing is known of any root, nothing is locked and nobody waits.
+    pub fn is_idle(&self) -> bool {
+        self.roots.is_empty() && self.locks.is_empty() && self.waiting.is_empty()
+    }
+}

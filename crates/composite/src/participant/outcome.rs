@@ -1,0 +1,259 @@
+//! The second phase: the outcome is decided, told, learned, carried out and forgotten.
+
+use super::event::{Effect, Mark, No, Nonce, Outcome, Settled};
+use super::root::{Phase, Root, Stage};
+use super::vote::refuse_parents;
+use super::{Effects, Participant};
+use crate::name::{CallId, Name, RootId};
+
+/// A parent that says so again is in no cycle with what it waits for, more often than not.
+const COMMITS_BEFORE_NOTE: u8 = 2;
+
+impl Participant {
+    /// Calls of this root are refused from now on.
+    pub(super) fn mark(&mut self, root: &RootId, mark: Mark, out: &mut Effects) {
+        if !self.marks.contains_key(root) {
+            self.marks.insert(root.clone(), mark);
+            out.push(Effect::Mark(root.clone(), mark));
+        }
+    }
+
+    /// A parent says that the root is committed.
+    pub(super) fn commit_told(
+        &mut self,
+        root: &RootId,
+        parent: &Name,
+        nonce: Option<Nonce>,
+        out: &mut Effects,
+    ) {
+        let send = |settled| Effect::SendSettled(root.clone(), parent.clone(), settled);
+        let Some(known) = self.roots.get_mut(root) else {
+            return out.push(send(match self.marks.get(root) {
+                Some(Mark::Undone) => Settled::Refused,
+                // It is done already, or there was nothing to do.
+                Some(Mark::Empty | Mark::Committed) | None => Settled::Done,
+            }));
+        };
+        let is_of_this_vote = match (nonce, known.nonce) {
+            (Some(named), Some(own)) => named == own,
+            _ => true,
+        };
+        match known.phase {
+            Phase::Preparing if known.is_in_doubt() && is_of_this_vote => {
+                self.commit(root, Some(parent.clone()), out);
+                let settled = if self.roots.contains_key(root) { Settled::Pending } else { Settled::Done };
+                out.push(send(settled));
+            }
+            // Nobody was promised this.
+            Phase::Active | Phase::Preparing | Phase::Aborting => out.push(send(Settled::Refused)),
+            Phase::Deciding => out.push(send(Settled::Pending)),
+            Phase::Committed => {
+                let settled = self.committed_again(root, parent, out);
+                out.push(send(settled));
+            }
+        }
+    }
+
+    /// What a parent is answered that speaks of a root whose commit is being carried out.
+    ///
+    /// The first one waits until nothing is left to do. If all did, two components that called each other would wait
+    /// for each other; so a further one is let go once nobody needs its memory: the database knows the outcome.
+    fn committed_again(&mut self, root: &RootId, parent: &Name, out: &mut Effects) -> Settled {
+        let known = self.roots.get_mut(root).expect("looked up before");
+        if known.began.is_some() || known.is_noted {
+            return Settled::Done;
+        }
+        if known.told_by.as_ref() == Some(parent) {
+            return Settled::Pending;
+        }
+        let entry = known.parents.entry(parent.clone()).or_default();
+        if entry.commits < COMMITS_BEFORE_NOTE {
+            entry.commits += 1;
+            if entry.commits == COMMITS_BEFORE_NOTE && !known.is_freeing {
+                out.push(Effect::Note(root.clone(), known.slots()));
+            }
+        }
+        Settled::Pending
+    }
+
+    /// The root is committed: locks go, children are told.
+    pub(super) fn commit(&mut self, root: &RootId, told_by: Option<Name>, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root that is committed is known");
+        known.phase = Phase::Committed;
+        known.told_by = told_by;
+        for (call, entry) in &known.calls {
+            assert!(entry.is_answered(), "a root is committed with all its calls");
+            self.locks.release(root, call, entry.arrival.service, &entry.arrival.item);
+        }
+        for (name, child) in &known.children {
+            out.push(Effect::TellCommit(root.clone(), name.clone(), child.nonce()));
+        }
+        self.wake(out);
+        self.free(root, out);
+    }
+
+    /// Has the slots freed once all children are done.
+    fn free(&mut self, root: &RootId, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root that is committed is known");
+        if known.is_freeing || !known.children.values().all(|child| child.is_done) {
+            return;
+        }
+        known.is_freeing = true;
+        match known.has_something_to_end() {
+            true => out.push(Effect::Free(root.clone(), known.slots())),
+            false => self.freed(root, out),
+        }
+    }
+
+    pub(super) fn freed(&mut self, root: &RootId, out: &mut Effects) {
+        let known = self.roots.remove(root).expect("a root is known until its slots are free");
+        assert_eq!(known.phase, Phase::Committed, "only a committed root's slots are freed at once");
+        // Its vote is in the journal for as long, so this mark needs no record.
+        self.marks.insert(root.clone(), Mark::Committed);
+        out.push(Effect::Forget(root.clone(), Outcome::Committed));
+    }
+
+    pub(super) fn noted(&mut self, root: &RootId) {
+        if let Some(known) = self.roots.get_mut(root) {
+            known.is_noted = true;
+        }
+    }
+
+    pub(super) fn told(&mut self, root: &RootId, child: &Name, settled: Settled, out: &mut Effects) {
+        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Committed) else { return };
+        if settled == Settled::Pending {
+            return;
+        }
+        // A refusal is somebody's defect. It is reported where it is heard, and asking again would change nothing.
+        known.children.get_mut(child).expect("only children are told").is_done = true;
+        self.free(root, out);
+    }
+
+    /// A parent says that the root is aborted.
+    pub(super) fn abort_told(&mut self, root: &RootId, parent: &Name, out: &mut Effects) {
+        let send = |settled| Effect::SendSettled(root.clone(), parent.clone(), settled);
+        match self.roots.get(root).map(|known| known.phase) {
+            None if self.marks.get(root) == Some(&Mark::Committed) => out.push(send(Settled::Refused)),
+            None => {
+                self.mark(root, Mark::Empty, out);
+                out.push(send(Settled::Done));
+            }
+            Some(Phase::Active | Phase::Preparing) => {
+                self.mark(root, Mark::Undone, out);
+                self.abort(root, out);
+                let settled = if self.roots.contains_key(root) { Settled::Pending } else { Settled::Done };
+                out.push(send(settled));
+            }
+            Some(Phase::Aborting | Phase::Deciding) => out.push(send(Settled::Pending)),
+            Some(Phase::Committed) => out.push(send(Settled::Refused)),
+        }
+    }
+
+    /// Undoes a root, and has its children do so.
+    pub(super) fn abort(&mut self, root: &RootId, out: &mut Effects) {
+        self.abort_because(root, No::Ended, out);
+    }
+
+    pub(super) fn abort_because(&mut self, root: &RootId, no: No, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root that is aborted is known");
+        known.phase = Phase::Aborting;
+        refuse_parents(root, known, no, out);
+        for name in known.children.keys() {
+            out.push(Effect::TellAbort(root.clone(), name.clone()));
+        }
+        let is_waiting = |entry: &super::root::Call| entry.stage == Stage::Waiting;
+        let waiting: Vec<CallId> =
+            known.calls.iter().filter(|(_, entry)| is_waiting(entry)).map(|(call, _)| call.clone()).collect();
+        for call in &waiting {
+            known.calls.remove(call);
+            out.push(Effect::Refuse(root.clone(), call.clone(), super::Refusal::Ended));
+        }
+        let running = known.calls.iter().filter(|(_, entry)| entry.stage == Stage::Running);
+        out.extend(running.map(|(call, _)| Effect::Cancel(root.clone(), call.clone())));
+        waiting.iter().for_each(|call| self.stop_waiting(root, call));
+        self.undo_next(root, out);
+    }
+
+    /// Undoes the last call that is left, once none is under way; forgets the root after the first one.
+    pub(super) fn undo_next(&mut self, root: &RootId, out: &mut Effects) {
+        loop {
+            let known = self.roots.get_mut(root).expect("a root that is undone is known");
+            if known.calls.values().any(|call| matches!(call.stage, Stage::Running | Stage::Undoing)) {
+                return;
+            }
+            let last = known.calls.iter_mut().max_by_key(|(_, call)| call.sequence);
+            let Some((call, entry)) = last.map(|(call, entry)| (call.clone(), entry)) else { break };
+            match entry.stage {
+                Stage::Answered { slot: None, is_held: false, .. } => self.drop_call(root, &call, out),
+                _ => {
+                    entry.stage = Stage::Undoing;
+                    return out.push(Effect::Undo(root.clone(), call));
+                }
+            }
+        }
+        self.roots.remove(root);
+        out.push(Effect::Forget(root.clone(), Outcome::Aborted));
+    }
+
+    fn drop_call(&mut self, root: &RootId, call: &CallId, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root that is undone is known");
+        let entry = known.calls.remove(call).expect("a call that is undone is known");
+        self.locks.release(root, call, entry.arrival.service, &entry.arrival.item);
+        self.wake(out);
+    }
+
+    pub(super) fn undone(&mut self, root: &RootId, call: &CallId, out: &mut Effects) {
+        self.drop_call(root, call, out);
+        self.undo_next(root, out);
+    }
+
+    /// The root's time is over: whoever may, gives up; who is in doubt begins to ask.
+    pub(super) fn deadline(&mut self, root: &RootId, out: &mut Effects) {
+        let Some(known) = self.roots.get(root) else { return };
+        match known.phase {
+            Phase::Active => {}
+            Phase::Preparing if !known.is_in_doubt() => {}
+            Phase::Preparing => return ask_parents(root, known, out),
+            Phase::Deciding | Phase::Committed | Phase::Aborting => return,
+        }
+        self.mark(root, Mark::Undone, out);
+        self.abort(root, out);
+    }
+
+    pub(super) fn learned(&mut self, root: &RootId, parent: &Name, outcome: Outcome, out: &mut Effects) {
+        if !self.roots.get(root).is_some_and(Root::is_in_doubt) {
+            return;
+        }
+        match outcome {
+            Outcome::Pending => {}
+            Outcome::Committed => self.commit(root, Some(parent.clone()), out),
+            Outcome::Aborted => {
+                self.mark(root, Mark::Undone, out);
+                self.abort(root, out);
+            }
+        }
+    }
+
+    /// A person decides what no parent has said.
+    pub(super) fn settle(&mut self, root: &RootId, outcome: Outcome, out: &mut Effects) {
+        if !self.roots.get(root).is_some_and(Root::is_in_doubt) {
+            return;
+        }
+        match outcome {
+            Outcome::Committed => self.commit(root, None, out),
+            Outcome::Aborted | Outcome::Pending => {
+                self.mark(root, Mark::Undone, out);
+                self.abort(root, out);
+            }
+        }
+    }
+}
+
+/// Asks all parents that have a yes: any of them that knows ends the doubt.
+pub(super) fn ask_parents(root: &RootId, known: &Root, out: &mut Effects) {
+    for (name, parent) in &known.parents {
+        if matches!(parent.vote, Some(super::Vote::Yes(_))) {
+            out.push(Effect::AskOutcome(root.clone(), name.clone(), known.nonce));
+        }
+    }
+}

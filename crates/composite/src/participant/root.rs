@@ -1,0 +1,234 @@
+//! One root at one component: the calls made here for it, the components that made them (its parents), the
+//! components that they called (its children), and how far it has come.
+//!
+//! # Phases
+//!
+//! ```text
+//!            the handler has answered, or a parent asks          the decision, or a parent says so
+//!   Active ───────────────────────────────────────▶ Preparing ─────────────────────────▶ Committed
+//!      │                                                │  └──▶ Deciding ──────────────────▲
+//!      │ deadline, failure, a parent says so            │       (only where it began)
+//!      └───────────────▶ Aborting ◀─────────────────────┘
+//! ```
+//!
+//! A root is *in doubt* here once a yes was sent to any parent; from then on only a parent can end it.
+
+use std::collections::BTreeMap;
+
+use super::event::{Arrival, No, Nonce, Slot, Text, Vote};
+use crate::locks::Request;
+use crate::name::{CallId, Name};
+
+/// How far a root has come at this component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Calls come and go.
+    Active,
+    /// Children are asked, the vote is written or sent.
+    Preparing,
+    /// Where it began: everybody has voted yes, the local commit is under way.
+    Deciding,
+    /// It is committed; children are told and slots freed.
+    Committed,
+    /// It is being undone.
+    Aborting,
+}
+
+/// Where a call stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Stage {
+    /// It waits for its lock.
+    Waiting,
+    /// Its handler runs, or its local transaction is being ended.
+    Running,
+    /// It has been answered.
+    Answered {
+        /// The slot that remembers it; none if it only read.
+        slot: Option<Slot>,
+        /// Its local transaction is still open: there is something to end even without a slot.
+        is_held: bool,
+        answer: Text,
+    },
+    /// It is being undone.
+    Undoing,
+}
+
+/// A call of a root.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Call {
+    pub(super) arrival: Arrival,
+    pub(super) stage: Stage,
+    /// The order of the locks, which is the order of conflicting calls; undone in reverse.
+    pub(super) sequence: u64,
+    /// Whom it has called, and how many of these calls were answered.
+    pub(super) children: BTreeMap<Name, u32>,
+}
+
+impl Call {
+    pub(super) fn request(&self) -> Request<'_> {
+        let Arrival { root, call, ancestors, service, item, .. } = &self.arrival;
+        Request { root, call, ancestors, service: *service, item }
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Answered { .. })
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::Waiting | Stage::Running)
+    }
+}
+
+/// A component that was called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(super) struct Child {
+    /// Distinct calls that it has answered 2xx.
+    pub(super) answered: u32,
+    /// The oldest generation in those answers.
+    pub(super) generation: Option<u64>,
+    /// Its vote.
+    pub(super) vote: Option<Vote>,
+    /// It was told the outcome and has nothing left to do.
+    pub(super) is_done: bool,
+}
+
+impl Child {
+    pub(super) fn nonce(&self) -> Option<Nonce> {
+        match self.vote {
+            Some(Vote::Yes(nonce)) => Some(nonce),
+            Some(Vote::No(_)) | None => None,
+        }
+    }
+}
+
+/// A component that asks or tells.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(super) struct Parent {
+    /// It has asked, and the answer waits for the children, unless it is a further parent.
+    pub(super) asked: Option<Asked>,
+    /// What it was answered.
+    pub(super) vote: Option<Vote>,
+    /// How often it has said that the root is committed.
+    pub(super) commits: u8,
+}
+
+/// How a parent's question is to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Asked {
+    /// Once the children have voted.
+    First,
+    /// From what is known here: the first one's answer speaks for the children. This is what lets a
+    /// cycle of components end.
+    Further,
+}
+
+/// The component's own yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Ballot {
+    /// There is none.
+    None,
+    /// It is being written.
+    Writing,
+    /// It is durable.
+    Written,
+}
+
+/// One root at one component.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Root {
+    pub(super) phase: Phase,
+    /// The call that began it, where that is here.
+    pub(super) began: Option<CallId>,
+    /// It can only be aborted.
+    pub(super) is_doomed: bool,
+    pub(super) calls: BTreeMap<CallId, Call>,
+    pub(super) children: BTreeMap<Name, Child>,
+    pub(super) parents: BTreeMap<Name, Parent>,
+    pub(super) ballot: Ballot,
+    /// What its yes is known by, from the first question on; not known if the journal was lost.
+    pub(super) nonce: Option<Nonce>,
+    /// The parent that told the outcome first.
+    pub(super) told_by: Option<Name>,
+    /// The database says that it is committed.
+    pub(super) is_noted: bool,
+    /// Its slots are being freed.
+    pub(super) is_freeing: bool,
+}
+
+impl Root {
+    pub(super) fn new(began: Option<CallId>) -> Root {
+        Root {
+            phase: Phase::Active,
+            began,
+            is_doomed: false,
+            calls: BTreeMap::new(),
+            children: BTreeMap::new(),
+            parents: BTreeMap::new(),
+            ballot: Ballot::None,
+            nonce: None,
+            told_by: None,
+            is_noted: false,
+            is_freeing: false,
+        }
+    }
+
+    /// Whether a yes was sent, so that only a parent can end the root.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        matches!(self.phase, Phase::Preparing)
+            && self.parents.values().any(|parent| matches!(parent.vote, Some(Vote::Yes(_))))
+    }
+
+    /// Whether nothing holds it: no call is left, and nobody was called.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.children.is_empty()
+    }
+
+    /// Whether all children have voted yes.
+    pub(super) fn are_children_ready(&self) -> bool {
+        self.children.values().all(|child| matches!(child.vote, Some(Vote::Yes(_))))
+    }
+
+    /// Whether this component, by itself, could say yes to a parent that has counted so many answers.
+    pub(super) fn check(
+        &self,
+        parent: &Name,
+        calls: u32,
+        generation: Option<u64>,
+        own: u64,
+    ) -> Result<(), No> {
+        if self.is_doomed {
+            return Err(No::Doomed);
+        }
+        // Where it began, the call that began it waits for its own commit.
+        let others = self.calls.iter().filter(|(call, _)| self.began.as_ref() != Some(call));
+        if others.clone().any(|(_, call)| call.is_under_way()) {
+            return Err(No::Running);
+        }
+        let of_parent = others.filter(|(_, call)| call.arrival.parent.as_ref() == Some(parent));
+        let mut counted = 0;
+        for (_, call) in of_parent {
+            let Stage::Answered { slot, is_held, .. } = &call.stage else { return Err(No::Ended) };
+            if slot.is_none() && !is_held && generation.is_some_and(|seen| seen != own) {
+                return Err(No::Generation);
+            }
+            counted += 1;
+        }
+        if counted == calls { Ok(()) } else { Err(No::Count) }
+    }
+
+    /// All slots of the root.
+    pub(super) fn slots(&self) -> Vec<Slot> {
+        let slot = |call: &Call| match call.stage {
+            Stage::Answered { slot, .. } => slot,
+            _ => None,
+        };
+        self.calls.values().filter_map(slot).collect()
+    }
+
+    /// Whether anything of it has to be ended in the database.
+    pub(super) fn has_something_to_end(&self) -> bool {
+        self.calls.values().any(|call| {
+            matches!(call.stage, Stage::Answered { slot: Some(_), .. } | Stage::Answered { is_held: true, .. })
+        })
+    }
+}

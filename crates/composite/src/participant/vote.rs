@@ -1,0 +1,170 @@
+//! The first phase: who was called is asked, and answers.
+
+use super::event::{Effect, Mark, No, Prepare, Vote};
+use super::root::{Asked, Ballot, Child, Phase, Root};
+use super::{Effects, Participant};
+use crate::name::{Name, RootId};
+
+impl Participant {
+    /// The handler of the call that began the root has answered.
+    pub(super) fn finish(&mut self, root: &RootId, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root lives as long as its calls run");
+        if known.phase != Phase::Active {
+            // It was aborted while the handler ended; its call is being rolled back.
+            return;
+        }
+        let began = known.began.clone().expect("only where it began");
+        let is_under_way =
+            known.calls.iter().any(|(call, entry)| *call != began && entry.is_under_way());
+        if known.is_doomed || is_under_way {
+            return self.abort(root, out);
+        }
+        known.phase = Phase::Preparing;
+        ask_children(root, known, out);
+        self.proceed(root, out);
+    }
+
+    pub(super) fn prepare(&mut self, prepare: Prepare, out: &mut Effects) {
+        let Prepare { root, parent, calls, generation, nonce } = prepare;
+        let own = self.generation;
+        let send = |vote| Effect::SendVote(root.clone(), parent.clone(), vote);
+        let Some(known) = self.roots.get_mut(&root) else {
+            let vote = match (self.marks.contains_key(&root), calls) {
+                (true, _) => Vote::No(No::Ended),
+                // Nothing was executed for it here, and nothing will be.
+                (false, 0) => Vote::Yes(nonce),
+                (false, _) => Vote::No(No::Unknown),
+            };
+            self.mark(&root, Mark::Empty, out);
+            return out.push(send(vote));
+        };
+        let checked = known.check(&parent, calls, generation, own);
+        let before = known.parents.get(&parent).and_then(|parent| parent.vote);
+        match known.phase {
+            Phase::Aborting => out.push(send(Vote::No(No::Ended))),
+            Phase::Committed => out.push(send(before.unwrap_or(Vote::Yes(nonce)))),
+            Phase::Active if known.began.is_some() => out.push(send(Vote::No(No::Running))),
+            // Where the root began it is never in doubt, so nothing has to be written.
+            Phase::Preparing | Phase::Deciding if known.began.is_some() => {
+                out.push(send(checked.map_or_else(Vote::No, |()| Vote::Yes(nonce))));
+                if let (Phase::Preparing, Err(no)) = (known.phase, checked) {
+                    self.fail(&root, no, out);
+                }
+            }
+            Phase::Deciding => unreachable!("only where a root began is it decided"),
+            Phase::Active | Phase::Preparing => {
+                if let Err(no) = checked {
+                    out.push(send(Vote::No(no)));
+                    return self.fail(&root, no, out);
+                }
+                if let Some(vote) = before {
+                    return out.push(send(vote));
+                }
+                let is_first = known.phase == Phase::Active;
+                known.nonce.get_or_insert(nonce);
+                let entry = known.parents.entry(parent).or_default();
+                // The same question again waits for the same answer.
+                entry.asked.get_or_insert(if is_first { Asked::First } else { Asked::Further });
+                if is_first {
+                    known.phase = Phase::Preparing;
+                    ask_children(&root, known, out);
+                }
+                if known.ballot == Ballot::None && (!is_first || known.are_children_ready()) {
+                    write(&root, known, out);
+                } else {
+                    self.answer_parents(&root, out);
+                }
+            }
+        }
+    }
+
+    pub(super) fn voted(&mut self, root: &RootId, child: &Name, vote: Vote, out: &mut Effects) {
+        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Preparing) else { return };
+        let child = known.children.get_mut(child).expect("only children are asked");
+        child.vote = Some(vote);
+        match vote {
+            Vote::Yes(_) => self.proceed(root, out),
+            Vote::No(_) => self.fail(root, No::Child, out),
+        }
+    }
+
+    /// Goes on once all children have voted yes.
+    fn proceed(&mut self, root: &RootId, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root that is prepared is known");
+        if !known.are_children_ready() {
+            return;
+        }
+        if let Some(began) = known.began.clone() {
+            known.phase = Phase::Deciding;
+            return out.push(Effect::Decide(root.clone(), began));
+        }
+        // The children's votes are part of the record, so what was written early for a further parent is
+        // written again.
+        write(root, known, out);
+    }
+
+    pub(super) fn vote_written(&mut self, root: &RootId, out: &mut Effects) {
+        // It may have been aborted meanwhile, since nobody had the yes yet.
+        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Preparing) else { return };
+        if known.ballot == Ballot::Writing {
+            known.ballot = Ballot::Written;
+        }
+        self.answer_parents(root, out);
+    }
+
+    /// Sends the yes to whom it is due.
+    fn answer_parents(&mut self, root: &RootId, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root that is prepared is known");
+        let (Ballot::Written, Some(nonce)) = (known.ballot, known.nonce) else { return };
+        let are_ready = known.are_children_ready();
+        for (name, parent) in &mut known.parents {
+            let is_due = match parent.asked {
+                Some(Asked::First) => are_ready,
+                Some(Asked::Further) => true,
+                None => false,
+            };
+            if is_due && parent.vote.is_none() {
+                parent.vote = Some(Vote::Yes(nonce));
+                out.push(Effect::SendVote(root.clone(), name.clone(), Vote::Yes(nonce)));
+            }
+        }
+    }
+
+    /// The root cannot be committed: undoes it, or, if a yes is out, says no to all others and waits to be told.
+    pub(super) fn fail(&mut self, root: &RootId, no: No, out: &mut Effects) {
+        let Some(known) = self.roots.get_mut(root) else { return };
+        if !matches!(known.phase, Phase::Active | Phase::Preparing) {
+            return;
+        }
+        if !known.is_in_doubt() {
+            self.mark(root, Mark::Undone, out);
+            return self.abort_because(root, no, out);
+        }
+        known.is_doomed = true;
+        refuse_parents(root, known, no, out);
+    }
+}
+
+/// Asks everybody who was called.
+fn ask_children(root: &RootId, known: &Root, out: &mut Effects) {
+    for (name, Child { answered, generation, .. }) in &known.children {
+        let (root, child) = (root.clone(), name.clone());
+        out.push(Effect::AskVote { root, child, calls: *answered, generation: *generation });
+    }
+}
+
+fn write(root: &RootId, known: &mut Root, out: &mut Effects) {
+    let nonce = known.nonce.expect("who is asked has been given a nonce");
+    known.ballot = Ballot::Writing;
+    out.push(Effect::WriteVote(root.clone(), nonce));
+}
+
+/// Says no to the parents that have asked and were not answered.
+pub(super) fn refuse_parents(root: &RootId, known: &mut Root, no: No, out: &mut Effects) {
+    for (name, parent) in &mut known.parents {
+        if parent.asked.is_some() && parent.vote.is_none() {
+            parent.vote = Some(Vote::No(no));
+            out.push(Effect::SendVote(root.clone(), name.clone(), Vote::No(no)));
+        }
+    }
+}

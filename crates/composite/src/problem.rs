@@ -1,0 +1,122 @@
+//! What goes wrong, as user code and clients see it: problem+json (RFC 9457) with a reason that programs can tell apart.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::database::in_words;
+
+/// A problem. It leaves nothing behind at the component that reports it, but for `unknown`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The HTTP status.
+    pub status: u16,
+    /// For programs: `conflict`, `ancestor`, `closed-sibling`, `running`, `ended`, `failed`, `arguments`, …
+    pub reason: String,
+    /// For people.
+    pub detail: String,
+    /// The root that is in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// What the conflict is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+    /// Something of the call may be left elsewhere, so its root can only be aborted.
+    #[serde(default)]
+    pub began: bool,
+}
+
+impl Problem {
+    /// A problem of this kind.
+    pub fn new(status: u16, reason: &str, detail: impl Into<String>) -> Problem {
+        Problem {
+            status,
+            reason: reason.to_owned(),
+            detail: detail.into(),
+            holder: None,
+            item: None,
+            began: false,
+        }
+    }
+
+    /// Whether the root may succeed if it is tried again from its beginning.
+    pub fn is_transient(&self) -> bool {
+        self.reason == "conflict"
+    }
+
+    pub(crate) fn began(mut self, began: bool) -> Problem {
+        self.began |= began;
+        self
+    }
+
+    /// The body of an answer.
+    pub(crate) fn body(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.status, self.reason, self.detail)
+    }
+}
+
+/// Why a service does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The service refuses: a rule of the application.
+    #[error("{0}")]
+    Refused(String),
+    /// A call failed, or something else that has a reason of its own.
+    #[error("{0}")]
+    Problem(Problem),
+    /// The database's.
+    #[error("{0}")]
+    Database(#[from] tokio_postgres::Error),
+}
+
+impl Error {
+    /// The service refuses, in words for a person: the whole root is undone and answers 400 `failed`.
+    pub fn refuse(why: impl Into<String>) -> Error {
+        Error::Refused(why.into())
+    }
+
+    /// Whether running the same local transaction again may help.
+    pub(crate) fn is_serialization(&self) -> bool {
+        let Error::Database(error) = self else { return false };
+        matches!(error.code().map(|code| code.code()), Some("40001" | "40P01"))
+    }
+
+    pub(crate) fn into_problem(self) -> Problem {
+        match self {
+            Error::Refused(why) => Problem::new(400, "failed", why),
+            Error::Problem(problem) => problem,
+            Error::Database(ref error) => of_database(error),
+        }
+    }
+}
+
+/// A database's error, by what the caller can do about it.
+fn of_database(error: &tokio_postgres::Error) -> Problem {
+    let Some(db) = error.as_db_error() else {
+        return Problem::new(503, "database", format!("the component's database is away: {}", in_words(error)));
+    };
+    let (code, detail) = (db.code().code(), format!("{} (SQLSTATE {})", db.message(), db.code().code()));
+    match code {
+        "40001" | "40P01" | "55P03" => Problem::new(409, "conflict", detail),
+        "22012" if db.message().contains("division") => Problem::new(400, "failed", detail),
+        _ if code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") => {
+            Problem::new(503, "database", detail)
+        }
+        _ => Problem::new(400, "failed", detail),
+    }
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Error {
+        Error::Problem(problem)
+    }
+}
+
+/// The result of a service.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

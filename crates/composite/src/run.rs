@@ -1,0 +1,382 @@
+//! A call from its arrival to its answer, and a root from its beginning to its end.
+//!
+//! ```text
+//! arrive ─▶ lock ─▶ handler ─▶ slot and COMMIT ─▶ answer                     part of another root
+//! arrive ─▶ lock ─▶ handler ─▶ votes ─▶ answer's row, slot and COMMIT ─▶ answer      begins one
+//! ```
+//!
+//! A local transaction that met another one is run again here, if it has called nobody. A root that met a conflict
+//! anywhere is aborted, and begun again under another name.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cognate_client::backoff::Backoff;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::call::Call;
+use crate::locks::Grant;
+use crate::name::{CallId, RootId};
+use crate::node::{Node, UnderWay};
+use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
+use crate::problem::{Error, Problem};
+use crate::service::Prepared;
+use crate::slots::{Chosen, FENCE, Facts, WRITE, fenced};
+use crate::sql::{Begin, NotCommitted, Sql};
+
+/// How often a local transaction is run again that met another one.
+const LOCAL_ATTEMPTS: u32 = 5;
+/// Pauses between attempts, of local transactions and of roots.
+const RETRY: Backoff = Backoff {
+    patience: Duration::from_secs(1),
+    patience_max: Duration::from_secs(1),
+    pause: Duration::from_millis(4),
+    pause_max: Duration::from_millis(250),
+};
+/// How often a root is begun.
+const ROOT_ATTEMPTS: u32 = 20;
+
+/// A call as it came.
+pub(crate) struct Request {
+    pub(crate) arrival: Arrival,
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) deadline: Instant,
+    /// The client's name for the root that begins here, with its arguments as they are compared.
+    pub(crate) key: Option<Key>,
+}
+
+/// A client's request with a name.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    pub(crate) key: String,
+    pub(crate) arguments: String,
+}
+
+/// The text of an answer, or why there is none.
+pub(crate) type Reply = Result<String, Problem>;
+
+impl Node {
+    /// Begins a root, again if it meets conflicts, until it is committed, refused, or its time is over.
+    pub(crate) async fn root(self: &Arc<Self>, request: Request) -> Reply {
+        for attempt in 1u32.. {
+            let mut arrival = request.arrival.clone();
+            let random: u64 = rand::random::<u64>();
+            let root = format!("{}-{}-{random:016x}", self.name, self.generation());
+            arrival.root = RootId::new(&root).map_err(|error| Problem::new(503, "name", error.to_string()))?;
+            let root = arrival.root.clone();
+            let (prepared, key) = (Arc::clone(&request.prepared), request.key.clone());
+            let reply = self.execute(Request { arrival, prepared, key, deadline: request.deadline }).await;
+            let Err(problem) = reply else { return reply };
+            self.aborted(&root).await;
+            let pause = RETRY.pause(attempt + 1, rand::random::<u64>());
+            if !problem.is_transient() || attempt == ROOT_ATTEMPTS || Instant::now() + pause >= request.deadline {
+                return Err(problem);
+            }
+            sleep(pause).await;
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Executes a call.
+    pub(crate) async fn execute(self: &Arc<Self>, request: Request) -> Reply {
+        let Arrival { root, call, .. } = request.arrival.clone();
+        let (start, started) = oneshot::channel();
+        let cancel = Arc::new(Notify::new());
+        {
+            let mut core = self.core();
+            if self.is_fenced.load(Ordering::SeqCst) {
+                return Err(fenced());
+            }
+            let effects = core.participant.handle(Event::Arrive(request.arrival.clone()));
+            match effects.first() {
+                Some(Effect::Repeat(_, _, answer)) => return Ok(answer.as_ref().to_owned()),
+                Some(Effect::Refuse(_, _, why)) => return Err(self.refused(why)),
+                _ => {}
+            }
+            core.time(&root, request.deadline);
+            let under_way = UnderWay { start: Some(start), cancel: Arc::clone(&cancel), decide: None };
+            core.under_way.insert((root.clone(), call.clone()), under_way);
+            self.perform(&mut core, &effects);
+        }
+        let reply = match started.await {
+            Ok(Ok(())) => self.run(&request, &cancel).await,
+            Ok(Err(why)) => Err(self.refused(&why)),
+            Err(_) => Err(Problem::new(409, "ended", "the root has ended")),
+        };
+        self.core().under_way.remove(&(root.clone(), call.clone()));
+        reply
+    }
+
+    fn refused(&self, why: &Refusal) -> Problem {
+        match why {
+            Refusal::Running => Problem::new(409, "running", "this call is under way"),
+            Refusal::Ended => Problem::new(409, "ended", "the root has ended here, or can only be aborted"),
+            Refusal::OtherArguments => Problem::new(422, "arguments", "this call was made with other arguments"),
+            Refusal::Blocked(grant) => self.blocked(grant),
+        }
+    }
+
+    fn blocked(&self, grant: &Grant) -> Problem {
+        match grant {
+            Grant::Conflict { holder, service, item } => {
+                let service = &self.services[usize::from(*service)].declared.name;
+                let detail = format!("a call of {service} about {item:?} holds a lock, of root {holder}");
+                let mut problem = Problem::new(409, "conflict", detail);
+                problem.holder = Some(holder.to_string());
+                problem.item = Some(item.as_ref().to_owned());
+                problem
+            }
+            Grant::Ancestor(call) => {
+                Problem::new(409, "ancestor", format!("the call conflicts with {call}, which it is part of"))
+            }
+            Grant::ClosedSibling(call) => {
+                let detail = format!("the call conflicts with {call} of the same root, which has no undo");
+                Problem::new(409, "closed-sibling", detail)
+            }
+            Grant::Sibling(call) => {
+                Problem::new(409, "conflict", format!("call {call} of the same root did not end in time"))
+            }
+            Grant::Granted => Problem::new(409, "conflict", "the lock became free too late"),
+        }
+    }
+
+    /// Runs the handler of a call that has its lock, and ends its local transaction.
+    async fn run(self: &Arc<Self>, request: &Request, cancel: &Arc<Notify>) -> Reply {
+        let Arrival { root, call, ancestors, service, parent, .. } = &request.arrival;
+        let declared = &self.services[usize::from(*service)].declared;
+        let begin = if declared.reads { Begin::ReadOnly } else { Begin::Serializable };
+        for attempt in 1.. {
+            let sql = Sql::new(&self.pool, begin);
+            let running = Call::new(self, root, call, ancestors, request.deadline, sql);
+            let outcome = tokio::select! {
+                outcome = (request.prepared.run)(running.clone()) => outcome,
+                () = cancel.notified() => Err(Problem::new(409, "ended", "the root was aborted").into()),
+                () = sleep_until(request.deadline) => Err(deadline().into()),
+            };
+            let ended = match outcome {
+                Ok(answer) if parent.is_none() => self.decide(request, cancel, &running, answer).await,
+                Ok(answer) => self.commit(request, &running, answer).await,
+                Err(error) => Err(error),
+            };
+            let error = match ended {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            running.sql().roll_back().await;
+            let has_called = running.has_called();
+            if error.is_serialization() && !has_called && attempt < LOCAL_ATTEMPTS && self.is_wanted(root) {
+                sleep(RETRY.pause(attempt + 1, rand::random::<u64>())).await;
+                continue;
+            }
+            self.tell(Event::Ended(root.clone(), call.clone(), Ended::RolledBack));
+            return Err(error.into_problem().began(has_called));
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    fn is_wanted(&self, root: &RootId) -> bool {
+        !self.core().participant.is_lost(root)
+    }
+
+    /// Commits the local transaction of a call that is part of another root.
+    async fn commit(self: &Arc<Self>, request: &Request, running: &Call, answer: String) -> Result<String, Error> {
+        let Arrival { root, call, service, .. } = &request.arrival;
+        let declared = &self.services[usize::from(*service)].declared;
+        if !self.is_wanted(root) {
+            return Err(Problem::new(409, "ended", "the root can only be aborted").into());
+        }
+        let slot = match declared.reads && !running.has_called() {
+            true => {
+                let (component, generation) = (self.slots.component(), self.slots.generation());
+                match running.sql().commit(&[(FENCE, &[component, generation])]).await {
+                    Ok(()) => None,
+                    Err(NotCommitted::RolledBack(error)) => return Err(error),
+                    Err(NotCommitted::Unknown) => {
+                        return Err(Problem::new(503, "database", "the connection was lost").into());
+                    }
+                }
+            }
+            false => Some(self.write_slot(request, running, &answer, None, None).await?),
+        };
+        let ended = Ended::Committed { slot, answer: answer.as_str().into() };
+        // If the root was aborted meanwhile, this is undone now; whoever hears the answer votes in vain.
+        self.tell(Event::Ended(root.clone(), call.clone(), ended));
+        Ok(answer)
+    }
+
+    /// The handler of the call that began the root has answered: has everybody vote, and commits.
+    async fn decide(
+        self: &Arc<Self>,
+        request: &Request,
+        cancel: &Arc<Notify>,
+        running: &Call,
+        answer: String,
+    ) -> Result<String, Error> {
+        let Arrival { root, call, .. } = &request.arrival;
+        let (sender, decided) = oneshot::channel();
+        if let Some(under_way) = self.core().under_way.get_mut(&(root.clone(), call.clone())) {
+            under_way.decide = Some(sender);
+        }
+        self.tell(Event::Finish(root.clone()));
+        let is_decided = tokio::select! {
+            decided = decided => decided.is_ok(),
+            () = cancel.notified() => false,
+        };
+        if !is_decided {
+            return Err(match Instant::now() >= request.deadline {
+                true => deadline().into(),
+                false => Problem::new(409, "conflict", "a component has voted no").into(),
+            });
+        }
+        let children = self.core().participant.children(root);
+        let slot = match children.is_empty() {
+            true => {
+                self.commit_alone(request, running, &answer).await?;
+                None
+            }
+            false => {
+                let decision = children.into_iter().filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
+                Some(self.write_slot(request, running, &answer, Some(decision), request.key.as_ref()).await?)
+            }
+        };
+        let ended = Ended::Committed { slot, answer: answer.as_str().into() };
+        self.tell(Event::Ended(root.clone(), call.clone(), ended));
+        Ok(answer)
+    }
+
+    /// A root that called nobody: its local transaction is all there is.
+    async fn commit_alone(&self, request: &Request, running: &Call, answer: &str) -> Result<(), Error> {
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let fence: (&str, crate::database::Parameters<'_>) = (FENCE, &[component, generation]);
+        let root = request.arrival.root.as_str();
+        let kept = self.options.answers_kept.as_secs_f64();
+        let committed = match &request.key {
+            None => running.sql().commit(&[fence]).await,
+            Some(Key { key, arguments }) => {
+                let parameters: crate::database::Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
+                running.sql().commit(&[fence, (crate::answers::KEEP, parameters)]).await
+            }
+        };
+        match committed {
+            Ok(()) => Ok(()),
+            Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await.into()),
+            Err(NotCommitted::Unknown) => match &request.key {
+                None => Err(unknown().into()),
+                Some(Key { key, .. }) => match self.is_kept(key, root).await {
+                    true => Ok(()),
+                    false => Err(Problem::new(503, "database", "the connection was lost before COMMIT").into()),
+                },
+            },
+        }
+    }
+
+    /// Writes the slot and commits, in one round trip. Answers the slot.
+    async fn write_slot(
+        self: &Arc<Self>,
+        request: &Request,
+        running: &Call,
+        answer: &str,
+        decision: Option<Vec<(crate::name::Name, u64)>>,
+        key: Option<&Key>,
+    ) -> Result<Slot, Error> {
+        let Arrival { root, call, .. } = &request.arrival;
+        let facts = self.facts(request, running, answer, decision);
+        let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
+        let chosen = self.slots.choose(&self.pool).await?;
+        let (slot, written) = (chosen.slot, self.commit_with(root, running, &chosen, &text, answer, key).await);
+        match written {
+            Ok(()) => {
+                self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
+                if let Some(freed) = self.slots.written(chosen) {
+                    self.tell(Event::Freed(freed));
+                }
+                Ok(slot)
+            }
+            Err(NotCommitted::RolledBack(error)) => {
+                self.slots.not_written(chosen);
+                if error.is_serialization() {
+                    return Err(error);
+                }
+                Err(self.after_slot(error).await.into())
+            }
+            Err(NotCommitted::Unknown) => match self.is_written(slot, Some(root)).await? {
+                true => {
+                    self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
+                    if let Some(freed) = self.slots.written(chosen) {
+                        self.tell(Event::Freed(freed));
+                    }
+                    Ok(slot)
+                }
+                false => {
+                    self.slots.not_written(chosen);
+                    Err(Problem::new(503, "database", "the connection was lost before COMMIT").into())
+                }
+            },
+        }
+    }
+
+    async fn commit_with(
+        &self,
+        root: &RootId,
+        running: &Call,
+        chosen: &Chosen,
+        facts: &str,
+        answer: &str,
+        key: Option<&Key>,
+    ) -> Result<(), NotCommitted> {
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let (slot, root) = (chosen.slot as i32, root.as_str());
+        let write: (&str, crate::database::Parameters<'_>) = (WRITE, &[component, &slot, generation, &root, &facts]);
+        let kept = self.options.answers_kept.as_secs_f64();
+        match key {
+            None => running.sql().commit(&[write]).await,
+            Some(Key { key, arguments }) => {
+                let parameters: crate::database::Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
+                running.sql().commit(&[write, (crate::answers::KEEP, parameters)]).await
+            }
+        }
+    }
+
+    fn facts(
+        &self,
+        request: &Request,
+        running: &Call,
+        answer: &str,
+        decision: Option<Vec<(crate::name::Name, u64)>>,
+    ) -> Facts {
+        let Arrival { root, call, parent, ancestors, service, item, arguments } = &request.arrival;
+        let core = self.core();
+        let began_here = core.participant.began_here(root);
+        let children = core.participant.children_of(root, call);
+        Facts {
+            call: call.clone(),
+            parent: parent.clone(),
+            ancestors: ancestors.clone(),
+            service: self.services[usize::from(*service)].declared.name.clone(),
+            item: item.as_ref().to_owned(),
+            sequence: core.participant.sequence(root, call).unwrap_or_default(),
+            arguments: *arguments,
+            answer: answer.to_owned(),
+            undo: running.stack(),
+            children,
+            began_here,
+            decision,
+            deadline_ms: request.deadline.saturating_duration_since(Instant::now()).as_millis() as u64,
+        }
+    }
+}
+
+/// The first call of a root.
+pub(crate) fn first_call() -> CallId {
+    CallId::new("1").expect("a call")
+}
+
+fn deadline() -> Problem {
+    Problem::new(504, "deadline", "the time of the request is over")
+}
+
+fn unknown() -> Problem {
+    Problem::new(503, "unknown", "the answer of COMMIT was lost; it may have happened")
+}

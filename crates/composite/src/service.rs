@@ -1,0 +1,147 @@
+//! Services as a developer declares them: a typed function, what a call of it is about, and how it is undone.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::call::{Call, Undo};
+use crate::locks::Item;
+use crate::matrix::Declared;
+use crate::problem::Result;
+
+/// A future that is kept somewhere.
+pub(crate) type Kept<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The contract of a service, shared by who offers it and who calls it.
+pub struct Service<A, R> {
+    component: &'static str,
+    name: &'static str,
+    shape: PhantomData<fn(A) -> R>,
+}
+
+impl<A, R> Service<A, R> {
+    /// The service `name` of the component `component`.
+    pub const fn named(component: &'static str, name: &'static str) -> Service<A, R> {
+        Service { component, name, shape: PhantomData }
+    }
+
+    /// The component.
+    pub fn component(&self) -> &'static str {
+        self.component
+    }
+
+    /// The service.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<A, R> Clone for Service<A, R> {
+    fn clone(&self) -> Service<A, R> {
+        *self
+    }
+}
+
+impl<A, R> Copy for Service<A, R> {}
+
+impl<A, R> fmt::Debug for Service<A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.component, self.name)
+    }
+}
+
+type Run<A> = Arc<dyn Fn(Call, A) -> Kept<Result<String>> + Send + Sync>;
+type Undoing = Arc<dyn Fn(Undo, &str) -> serde_json::Result<Kept<Result<()>>> + Send + Sync>;
+
+/// A service's function, with what is declared about it.
+pub struct Handler<A> {
+    run: Run<A>,
+    item: Option<Arc<dyn Fn(&A) -> String + Send + Sync>>,
+    undo: Option<Undoing>,
+    reads: bool,
+}
+
+/// A service that runs this function.
+pub fn service<A, R, F, Fut>(run: F) -> Handler<A>
+where
+    R: Serialize,
+    F: Fn(Call, A) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R>> + Send + 'static,
+{
+    let run = move |call: Call, arguments: A| -> Kept<Result<String>> {
+        let running = run(call, arguments);
+        Box::pin(async move {
+            let answer = serde_json::to_string(&running.await?);
+            answer.map_err(|error| crate::Error::refuse(format!("the answer cannot be written: {error}")))
+        })
+    };
+    Handler { run: Arc::new(run), item: None, undo: None, reads: false }
+}
+
+impl<A: 'static> Handler<A> {
+    /// What a call is about: calls about different items need not conflict.
+    pub fn item<I: ToString>(mut self, item: impl Fn(&A) -> I + Send + Sync + 'static) -> Handler<A> {
+        self.item = Some(Arc::new(move |arguments| item(arguments).to_string()));
+        self
+    }
+
+    /// How a call is undone after its local transaction has committed: this runs for each value that the service pushed
+    /// with [`Call::undo`], the last one first, in one local transaction.
+    pub fn undo<U, F, Fut>(mut self, undo: F) -> Handler<A>
+    where
+        U: DeserializeOwned,
+        F: Fn(Undo, U) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.undo = Some(Arc::new(move |handle, pushed| {
+            let undoing = undo(handle, serde_json::from_str(pushed)?);
+            Ok(Box::pin(undoing))
+        }));
+        self
+    }
+
+    /// The service changes nothing: it runs in a transaction that only reads, and its calls never conflict with other reads.
+    pub fn reads(mut self) -> Handler<A> {
+        self.reads = true;
+        self
+    }
+}
+
+/// A call's function with its arguments, to be run once or more often.
+pub(crate) struct Prepared {
+    pub(crate) item: Item,
+    pub(crate) run: Box<dyn Fn(Call) -> Kept<Result<String>> + Send + Sync>,
+}
+
+/// A service without its types.
+pub(crate) struct Erased {
+    pub(crate) declared: Declared,
+    pub(crate) prepare: Box<dyn Fn(Value) -> serde_json::Result<Prepared> + Send + Sync>,
+    pub(crate) undo: Option<Undoing>,
+}
+
+impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
+    pub(crate) fn erase(self, name: &str) -> Erased {
+        let Handler { run, item, undo, reads } = self;
+        let declared = Declared {
+            name: name.to_owned(),
+            has_item: item.is_some(),
+            reads,
+            has_undo: undo.is_some(),
+        };
+        let prepare = move |arguments: Value| {
+            let arguments: A = serde_json::from_value(arguments)?;
+            let about = item.as_ref().map(|item| item(&arguments)).unwrap_or_default();
+            let run = Arc::clone(&run);
+            let run = Box::new(move |call: Call| run(call, arguments.clone()));
+            Ok(Prepared { item: about.into(), run })
+        };
+        Erased { declared, prepare: Box::new(prepare), undo }
+    }
+}

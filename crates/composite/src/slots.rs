@@ -1,0 +1,319 @@
+//! What a component remembers inside its database: tables `cognate_composite.{component, slot, answer}`.
+//!
+//! A *slot* is a row of a fixed pool that is updated in place, in the same local transaction as the user's SQL
+//! (paper, §3.7), so a subtransaction costs one commit. A slot whose root is over is freed by its next use, or
+//! together with others when there is none for a while.
+//!
+//! # The fence
+//!
+//! Each start of a component takes a new *generation* and writes it into its row and into every slot, waiting for
+//! whoever is still writing there. Every statement about a slot names the generation that it was taken under, and
+//! one that finds no row divides by zero: so the local transaction of an older process fails as a whole, and its
+//! SQL is never committed without its slot.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tokio_postgres::Error;
+
+use crate::database::{Connection, Pool};
+use crate::name::{Name, RootId};
+use crate::participant::{Nonce, Slot};
+use crate::problem::Problem;
+
+/// Slots of a new component, and how many are added when they do not suffice.
+const SLOTS: u32 = 128;
+
+const TABLES: [&str; 4] = [
+    "CREATE SCHEMA IF NOT EXISTS cognate_composite",
+    "CREATE TABLE IF NOT EXISTS cognate_composite.component (
+        name text PRIMARY KEY, generation bigint NOT NULL, journal text)",
+    // Room on each page for the versions that updates leave, and pages enough for an index to be worth it.
+    "CREATE TABLE IF NOT EXISTS cognate_composite.slot (
+        component text NOT NULL, id int NOT NULL, generation bigint NOT NULL, root text, facts text,
+        noted boolean NOT NULL DEFAULT false, PRIMARY KEY (component, id)) WITH (fillfactor = 10)",
+    "CREATE TABLE IF NOT EXISTS cognate_composite.answer (
+        component text NOT NULL, key text NOT NULL, root text NOT NULL, arguments text NOT NULL,
+        answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))",
+];
+
+/// Writes a slot; divides by zero if it belongs to another generation.
+pub(crate) const WRITE: &str = "WITH written AS (UPDATE cognate_composite.slot SET root = $4, facts = $5, noted = false
+    WHERE component = $1 AND id = $2 AND generation = $3 RETURNING 1) SELECT 1 / count(*) FROM written";
+/// Frees the slot of a call that is undone; divides by zero if it is not this root's any more.
+pub(crate) const RELEASE: &str = "WITH written AS (UPDATE cognate_composite.slot SET root = NULL, facts = NULL
+    WHERE component = $1 AND id = $2 AND generation = $3 AND root = $4 RETURNING 1) SELECT 1 / count(*) FROM written";
+/// Divides by zero if the component has another generation.
+pub(crate) const FENCE: &str =
+    "SELECT 1 / count(*) FROM cognate_composite.component WHERE name = $1 AND generation = $2";
+const FREE: &str = "UPDATE cognate_composite.slot SET root = NULL, facts = NULL
+    WHERE component = $1 AND generation = $2 AND id = ANY($3)";
+const NOTE: &str = "UPDATE cognate_composite.slot SET noted = true
+    WHERE component = $1 AND generation = $2 AND id = ANY($3)";
+
+/// What a slot says, as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) call: crate::name::CallId,
+    pub(crate) parent: Option<Name>,
+    pub(crate) ancestors: Vec<crate::name::CallId>,
+    pub(crate) service: String,
+    pub(crate) item: String,
+    pub(crate) sequence: u64,
+    pub(crate) arguments: u64,
+    pub(crate) answer: String,
+    /// What the service pushed for its undo, the last one last.
+    pub(crate) undo: Vec<String>,
+    pub(crate) children: Vec<(Name, u32)>,
+    pub(crate) began_here: bool,
+    pub(crate) decision: Option<Vec<(Name, Nonce)>>,
+    pub(crate) deadline_ms: u64,
+}
+
+/// A slot in use, as it is found at a start.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) slot: Slot,
+    pub(crate) root: RootId,
+    pub(crate) facts: Facts,
+    pub(crate) is_noted: bool,
+}
+
+/// What a start finds and takes.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) generation: u64,
+    pub(crate) journal: Option<String>,
+    pub(crate) rows: Vec<Row>,
+    free: Vec<Slot>,
+}
+
+/// Makes the tables, takes the component over from whoever had it, and reads its slots.
+pub(crate) async fn take_over(connection: &Connection, component: &str) -> Result<Taken, String> {
+    let words = |error: Error| crate::database::in_words(&error);
+    for table in TABLES {
+        // Two components that start at once may both make them; the second one finds them made.
+        if connection.batch(table).await.is_err() {
+            connection.batch(table).await.map_err(words)?;
+        }
+    }
+    let row = connection
+        .query(
+            "INSERT INTO cognate_composite.component AS c VALUES ($1, 1, NULL)
+             ON CONFLICT (name) DO UPDATE SET generation = c.generation + 1 RETURNING generation, journal",
+            &[&component],
+        )
+        .await
+        .map_err(words)?;
+    let row = row.first().ok_or("the component has no row")?;
+    let (generation, journal) = (row.get::<_, i64>(0), row.get::<_, Option<String>>(1));
+    end_older(connection, component, generation).await.map_err(words)?;
+    // Waits for whoever still writes a slot.
+    connection.batch("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(words)?;
+    let update = "UPDATE cognate_composite.slot SET generation = $2 WHERE component = $1";
+    connection.execute(update, &[&component, &generation]).await.map_err(words)?;
+    let found = connection
+        .query(
+            "SELECT id, root, facts, noted FROM cognate_composite.slot WHERE component = $1 ORDER BY id",
+            &[&component],
+        )
+        .await
+        .map_err(words)?;
+    connection.batch("COMMIT").await.map_err(words)?;
+    let (mut rows, mut free) = (Vec::new(), Vec::new());
+    for row in found {
+        let slot = row.get::<_, i32>(0) as Slot;
+        let (Some(root), Some(facts)) = (row.get::<_, Option<String>>(1), row.get::<_, Option<String>>(2)) else {
+            free.push(slot);
+            continue;
+        };
+        let damaged = |why: String| format!("slot {slot} of {component} makes no sense: {why}");
+        let root = RootId::new(&root).map_err(|error| damaged(error.to_string()))?;
+        let facts = serde_json::from_str(&facts).map_err(|error| damaged(error.to_string()))?;
+        rows.push(Row { slot, root, facts, is_noted: row.get(3) });
+    }
+    Ok(Taken { generation: generation as u64, journal, rows, free })
+}
+
+/// The name of a component's connections.
+pub(crate) fn application_name(component: &str, generation: u64) -> String {
+    format!("cognate-composite:{component}:{generation}")
+}
+
+/// Ends the connections of earlier processes of the component.
+async fn end_older(connection: &Connection, component: &str, generation: i64) -> Result<(), Error> {
+    let mine = application_name(component, generation as u64);
+    let pattern = application_name(component, 0).trim_end_matches('0').to_owned();
+    let sessions = "SELECT pid, application_name FROM pg_stat_activity WHERE application_name IS NOT NULL";
+    for row in connection.query(sessions, &[]).await? {
+        let (pid, name): (i32, String) = (row.get(0), row.get(1));
+        if name.starts_with(&pattern) && name != mine {
+            connection.query("SELECT pg_terminate_backend($1)", &[&pid]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Which slots are free.
+#[derive(Debug, Default)]
+struct State {
+    free: Vec<Slot>,
+    /// Slots of roots that are over; in the database they are not free yet.
+    freeing: VecDeque<(Slot, RootId)>,
+    /// How many slots of a root are still to be freed.
+    left: HashMap<RootId, usize>,
+    next: Slot,
+}
+
+impl State {
+    /// One slot fewer; the root, if it was the last one.
+    fn one_freed(&mut self, root: RootId) -> Option<RootId> {
+        let left = self.left.get_mut(&root).expect("a slot that is being freed belongs to a root");
+        *left -= 1;
+        (*left == 0).then(|| {
+            self.left.remove(&root);
+            root
+        })
+    }
+}
+
+/// The pool of slots.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    component: String,
+    generation: i64,
+    state: Mutex<State>,
+}
+
+/// A slot that a local transaction is about to write.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) slot: Slot,
+    /// The root that is over, whose slot it still is in the database.
+    replaced: Option<RootId>,
+}
+
+impl Slots {
+    pub(crate) fn new(component: &str, taken: &Taken) -> Slots {
+        let in_use = taken.rows.iter().map(|row| row.slot);
+        let next = in_use.chain(taken.free.iter().copied()).max().map_or(0, |last| last + 1);
+        let state = State { free: taken.free.clone(), next, ..State::default() };
+        Slots { component: component.to_owned(), generation: taken.generation as i64, state: Mutex::new(state) }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn component(&self) -> &String {
+        &self.component
+    }
+
+    pub(crate) fn generation(&self) -> &i64 {
+        &self.generation
+    }
+
+    /// A slot to write; the pool grows if there is none.
+    pub(crate) async fn choose(&self, pool: &std::sync::Arc<Pool>) -> Result<Chosen, Problem> {
+        loop {
+            let chosen = self.with(|state| match state.freeing.pop_front() {
+                Some((slot, root)) => Some(Chosen { slot, replaced: Some(root) }),
+                None => state.free.pop().map(|slot| Chosen { slot, replaced: None }),
+            });
+            match chosen {
+                Some(chosen) => return Ok(chosen),
+                None => self.grow(pool).await?,
+            }
+        }
+    }
+
+    async fn grow(&self, pool: &std::sync::Arc<Pool>) -> Result<(), Problem> {
+        let first = self.with(|state| {
+            let first = state.next;
+            state.next += SLOTS;
+            first
+        });
+        let lease = pool.take().await?;
+        // The component's row is locked, so that no later process misses slots that come late.
+        let grow = "INSERT INTO cognate_composite.slot
+            SELECT c.name, g, c.generation FROM (SELECT name, generation FROM cognate_composite.component
+                WHERE name = $1 AND generation = $2 FOR UPDATE) c, generate_series($3::int, $4::int) g";
+        let (from, to) = (first as i32, (first + SLOTS - 1) as i32);
+        let made = lease.execute(grow, &[&self.component, &self.generation, &from, &to]).await;
+        let made = made.map_err(|error| crate::problem::Error::from(error).into_problem())?;
+        lease.give_back();
+        if made == 0 {
+            return Err(fenced());
+        }
+        self.with(|state| state.free.extend((first..first + SLOTS).rev()));
+        Ok(())
+    }
+
+    /// The local transaction has committed; answers a root whose last slot was freed by that.
+    pub(crate) fn written(&self, chosen: Chosen) -> Option<RootId> {
+        let Chosen { replaced, .. } = chosen;
+        self.with(|state| state.one_freed(replaced?))
+    }
+
+    /// The local transaction was rolled back.
+    pub(crate) fn not_written(&self, chosen: Chosen) {
+        self.with(|state| match chosen.replaced {
+            Some(root) => state.freeing.push_back((chosen.slot, root)),
+            None => state.free.push(chosen.slot),
+        });
+    }
+
+    /// A slot was freed together with an undo.
+    pub(crate) fn released(&self, slot: Slot) {
+        self.with(|state| state.free.push(slot));
+    }
+
+    /// The root is over: its slots may be used again.
+    pub(crate) fn free_later(&self, root: &RootId, slots: &[Slot]) {
+        self.with(|state| {
+            state.left.insert(root.clone(), slots.len());
+            state.freeing.extend(slots.iter().map(|slot| (*slot, root.clone())));
+        });
+    }
+
+    /// Frees what nobody has used meanwhile; answers the roots whose last slots these were.
+    pub(crate) async fn free_now(&self, pool: &std::sync::Arc<Pool>) -> Vec<RootId> {
+        let batch: Vec<(Slot, RootId)> = self.with(|state| state.freeing.drain(..).collect());
+        if batch.is_empty() {
+            return Vec::new();
+        }
+        let slots: Vec<i32> = batch.iter().map(|(slot, _)| *slot as i32).collect();
+        match self.write(pool, FREE, &slots).await {
+            Ok(()) => self.with(|state| {
+                state.free.extend(batch.iter().map(|(slot, _)| *slot));
+                batch.into_iter().filter_map(|(_, root)| state.one_freed(root)).collect()
+            }),
+            Err(problem) => {
+                tracing::warn!("slots cannot be freed yet: {problem}");
+                self.with(|state| state.freeing.extend(batch));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Writes into slots that their root is committed.
+    pub(crate) async fn note(&self, pool: &std::sync::Arc<Pool>, slots: &[Slot]) -> Result<(), Problem> {
+        let slots: Vec<i32> = slots.iter().map(|slot| *slot as i32).collect();
+        self.write(pool, NOTE, &slots).await
+    }
+
+    async fn write(&self, pool: &std::sync::Arc<Pool>, sql: &str, slots: &[i32]) -> Result<(), Problem> {
+        let lease = pool.take().await?;
+        let slots = slots.to_vec();
+        let changed = lease.execute(sql, &[&self.component, &self.generation, &slots]).await;
+        let changed = changed.map_err(|error| crate::problem::Error::from(error).into_problem())?;
+        lease.give_back();
+        if changed as usize == slots.len() { Ok(()) } else { Err(fenced()) }
+    }
+}
+
+/// Another process has taken the component over.
+pub(crate) fn fenced() -> Problem {
+    Problem::new(503, "fenced", "another process has taken this component over")
+}

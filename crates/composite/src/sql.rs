@@ -1,0 +1,177 @@
+//! The local transaction of a call, as its service uses it.
+//!
+//! It begins with the first statement, in the same round trip; it ends with the last statement of ours (the slot)
+//! in the same round trip as COMMIT. A failed statement makes COMMIT a rollback, on PostgreSQL as on Cognate, and
+//! then our own statement has failed before it: so a commit is never believed that was none.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio_postgres::Row;
+
+use crate::database::{Lease, Parameters, Pool};
+use crate::problem::{Error, Problem, Result};
+
+/// How a local transaction begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// Reads and writes.
+    Serializable,
+    /// Only reads.
+    ReadOnly,
+}
+
+impl Begin {
+    fn statement(self) -> &'static str {
+        match self {
+            Begin::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Begin::ReadOnly => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+        }
+    }
+}
+
+/// How a COMMIT went wrong.
+#[derive(Debug)]
+pub(crate) enum NotCommitted {
+    /// It is rolled back.
+    RolledBack(Error),
+    /// Its answer was lost.
+    Unknown,
+}
+
+/// SQL in a local transaction.
+#[derive(Debug)]
+pub struct Sql {
+    pool: Arc<Pool>,
+    begin: Begin,
+    lease: Mutex<Option<Lease>>,
+}
+
+impl Sql {
+    pub(crate) fn new(pool: &Arc<Pool>, begin: Begin) -> Sql {
+        Sql { pool: Arc::clone(pool), begin, lease: Mutex::new(None) }
+    }
+
+    /// All rows.
+    ///
+    /// # Errors
+    /// The database's; the component's database is away.
+    pub async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>> {
+        let mut slot = self.lease.lock().await;
+        match &mut *slot {
+            Some(lease) => Ok(lease.query(sql, parameters).await?),
+            None => {
+                let lease = slot.insert(self.pool.take().await?);
+                lease.statement(sql).await?;
+                let (begun, rows) = tokio::join!(
+                    biased;
+                    lease.batch(self.begin.statement()),
+                    lease.query(sql, parameters),
+                );
+                begun?;
+                Ok(rows?)
+            }
+        }
+    }
+
+    /// The number of rows that were changed.
+    ///
+    /// # Errors
+    /// As [`Sql::query`].
+    pub async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64> {
+        let mut slot = self.lease.lock().await;
+        match &mut *slot {
+            Some(lease) => Ok(lease.execute(sql, parameters).await?),
+            None => {
+                let lease = slot.insert(self.pool.take().await?);
+                lease.statement(sql).await?;
+                let (begun, changed) =
+                    tokio::join!(
+                    biased;
+                    lease.batch(self.begin.statement()),
+                    lease.execute(sql, parameters),
+                );
+                begun?;
+                Ok(changed?)
+            }
+        }
+    }
+
+    /// The only row, or none.
+    ///
+    /// # Errors
+    /// As [`Sql::query`]; there are more rows.
+    pub async fn query_opt(&self, sql: &str, parameters: Parameters<'_>) -> Result<Option<Row>> {
+        let mut rows = self.query(sql, parameters).await?;
+        match rows.len() {
+            0 | 1 => Ok(rows.pop()),
+            more => Err(Problem::new(400, "failed", format!("{more} rows where one was expected")).into()),
+        }
+    }
+
+    /// The only row.
+    ///
+    /// # Errors
+    /// As [`Sql::query`]; there is not exactly one row.
+    pub async fn query_one(&self, sql: &str, parameters: Parameters<'_>) -> Result<Row> {
+        let row = self.query_opt(sql, parameters).await?;
+        row.ok_or_else(|| Problem::new(400, "failed", "no row where one was expected").into())
+    }
+
+    /// Runs our own statements and COMMIT, in one round trip.
+    pub(crate) async fn commit(
+        &self,
+        statements: &[(&str, Parameters<'_>)],
+    ) -> std::result::Result<(), NotCommitted> {
+        let rolled_back = |error: Error| NotCommitted::RolledBack(error);
+        let mut slot = self.lease.lock().await;
+        let is_begun = slot.is_some();
+        if !is_begun {
+            if statements.is_empty() {
+                return Ok(());
+            }
+            *slot = Some(self.pool.take().await.map_err(|problem| rolled_back(problem.into()))?);
+        }
+        let Some(lease) = slot.take() else { return Ok(()) };
+        for (sql, _) in statements {
+            lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
+        }
+        let begin = async {
+            if is_begun { Ok(()) } else { lease.batch(self.begin.statement()).await }
+        };
+        let ours = futures_util::future::join_all(statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)));
+        let (begun, ours, committed) = tokio::join!(biased; begin, ours, lease.batch("COMMIT"));
+        let first = begun.err().or_else(|| ours.into_iter().find_map(|one| one.err()));
+        match (first, committed) {
+            (None, Ok(())) => {
+                lease.give_back();
+                Ok(())
+            }
+            // A statement failed, so COMMIT has rolled back; if its answer is lost, too, nothing is committed anyway.
+            (Some(error), Ok(())) if error.code().is_some() => {
+                lease.give_back();
+                Err(rolled_back(error.into()))
+            }
+            (Some(error), _) if error.code().is_some() => Err(rolled_back(error.into())),
+            (_, Err(error)) if is_known(&error) => {
+                lease.give_back();
+                Err(rolled_back(error.into()))
+            }
+            _ => Err(NotCommitted::Unknown),
+        }
+    }
+
+    /// Rolls back, if anything was begun.
+    pub(crate) async fn roll_back(&self) {
+        let lease = self.lease.lock().await.take();
+        if let Some(lease) = lease {
+            lease.roll_back().await;
+        }
+    }
+}
+
+/// Whether an error of COMMIT says that it was rolled back.
+fn is_known(error: &tokio_postgres::Error) -> bool {
+    let Some(code) = error.code() else { return false };
+    !code.code().starts_with("08") && !code.code().starts_with("57P") && !code.code().starts_with("58")
+}

@@ -1,0 +1,130 @@
+//! Roots of several shapes, in all interleavings, with a few faults each.
+
+use std::collections::BTreeMap;
+
+use cognate_composite::name::{CallId, RootId};
+
+use crate::explore::{Explored, explore};
+use crate::world::{Budget, Plan, World, matrix, plan_lines};
+
+fn call(text: &str) -> CallId {
+    CallId::new(text).expect("a call")
+}
+
+/// Lines such as `r.1:7 at 0 calls r.2:7 r.3:7`; roots are named before the dot, and begin with the call `.1`.
+fn plan(lines: &[&str]) -> Plan {
+    let mut plan = Plan::default();
+    for line in lines {
+        let mut words = line.split(' ');
+        let its = call(words.next().expect("a call"));
+        assert_eq!(words.next(), Some("at"));
+        let place = words.next().and_then(|word| word.parse().ok()).expect("a place");
+        let mut calls = Vec::new();
+        for word in words {
+            match word {
+                "calls" => {}
+                "refuses" => drop(plan.refusing.insert(its.clone())),
+                "reads" => drop(plan.reading.insert(its.clone())),
+                callee => calls.push(call(callee)),
+            }
+        }
+        let (root, rest) = its.as_str().split_once('.').expect("a root and a call");
+        if rest.starts_with('1') {
+            plan.beginnings.push((RootId::new(root).expect("a root"), its.clone()));
+        }
+        plan.calls.insert(its, (place, calls));
+    }
+    plan
+}
+
+fn run(places: usize, lines: &[&str], budget: Budget) -> Explored {
+    let plan = plan(lines);
+    let explored = explore(&plan, World::new(places, &matrix(&plan_lines()), budget));
+    println!("{lines:?} {budget:?}: {explored:?}");
+    explored
+}
+
+const NONE: Budget = Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0 };
+
+/// shop calls stock and payment.
+const FORK: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at 2"];
+/// Two ways lead to the third.
+const DIAMOND: [&str; 4] =
+    ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1 calls r.4:4", "r.3:3 at 2", "r.4:4 at 2"];
+/// The third calls the first.
+const CYCLE: [&str; 4] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 0"];
+/// Two components that are not the root's call each other.
+const INNER_CYCLE: [&str; 4] =
+    ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 1"];
+
+#[test]
+fn without_faults_all_shapes_commit_in_every_order() {
+    for shape in [&FORK[..], &DIAMOND, &CYCLE, &INNER_CYCLE] {
+        let explored = run(3, shape, NONE);
+        assert_eq!(explored.committed, explored.ends, "{shape:?}");
+        assert!(explored.ends > 0);
+    }
+}
+
+#[test]
+fn a_refusal_below_undoes_everything() {
+    let lines = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at 2 refuses"];
+    let explored = run(3, &lines, Budget { crashed: 1, ..NONE });
+    assert_eq!(explored.committed, 0);
+}
+
+#[test]
+fn one_lost_message_and_one_duplicate() {
+    for shape in [&FORK[..], &DIAMOND, &CYCLE, &INNER_CYCLE] {
+        run(3, shape, Budget { lost: 1, duplicated: 1, ..NONE });
+    }
+}
+
+#[test]
+fn one_crash_anywhere() {
+    for shape in [&FORK[..], &DIAMOND, &CYCLE, &INNER_CYCLE] {
+        run(3, shape, Budget { crashed: 1, ..NONE });
+    }
+}
+
+#[test]
+fn a_crash_that_takes_the_journal() {
+    for shape in [&FORK[..], &DIAMOND, &CYCLE, &INNER_CYCLE] {
+        run(3, shape, Budget { crashed: 1, journals_lost: 1, ..NONE });
+    }
+}
+
+#[test]
+fn a_deadline_at_any_time() {
+    for shape in [&FORK[..], &DIAMOND, &CYCLE, &INNER_CYCLE] {
+        run(3, shape, Budget { deadlines: 1, ..NONE });
+    }
+}
+
+#[test]
+fn a_duplicate_and_a_crash() {
+    for shape in [&FORK[..], &INNER_CYCLE] {
+        run(3, shape, Budget { duplicated: 1, crashed: 1, ..NONE });
+    }
+}
+
+#[test]
+fn two_roots_about_the_same_item() {
+    let lines = ["r.1:1 at 0 calls r.2:7", "r.2:7 at 1", "q.1:2 at 0 calls q.2:7", "q.2:7 at 1"];
+    run(2, &lines, Budget { lost: 1, ..NONE });
+    run(2, &lines, Budget { crashed: 1, ..NONE });
+}
+
+#[test]
+fn calls_that_only_read() {
+    let lines = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1 reads", "r.3:3 at 2"];
+    run(3, &lines, Budget { crashed: 1, duplicated: 1, ..NONE });
+}
+
+#[test]
+fn a_plan_reads_as_it_is_written() {
+    let plan = plan(&FORK);
+    let calls: BTreeMap<CallId, usize> = plan.calls.iter().map(|(call, (place, _))| (call.clone(), *place)).collect();
+    assert_eq!(calls, [(call("r.1:1"), 0), (call("r.2:2"), 1), (call("r.3:3"), 2)].into());
+    assert_eq!(plan.beginnings, [(RootId::new("r").expect("a root"), call("r.1:1"))]);
+}

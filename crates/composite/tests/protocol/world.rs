@@ -1,0 +1,722 @@
+//! A world of a few components: their participants, what is durable at each, the messages under way between
+//! them, and the work that their participants asked for.
+//!
+//! A world is a value. [`World::actions`] lists what can happen next, [`World::after`] is the world after one
+//! of these. Faults are bounded by a budget; everything else can always happen, in any order.
+//!
+//! What is durable at a component: its slots, votes and marks, and *applied*, the calls whose effects are in its
+//! database. Work is one step here: it has been done wholly, or not at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cognate_composite::matrix::{Declared, Line, Matrix};
+use cognate_composite::name::{CallId, Name, RootId};
+use cognate_composite::participant::{
+    Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Participant, Prepare, Remembered, Sent, Settled,
+    SlotFacts, Vote, VoteFacts,
+};
+
+/// A place in the list of components.
+pub(crate) type Place = usize;
+
+/// What a handler does: the calls that it makes, one after the other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Plan {
+    /// For each call: where it runs, and what it calls in turn.
+    pub(crate) calls: BTreeMap<CallId, (Place, Vec<CallId>)>,
+    /// The roots' first calls.
+    pub(crate) beginnings: Vec<(RootId, CallId)>,
+    /// Calls whose handler refuses at its end.
+    pub(crate) refusing: BTreeSet<CallId>,
+    /// Calls that only read.
+    pub(crate) reading: BTreeSet<CallId>,
+}
+
+/// How many faults of each kind may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Budget {
+    pub(crate) lost: u8,
+    pub(crate) duplicated: u8,
+    pub(crate) crashed: u8,
+    pub(crate) deadlines: u8,
+    pub(crate) journals_lost: u8,
+}
+
+/// A message.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Body {
+    Call { call: CallId, ancestors: Vec<CallId> },
+    /// The answer, with the generation; or whether anything may be left.
+    Answer { call: CallId, of: CallId, generation: Result<u64, bool> },
+    Prepare { calls: u32, generation: Option<u64> },
+    Vote(Vote),
+    Commit(Option<Nonce>),
+    Abort,
+    Settled(Settled),
+    Ask(Option<Nonce>),
+    Outcome(Outcome),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Message {
+    pub(crate) root: RootId,
+    pub(crate) from: Place,
+    pub(crate) to: Place,
+    pub(crate) body: Body,
+}
+
+/// Where a handler stands.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Handler {
+    /// So many of its calls are answered; whether the next one is under way.
+    Calls(usize, bool),
+    /// It has ended well; its local transaction may be committed.
+    Ready,
+    /// It has ended badly, or was cancelled.
+    Failed,
+}
+
+/// One component.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    /// None while it is down.
+    pub(crate) participant: Option<Participant>,
+    handlers: BTreeMap<CallId, Handler>,
+    /// Work that the participant asked for.
+    work: BTreeSet<Effect>,
+    // What is durable.
+    generation: u64,
+    slots: BTreeMap<u32, SlotFacts>,
+    votes: BTreeMap<RootId, VoteFacts>,
+    marks: BTreeMap<RootId, Mark>,
+    is_journal_whole: bool,
+    pub(crate) applied: BTreeMap<CallId, u8>,
+    nonces: Nonce,
+}
+
+/// Something that can happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    Begin(RootId),
+    Deliver(usize),
+    Duplicate(usize),
+    Lose(usize),
+    Work(Place, Effect),
+    Step(Place, CallId),
+    Crash(Place),
+    CrashAndLoseJournal(Place),
+    Restart(Place),
+    Deadline(Place, RootId),
+}
+
+/// Everything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) budget: Budget,
+    begun: BTreeSet<RootId>,
+    /// Roots whose decision is durable.
+    pub(crate) decided: BTreeSet<RootId>,
+}
+
+pub(crate) fn name(place: Place) -> Name {
+    Name::new(&format!("c{place}")).expect("a name")
+}
+
+fn place(name: &Name) -> Place {
+    name.as_str()[1..].parse().expect("a name that was made above")
+}
+
+/// One service; calls conflict as the line says.
+pub(crate) fn matrix(lines: &[Line]) -> Arc<Matrix> {
+    let service = Declared { name: "s".to_owned(), has_item: true, reads: false, has_undo: true };
+    Arc::new(Matrix::new(vec![service], lines).expect("a matrix"))
+}
+
+impl World {
+    pub(crate) fn new(places: usize, matrix: &Arc<Matrix>, budget: Budget) -> World {
+        let node = |_| Node {
+            participant: Some(Participant::new(Arc::clone(matrix), 1)),
+            handlers: BTreeMap::new(),
+            work: BTreeSet::new(),
+            generation: 1,
+            slots: BTreeMap::new(),
+            votes: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            is_journal_whole: true,
+            applied: BTreeMap::new(),
+            nonces: 0,
+        };
+        World {
+            nodes: (0..places).map(node).collect(),
+            messages: Vec::new(),
+            budget,
+            begun: BTreeSet::new(),
+            decided: BTreeSet::new(),
+        }
+    }
+
+    /// What can happen. `faults` are among it as far as the budget reaches.
+    pub(crate) fn actions(&self, plan: &Plan) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let to_begin = plan.beginnings.iter().filter(|(root, call)| {
+            !self.begun.contains(root) && self.nodes[plan.calls[call].0].participant.is_some()
+        });
+        actions.extend(to_begin.map(|(root, _)| Action::Begin(root.clone())));
+        for (index, message) in self.messages.iter().enumerate() {
+            if index > 0 && self.messages[index - 1] == *message {
+                continue;
+            }
+            let is_up = self.nodes[message.to].participant.is_some();
+            if is_up {
+                actions.push(Action::Deliver(index));
+            }
+            // What is sent to a component that is down is lost without further fault.
+            if self.budget.lost > 0 || !is_up {
+                actions.push(Action::Lose(index));
+            }
+            if self.budget.duplicated > 0 && is_up {
+                actions.push(Action::Duplicate(index));
+            }
+        }
+        for (place, node) in self.nodes.iter().enumerate() {
+            let Some(participant) = &node.participant else {
+                actions.push(Action::Restart(place));
+                continue;
+            };
+            actions.extend(node.work.iter().filter(|work| self.is_possible(place, work)).map(|work| {
+                Action::Work(place, work.clone())
+            }));
+            let idle = node.handlers.iter().filter(|(_, handler)| {
+                !matches!(handler, Handler::Calls(_, true))
+            });
+            actions.extend(idle.map(|(call, _)| Action::Step(place, call.clone())));
+            if self.budget.crashed > 0 {
+                actions.push(Action::Crash(place));
+                if self.budget.journals_lost > 0 {
+                    actions.push(Action::CrashAndLoseJournal(place));
+                }
+            }
+            for info in participant.roots() {
+                let asks = |work: &Effect| matches!(work, Effect::AskOutcome(root, ..) if *root == info.root);
+                // A time that is over while things go on is a fault; when nothing else can happen, it will be.
+                let is_due = match info.is_in_doubt {
+                    true => !node.work.iter().any(asks),
+                    false => self.budget.deadlines > 0 || self.is_quiet(),
+                };
+                if is_due {
+                    actions.push(Action::Deadline(place, info.root));
+                }
+            }
+        }
+        actions
+    }
+
+    /// Whether nothing goes on.
+    fn is_quiet(&self) -> bool {
+        let is_quiet = |node: &Node| node.participant.is_some() && node.work.is_empty() && node.handlers.is_empty();
+        self.messages.is_empty() && self.nodes.iter().all(is_quiet)
+    }
+
+    /// Work that repeats itself waits for the answer to what it has sent.
+    fn is_possible(&self, place: Place, work: &Effect) -> bool {
+        let under_way = |root: &RootId, other: &Name, is_question: fn(&Body) -> bool, is_answer: fn(&Body) -> bool| {
+            let other = self::place(other);
+            self.messages.iter().any(|message| {
+                message.root == *root
+                    && (message.from == place && message.to == other && is_question(&message.body)
+                        || message.from == other && message.to == place && is_answer(&message.body))
+            })
+        };
+        match work {
+            Effect::TellCommit(root, child, _) => !under_way(
+                root,
+                child,
+                |body| matches!(body, Body::Commit(_)),
+                |body| matches!(body, Body::Settled(_)),
+            ),
+            Effect::AskOutcome(root, parent, _) => !under_way(
+                root,
+                parent,
+                |body| matches!(body, Body::Ask(_)),
+                |body| matches!(body, Body::Outcome(_)),
+            ),
+            _ => true,
+        }
+    }
+
+    /// The world after an action.
+    pub(crate) fn after(&self, plan: &Plan, action: &Action) -> World {
+        let mut world = self.clone();
+        match action {
+            Action::Begin(root) => {
+                let call = plan.beginnings.iter().find(|(its, _)| its == root).map(|(_, call)| call);
+                let call = call.expect("a root of the plan").clone();
+                world.begun.insert(root.clone());
+                let place = plan.calls[&call].0;
+                let arrival = arrival(root, &call, None, Vec::new());
+                world.tell(plan, place, Event::Arrive(arrival));
+            }
+            Action::Deliver(index) => {
+                let message = world.messages.remove(*index);
+                world.deliver(plan, message);
+            }
+            Action::Duplicate(index) => {
+                world.budget.duplicated -= 1;
+                let message = world.messages[*index].clone();
+                world.deliver(plan, message);
+            }
+            Action::Lose(index) => {
+                let message = world.messages.remove(*index);
+                if world.nodes[message.to].participant.is_some() {
+                    world.budget.lost -= 1;
+                }
+                world.lost(plan, message);
+            }
+            Action::Work(place, work) => world.work(plan, *place, work.clone()),
+            Action::Step(place, call) => world.step(plan, *place, call),
+            Action::Crash(place) => world.crash(plan, *place, false),
+            Action::CrashAndLoseJournal(place) => world.crash(plan, *place, true),
+            Action::Restart(place) => world.restart(plan, *place),
+            Action::Deadline(place, root) => {
+                world.budget.deadlines = world.budget.deadlines.saturating_sub(1);
+                world.tell(plan, *place, Event::Deadline(root.clone()));
+            }
+        }
+        world.messages.sort_unstable();
+        world
+    }
+
+    fn send(&mut self, root: &RootId, from: Place, to: Place, body: Body) {
+        self.messages.push(Message { root: root.clone(), from, to, body });
+    }
+
+    /// Tells a participant, and takes in what it wants done. Who is down hears nothing.
+    fn tell(&mut self, plan: &Plan, place: Place, event: Event) {
+        let Some(participant) = &mut self.nodes[place].participant else { return };
+        let effects = participant.handle(event);
+        effects.into_iter().for_each(|effect| self.take(plan, place, effect));
+    }
+
+    fn take(&mut self, plan: &Plan, place: Place, effect: Effect) {
+        match effect {
+            Effect::Run(_, call) => {
+                self.nodes[place].handlers.insert(call, Handler::Calls(0, false));
+            }
+            Effect::Cancel(_, call) => {
+                // A handler that is being decided about has no transaction to roll back but that one.
+                self.nodes[place].handlers.insert(call, Handler::Failed);
+            }
+            // A call does not wait for ever, so the end of its patience is no fault.
+            Effect::Wait(..) | Effect::Decide(..) | Effect::WriteVote(..) | Effect::Undo(..) => {
+                self.nodes[place].work.insert(effect);
+            }
+            Effect::Free(..) | Effect::Note(..) | Effect::TellCommit(..) | Effect::AskOutcome(..) => {
+                self.nodes[place].work.insert(effect);
+            }
+            Effect::Answer(root, call, _) | Effect::Repeat(root, call, _) => {
+                let generation = self.nodes[place].generation;
+                self.reply(plan, place, &root, &call, Ok(generation));
+            }
+            Effect::Refuse(root, call, _) => self.reply(plan, place, &root, &call, Err(false)),
+            Effect::AskVote { root, child, calls, generation } => {
+                self.send(&root, place, self::place(&child), Body::Prepare { calls, generation });
+            }
+            Effect::SendVote(root, parent, vote) => {
+                self.send(&root, place, self::place(&parent), Body::Vote(vote));
+            }
+            Effect::TellAbort(root, child) => self.send(&root, place, self::place(&child), Body::Abort),
+            Effect::SendSettled(root, parent, settled) => {
+                self.send(&root, place, self::place(&parent), Body::Settled(settled));
+            }
+            Effect::Mark(root, mark) => {
+                self.nodes[place].marks.insert(root, mark);
+            }
+            Effect::Forget(root, outcome) => {
+                let node = &mut self.nodes[place];
+                node.work.retain(|work| !is_about(work, &root));
+                if node.votes.remove(&root).is_some() && outcome == Outcome::Committed {
+                    node.marks.insert(root.clone(), Mark::Committed);
+                }
+                assert!(
+                    outcome == Outcome::Committed || !self.decided.contains(&root),
+                    "{root} is decided, and was undone at {place}"
+                );
+                assert!(
+                    outcome == Outcome::Aborted || self.decided.contains(&root),
+                    "{root} is not decided, and was committed at {place}"
+                );
+            }
+        }
+    }
+
+    /// Answers a call to where it came from.
+    fn reply(&mut self, plan: &Plan, place: Place, root: &RootId, call: &CallId, generation: Result<u64, bool>) {
+        let of = plan.calls.iter().find(|(_, (_, calls))| calls.contains(call));
+        if let Some((of, (caller, _))) = of {
+            let body = Body::Answer { call: call.clone(), of: of.clone(), generation };
+            self.send(root, place, *caller, body);
+        }
+    }
+
+    fn deliver(&mut self, plan: &Plan, message: Message) {
+        let Message { root, from, to, body } = message;
+        let other = name(from);
+        match body {
+            Body::Call { call, ancestors } => {
+                self.tell(plan, to, Event::Arrive(arrival(&root, &call, Some(other), ancestors)));
+            }
+            Body::Answer { of, generation, .. } => {
+                let sent = match generation {
+                    Ok(generation) => Sent::Answered { generation },
+                    Err(false) => Sent::LeftNothing,
+                    Err(true) => Sent::Failed,
+                };
+                self.answered(plan, to, &root, &of, from, sent);
+            }
+            Body::Prepare { calls, generation } => {
+                self.nodes[to].nonces += 1;
+                let nonce = self.nodes[to].nonces;
+                self.tell(plan, to, Event::Prepare(Prepare { root, parent: other, calls, generation, nonce }));
+            }
+            Body::Vote(vote) => self.tell(plan, to, Event::Voted(root, other, vote)),
+            Body::Commit(nonce) => self.tell(plan, to, Event::Commit(root, other, nonce)),
+            Body::Abort => self.tell(plan, to, Event::Abort(root, other)),
+            Body::Settled(settled) => {
+                assert!(
+                    settled != Settled::Refused || !self.decided.contains(&root),
+                    "{root} is decided, and {from} refuses to commit it"
+                );
+                if settled != Settled::Pending {
+                    let told = |work: &Effect| matches!(work, Effect::TellCommit(its, child, _) if *its == root && *child == other);
+                    self.nodes[to].work.retain(|work| !told(work));
+                }
+                self.tell(plan, to, Event::Told(root, other, settled));
+            }
+            Body::Ask(nonce) => {
+                let Some(participant) = &self.nodes[to].participant else { return };
+                let outcome = participant.outcome(&root, &other, nonce);
+                self.send(&root, to, from, Body::Outcome(outcome));
+            }
+            Body::Outcome(outcome) => {
+                if outcome != Outcome::Pending {
+                    self.nodes[to].work.retain(|work| !matches!(work, Effect::AskOutcome(its, ..) if *its == root));
+                }
+                self.tell(plan, to, Event::Learned(root, other, outcome));
+            }
+        }
+    }
+
+    /// A call was answered, or will not be.
+    fn answered(&mut self, plan: &Plan, place: Place, root: &RootId, of: &CallId, child: Place, sent: Sent) {
+        // A second answer, or one to a handler that was given up.
+        let Some(Handler::Calls(answered, true)) = self.nodes[place].handlers.get(of).cloned() else { return };
+        let is_well = matches!(sent, Sent::Answered { .. });
+        self.tell(plan, place, Event::Called(root.clone(), of.clone(), name(child), sent));
+        let next = if is_well { Handler::Calls(answered + 1, false) } else { Handler::Failed };
+        if self.nodes[place].handlers.contains_key(of) {
+            self.nodes[place].handlers.insert(of.clone(), next);
+        }
+    }
+
+    /// Who sent a message that got lost notices it, or does not care.
+    fn lost(&mut self, plan: &Plan, message: Message) {
+        let Message { root, from, to, body } = message;
+        match body {
+            Body::Call { call, .. } => {
+                let of = plan.calls.iter().find(|(_, (_, calls))| calls.contains(&call));
+                let of = of.map(|(of, _)| of.clone()).expect("a call of the plan");
+                self.answered(plan, from, &root, &of, to, Sent::Failed);
+            }
+            Body::Answer { of, .. } => self.answered(plan, to, &root, &of, from, Sent::Failed),
+            Body::Prepare { .. } => {
+                self.tell(plan, from, Event::Voted(root, name(to), Vote::No(No::Failed)));
+            }
+            Body::Vote(_) => self.tell(plan, to, Event::Voted(root, name(from), Vote::No(No::Failed))),
+            // These are said again, or asked for.
+            Body::Commit(_) | Body::Abort | Body::Settled(_) | Body::Ask(_) | Body::Outcome(_) => {}
+        }
+    }
+
+    /// A handler goes on.
+    fn step(&mut self, plan: &Plan, place: Place, call: &CallId) {
+        let root = self.root_of(plan, call);
+        let node = &mut self.nodes[place];
+        let Some(participant) = &mut node.participant else { return };
+        let calls = &plan.calls[call].1;
+        match node.handlers.get(call).cloned() {
+            Some(Handler::Calls(done, false)) if done < calls.len() => {
+                let next = &calls[done];
+                let child = plan.calls[next].0;
+                if !participant.may_call(&root, call, &name(child)) {
+                    node.handlers.insert(call.clone(), Handler::Failed);
+                    return;
+                }
+                node.handlers.insert(call.clone(), Handler::Calls(done, true));
+                let ancestors = self.ancestors(plan, next);
+                self.send(&root, place, child, Body::Call { call: next.clone(), ancestors });
+            }
+            Some(Handler::Calls(..)) => {
+                let fails = plan.refusing.contains(call) || participant.is_lost(&root);
+                let next = if fails { Handler::Failed } else { Handler::Ready };
+                node.handlers.insert(call.clone(), next);
+            }
+            Some(Handler::Ready) => {
+                node.handlers.remove(call);
+                if plan.beginnings.iter().any(|(_, began)| began == call) {
+                    self.tell(plan, place, Event::Finish(root));
+                } else if self.nodes[place].participant.as_ref().is_some_and(|known| known.is_lost(&root)) {
+                    self.roll_back(plan, place, &root, call);
+                } else {
+                    let slot = self.apply(plan, place, &root, call, None);
+                    let ended = Ended::Committed { slot, answer: "".into() };
+                    self.tell(plan, place, Event::Ended(root, call.clone(), ended));
+                }
+            }
+            Some(Handler::Failed) => {
+                node.handlers.remove(call);
+                self.roll_back(plan, place, &root, call);
+            }
+            None => unreachable!("only handlers step"),
+        }
+    }
+
+    fn roll_back(&mut self, plan: &Plan, place: Place, root: &RootId, call: &CallId) {
+        // Where it called others, something may be left there.
+        let may_be_left = !plan.calls[call].1.is_empty();
+        self.nodes[place].work.retain(|work| !matches!(work, Effect::Decide(_, its) if its == call));
+        self.tell(plan, place, Event::Ended(root.clone(), call.clone(), Ended::RolledBack));
+        self.reply(plan, place, root, call, Err(may_be_left));
+    }
+
+    /// Commits a call's local transaction.
+    fn apply(
+        &mut self,
+        plan: &Plan,
+        place: Place,
+        root: &RootId,
+        call: &CallId,
+        decision: Option<Vec<(Name, Nonce)>>,
+    ) -> Option<u32> {
+        let ancestors = self.ancestors(plan, call);
+        let node = &mut self.nodes[place];
+        let participant = node.participant.as_ref().expect("who commits is up");
+        let sequence = participant.sequence(root, call).expect("a call that runs has a lock");
+        if plan.reading.contains(call) && plan.calls[call].1.is_empty() {
+            return None;
+        }
+        *node.applied.entry(call.clone()).or_default() += 1;
+        let caller = plan.calls.iter().find(|(_, (_, calls))| calls.contains(call)).map(|(_, (caller, _))| name(*caller));
+        let children: BTreeMap<Name, u32> = plan.calls[call].1.iter().fold(BTreeMap::new(), |mut sum, callee| {
+            *sum.entry(name(plan.calls[callee].0)).or_default() += 1;
+            sum
+        });
+        let slot = (0..).find(|slot| !node.slots.contains_key(slot)).expect("there is always one more");
+        let began_here = self.began_at(plan, root) == place;
+        let facts = SlotFacts {
+            slot,
+            arrival: arrival(root, call, caller, ancestors),
+            sequence,
+            answer: "".into(),
+            children: children.into_iter().collect(),
+            began_here,
+            decision,
+            is_noted: false,
+        };
+        self.nodes[place].slots.insert(slot, facts);
+        Some(slot)
+    }
+
+    fn work(&mut self, plan: &Plan, place: Place, work: Effect) {
+        let node = &mut self.nodes[place];
+        match &work {
+            // These stay until they are answered.
+            Effect::TellCommit(root, child, nonce) => {
+                return self.send(root, place, self::place(child), Body::Commit(*nonce));
+            }
+            Effect::AskOutcome(root, parent, nonce) => {
+                return self.send(root, place, self::place(parent), Body::Ask(*nonce));
+            }
+            _ => node.work.remove(&work),
+        };
+        match work {
+            Effect::Wait(root, call) => self.tell(plan, place, Event::WaitedEnough(root, call)),
+            Effect::WriteVote(root, nonce) => {
+                let participant = node.participant.as_ref().expect("who works is up");
+                let children = participant.children(&root).into_iter();
+                let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
+                let parents = participant.parents(&root);
+                node.votes.insert(root.clone(), VoteFacts { root: root.clone(), nonce, parents, children });
+                self.tell(plan, place, Event::VoteWritten(root));
+            }
+            Effect::Decide(root, call) => {
+                let participant = node.participant.as_ref().expect("who works is up");
+                let children = participant.children(&root).into_iter();
+                let decision = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
+                let slot = self.apply(plan, place, &root, &call, Some(decision));
+                assert!(self.decided.insert(root.clone()), "a root is decided once");
+                self.tell(plan, place, Event::Ended(root, call, Ended::Committed { slot, answer: "".into() }));
+            }
+            Effect::Undo(root, call) => {
+                node.slots.retain(|_, facts| facts.arrival.call != call);
+                let applied = node.applied.get_mut(&call).filter(|times| **times > 0);
+                *applied.expect("what is undone was there") -= 1;
+                self.tell(plan, place, Event::Undone(root, call));
+            }
+            Effect::Free(root, slots) => {
+                for slot in slots {
+                    assert!(node.slots.remove(&slot).is_some(), "a slot that is freed was in use");
+                }
+                self.tell(plan, place, Event::Freed(root));
+            }
+            Effect::Note(root, slots) => {
+                for slot in slots {
+                    if let Some(facts) = node.slots.get_mut(&slot) {
+                        facts.is_noted = true;
+                    }
+                }
+                self.tell(plan, place, Event::Noted(root));
+            }
+            other => unreachable!("not work: {other:?}"),
+        }
+    }
+
+    /// A component stops in the middle of whatever it does. Who waits for it notices.
+    fn crash(&mut self, plan: &Plan, place: Place, journal_too: bool) {
+        self.budget.crashed -= 1;
+        let node = &mut self.nodes[place];
+        node.participant = None;
+        node.handlers.clear();
+        node.work.clear();
+        if journal_too {
+            self.budget.journals_lost -= 1;
+            node.votes.clear();
+            node.marks.clear();
+            node.is_journal_whole = false;
+        }
+        // Answers that it has not sent will never come.
+        for other in 0..self.nodes.len() {
+            if other == place {
+                continue;
+            }
+            let waiting: Vec<CallId> = self.nodes[other].handlers.iter().filter_map(|(call, handler)| {
+                let Handler::Calls(done, true) = handler else { return None };
+                let callee = &plan.calls[call].1[*done];
+                let is_answered = self.messages.iter().any(|message| {
+                    matches!(&message.body, Body::Answer { call, .. } | Body::Call { call, .. } if call == callee)
+                });
+                (plan.calls[callee].0 == place && !is_answered).then(|| call.clone())
+            }).collect();
+            for call in waiting {
+                let root = self.root_of(plan, &call);
+                self.answered(plan, other, &root, &call, place, Sent::Failed);
+            }
+            let asked: Vec<RootId> = self.nodes[other].participant.iter().flat_map(|participant| {
+                participant.roots().into_iter().filter(|info| {
+                    let of_it = participant.children(&info.root).into_iter().any(|(child, _, vote)| child == name(place) && vote.is_none());
+                    let is_under_way = self.messages.iter().any(|message| {
+                        message.root == info.root
+                            && (message.from == place && message.to == other && matches!(message.body, Body::Vote(_))
+                                || message.from == other && message.to == place && matches!(message.body, Body::Prepare { .. }))
+                    });
+                    info.phase == cognate_composite::participant::Phase::Preparing && of_it && !is_under_way
+                }).map(|info| info.root).collect::<Vec<_>>()
+            }).collect();
+            for root in asked {
+                self.tell(plan, other, Event::Voted(root, name(place), Vote::No(No::Failed)));
+            }
+        }
+    }
+
+    fn restart(&mut self, plan: &Plan, place: Place) {
+        let node = &mut self.nodes[place];
+        node.generation += 1;
+        let remembered = Remembered {
+            slots: node.slots.values().cloned().collect(),
+            votes: node.votes.values().cloned().collect(),
+            marks: node.marks.iter().map(|(root, mark)| (root.clone(), *mark)).collect(),
+            is_journal_whole: node.is_journal_whole,
+        };
+        node.is_journal_whole = true;
+        let matrix = matrix(&plan_lines());
+        let (participant, effects) = Participant::recover(matrix, node.generation, remembered);
+        node.participant = Some(participant);
+        effects.into_iter().for_each(|effect| self.take(plan, place, effect));
+    }
+
+    fn began_at(&self, plan: &Plan, root: &RootId) -> Place {
+        let call = plan.beginnings.iter().find(|(its, _)| its == root).map(|(_, call)| call);
+        plan.calls[call.expect("a root of the plan")].0
+    }
+
+    /// The root of a call: calls are named after their roots.
+    fn root_of(&self, plan: &Plan, call: &CallId) -> RootId {
+        let root = call.as_str().split('.').next().expect("a part");
+        plan.beginnings.iter().map(|(its, _)| its).find(|its| its.as_str() == root).expect("a root of the plan").clone()
+    }
+
+    /// The calls that a call is part of, the root's first.
+    fn ancestors(&self, plan: &Plan, call: &CallId) -> Vec<CallId> {
+        let mut chain = Vec::new();
+        let mut at = call;
+        while let Some((caller, _)) = plan.calls.iter().find(|(_, (_, calls))| calls.contains(at)) {
+            chain.insert(0, caller.clone());
+            at = caller;
+        }
+        chain
+    }
+
+    /// What must hold when nothing can happen any more.
+    pub(crate) fn check_end(&self, plan: &Plan) -> Result<(), String> {
+        for (place, node) in self.nodes.iter().enumerate() {
+            let participant = node.participant.as_ref().ok_or("a component is down at the end")?;
+            if !participant.is_idle() {
+                return Err(format!("component {place} has not ended: {:?}", participant.roots()));
+            }
+            if !node.slots.is_empty() {
+                return Err(format!("component {place} has slots in use: {:?}", node.slots.keys()));
+            }
+        }
+        for (root, _) in &plan.beginnings {
+            for (call, (place, _)) in &plan.calls {
+                if self.root_of(plan, call) != *root || plan.reading.contains(call) {
+                    continue;
+                }
+                let times = self.nodes[*place].applied.get(call).copied().unwrap_or(0);
+                if times != u8::from(self.decided.contains(root)) {
+                    return Err(format!("{root} is not whole: {call} at {place}: {times} times"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines that all these worlds' components declare.
+pub(crate) fn plan_lines() -> Vec<Line> {
+    vec![cognate_composite::matrix::same_item("s", "s")]
+}
+
+fn is_about(work: &Effect, root: &RootId) -> bool {
+    match work {
+        Effect::TellCommit(its, ..) | Effect::AskOutcome(its, ..) | Effect::WriteVote(its, _) => its == root,
+        Effect::Note(its, _) | Effect::Free(its, _) => its == root,
+        _ => false,
+    }
+}
+
+/// Items are named at the end of a call's name: `r.1:7` is about item 7.
+fn arrival(root: &RootId, call: &CallId, parent: Option<Name>, ancestors: Vec<CallId>) -> Arrival {
+    let item = call.as_str().split(':').nth(1).unwrap_or("");
+    Arrival {
+        root: root.clone(),
+        call: call.clone(),
+        parent,
+        ancestors,
+        service: 0,
+        item: item.into(),
+        arguments: 0,
+    }
+}
