@@ -12,17 +12,14 @@ use crate::node::Node;
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request};
 
-/// Keeps an answer; a key that is kept already fails, unless its time is over.
-pub(crate) const KEEP: &str = "WITH kept AS (
-        INSERT INTO cognate_composite.answer AS a
-            VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))
-        ON CONFLICT (component, key) DO UPDATE
-            SET root = excluded.root, arguments = excluded.arguments, answer = excluded.answer,
-                kept_until = excluded.kept_until
-            WHERE a.kept_until < now()
-        RETURNING 1) SELECT 1 / count(*) FROM kept";
-const FIND: &str = "SELECT root, arguments, answer FROM cognate_composite.answer
-    WHERE component = $1 AND key = $2 AND kept_until >= now()";
+/// Keeps an answer; fails for a key that is kept already.
+pub(crate) const KEEP: &str = "INSERT INTO cognate_composite.answer
+    VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))";
+const FIND: &str = "SELECT arguments, answer, kept_until < now() FROM cognate_composite.answer
+    WHERE component = $1 AND key = $2";
+const FORGET: &str = "DELETE FROM cognate_composite.answer
+    WHERE component = $1 AND key = $2 AND kept_until < now()";
+const SWEEP: &str = "DELETE FROM cognate_composite.answer WHERE component = $1 AND kept_until < now()";
 
 impl Node {
     /// Answers a request that has a key.
@@ -32,7 +29,7 @@ impl Node {
         let Ok(_turn) = timeout_at(deadline, turn.lock()).await else {
             return Err(Problem::new(409, "running", "the first request with this key is still under way"));
         };
-        if let Some((_, arguments, answer)) = self.kept(&key.key).await? {
+        if let Some((arguments, answer)) = self.kept(&key.key).await? {
             return match arguments == key.arguments {
                 true => Ok(answer),
                 false => Err(Problem::new(422, "key", "this key was used with other arguments")),
@@ -44,12 +41,25 @@ impl Node {
         self.root(Request { key: Some(key), ..request }).await
     }
 
-    async fn kept(&self, key: &str) -> Result<Option<(String, String, String)>, Problem> {
+    async fn kept(&self, key: &str) -> Result<Option<(String, String)>, Problem> {
         let lease = self.pool.take().await?;
         let rows = lease.query(FIND, &[self.slots.component(), &key]).await;
         let rows = rows.map_err(|error| crate::Error::from(error).into_problem())?;
+        let found = rows.first().map(|row| (row.get(0), row.get(1), row.get::<_, bool>(2)));
+        if let Some((.., true)) = found {
+            let forgotten = lease.execute(FORGET, &[self.slots.component(), &key]).await;
+            forgotten.map_err(|error| crate::Error::from(error).into_problem())?;
+        }
         lease.give_back();
-        Ok(rows.first().map(|row| (row.get(0), row.get(1), row.get(2))))
+        Ok(found.filter(|(.., is_over)| !is_over).map(|(arguments, answer, _)| (arguments, answer)))
+    }
+
+    /// Removes the answers whose time is over.
+    pub(crate) async fn sweep_answers(&self) {
+        let Ok(lease) = self.pool.take().await else { return };
+        if lease.execute(SWEEP, &[self.slots.component()]).await.is_ok() {
+            lease.give_back();
+        }
     }
 
     /// Whether this root's answer is kept, once nobody can be writing it any more.

@@ -34,6 +34,8 @@ const LATE: Duration = Duration::from_secs(10);
 const ABORT: Duration = Duration::from_secs(1);
 /// How often timers are looked at, and how long slots wait for their next use.
 const TICK: Duration = Duration::from_millis(25);
+/// How often answers whose time is over are removed.
+const TICKS_A_SWEEP: u64 = 2400;
 /// Pauses between repetitions of what must get through.
 const AGAIN: Backoff = Backoff {
     patience: Duration::from_secs(5),
@@ -197,13 +199,22 @@ impl Node {
 
     /// Begins what a recovered participant wants done, and looks at timers from now on.
     pub(crate) fn begin(self: &Arc<Self>, effects: &[Effect]) {
-        self.perform(&mut self.core(), effects);
+        {
+            let mut core = self.core();
+            let over = Instant::now() + crate::http::DEADLINE_MAX + LATE;
+            let marked: Vec<RootId> = core.participant.marked().cloned().collect();
+            marked.into_iter().for_each(|root| core.later(over, Timer::MarkOver(root)));
+            self.perform(&mut core, effects);
+        }
         let node = Arc::downgrade(self);
         tokio::spawn(async move {
-            loop {
+            for tick in 1u64.. {
                 sleep(TICK).await;
                 let Some(node) = node.upgrade() else { return };
                 node.tick().await;
+                if tick.is_multiple_of(TICKS_A_SWEEP) {
+                    node.sweep_answers().await;
+                }
             }
         });
     }

@@ -38,12 +38,15 @@ const TABLES: [&str; 4] = [
         answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))",
 ];
 
-/// Writes a slot; divides by zero if it belongs to another generation.
-pub(crate) const WRITE: &str = "WITH written AS (UPDATE cognate_composite.slot SET root = $4, facts = $5, noted = false
-    WHERE component = $1 AND id = $2 AND generation = $3 RETURNING 1) SELECT 1 / count(*) FROM written";
+/// Writes a slot; divides by zero if it belongs to another generation. An insertion that always meets its row is the one
+/// statement that can fail on what it finds, on every database.
+pub(crate) const WRITE: &str = "INSERT INTO cognate_composite.slot AS s VALUES ($1, $2, $3, $4, $5, false)
+    ON CONFLICT (component, id) DO UPDATE SET root = excluded.root, facts = excluded.facts, noted = false,
+        generation = s.generation / (CASE WHEN s.generation = excluded.generation THEN 1 ELSE 0 END)";
 /// Frees the slot of a call that is undone; divides by zero if it is not this root's any more.
-pub(crate) const RELEASE: &str = "WITH written AS (UPDATE cognate_composite.slot SET root = NULL, facts = NULL
-    WHERE component = $1 AND id = $2 AND generation = $3 AND root = $4 RETURNING 1) SELECT 1 / count(*) FROM written";
+pub(crate) const RELEASE: &str = "INSERT INTO cognate_composite.slot AS s VALUES ($1, $2, $3, $4, NULL, false)
+    ON CONFLICT (component, id) DO UPDATE SET root = NULL, facts = NULL,
+        generation = s.generation / (CASE WHEN s.generation = excluded.generation AND s.root = excluded.root THEN 1 ELSE 0 END)";
 /// Divides by zero if the component has another generation.
 pub(crate) const FENCE: &str =
     "SELECT 1 / count(*) FROM cognate_composite.component WHERE name = $1 AND generation = $2";
@@ -141,7 +144,9 @@ pub(crate) fn application_name(component: &str, generation: u64) -> String {
     format!("cognate-composite:{component}:{generation}")
 }
 
-/// Ends the connections of earlier processes of the component.
+/// Ends the connections of earlier processes of the component, where the database can: a local transaction that wrote no
+/// slot (it only read, or began a root and called nobody) meets no other fence than the look at the generation before its
+/// COMMIT.
 async fn end_older(connection: &Connection, component: &str, generation: i64) -> Result<(), Error> {
     let mine = application_name(component, generation as u64);
     let pattern = application_name(component, 0).trim_end_matches('0').to_owned();
@@ -149,7 +154,11 @@ async fn end_older(connection: &Connection, component: &str, generation: i64) ->
     for row in connection.query(sessions, &[]).await? {
         let (pid, name): (i32, String) = (row.get(0), row.get(1));
         if name.starts_with(&pattern) && name != mine {
-            connection.query("SELECT pg_terminate_backend($1)", &[&pid]).await?;
+            let ended = connection.query("SELECT pg_terminate_backend($1)", &[&pid]).await;
+            match ended {
+                Err(error) if error.code().is_some_and(|code| code.code() == "0A000") => return Ok(()),
+                ended => drop(ended?),
+            }
         }
     }
     Ok(())

@@ -168,6 +168,11 @@ impl Participant {
         self.marks.contains_key(root)
     }
 
+    /// The roots whose calls are refused.
+    pub fn marked(&self) -> impl Iterator<Item = &RootId> {
+        self.marks.keys()
+    }
+
     /// The children of a root, with the numbers of the calls that they have answered, and their votes.
     pub fn children(&self, root: &RootId) -> Vec<(Name, u32, Option<Nonce>)> {
         let Some(root) = self.roots.get(root) else { return Vec::new() };

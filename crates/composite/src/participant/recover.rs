@@ -7,6 +7,7 @@
 //! | noted as committed | anything | committed |
 //! | any | a yes | in doubt: parents are asked |
 //! | any | lost, or another one's | in doubt: a yes may have been sent |
+//! | none | a yes | over: it only read, and later calls of it are refused |
 //! | any | no yes | active: nobody was promised anything, so it may go on, or be given up at its deadline |
 //!
 //! Locks are there again before the first call is taken; calls that only read have lost theirs, which the
@@ -85,6 +86,10 @@ impl Participant {
         let votes: BTreeMap<RootId, VoteFacts> =
             votes.into_iter().map(|vote| (vote.root.clone(), vote)).collect();
         slots.into_iter().for_each(|facts| participant.remember(facts));
+        // Who voted and has nothing to end only read: its part is over, and must not begin again.
+        let over = votes.keys().filter(|root| !participant.roots.contains_key(*root));
+        let over: Vec<RootId> = over.cloned().collect();
+        over.into_iter().for_each(|root| drop(participant.marks.entry(root).or_insert(Mark::Empty)));
         let mut out = Vec::new();
         let roots: Vec<RootId> = participant.roots.keys().cloned().collect();
         for root in &roots {
