@@ -35,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cognate-engine", &["cognate-env"]),
     ("cognate-sql", &["cognate-engine", "cognate-env"]),
     ("cognate-server", &["cognate-sql", "cognate-engine", "cognate-env"]),
+    ("cognate-composite", &["cognate-server", "cognate-engine", "cognate-env", "cognate-client"]),
     ("cognate", &["cognate-server", "cognate-sql", "cognate-engine", "cognate-env"]),
     (
         "cognate-harness",

@@ -89,7 +89,11 @@ impl Call {
     /// # Errors
     /// The service refused, is away, or met a conflict. If anything of the call may be left, the root can only be
     /// aborted, also if this error is caught.
-    pub async fn call<A: Serialize, R: DeserializeOwned>(&self, service: Service<A, R>, arguments: A) -> Result<R> {
+    pub async fn call<A: Serialize, R: DeserializeOwned>(
+        &self,
+        service: Service<A, R>,
+        arguments: A,
+    ) -> Result<R> {
         let Inner { node, root, call, chain, deadline, .. } = &*self.inner;
         let unusable = |why: String| Error::from(Problem::new(500, "arguments", why));
         let child = Name::new(service.component()).map_err(|error| unusable(error.to_string()))?;
@@ -105,8 +109,9 @@ impl Call {
         match answer {
             Ok((text, generation)) => {
                 unanswered.is(Sent::Answered { generation });
-                serde_json::from_str(&text)
-                    .map_err(|error| unusable(format!("the answer of {service:?} has another shape: {error}")))
+                serde_json::from_str(&text).map_err(|error| {
+                    unusable(format!("the answer of {service:?} has another shape: {error}"))
+                })
             }
             Err(problem) => {
                 unanswered.is(if problem.began { Sent::Failed } else { Sent::LeftNothing });

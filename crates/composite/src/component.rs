@@ -210,7 +210,9 @@ async fn agree(
         return Ok(true);
     }
     if !is_whole {
-        tracing::warn!("component {component}: the journal is not the one of this database; nothing is undone before parents were asked");
+        tracing::warn!(
+            "component {component}: the journal is not the one of this database; nothing is undone before parents were asked"
+        );
     }
     let id = found.id.clone().unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
     if found.id.is_none() {
@@ -218,7 +220,10 @@ async fn agree(
         named.await.map_err(|error| error.to_string())?;
     }
     let update = "UPDATE cognate_composite.component SET journal = $2 WHERE name = $1";
-    connection.execute(update, &[&component, &id]).await.map_err(|error| crate::database::in_words(&error))?;
+    connection
+        .execute(update, &[&component, &id])
+        .await
+        .map_err(|error| crate::database::in_words(&error))?;
     Ok(is_whole)
 }
 

@@ -135,7 +135,13 @@ fn deadline(headers: &HeaderMap) -> Result<Instant, Problem> {
     let left = match text(headers, wire::DEADLINE)? {
         None => DEADLINE,
         Some(text) => {
-            let bad = |_| Problem::new(400, "arguments", format!("{}: not a number of milliseconds: {text}", wire::DEADLINE));
+            let bad = |_| {
+                Problem::new(
+                    400,
+                    "arguments",
+                    format!("{}: not a number of milliseconds: {text}", wire::DEADLINE),
+                )
+            };
             Duration::from_millis(text.parse().map_err(bad)?)
         }
     };
@@ -156,10 +162,15 @@ fn place(headers: &HeaderMap) -> Result<Place, Problem> {
     match (root, parent, call) {
         (None, None, None) if ancestors.is_none() => Ok(None),
         (Some(root), Some(parent), Some(call)) => {
-            let ancestors = ancestors.unwrap_or_default().split(',').map(str::trim).filter(|text| !text.is_empty());
+            let ancestors =
+                ancestors.unwrap_or_default().split(',').map(str::trim).filter(|text| !text.is_empty());
             let ancestors = ancestors.map(CallId::new).collect::<Result<Vec<_>, _>>().map_err(bad)?;
             if ancestors.len() > DEPTH_MAX {
-                return Err(Problem::new(508, "depth", format!("more than {DEPTH_MAX} calls within each other")));
+                return Err(Problem::new(
+                    508,
+                    "depth",
+                    format!("more than {DEPTH_MAX} calls within each other"),
+                ));
             }
             let root = RootId::new(root).map_err(bad)?;
             let (parent, call) = (Name::new(parent).map_err(bad)?, CallId::new(call).map_err(bad)?);
@@ -177,11 +188,13 @@ fn json_body(body: Result<Bytes, BytesRejection>) -> Result<Value, Problem> {
         413 => Problem::new(413, "size", format!("the request has more than {BODY_BYTES_MAX} bytes")),
         _ => Problem::new(400, "arguments", rejection.body_text()),
     })?;
-    serde_json::from_slice(&body).map_err(|error| Problem::new(400, "arguments", format!("not JSON: {error}")))
+    serde_json::from_slice(&body)
+        .map_err(|error| Problem::new(400, "arguments", format!("not JSON: {error}")))
 }
 
 fn typed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
-    serde_json::from_value(json_body(body)?).map_err(|error| Problem::new(400, "arguments", error.to_string()))
+    serde_json::from_value(json_body(body)?)
+        .map_err(|error| Problem::new(400, "arguments", error.to_string()))
 }
 
 async fn service(
@@ -350,7 +363,8 @@ async fn settle(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byte
         "committed" => Outcome::Committed,
         "aborted" => Outcome::Aborted,
         other => {
-            return Problem::new(400, "arguments", format!("{other:?} is neither committed nor aborted")).into_response();
+            return Problem::new(400, "arguments", format!("{other:?} is neither committed nor aborted"))
+                .into_response();
         }
     };
     if !app.node.core().participant.is_in_doubt(&settle.root) {
@@ -368,7 +382,9 @@ struct Resume {
 async fn resume(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
     match app.peer(&headers).and_then(|()| typed::<Resume>(body)) {
         Ok(Resume { slot }) if app.node.resume(slot) => axum::Json(json!({ "slot": slot })).into_response(),
-        Ok(Resume { slot }) => Problem::new(404, "slot", format!("slot {slot} is not parked")).into_response(),
+        Ok(Resume { slot }) => {
+            Problem::new(404, "slot", format!("slot {slot} is not parked")).into_response()
+        }
         Err(problem) => problem.into_response(),
     }
 }

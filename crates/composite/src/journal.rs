@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cognate_engine::storage::{Log, LogOptions};
 use cognate_engine::Csn;
 use cognate_engine::storage::DurableWait;
+use cognate_engine::storage::{Log, LogOptions};
 use cognate_env::{Disk, Lock};
 use serde::{Deserialize, Serialize};
 
@@ -196,16 +196,12 @@ impl Journal {
             tracing::warn!("old parts of the journal stay: {error}");
         }
     }
-
-    /// How often the journal was flushed.
-    pub(crate) fn flushes(&self) -> u64 {
-        self.log.statistics().batches
-    }
 }
 
 /// The number before the first record of the first segment.
 fn first_record(disk: &dyn Disk, folder: &Path) -> std::io::Result<Csn> {
     let segments = disk.list(folder)?;
-    let firsts = segments.iter().filter_map(|name| cognate_engine::storage::segment::parse_segment_name(name));
+    let firsts =
+        segments.iter().filter_map(|name| cognate_engine::storage::segment::parse_segment_name(name));
     Ok(firsts.min().unwrap_or(1).saturating_sub(1))
 }

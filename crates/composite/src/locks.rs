@@ -141,7 +141,8 @@ impl LockTable {
     /// The call has answered: its siblings may follow.
     pub fn answered(&mut self, root: &RootId, call: &CallId, service: ServiceId, item: &Item, to: Holding) {
         let held = self.held.get_mut(&(service, Arc::clone(item)));
-        let held = held.and_then(|held| held.iter_mut().find(|held| held.root == *root && held.call == *call));
+        let held =
+            held.and_then(|held| held.iter_mut().find(|held| held.root == *root && held.call == *call));
         held.expect("a call that runs holds its lock").holding = to;
     }
 

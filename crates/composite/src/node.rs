@@ -24,9 +24,10 @@ use crate::participant::{
 };
 use crate::peers::Peers;
 use crate::problem::{Error, Problem};
+use crate::run::RETRY;
 use crate::service::Erased;
 use crate::slots::{Facts, RELEASE, Slots, fenced};
-use crate::sql::{Begin, NotCommitted, Sql};
+use crate::sql::{NotCommitted, Sql};
 
 /// How long marks outlast the deadline of their roots.
 const LATE: Duration = Duration::from_secs(10);
@@ -155,7 +156,19 @@ impl Node {
         };
         let (fenced, is_fenced) = (Notify::new(), false.into());
         let (core, turns) = (Mutex::new(core), Mutex::default());
-        Arc::new(Node { name, services, pool, slots, journal, peers, options, core, fenced, is_fenced, turns })
+        Arc::new(Node {
+            name,
+            services,
+            pool,
+            slots,
+            journal,
+            peers,
+            options,
+            core,
+            fenced,
+            is_fenced,
+            turns,
+        })
     }
 
     /// What requests with this key take turns by.
@@ -263,9 +276,11 @@ impl Node {
                 Effect::SendVote(root, parent, vote) => {
                     let waiting = core.votes.remove(&(root.clone(), parent.clone())).unwrap_or_default();
                     let vote = *vote;
-                    let send = move || waiting.into_iter().for_each(|waiting| {
-                        let _ = waiting.send(vote);
-                    });
+                    let send = move || {
+                        waiting.into_iter().for_each(|waiting| {
+                            let _ = waiting.send(vote);
+                        })
+                    };
                     match after.take() {
                         None => send(),
                         Some(wait) => drop(tokio::spawn(async move {
@@ -311,7 +326,9 @@ impl Node {
                 });
             }
             Effect::WriteVote(root, nonce) => self.write_vote(core, root, nonce),
-            Effect::TellCommit(root, child, nonce) => drop(tokio::spawn(node.tell_commit(root, child, nonce))),
+            Effect::TellCommit(root, child, nonce) => {
+                drop(tokio::spawn(node.tell_commit(root, child, nonce)))
+            }
             Effect::TellAbort(root, child) => {
                 let task = tokio::spawn(node.tell_abort(root.clone(), child));
                 core.aborts.entry(root).or_default().push(task);
@@ -395,12 +412,20 @@ impl Node {
     async fn undo(self: Arc<Self>, root: RootId, call: CallId) {
         let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
         let (slot, facts) = known.expect("what is undone has a slot");
-        for attempt in 1u32.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+        let (mut attempt, mut met) = (0u32, 0u32);
+        loop {
             let why = match self.undo_once(&root, slot, &facts).await {
                 Ok(()) => break,
+                // It met another local transaction, which is nobody's fault.
+                Err(why) if why.is_transient() => {
+                    met += 1;
+                    sleep(RETRY.pause(met + 1, rand::random::<u64>())).await;
+                    continue;
+                }
                 Err(why) => why,
             };
+            attempt += 1;
+            sleep(AGAIN.pause(attempt + 1, rand::random::<u64>())).await;
             tracing::warn!(%root, %call, attempt, "cannot be undone yet: {why}");
             if attempt % UNDO_ATTEMPTS == 0 {
                 let resume = Arc::new(Notify::new());
@@ -419,10 +444,11 @@ impl Node {
     }
 
     async fn undo_once(&self, root: &RootId, slot: Slot, facts: &Facts) -> Result<(), Problem> {
-        let missing = |what: &str| Problem::new(400, "failed", format!("{what} of service {}", facts.service));
+        let missing =
+            |what: &str| Problem::new(400, "failed", format!("{what} of service {}", facts.service));
         let service = self.services.iter().find(|service| service.declared.name == facts.service);
         let service = service.ok_or_else(|| missing("the component has no"))?;
-        let sql = Arc::new(Sql::new(&self.pool, Begin::Serializable));
+        let sql = Arc::new(Sql::new(&self.pool, service.begin));
         let work = async {
             for pushed in facts.undo.iter().rev() {
                 let undo = service.undo.as_ref().ok_or_else(|| missing("there is no undo"))?;
@@ -480,7 +506,8 @@ impl Node {
             // An update waits for the row; a read would not.
             let touch = "UPDATE cognate_composite.slot SET generation = generation
                 WHERE component = $1 AND id = $2 AND generation = $3 RETURNING root";
-            let row = lease.query(touch, &[self.slots.component(), &(slot as i32), self.slots.generation()]).await;
+            let row =
+                lease.query(touch, &[self.slots.component(), &(slot as i32), self.slots.generation()]).await;
             let Ok(rows) = row else { continue };
             lease.give_back();
             let Some(row) = rows.first() else {

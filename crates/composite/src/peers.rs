@@ -144,7 +144,11 @@ impl Peers {
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| away(error.to_string()))?;
         let response = match timeout_at(deadline, self.http.request(request)).await {
-            Err(_) => return Err(Problem::new(504, "deadline", format!("{child} did not answer in time")).began(true)),
+            Err(_) => {
+                return Err(
+                    Problem::new(504, "deadline", format!("{child} did not answer in time")).began(true)
+                );
+            }
             // Nothing was sent.
             Ok(Err(error)) if error.is_connect() => return Err(away(in_words(&error))),
             Ok(Err(error)) => return Err(away(in_words(&error)).began(true)),
@@ -172,7 +176,9 @@ impl Peers {
         generation: Option<u64>,
     ) -> Vote {
         let entry = json!({ "root": root, "parent": self.own, "calls": calls, "generation": generation });
-        let Some(answer) = self.send(child, Kind::Prepare, root, entry).await else { return Vote::No(No::Failed) };
+        let Some(answer) = self.send(child, Kind::Prepare, root, entry).await else {
+            return Vote::No(No::Failed);
+        };
         match answer["vote"].as_str() {
             Some("yes") => Vote::Yes(answer["nonce"].as_u64().unwrap_or_default()),
             _ => {
@@ -222,7 +228,8 @@ impl Peers {
         }
         let courier = {
             let mut couriers = self.couriers.lock().unwrap_or_else(PoisonError::into_inner);
-            let new = || Arc::new(Courier { waiting: Mutex::default(), under_way: Semaphore::new(UNDER_WAY_MAX) });
+            let new =
+                || Arc::new(Courier { waiting: Mutex::default(), under_way: Semaphore::new(UNDER_WAY_MAX) });
             Arc::clone(couriers.entry((to.clone(), kind)).or_insert_with(new))
         };
         let (sender, answer) = oneshot::channel();
@@ -247,7 +254,8 @@ impl Peers {
     async fn deliver(&self, to: &Name, kind: Kind, batch: Vec<Waiting>) {
         let (waiting, entries): (Vec<_>, Vec<Value>) =
             batch.into_iter().map(|waiting| ((waiting.root, waiting.answer), waiting.entry)).unzip();
-        let answers = timeout(PATIENCE, self.post(to, kind, entries)).await.ok().flatten().unwrap_or_default();
+        let answers =
+            timeout(PATIENCE, self.post(to, kind, entries)).await.ok().flatten().unwrap_or_default();
         let mut answers: HashMap<String, Value> = answers
             .into_iter()
             .filter_map(|answer| Some((answer["root"].as_str()?.to_owned(), answer)))
@@ -260,7 +268,8 @@ impl Peers {
     async fn post(&self, to: &Name, kind: Kind, entries: Vec<Value>) -> Option<Vec<Value>> {
         let address = self.address(to)?;
         let body = json!({ "roots": entries }).to_string();
-        let request = self.request(&format!("{address}{}", kind.path())).body(Full::new(Bytes::from(body))).ok()?;
+        let request =
+            self.request(&format!("{address}{}", kind.path())).body(Full::new(Bytes::from(body))).ok()?;
         let response = self.http.request(request).await.ok()?;
         if response.status() != StatusCode::OK {
             tracing::warn!(%to, "{} was answered {}", kind.path(), response.status());
@@ -288,7 +297,8 @@ fn settled(answer: &Value) -> Option<Settled> {
 fn problem(status: StatusCode, body: &str) -> Problem {
     serde_json::from_str(body).unwrap_or_else(|_| {
         let left_nothing = matches!(status.as_u16(), 401 | 404 | 409 | 413 | 422 | 508);
-        Problem::new(status.as_u16(), "failed", body.chars().take(200).collect::<String>()).began(!left_nothing)
+        Problem::new(status.as_u16(), "failed", body.chars().take(200).collect::<String>())
+            .began(!left_nothing)
     })
 }
 

@@ -99,7 +99,11 @@ impl Error {
 /// A database's error, by what the caller can do about it.
 fn of_database(error: &tokio_postgres::Error) -> Problem {
     let Some(db) = error.as_db_error() else {
-        return Problem::new(503, "database", format!("the component's database is away: {}", in_words(error)));
+        return Problem::new(
+            503,
+            "database",
+            format!("the component's database is away: {}", in_words(error)),
+        );
     };
     let (code, detail) = (db.code().code(), format!("{} (SQLSTATE {})", db.message(), db.code().code()));
     match code {

@@ -24,12 +24,12 @@ use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::Prepared;
 use crate::slots::{Chosen, FENCE, Facts, WRITE, fenced};
-use crate::sql::{Begin, NotCommitted, Sql};
+use crate::sql::{NotCommitted, Sql};
 
 /// How often a local transaction is run again that met another one.
 const LOCAL_ATTEMPTS: u32 = 5;
 /// Pauses between attempts, of local transactions and of roots.
-const RETRY: Backoff = Backoff {
+pub(crate) const RETRY: Backoff = Backoff {
     patience: Duration::from_secs(1),
     patience_max: Duration::from_secs(1),
     pause: Duration::from_millis(4),
@@ -64,14 +64,18 @@ impl Node {
             let mut arrival = request.arrival.clone();
             let random: u64 = rand::random::<u64>();
             let root = format!("{}-{}-{random:016x}", self.name, self.generation());
-            arrival.root = RootId::new(&root).map_err(|error| Problem::new(503, "name", error.to_string()))?;
+            arrival.root =
+                RootId::new(&root).map_err(|error| Problem::new(503, "name", error.to_string()))?;
             let root = arrival.root.clone();
             let (prepared, key) = (Arc::clone(&request.prepared), request.key.clone());
             let reply = self.execute(Request { arrival, prepared, key, deadline: request.deadline }).await;
             let Err(problem) = reply else { return reply };
             self.aborted(&root).await;
             let pause = RETRY.pause(attempt + 1, rand::random::<u64>());
-            if !problem.is_transient() || attempt == ROOT_ATTEMPTS || Instant::now() + pause >= request.deadline {
+            if !problem.is_transient()
+                || attempt == ROOT_ATTEMPTS
+                || Instant::now() + pause >= request.deadline
+            {
                 return Err(problem);
             }
             sleep(pause).await;
@@ -113,7 +117,9 @@ impl Node {
         match why {
             Refusal::Running => Problem::new(409, "running", "this call is under way"),
             Refusal::Ended => Problem::new(409, "ended", "the root has ended here, or can only be aborted"),
-            Refusal::OtherArguments => Problem::new(422, "arguments", "this call was made with other arguments"),
+            Refusal::OtherArguments => {
+                Problem::new(422, "arguments", "this call was made with other arguments")
+            }
             Refusal::Blocked(grant) => self.blocked(grant),
         }
     }
@@ -145,8 +151,7 @@ impl Node {
     /// Runs the handler of a call that has its lock, and ends its local transaction.
     async fn run(self: &Arc<Self>, request: &Request, cancel: &Arc<Notify>) -> Reply {
         let Arrival { root, call, ancestors, service, parent, .. } = &request.arrival;
-        let declared = &self.services[usize::from(*service)].declared;
-        let begin = if declared.reads { Begin::ReadOnly } else { Begin::Serializable };
+        let begin = self.services[usize::from(*service)].begin;
         for attempt in 1.. {
             let sql = Sql::new(&self.pool, begin);
             let running = Call::new(self, root, call, ancestors, request.deadline, sql);
@@ -181,7 +186,12 @@ impl Node {
     }
 
     /// Commits the local transaction of a call that is part of another root.
-    async fn commit(self: &Arc<Self>, request: &Request, running: &Call, answer: String) -> Result<String, Error> {
+    async fn commit(
+        self: &Arc<Self>,
+        request: &Request,
+        running: &Call,
+        answer: String,
+    ) -> Result<String, Error> {
         let Arrival { root, call, service, .. } = &request.arrival;
         let declared = &self.services[usize::from(*service)].declared;
         if !self.is_wanted(root) {
@@ -237,7 +247,8 @@ impl Node {
                 None
             }
             false => {
-                let decision = children.into_iter().filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
+                let decision =
+                    children.into_iter().filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
                 Some(self.write_slot(request, running, &answer, Some(decision), request.key.as_ref()).await?)
             }
         };
@@ -255,7 +266,8 @@ impl Node {
         let committed = match &request.key {
             None => running.sql().commit(&[fence]).await,
             Some(Key { key, arguments }) => {
-                let parameters: crate::database::Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
+                let parameters: crate::database::Parameters<'_> =
+                    &[component, key, &root, arguments, &answer, &kept];
                 running.sql().commit(&[fence, (crate::answers::KEEP, parameters)]).await
             }
         };
@@ -266,7 +278,9 @@ impl Node {
                 None => Err(unknown().into()),
                 Some(Key { key, .. }) => match self.is_kept(key, root).await {
                     true => Ok(()),
-                    false => Err(Problem::new(503, "database", "the connection was lost before COMMIT").into()),
+                    false => {
+                        Err(Problem::new(503, "database", "the connection was lost before COMMIT").into())
+                    }
                 },
             },
         }
@@ -285,7 +299,8 @@ impl Node {
         let facts = self.facts(request, running, answer, decision);
         let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
         let chosen = self.slots.choose(&self.pool).await?;
-        let (slot, written) = (chosen.slot, self.commit_with(root, running, &chosen, &text, answer, key).await);
+        let (slot, written) =
+            (chosen.slot, self.commit_with(root, running, &chosen, &text, answer, key).await);
         match written {
             Ok(()) => {
                 self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
@@ -328,12 +343,14 @@ impl Node {
     ) -> Result<(), NotCommitted> {
         let (component, generation) = (self.slots.component(), self.slots.generation());
         let (slot, root) = (chosen.slot as i32, root.as_str());
-        let write: (&str, crate::database::Parameters<'_>) = (WRITE, &[component, &slot, generation, &root, &facts]);
+        let write: (&str, crate::database::Parameters<'_>) =
+            (WRITE, &[component, &slot, generation, &root, &facts]);
         let kept = self.options.answers_kept.as_secs_f64();
         match key {
             None => running.sql().commit(&[write]).await,
             Some(Key { key, arguments }) => {
-                let parameters: crate::database::Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
+                let parameters: crate::database::Parameters<'_> =
+                    &[component, key, &root, arguments, &answer, &kept];
                 running.sql().commit(&[write, (crate::answers::KEEP, parameters)]).await
             }
         }

@@ -14,6 +14,7 @@ use crate::call::{Call, Undo};
 use crate::locks::Item;
 use crate::matrix::Declared;
 use crate::problem::Result;
+use crate::sql::Begin;
 
 /// A future that is kept somewhere.
 pub(crate) type Kept<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -57,14 +58,16 @@ impl<A, R> fmt::Debug for Service<A, R> {
 }
 
 type Run<A> = Arc<dyn Fn(Call, A) -> Kept<Result<String>> + Send + Sync>;
+type About<A> = Arc<dyn Fn(&A) -> String + Send + Sync>;
 type Undoing = Arc<dyn Fn(Undo, &str) -> serde_json::Result<Kept<Result<()>>> + Send + Sync>;
 
 /// A service's function, with what is declared about it.
 pub struct Handler<A> {
     run: Run<A>,
-    item: Option<Arc<dyn Fn(&A) -> String + Send + Sync>>,
+    item: Option<About<A>>,
     undo: Option<Undoing>,
     reads: bool,
+    isolation: Begin,
 }
 
 /// A service that runs this function.
@@ -81,7 +84,7 @@ where
             answer.map_err(|error| crate::Error::refuse(format!("the answer cannot be written: {error}")))
         })
     };
-    Handler { run: Arc::new(run), item: None, undo: None, reads: false }
+    Handler { run: Arc::new(run), item: None, undo: None, reads: false, isolation: Begin::Serializable }
 }
 
 impl<A: 'static> Handler<A> {
@@ -111,6 +114,14 @@ impl<A: 'static> Handler<A> {
         self.reads = true;
         self
     }
+
+    /// The service and its undo run at READ COMMITTED instead of SERIALIZABLE. That is right where each of their statements
+    /// finds and changes what it needs in one step, and every pair of services that may be exchanged has been tried at the same
+    /// time, undos included.
+    pub fn read_committed(mut self) -> Handler<A> {
+        self.isolation = Begin::ReadCommitted;
+        self
+    }
 }
 
 /// A call's function with its arguments, to be run once or more often.
@@ -124,17 +135,15 @@ pub(crate) struct Erased {
     pub(crate) declared: Declared,
     pub(crate) prepare: Box<dyn Fn(Value) -> serde_json::Result<Prepared> + Send + Sync>,
     pub(crate) undo: Option<Undoing>,
+    pub(crate) begin: Begin,
 }
 
 impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
     pub(crate) fn erase(self, name: &str) -> Erased {
-        let Handler { run, item, undo, reads } = self;
-        let declared = Declared {
-            name: name.to_owned(),
-            has_item: item.is_some(),
-            reads,
-            has_undo: undo.is_some(),
-        };
+        let Handler { run, item, undo, reads, isolation } = self;
+        let begin = if reads { Begin::ReadOnly } else { isolation };
+        let declared =
+            Declared { name: name.to_owned(), has_item: item.is_some(), reads, has_undo: undo.is_some() };
         let prepare = move |arguments: Value| {
             let arguments: A = serde_json::from_value(arguments)?;
             let about = item.as_ref().map(|item| item(&arguments)).unwrap_or_default();
@@ -142,6 +151,6 @@ impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
             let run = Box::new(move |call: Call| run(call, arguments.clone()));
             Ok(Prepared { item: about.into(), run })
         };
-        Erased { declared, prepare: Box::new(prepare), undo }
+        Erased { declared, prepare: Box::new(prepare), undo, begin }
     }
 }

@@ -127,7 +127,8 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
     let (mut rows, mut free) = (Vec::new(), Vec::new());
     for row in found {
         let slot = row.get::<_, i32>(0) as Slot;
-        let (Some(root), Some(facts)) = (row.get::<_, Option<String>>(1), row.get::<_, Option<String>>(2)) else {
+        let (Some(root), Some(facts)) = (row.get::<_, Option<String>>(1), row.get::<_, Option<String>>(2))
+        else {
             free.push(slot);
             continue;
         };
@@ -150,7 +151,8 @@ pub(crate) fn application_name(component: &str, generation: u64) -> String {
 async fn end_older(connection: &Connection, component: &str, generation: i64) -> Result<(), Error> {
     let mine = application_name(component, generation as u64);
     let pattern = application_name(component, 0).trim_end_matches('0').to_owned();
-    let sessions = "SELECT pid, application_name FROM pg_stat_activity WHERE application_name IS NOT NULL";
+    let sessions = "SELECT pid, application_name FROM pg_stat_activity
+        WHERE application_name IS NOT NULL AND pid <> pg_backend_pid()";
     for row in connection.query(sessions, &[]).await? {
         let (pid, name): (i32, String) = (row.get(0), row.get(1));
         if name.starts_with(&pattern) && name != mine {
@@ -208,7 +210,11 @@ impl Slots {
         let in_use = taken.rows.iter().map(|row| row.slot);
         let next = in_use.chain(taken.free.iter().copied()).max().map_or(0, |last| last + 1);
         let state = State { free: taken.free.clone(), next, ..State::default() };
-        Slots { component: component.to_owned(), generation: taken.generation as i64, state: Mutex::new(state) }
+        Slots {
+            component: component.to_owned(),
+            generation: taken.generation as i64,
+            state: Mutex::new(state),
+        }
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {

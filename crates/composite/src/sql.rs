@@ -17,6 +17,8 @@ use crate::problem::{Error, Problem, Result};
 pub(crate) enum Begin {
     /// Reads and writes.
     Serializable,
+    /// The same, by declaration: each statement sees what is committed when it begins.
+    ReadCommitted,
     /// Only reads.
     ReadOnly,
 }
@@ -25,6 +27,7 @@ impl Begin {
     fn statement(self) -> &'static str {
         match self {
             Begin::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Begin::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
             Begin::ReadOnly => "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
         }
     }
@@ -85,8 +88,7 @@ impl Sql {
             None => {
                 let lease = slot.insert(self.pool.take().await?);
                 lease.statement(sql).await?;
-                let (begun, changed) =
-                    tokio::join!(
+                let (begun, changed) = tokio::join!(
                     biased;
                     lease.batch(self.begin.statement()),
                     lease.execute(sql, parameters),
@@ -136,10 +138,10 @@ impl Sql {
         for (sql, _) in statements {
             lease.statement(sql).await.map_err(|error| rolled_back(error.into()))?;
         }
-        let begin = async {
-            if is_begun { Ok(()) } else { lease.batch(self.begin.statement()).await }
-        };
-        let ours = futures_util::future::join_all(statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)));
+        let begin = async { if is_begun { Ok(()) } else { lease.batch(self.begin.statement()).await } };
+        let ours = futures_util::future::join_all(
+            statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
+        );
         let (begun, ours, committed) = tokio::join!(biased; begin, ours, lease.batch("COMMIT"));
         let first = begun.err().or_else(|| ours.into_iter().find_map(|one| one.err()));
         match (first, committed) {

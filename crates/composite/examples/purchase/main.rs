@@ -125,7 +125,8 @@ async fn one(which: Which, arguments: &Arguments) -> Result<(), String> {
     let data = arguments.data.as_deref().ok_or("--data is missing")?;
     let tokens = tokens(arguments.token_file.as_deref())?;
     let peer = |text: &String| {
-        let (name, address) = text.split_once('=').ok_or_else(|| format!("--peers: not NAME=URL: {text:?}"))?;
+        let (name, address) =
+            text.split_once('=').ok_or_else(|| format!("--peers: not NAME=URL: {text:?}"))?;
         Ok((name.to_owned(), address.to_owned()))
     };
     let peers = arguments.peers.iter().map(peer).collect::<Result<Vec<_>, String>>()?;

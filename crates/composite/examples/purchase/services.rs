@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// What a client asks for.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Order {
+pub(crate) struct Order {
     item: i32,
     customer: i32,
 }
 
 /// What the client is answered.
 #[derive(Debug, Clone, Serialize)]
-pub struct Receipt {
+pub(crate) struct Receipt {
     id: i64,
     item: i32,
     customer: i32,
@@ -22,18 +22,19 @@ pub struct Receipt {
 
 /// Taking one of an item.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Take {
+pub(crate) struct Take {
     item: i32,
 }
 
 /// Charging a customer with the price of an item.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Charge {
+pub(crate) struct Charge {
     customer: i32,
     price: i32,
 }
 
 const BUY: Service<Order, Receipt> = Service::named("shop", "buy");
+const SOLD: Service<Take, i64> = Service::named("shop", "sold");
 const TAKE: Service<Take, ()> = Service::named("stock", "take");
 const COUNT: Service<Take, i32> = Service::named("stock", "count");
 const CHARGE: Service<Charge, ()> = Service::named("payment", "charge");
@@ -49,6 +50,11 @@ async fn buy(call: Call, order: Order) -> Result<Receipt> {
     let enter = "INSERT INTO purchase (item, customer, price) VALUES ($1, $2, $3) RETURNING id";
     let row = call.sql().query_one(enter, &[&item, &customer, &PRICE]).await?;
     Ok(Receipt { id: row.get(0), item, customer, price: PRICE })
+}
+
+async fn sold(call: Call, take: Take) -> Result<i64> {
+    let row = call.sql().query_one("SELECT count(*) FROM purchase WHERE item = $1", &[&take.item]).await?;
+    Ok(row.get(0))
 }
 
 async fn take(call: Call, take: Take) -> Result<()> {
@@ -87,36 +93,37 @@ async fn balance(call: Call, customer: i32) -> Result<i32> {
 }
 
 /// The shop: what was bought.
-pub fn shop() -> Component {
+pub(crate) fn shop() -> Component {
     Component::named("shop")
         .setup(["CREATE TABLE IF NOT EXISTS purchase (
             id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item int NOT NULL, customer int NOT NULL, price int NOT NULL)"])
-        .serve(BUY, service(buy).item(|order: &Order| order.item))
+        .serve(BUY, service(buy).item(|order: &Order| order.item).read_committed())
+        .serve(SOLD, service(sold).item(|take: &Take| take.item).reads())
         // What is entered is new each time, so two purchases never meet here.
-        .conflicts([never("buy", "buy")])
+        .conflicts([never("buy", "buy"), same_item("buy", "sold")])
 }
 
 /// The stock: how many of each item are left.
-pub fn stock() -> Component {
+pub(crate) fn stock() -> Component {
     Component::named("stock")
         .setup([
             "CREATE TABLE IF NOT EXISTS item (id int PRIMARY KEY, stock int NOT NULL, price int NOT NULL)".to_owned(),
             format!("INSERT INTO item SELECT i, 1000, {PRICE} FROM generate_series(1, 100) i ON CONFLICT DO NOTHING"),
         ])
-        .serve(TAKE, service(take).item(|take: &Take| take.item).undo(put_back))
+        .serve(TAKE, service(take).item(|take: &Take| take.item).undo(put_back).read_committed())
         .serve(COUNT, service(count).item(|take: &Take| take.item).reads())
         // Taking one commutes with taking one and with putting one back; who counts sees either.
         .conflicts([never("take", "take"), same_item("take", "count")])
 }
 
 /// The payment: what each customer has.
-pub fn payment() -> Component {
+pub(crate) fn payment() -> Component {
     Component::named("payment")
         .setup([
             "CREATE TABLE IF NOT EXISTS account (id int PRIMARY KEY, balance int NOT NULL)",
             "INSERT INTO account SELECT i, 10000 FROM generate_series(1, 100) i ON CONFLICT DO NOTHING",
         ])
-        .serve(CHARGE, service(charge).item(|charge: &Charge| charge.customer).undo(refund))
+        .serve(CHARGE, service(charge).item(|charge: &Charge| charge.customer).undo(refund).read_committed())
         .serve(BALANCE, service(balance).item(|customer: &i32| *customer).reads())
         .conflicts([never("charge", "charge"), same_item("charge", "balance")])
 }

@@ -130,7 +130,7 @@ impl Participant {
         let entry = known.calls.get_mut(call).expect("a call that runs is known");
         assert_eq!(entry.stage, Stage::Running, "a local transaction that has ended was under way");
         match ended {
-            Ended::RolledBack => return self.rolled_back(root, call, out),
+            Ended::RolledBack => self.rolled_back(root, call, out),
             Ended::Committed { slot, answer } => {
                 entry.stage = Stage::Answered { slot, is_held: false, answer: answer.clone() };
                 self.answered(root, call, Holding::Open);
@@ -181,9 +181,8 @@ impl Participant {
 
     /// A call that left nothing has not been here.
     pub(super) fn drop_if_empty(&mut self, root: &RootId) {
-        let is_empty = |known: &Root| {
-            known.phase == Phase::Active && known.is_empty() && known.ballot == Ballot::None
-        };
+        let is_empty =
+            |known: &Root| known.phase == Phase::Active && known.is_empty() && known.ballot == Ballot::None;
         if self.roots.get(root).is_some_and(is_empty) {
             self.roots.remove(root);
         }

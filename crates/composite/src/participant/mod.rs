@@ -34,8 +34,8 @@
 //!
 //! Had `payment` refused, shop's root would be doomed: TellAbort to both; `stock` undoes r.2 and gives its lock back.
 
-pub mod event;
 mod calls;
+pub mod event;
 mod outcome;
 mod recover;
 mod root;
@@ -45,7 +45,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use event::{
-    Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Prepare, Refusal, Sent, Settled, Slot, Text, Vote,
+    Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Prepare, Refusal, Sent, Settled, Slot, Text,
+    Vote,
 };
 pub use recover::{Remembered, SlotFacts, VoteFacts};
 pub use root::Phase;
@@ -183,7 +184,8 @@ impl Participant {
     /// Whom a call has called, and how many of these calls were answered.
     pub fn children_of(&self, root: &RootId, call: &CallId) -> Vec<(Name, u32)> {
         let call = self.roots.get(root).and_then(|root| root.calls.get(call));
-        let children = call.map(|call| call.children.iter().map(|(name, answered)| (name.clone(), *answered)));
+        let children =
+            call.map(|call| call.children.iter().map(|(name, answered)| (name.clone(), *answered)));
         children.map(Iterator::collect).unwrap_or_default()
     }
 

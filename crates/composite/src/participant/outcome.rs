@@ -120,7 +120,9 @@ impl Participant {
     }
 
     pub(super) fn told(&mut self, root: &RootId, child: &Name, settled: Settled, out: &mut Effects) {
-        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Committed) else { return };
+        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Committed) else {
+            return;
+        };
         if settled == Settled::Pending {
             return;
         }

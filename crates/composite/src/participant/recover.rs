@@ -88,8 +88,9 @@ impl Participant {
         slots.into_iter().for_each(|facts| participant.remember(facts));
         // Who voted and has nothing to end only read: its part is over, and must not begin again.
         let over = votes.keys().filter(|root| !participant.roots.contains_key(*root));
-        let over: Vec<RootId> = over.cloned().collect();
-        over.into_iter().for_each(|root| drop(participant.marks.entry(root).or_insert(Mark::Empty)));
+        for root in over.cloned().collect::<Vec<RootId>>() {
+            participant.marks.entry(root).or_insert(Mark::Empty);
+        }
         let mut out = Vec::new();
         let roots: Vec<RootId> = participant.roots.keys().cloned().collect();
         for root in &roots {

@@ -228,7 +228,10 @@ impl Root {
     /// Whether anything of it has to be ended in the database.
     pub(super) fn has_something_to_end(&self) -> bool {
         self.calls.values().any(|call| {
-            matches!(call.stage, Stage::Answered { slot: Some(_), .. } | Stage::Answered { is_held: true, .. })
+            matches!(
+                call.stage,
+                Stage::Answered { slot: Some(_), .. } | Stage::Answered { is_held: true, .. }
+            )
         })
     }
 }

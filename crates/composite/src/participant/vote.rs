@@ -14,8 +14,7 @@ impl Participant {
             return;
         }
         let began = known.began.clone().expect("only where it began");
-        let is_under_way =
-            known.calls.iter().any(|(call, entry)| *call != began && entry.is_under_way());
+        let is_under_way = known.calls.iter().any(|(call, entry)| *call != began && entry.is_under_way());
         if known.is_doomed || is_under_way {
             return self.abort(root, out);
         }
@@ -79,7 +78,9 @@ impl Participant {
     }
 
     pub(super) fn voted(&mut self, root: &RootId, child: &Name, vote: Vote, out: &mut Effects) {
-        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Preparing) else { return };
+        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Preparing) else {
+            return;
+        };
         let child = known.children.get_mut(child).expect("only children are asked");
         child.vote = Some(vote);
         match vote {
@@ -105,7 +106,9 @@ impl Participant {
 
     pub(super) fn vote_written(&mut self, root: &RootId, out: &mut Effects) {
         // It may have been aborted meanwhile, since nobody had the yes yet.
-        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Preparing) else { return };
+        let Some(known) = self.roots.get_mut(root).filter(|root| root.phase == Phase::Preparing) else {
+            return;
+        };
         if known.ballot == Ballot::Writing {
             known.ballot = Ballot::Written;
         }

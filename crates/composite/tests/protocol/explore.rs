@@ -4,7 +4,9 @@
 //! is checked; and from every world such a one can be reached, so nothing can wait for ever.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
 
 use crate::world::{Action, Plan, World};
 
@@ -18,12 +20,7 @@ pub(crate) struct Explored {
 }
 
 fn hash(world: &World) -> u128 {
-    let half = |salt: u64| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        world.hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
+    let half = |seed: u64| u128::from(FixedState::with_seed(seed).hash_one(world));
     half(1) << 64 | half(2)
 }
 

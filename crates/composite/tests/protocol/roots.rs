@@ -52,7 +52,8 @@ const FORK: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at
 const DIAMOND: [&str; 4] =
     ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1 calls r.4:4", "r.3:3 at 2", "r.4:4 at 2"];
 /// The third calls the first.
-const CYCLE: [&str; 4] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 0"];
+const CYCLE: [&str; 4] =
+    ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 0"];
 /// Two components that are not the root's call each other.
 const INNER_CYCLE: [&str; 4] =
     ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 1"];
@@ -124,7 +125,8 @@ fn calls_that_only_read() {
 #[test]
 fn a_plan_reads_as_it_is_written() {
     let plan = plan(&FORK);
-    let calls: BTreeMap<CallId, usize> = plan.calls.iter().map(|(call, (place, _))| (call.clone(), *place)).collect();
+    let calls: BTreeMap<CallId, usize> =
+        plan.calls.iter().map(|(call, (place, _))| (call.clone(), *place)).collect();
     assert_eq!(calls, [(call("r.1:1"), 0), (call("r.2:2"), 1), (call("r.3:3"), 2)].into());
     assert_eq!(plan.beginnings, [(RootId::new("r").expect("a root"), call("r.1:1"))]);
 }
