@@ -18,8 +18,8 @@ use crate::http;
 use crate::journal::{Found, Journal};
 use crate::matrix::{Line, Matrix};
 use crate::name::Name;
-use crate::node::{Node, Options};
-use crate::participant::{Arrival, Participant, Remembered, SlotFacts};
+use crate::node::{Node, Options, vote_facts};
+use crate::participant::{Arrival, Effect, Participant, Remembered, SlotFacts};
 use crate::peers::{Peers, check_address};
 use crate::service::{Erased, Handler, Service};
 use crate::slots::{Row, Slots, Taken, application_name, take_over};
@@ -162,12 +162,18 @@ impl Component {
             lease.batch(statement).await.map_err(|error| crate::database::in_words(&error))?;
         }
         let taken = take_over(&lease, &self.name).await?;
-        let is_journal_whole = agree(&lease, &self.name, &taken, &journal, &found).await?;
-        drop(lease);
+        let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
+        let id = found.id.clone();
         let slots = Slots::new(&self.name, &taken);
         let pool = Pool::new(target, application_name(&self.name, taken.generation), self.connections);
         let remembered = remembered(&taken.rows, found, is_journal_whole, &matrix)?;
-        let (participant, effects) = Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
+        let (participant, mut effects) =
+            Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
+        if !is_journal_whole || taken.journal.is_none() {
+            agree(&lease, &self.name, &journal, id, &participant, &effects).await?;
+            effects.retain(|effect| !matches!(effect, Effect::WriteVote(..)));
+        }
+        drop(lease);
         let node = Node::new(name, services, pool, slots, journal, peers, self.options, participant);
         {
             let mut core = node.core();
@@ -193,38 +199,50 @@ async fn check_durability(connection: &crate::database::Connection) -> Result<()
     }
 }
 
-/// Whether the journal is the one that this database was used with; makes them know each other if both are new.
-async fn agree(
-    connection: &crate::database::Connection,
-    component: &str,
-    taken: &Taken,
-    journal: &Journal,
-    found: &Found,
-) -> Result<bool, String> {
+/// Whether the journal is the one that this database was used with.
+fn is_journal_whole(component: &str, taken: &Taken, found: &Found) -> bool {
     let is_whole = match (&taken.journal, &found.id) {
         (Some(known), Some(id)) => known == id,
-        (None, None) => taken.rows.is_empty(),
-        _ => false,
+        (None, _) => taken.rows.is_empty(),
+        (Some(_), None) => false,
     };
-    if taken.journal.is_some() && is_whole {
-        return Ok(true);
-    }
     if !is_whole {
         tracing::warn!(
             "component {component}: the journal is not the one of this database; nothing is undone before parents were asked"
         );
     }
-    let id = found.id.clone().unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
-    if found.id.is_none() {
-        let named = journal.name(&id).map_err(|error| error.to_string())?;
-        named.await.map_err(|error| error.to_string())?;
+    is_whole
+}
+
+/// Makes journal and database know each other: first the journal says what it has to, then the database names it.
+async fn agree(
+    connection: &crate::database::Connection,
+    component: &str,
+    journal: &Journal,
+    id: Option<String>,
+    participant: &Participant,
+    effects: &[Effect],
+) -> Result<(), String> {
+    let words = |error: cognate_engine::Error| error.to_string();
+    for effect in effects {
+        if let Effect::WriteVote(root, nonce) = effect {
+            journal.vote(vote_facts(participant, root, *nonce)).map_err(words)?.await.map_err(words)?;
+        }
     }
+    let id = match id {
+        Some(id) => id,
+        None => {
+            let id = format!("{:032x}", rand::random::<u128>());
+            journal.name(&id).map_err(words)?.await.map_err(words)?;
+            id
+        }
+    };
     let update = "UPDATE cognate_composite.component SET journal = $2 WHERE name = $1";
     connection
         .execute(update, &[&component, &id])
         .await
         .map_err(|error| crate::database::in_words(&error))?;
-    Ok(is_whole)
+    Ok(())
 }
 
 /// What the participant is to remember.

@@ -354,12 +354,8 @@ impl Node {
         }
     }
 
-    fn write_vote(self: &Arc<Self>, core: &Core, root: RootId, nonce: Nonce) {
-        let children = core.participant.children(&root).into_iter();
-        let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
-        let parents = core.participant.parents(&root);
-        let vote = VoteFacts { root: root.clone(), nonce, parents, children };
-        let written = self.journal.vote(vote);
+    fn write_vote(self: &Arc<Self>, core: &Core, root: RootId, nonce: Option<Nonce>) {
+        let written = self.journal.vote(vote_facts(&core.participant, &root, nonce));
         let node = Arc::clone(self);
         tokio::spawn(async move {
             let is_written = match written {
@@ -554,6 +550,13 @@ impl Node {
         core.parked.remove(place).resume.notify_one();
         true
     }
+}
+
+/// What is written of a vote.
+pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {
+    let children = participant.children(root).into_iter();
+    let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
+    VoteFacts { root: root.clone(), nonce, parents: participant.parents(root), children }
 }
 
 impl Core {

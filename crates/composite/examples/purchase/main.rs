@@ -4,7 +4,7 @@
 
 mod services;
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -60,6 +60,11 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints; whether anybody reads it is not our business.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// The tokens of a file; none without it.
@@ -135,7 +140,7 @@ async fn one(which: Which, arguments: &Arguments) -> Result<(), String> {
         return Err(format!("listening on {bound} without --token-file lets anybody in"));
     }
     let running = start(which, database, data, &peers, &tokens).await?;
-    println!("{} listens on http://{bound}\n{}", name(which), running.matrix());
+    say(&format!("{} listens on http://{bound}\n{}", name(which), running.matrix()));
     serve(listener, running).await
 }
 
@@ -153,13 +158,13 @@ async fn all(arguments: &Arguments) -> Result<(), String> {
         let own = folder.join(name(which));
         let database = format!("embedded:{}", own.join("database").display());
         let running = start(which, &database, &own.join("journal"), &peers, &tokens).await?;
-        println!("{}:\n{}\n", name(which), running.matrix());
+        say(&format!("{}:\n{}\n", name(which), running.matrix()));
         serving.spawn(serve(listener, running));
     }
     let shop = peers.last().map(|(_, address)| address.as_str()).unwrap_or_default();
-    println!(
+    say(&format!(
         "curl -X POST {shop}/services/buy -H 'Idempotency-Key: 1' -H 'content-type: application/json' -d '{{\"item\":7,\"customer\":3}}'"
-    );
+    ));
     while let Some(ended) = serving.join_next().await {
         ended.map_err(|error| error.to_string())??;
     }

@@ -250,7 +250,7 @@ pub enum Effect {
         generation: Option<u64>,
     },
     /// Make ready whatever is held open, and write a yes to the journal. \[`VoteWritten`, `VoteFailed`\]
-    WriteVote(RootId, Nonce),
+    WriteVote(RootId, Option<Nonce>),
     /// Answer a parent's question.
     SendVote(RootId, Name, Vote),
     /// Commit the local transaction of the call that began the root: the decision. \[`Ended`\]

@@ -52,8 +52,8 @@ pub struct SlotFacts {
 pub struct VoteFacts {
     /// The root.
     pub root: RootId,
-    /// What it is known by.
-    pub nonce: Nonce,
+    /// What it is known by; not known any more if an earlier journal was lost.
+    pub nonce: Option<Nonce>,
     /// Who was or may have been told.
     pub parents: Vec<Name>,
     /// The votes of the children, as far as they were known.
@@ -144,7 +144,11 @@ impl Participant {
         }
         known.phase = Phase::Preparing;
         known.ballot = Ballot::Written;
-        known.nonce = vote.map(|vote| vote.nonce);
+        known.nonce = vote.and_then(|vote| vote.nonce);
+        if vote.is_none() {
+            // The new journal has to say so before it counts as this database's: who is in doubt stays so.
+            out.push(Effect::WriteVote(root.clone(), None));
+        }
         let parents: Vec<Name> = match vote {
             Some(vote) => vote.parents.clone(),
             None => known.parents.keys().cloned().collect(),

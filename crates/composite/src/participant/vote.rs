@@ -99,6 +99,12 @@ impl Participant {
             known.phase = Phase::Deciding;
             return out.push(Effect::Decide(root.clone(), began));
         }
+        let is_first =
+            |parent: &super::root::Parent| parent.asked == Some(Asked::First) && parent.vote.is_none();
+        if !known.parents.values().any(is_first) {
+            // The question was asked before a restart, which has put the root in doubt as it was.
+            return;
+        }
         // The children's votes are part of the record, so what was written early for a further parent is
         // written again.
         write(root, known, out);
@@ -118,7 +124,11 @@ impl Participant {
     /// Sends the yes to whom it is due.
     fn answer_parents(&mut self, root: &RootId, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root that is prepared is known");
-        let (Ballot::Written, Some(nonce)) = (known.ballot, known.nonce) else { return };
+        if known.ballot != Ballot::Written {
+            return;
+        }
+        // Where the journal was lost any decision is believed, so the yes need not be told from others.
+        let nonce = known.nonce.unwrap_or_default();
         let are_ready = known.are_children_ready();
         for (name, parent) in &mut known.parents {
             let is_due = match parent.asked {
@@ -157,7 +167,7 @@ fn ask_children(root: &RootId, known: &Root, out: &mut Effects) {
 }
 
 fn write(root: &RootId, known: &mut Root, out: &mut Effects) {
-    let nonce = known.nonce.expect("who is asked has been given a nonce");
+    let nonce = known.nonce;
     known.ballot = Ballot::Writing;
     out.push(Effect::WriteVote(root.clone(), nonce));
 }

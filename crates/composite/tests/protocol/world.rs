@@ -225,11 +225,16 @@ impl World {
         actions
     }
 
-    /// Whether nothing goes on.
+    /// Whether nothing goes on, but that questions and outcomes are repeated.
     fn is_quiet(&self) -> bool {
-        let is_quiet =
-            |node: &Node| node.participant.is_some() && node.work.is_empty() && node.handlers.is_empty();
-        self.messages.is_empty() && self.nodes.iter().all(is_quiet)
+        let repeats = |work: &Effect| matches!(work, Effect::TellCommit(..) | Effect::AskOutcome(..));
+        let is_quiet = |node: &Node| {
+            node.participant.is_some() && node.work.iter().all(repeats) && node.handlers.is_empty()
+        };
+        let is_repeated = |message: &Message| {
+            matches!(message.body, Body::Commit(_) | Body::Settled(_) | Body::Ask(_) | Body::Outcome(_))
+        };
+        self.messages.iter().all(is_repeated) && self.nodes.iter().all(is_quiet)
     }
 
     /// Work that repeats itself waits for the answer to what it has sent.
@@ -718,6 +723,11 @@ impl World {
         let (participant, effects) = Participant::recover(matrix, node.generation, remembered);
         node.participant = Some(participant);
         effects.into_iter().for_each(|effect| self.take(plan, place, effect));
+        // A new journal says what it has to before it is used.
+        let written = |work: &Effect| matches!(work, Effect::WriteVote(_, None));
+        let votes: Vec<Effect> =
+            self.nodes[place].work.iter().filter(|work| written(work)).cloned().collect();
+        votes.into_iter().for_each(|work| self.work(plan, place, work));
     }
 
     fn began_at(&self, plan: &Plan, root: &RootId) -> Place {

@@ -1,0 +1,168 @@
+//! The contract of docs/composite-wire.md, as another implementation would meet it.
+
+use serde_json::{Value, json};
+
+use crate::process::{Components, Failure, post, request};
+
+/// Headers of a call that is part of a root of somebody else's.
+fn part_of<'a>(root: &'a str, call: &'a str) -> [(&'a str, &'a str); 3] {
+    [("Cognate-Root", root), ("Cognate-Parent", "shop"), ("Cognate-Call", call)]
+}
+
+fn one(answer: (u16, Value)) -> Result<Value, Failure> {
+    let (status, answer) = answer;
+    assert_eq!(status, 200, "{answer}");
+    Ok(answer["roots"][0].clone())
+}
+
+#[test]
+fn bad_requests_are_told_apart_and_leave_nothing() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let shop = components.address("shop");
+    let order = json!({ "item": 1, "customer": 1 });
+    let reasons = [
+        (post(shop, "/services/sell", &[], &order)?, 404, "service"),
+        (post(shop, "/services/buy", &[], &json!({ "item": "one", "customer": 1 }))?, 400, "arguments"),
+        (post(shop, "/services/buy", &[], &json!([1]))?, 400, "arguments"),
+        (request(shop, "POST", "/services/buy", &[], b"{")?, 400, "arguments"),
+        (request(shop, "POST", "/services/buy", &[], &vec![b' '; 10 << 20])?, 413, "size"),
+        (post(shop, "/services/buy", &[("Cognate-Deadline-Ms", "0")], &order)?, 504, "deadline"),
+        (post(shop, "/services/buy", &[("Cognate-Deadline-Ms", "soon")], &order)?, 400, "arguments"),
+        (post(shop, "/services/buy", &[("Cognate-Root", "r")], &order)?, 400, "arguments"),
+        (post(shop, "/services/buy", &[("Idempotency-Key", "")], &order)?, 400, "arguments"),
+        (post(shop, "/services/buy", &[], &json!({ "item": 101, "customer": 1 }))?, 400, "failed"),
+        (post(shop, "/composite/prepare", &[], &json!({ "roots": 1 }))?, 400, "arguments"),
+        (request(shop, "GET", "/nowhere", &[], b"")?, 404, "path"),
+    ];
+    for ((status, problem), expected, reason) in reasons {
+        assert_eq!((status, problem["reason"].as_str()), (expected, Some(reason)), "{problem}");
+    }
+    let deep = vec!["c"; 40].join(",");
+    let headers = [&part_of("deep", "d")[..], &[("Cognate-Ancestors", deep.as_str())]].concat();
+    let (status, problem) =
+        post(components.address("stock"), "/services/take", &headers, &json!({ "item": 1 }))?;
+    assert_eq!((status, problem["reason"].as_str()), (508, Some("depth")));
+    for name in ["shop", "stock", "payment"] {
+        let (_, status) = request(components.address(name), "GET", "/status", &[], b"")?;
+        assert_eq!(status["roots"], json!([]), "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_key_gives_the_stored_answer_and_no_other() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let shop = components.address("shop");
+    let key = [("Idempotency-Key", "k")];
+    let (status, first) = post(shop, "/services/buy", &key, &json!({ "item": 1, "customer": 2 }))?;
+    assert_eq!(status, 200, "{first}");
+    // The order of the fields is none of JSON's.
+    let again = request(shop, "POST", "/services/buy", &key, br#"{"customer":2,"item":1}"#)?;
+    assert_eq!(again, (200, first));
+    let (status, problem) = post(shop, "/services/buy", &key, &json!({ "item": 2, "customer": 2 }))?;
+    assert_eq!((status, problem["reason"].as_str()), (422, Some("key")));
+    assert_eq!(post(shop, "/services/sold", &[], &json!({ "item": 1 }))?.1, json!(1));
+    Ok(())
+}
+
+#[test]
+fn a_root_of_others_is_voted_for_committed_and_undone_as_they_say() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let stock = components.address("stock");
+    let take = json!({ "item": 5 });
+    let count = || -> Result<(u16, Value), Failure> { post(stock, "/services/count", &[], &take) };
+    // A call commits early; who counts the same item meets its lock.
+    assert_eq!(post(stock, "/services/take", &part_of("a", "a.1"), &take)?, (200, Value::Null));
+    let (status, problem) = count()?;
+    assert_eq!(
+        (status, problem["reason"].as_str(), problem["holder"].as_str()),
+        (409, Some("conflict"), Some("a"))
+    );
+    // The same call again is the same call.
+    assert_eq!(post(stock, "/services/take", &part_of("a", "a.1"), &take)?, (200, Value::Null));
+    let (status, problem) = post(stock, "/services/take", &part_of("a", "a.1"), &json!({ "item": 6 }))?;
+    assert_eq!((status, problem["reason"].as_str()), (422, Some("arguments")));
+    // One call, so a vote for one, and a second question about two is refused without ending the doubt.
+    let prepare = |calls: u32| json!({ "roots": [{ "root": "a", "parent": "shop", "calls": calls }] });
+    let vote = one(post(stock, "/composite/prepare", &[], &prepare(1))?)?;
+    assert_eq!(vote["vote"], "yes");
+    let no = one(post(stock, "/composite/prepare", &[], &prepare(2))?)?;
+    assert_eq!((no["vote"].as_str(), no["reason"].as_str()), (Some("no"), Some("count")));
+    let (_, status) = request(stock, "GET", "/status", &[], b"")?;
+    assert_eq!(
+        (status["in_doubt"].as_u64(), status["roots"][0]["state"].as_str()),
+        (Some(1), Some("in-doubt"))
+    );
+    // Another nonce is another vote's.
+    let told = |nonce: &Value| json!({ "roots": [{ "root": "a", "parent": "shop", "nonce": nonce }] });
+    let other = json!(vote["nonce"].as_u64().unwrap_or_default() ^ 1);
+    assert_eq!(one(post(stock, "/composite/commit", &[], &told(&other))?)?["state"], "refused");
+    let state = one(post(stock, "/composite/commit", &[], &told(&vote["nonce"]))?)?["state"].clone();
+    assert!(state == "pending" || state == "done", "{state}");
+    while one(post(stock, "/composite/commit", &[], &told(&vote["nonce"]))?)?["state"] != "done" {}
+    assert_eq!(count()?, (200, json!(999)));
+    assert_eq!(one(post(stock, "/composite/abort", &[], &told(&Value::Null))?)?["state"], "refused");
+    // What is aborted is as it was before, and nothing late of it runs.
+    assert_eq!(post(stock, "/services/take", &part_of("b", "b.1"), &take)?.0, 200);
+    let about = json!({ "roots": [{ "root": "b", "parent": "shop" }] });
+    post(stock, "/composite/abort", &[], &about)?;
+    while one(post(stock, "/composite/abort", &[], &about)?)?["state"] != "done" {}
+    assert_eq!(count()?, (200, json!(999)));
+    let (status, problem) = post(stock, "/services/take", &part_of("b", "b.2"), &take)?;
+    assert_eq!((status, problem["reason"].as_str()), (409, Some("ended")));
+    assert_eq!(one(post(stock, "/composite/commit", &[], &about)?)?["state"], "refused");
+    // Of an unknown root nothing is known: no vote, no outcome but aborted, and no call afterwards.
+    let unknown = json!({ "roots": [{ "root": "u", "parent": "shop", "calls": 1 }] });
+    assert_eq!(one(post(stock, "/composite/prepare", &[], &unknown)?)?["vote"], "no");
+    assert_eq!(one(post(stock, "/composite/outcome", &[], &unknown)?)?["state"], "aborted");
+    assert_eq!(one(post(stock, "/composite/commit", &[], &unknown)?)?["state"], "done");
+    assert_eq!(post(stock, "/services/take", &part_of("u", "u.1"), &take)?.0, 409);
+    Ok(())
+}
+
+#[test]
+fn a_root_that_nobody_ends_is_undone_at_its_deadline() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let stock = components.address("stock");
+    let headers = [&part_of("late", "late.1")[..], &[("Cognate-Deadline-Ms", "300")]].concat();
+    assert_eq!(post(stock, "/services/take", &headers, &json!({ "item": 9 }))?.0, 200);
+    loop {
+        match post(stock, "/services/count", &[], &json!({ "item": 9 }))? {
+            (409, _) => {}
+            answer => {
+                assert_eq!(answer, (200, json!(1000)));
+                break;
+            }
+        }
+    }
+    let prepare = json!({ "roots": [{ "root": "late", "parent": "shop", "calls": 1 }] });
+    assert_eq!(one(post(stock, "/composite/prepare", &[], &prepare)?)?["vote"], "no");
+    Ok(())
+}
+
+#[test]
+fn tokens_tell_components_from_clients() -> Result<(), Failure> {
+    let components = Components::start_with(Some("of-peers\nof-clients\n"))?;
+    let shop = components.address("shop");
+    let order = json!({ "item": 1, "customer": 1 });
+    let bearer = |token: &'static str| [("Authorization", token)];
+    assert_eq!(post(shop, "/services/buy", &[], &order)?.0, 401);
+    assert_eq!(post(shop, "/services/buy", &bearer("Bearer wrong"), &order)?.0, 401);
+    assert_eq!(post(shop, "/services/buy", &bearer("Bearer of-clients"), &order)?.0, 200);
+    assert_eq!(post(shop, "/services/buy", &bearer("Bearer of-peers"), &order)?.0, 200);
+    // Only components may speak of roots.
+    let headers = [&part_of("r", "r.1")[..], &bearer("Bearer of-clients")].concat();
+    assert_eq!(post(components.address("stock"), "/services/take", &headers, &json!({ "item": 1 }))?.0, 401);
+    let about = json!({ "roots": [{ "root": "r", "parent": "shop" }] });
+    assert_eq!(post(shop, "/composite/abort", &bearer("Bearer of-clients"), &about)?.0, 401);
+    assert_eq!(post(shop, "/composite/abort", &bearer("Bearer of-peers"), &about)?.0, 200);
+    Ok(())
+}
+
+#[test]
+fn an_older_process_is_fenced_by_a_later_one() -> Result<(), Failure> {
+    // The embedded database and the journal are locked by their process, so a second one does not even start.
+    let mut components = Components::start()?;
+    assert!(components.restart(1).is_err(), "two processes have one component");
+    Ok(())
+}

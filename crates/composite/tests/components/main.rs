@@ -1,0 +1,5 @@
+//! Components as they run: processes of the purchase example, spoken to over HTTP.
+
+mod contract;
+mod kills;
+mod process;
