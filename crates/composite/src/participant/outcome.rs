@@ -211,7 +211,7 @@ impl Participant {
 
     /// The root's time is over: whoever may, gives up; who is in doubt begins to ask.
     pub(super) fn deadline(&mut self, root: &RootId, out: &mut Effects) {
-        let Some(known) = self.roots.get(root) else { return };
+        let Some(known) = self.roots.get_mut(root) else { return };
         match known.phase {
             Phase::Active => {}
             Phase::Preparing if !known.is_in_doubt() => {}
@@ -251,11 +251,13 @@ impl Participant {
     }
 }
 
-/// Asks all parents that have a yes: any of them that knows ends the doubt.
-pub(super) fn ask_parents(root: &RootId, known: &Root, out: &mut Effects) {
-    for (name, parent) in &known.parents {
-        if matches!(parent.vote, Some(super::Vote::Yes(_))) {
-            out.push(Effect::AskOutcome(root.clone(), name.clone(), known.nonce));
-        }
+/// Asks all parents, also those that have no yes yet: any of them that knows ends the doubt. Two components that called each
+/// other would otherwise ask only each other.
+pub(super) fn ask_parents(root: &RootId, known: &mut Root, out: &mut Effects) {
+    if known.is_asking {
+        return;
     }
+    known.is_asking = true;
+    let ask = |name: &Name| Effect::AskOutcome(root.clone(), name.clone(), known.nonce);
+    out.extend(known.parents.keys().map(ask));
 }

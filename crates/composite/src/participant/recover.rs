@@ -149,13 +149,9 @@ impl Participant {
             // The new journal has to say so before it counts as this database's: who is in doubt stays so.
             out.push(Effect::WriteVote(root.clone(), None));
         }
-        let parents: Vec<Name> = match vote {
-            Some(vote) => vote.parents.clone(),
-            None => known.parents.keys().cloned().collect(),
-        };
-        for parent in parents {
-            let entry = known.parents.entry(parent).or_default();
-            entry.vote = Some(Vote::Yes(known.nonce.unwrap_or_default()));
+        known.is_promised = true;
+        for parent in vote.iter().flat_map(|vote| &vote.parents) {
+            known.parents.entry(parent.clone()).or_default();
         }
         ask_parents(root, known, out);
     }

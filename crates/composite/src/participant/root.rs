@@ -147,6 +147,10 @@ pub(super) struct Root {
     pub(super) ballot: Ballot,
     /// What its yes is known by, from the first question on; not known if the journal was lost.
     pub(super) nonce: Option<Nonce>,
+    /// A yes was sent, or may have been before a restart: only a parent's word ends the root.
+    pub(super) is_promised: bool,
+    /// Parents are being asked for the outcome.
+    pub(super) is_asking: bool,
     /// The parent that told the outcome first.
     pub(super) told_by: Option<Name>,
     /// The database says that it is committed.
@@ -166,6 +170,8 @@ impl Root {
             parents: BTreeMap::new(),
             ballot: Ballot::None,
             nonce: None,
+            is_promised: false,
+            is_asking: false,
             told_by: None,
             is_noted: false,
             is_freeing: false,
@@ -174,13 +180,18 @@ impl Root {
 
     /// Whether a yes was sent, so that only a parent can end the root.
     pub(super) fn is_in_doubt(&self) -> bool {
-        matches!(self.phase, Phase::Preparing)
-            && self.parents.values().any(|parent| matches!(parent.vote, Some(Vote::Yes(_))))
+        self.is_promised && self.phase == Phase::Preparing
     }
 
     /// Whether nothing holds it: no call is left, and nobody was called.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.children.is_empty()
+    }
+
+    /// Whether a parent that asks now is the first one, whose answer waits for the children. After a restart it is unknown who
+    /// asked before, so the children are asked once more.
+    pub(super) fn is_first_question(&self) -> bool {
+        self.parents.values().all(|parent| parent.asked.is_none())
     }
 
     /// Whether all children have voted yes.

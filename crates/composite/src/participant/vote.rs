@@ -59,8 +59,14 @@ impl Participant {
                 if let Some(vote) = before {
                     return out.push(send(vote));
                 }
-                let is_first = known.phase == Phase::Active;
-                known.nonce.get_or_insert(nonce);
+                let is_first = known.is_first_question();
+                // Where the journal was lost, the yes may have been given under any nonce.
+                if !known.is_promised {
+                    known.nonce.get_or_insert(nonce);
+                }
+                if known.is_asking && !known.parents.contains_key(&parent) {
+                    out.push(Effect::AskOutcome(root.clone(), parent.clone(), known.nonce));
+                }
                 let entry = known.parents.entry(parent).or_default();
                 // The same question again waits for the same answer.
                 entry.asked.get_or_insert(if is_first { Asked::First } else { Asked::Further });
@@ -138,6 +144,7 @@ impl Participant {
             };
             if is_due && parent.vote.is_none() {
                 parent.vote = Some(Vote::Yes(nonce));
+                known.is_promised = true;
                 out.push(Effect::SendVote(root.clone(), name.clone(), Vote::Yes(nonce)));
             }
         }
@@ -158,9 +165,10 @@ impl Participant {
     }
 }
 
-/// Asks everybody who was called.
+/// Asks everybody who was called and whose yes is not known.
 fn ask_children(root: &RootId, known: &Root, out: &mut Effects) {
-    for (name, Child { answered, generation, .. }) in &known.children {
+    let unknown = known.children.iter().filter(|(_, child)| child.nonce().is_none());
+    for (name, Child { answered, generation, .. }) in unknown {
         let (root, child) = (root.clone(), name.clone());
         out.push(Effect::AskVote { root, child, calls: *answered, generation: *generation });
     }
