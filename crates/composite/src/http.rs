@@ -290,7 +290,7 @@ async fn prepare(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byt
     let ask = |entry: PrepareEntry| {
         let PrepareEntry { root, parent, calls, generation } = entry;
         // JSON's numbers are exact up to here everywhere.
-        let nonce = rand::random::<u64>() >> 11;
+        let nonce = (rand::random::<u64>() >> 11).max(1);
         let prepare = Prepare { root: root.clone(), parent, calls, generation, nonce };
         (root, app.node.vote(prepare))
     };

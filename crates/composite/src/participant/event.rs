@@ -18,6 +18,9 @@ pub type Text = Arc<str>;
 /// made for and no other (a late duplicate of a call and its prepare would make another one).
 pub type Nonce = u64;
 
+/// The nonce of a yes that was given again after a journal was lost: it stands for whatever was given before.
+pub const ANY_NONCE: Nonce = 0;
+
 /// Number of a slot of the component's pool.
 pub type Slot = u32;
 

@@ -45,8 +45,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use event::{
-    Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Prepare, Refusal, Sent, Settled, Slot, Text,
-    Vote,
+    ANY_NONCE, Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Prepare, Refusal, Sent, Settled,
+    Slot, Text, Vote,
 };
 pub use recover::{Remembered, SlotFacts, VoteFacts};
 pub use root::Phase;
@@ -142,7 +142,9 @@ impl Participant {
             Phase::Committed => {
                 let decided = known.children.get(child).and_then(root::Child::nonce);
                 match (nonce, decided) {
-                    (Some(asked), Some(decided)) if asked != decided => Outcome::Aborted,
+                    (Some(asked), Some(decided)) if asked != decided && decided != ANY_NONCE => {
+                        Outcome::Aborted
+                    }
                     _ => Outcome::Committed,
                 }
             }

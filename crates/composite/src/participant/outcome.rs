@@ -1,6 +1,6 @@
 //! The second phase: the outcome is decided, told, learned, carried out and forgotten.
 
-use super::event::{Effect, Mark, No, Nonce, Outcome, Settled};
+use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Outcome, Settled};
 use super::root::{Phase, Root, Stage};
 use super::vote::refuse_parents;
 use super::{Effects, Participant};
@@ -35,7 +35,7 @@ impl Participant {
             }));
         };
         let is_of_this_vote = match (nonce, known.nonce) {
-            (Some(named), Some(own)) => named == own,
+            (Some(named), Some(own)) => named == own || named == ANY_NONCE,
             _ => true,
         };
         match known.phase {

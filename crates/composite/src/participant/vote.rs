@@ -1,6 +1,6 @@
 //! The first phase: who was called is asked, and answers.
 
-use super::event::{Effect, Mark, No, Prepare, Vote};
+use super::event::{ANY_NONCE, Effect, Mark, No, Prepare, Vote};
 use super::root::{Asked, Ballot, Child, Phase, Root};
 use super::{Effects, Participant};
 use crate::name::{Name, RootId};
@@ -134,7 +134,7 @@ impl Participant {
             return;
         }
         // Where the journal was lost any decision is believed, so the yes need not be told from others.
-        let nonce = known.nonce.unwrap_or_default();
+        let nonce = known.nonce.unwrap_or(ANY_NONCE);
         let are_ready = known.are_children_ready();
         for (name, parent) in &mut known.parents {
             let is_due = match parent.asked {
