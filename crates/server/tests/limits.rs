@@ -48,6 +48,28 @@ async fn strangers_who_say_nothing_are_limited_and_do_not_keep_users_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_a_statement_goes_on_while_its_rows_are_sent() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("SET statement_timeout = '100ms'").await;
+    let rows = "SELECT repeat('x', 1000) FROM generate_series(1, 400000)";
+    let answer = client.query(rows).await;
+    let end = answer.last().expect("an answer");
+    assert_eq!(end.tag, 'E', "{} messages", answer.len());
+    assert_eq!(end.sqlstate(), "57014");
+    // Each statement has time of its own.
+    assert_eq!(
+        client::tags(&client.query("SELECT 1; SELECT pg_sleep(0.06); SELECT pg_sleep(0.06)").await),
+        "TDCTDCTDC"
+    );
+    // What is given to EXECUTE is computed in it.
+    client.query("PREPARE p(int) AS SELECT $1").await;
+    let answer = client.query("EXECUTE p(CASE WHEN pg_sleep(1) IS NULL THEN 1 END)").await;
+    assert_eq!(answer.last().expect("an answer").sqlstate(), "57014");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_is_ended_when_its_time_is_up_and_not_while_it_works() {
     let server = TestServer::start().await;
     let mut client = RawClient::connect(server.address()).await;

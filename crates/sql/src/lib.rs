@@ -11,6 +11,7 @@ pub mod expr;
 pub mod function;
 pub mod fuzz;
 pub mod keys;
+mod merge_sort;
 pub mod oltp;
 pub mod parse;
 pub mod pg_catalog;

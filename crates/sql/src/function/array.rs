@@ -12,6 +12,7 @@ use crate::types::TypeId::{
     AnyArray, AnyCompatible, AnyCompatibleArray, AnyElement, Bool, Int4, Int4Array, Int8, Interval, Numeric,
     Text as T, Timestamp, Timestamptz,
 };
+use crate::types::bounds::{Meter, check_size};
 use crate::types::{Array, Datum, Dimension, Type, TypeId};
 
 type Computed = Result<Datum, SqlError>;
@@ -19,6 +20,19 @@ type Computed = Result<Datum, SqlError>;
 /// The array of a datum.
 pub(super) fn array_of(datum: &Datum) -> Result<&Arc<Array>, SqlError> {
     if let Datum::Array(array) = datum { Ok(array) } else { Err(unexpected(&[datum])) }
+}
+
+/// Some elements, as those of a new array.
+fn copied<'a>(elements: impl Iterator<Item = &'a Datum>) -> Result<Vec<Datum>, SqlError> {
+    let mut meter = Meter::default();
+    let expected = elements.size_hint().0;
+    check_size(expected * size_of::<Datum>())?;
+    let mut copies = Vec::with_capacity(expected);
+    for element in elements {
+        meter.add(size_of::<Datum>())?;
+        copies.push(element.clone());
+    }
+    Ok(copies)
 }
 
 fn int4(value: usize) -> Computed {
@@ -115,7 +129,7 @@ fn concatenate(a: &Arc<Array>, b: &Arc<Array>) -> Computed {
             "Arrays of {m} and {n} dimensions are not compatible for concatenation."
         )));
     }
-    let elements = a.elements.iter().chain(&b.elements).cloned().collect();
+    let elements = copied(a.elements.iter().chain(&b.elements))?;
     Ok(Datum::Array(Arc::new(Array { element: a.element, dimensions, elements })))
 }
 
@@ -145,12 +159,12 @@ fn one_dimensional(array: &Array) -> Result<(), SqlError> {
 
 /// An array with an element more, at the end or at the start. A NULL array is an empty one.
 fn with_element(array: &Datum, element: &Datum, ty: TypeId, at_end: bool) -> Computed {
-    let mut grown = match array {
-        Datum::Null => Array::new(ty, vec![]),
-        other => Array::clone(array_of(other)?),
-    };
-    one_dimensional(&grown)?;
-    grown.elements.insert(if at_end { grown.elements.len() } else { 0 }, element.clone());
+    let empty = Arc::new(Array::new(ty, vec![]));
+    let old = if array.is_null() { &empty } else { array_of(array)? };
+    one_dimensional(old)?;
+    let (before, after) = if at_end { (None, Some(element)) } else { (Some(element), None) };
+    let elements = copied(before.into_iter().chain(&old.elements).chain(after))?;
+    let mut grown = Array { element: old.element, dimensions: old.dimensions.clone(), elements };
     let lower = grown.dimensions.first().map_or(1, |d| if at_end { d.lower } else { d.lower - 1 });
     // Prepending keeps the lower bound at what it was.
     let lower = if at_end { lower } else { lower + 1 };
@@ -190,8 +204,14 @@ fn array_position(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
         }
         Some(start) => usize::try_from(start.as_i64().unwrap_or(0) - i64::from(lower)).unwrap_or(0),
     };
-    let found = array.elements.iter().skip(start).position(|element| *element == arguments[1]);
-    Ok(found.map_or(Datum::Null, |at| Datum::Int4(lower + (start + at) as i32)))
+    let mut meter = Meter::default();
+    for (at, element) in array.elements.iter().enumerate().skip(start) {
+        meter.add(0)?;
+        if *element == arguments[1] {
+            return Ok(Datum::Int4(lower + at as i32));
+        }
+    }
+    Ok(Datum::Null)
 }
 
 fn array_positions(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -201,8 +221,14 @@ fn array_positions(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let array = array_of(&arguments[0])?;
     one_dimensional(array)?;
     let lower = array.dimensions.first().map_or(1, |d| d.lower);
-    let found = array.elements.iter().enumerate().filter(|(_, element)| **element == arguments[1]);
-    Ok(Array::new(Int4, found.map(|(at, _)| Datum::Int4(lower + at as i32)).collect()).into())
+    let (mut found, mut meter) = (vec![], Meter::default());
+    for (at, element) in array.elements.iter().enumerate() {
+        meter.add(0)?;
+        if *element == arguments[1] {
+            found.push(Datum::Int4(lower + at as i32));
+        }
+    }
+    Ok(Array::new(Int4, found).into())
 }
 
 fn array_remove(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -213,7 +239,7 @@ fn array_remove(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if array.dimensions.len() > 1 {
         return Err(SqlError::unsupported("removing elements from multidimensional arrays"));
     }
-    let kept = array.elements.iter().filter(|element| **element != arguments[1]).cloned().collect();
+    let kept = copied(array.elements.iter().filter(|element| **element != arguments[1]))?;
     Ok(Array::new(array.element, kept).into())
 }
 
@@ -221,13 +247,10 @@ fn array_replace(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if arguments[0].is_null() {
         return Ok(Datum::Null);
     }
-    let mut array = Array::clone(array_of(&arguments[0])?);
-    for element in &mut array.elements {
-        if *element == arguments[1] {
-            *element = arguments[2].clone();
-        }
-    }
-    Ok(array.into())
+    let array = array_of(&arguments[0])?;
+    let (from, to) = (&arguments[1], &arguments[2]);
+    let elements = copied(array.elements.iter().map(|element| if element == from { to } else { element }))?;
+    Ok(Array { element: array.element, dimensions: array.dimensions.clone(), elements }.into())
 }
 
 fn trim_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -240,10 +263,10 @@ fn trim_array(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
             format!("number of elements to trim must be between 0 and {have}"),
         )
     })?;
-    Ok(Array::new(array.element, array.elements[..have - drop].to_vec()).into())
+    Ok(Array::new(array.element, copied(array.elements[..have - drop].iter())?).into())
 }
 
-fn array_fill(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Computed {
+fn array_fill(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     if arguments[1].is_null() {
         return Err(SqlError::new(
             sqlstate::NULL_VALUE_NOT_ALLOWED,
@@ -271,36 +294,48 @@ fn array_fill(arguments: &[Datum], types: &[Type], _: &EvalContext<'_>) -> Compu
     if dimensions.is_empty() || total == 0 {
         return Ok(Array::new(types[0].id, vec![]).into());
     }
-    Ok(Array { element: types[0].id, dimensions, elements: vec![arguments[0].clone(); total] }.into())
+    context.check_size(total * size_of::<Datum>())?;
+    let elements = copied(std::iter::repeat_n(&arguments[0], total))?;
+    Ok(Array { element: types[0].id, dimensions, elements }.into())
 }
 
 /// Pairs of elements up to which comparing all is faster than hashing.
 const FEW_PAIRS: usize = 1024;
 
-/// Tells whether something is among the elements.
-fn among(array: &Array, questions: usize) -> impl Fn(&Datum) -> bool {
-    let hashed = array.elements.len().saturating_mul(questions) > FEW_PAIRS;
-    let set: HashSet<&Datum> = if hashed { array.elements.iter().collect() } else { HashSet::new() };
-    move |element| if hashed { set.contains(element) } else { array.elements.contains(element) }
+/// Whether one of the questions is (or, if `wanted` is false, is not) among the known elements. NULL is never among them.
+fn is_among(questions: &Array, known: &Array, wanted: bool) -> Result<bool, SqlError> {
+    let mut meter = Meter::default();
+    let hashed = known.elements.len().saturating_mul(questions.elements.len()) > FEW_PAIRS;
+    let mut set: HashSet<&Datum> = HashSet::new();
+    for element in known.elements.iter().filter(|_| hashed) {
+        meter.add(4 * size_of::<usize>())?;
+        set.insert(element);
+    }
+    for question in &questions.elements {
+        meter.add(0)?;
+        let found = if hashed { set.contains(question) } else { known.elements.contains(question) };
+        if (found && !question.is_null()) == wanted {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
-fn contains_all(whole: &Array, parts: &Array) -> bool {
-    let known = among(whole, parts.elements.len());
-    parts.elements.iter().all(|part| !part.is_null() && known(part))
+/// Whether all parts are in the whole.
+fn contains_all(whole: &Datum, parts: &Datum) -> Computed {
+    Ok(Datum::Bool(!is_among(array_of(parts)?, array_of(whole)?, false)?))
 }
 
 fn contains(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Bool(contains_all(array_of(a)?, array_of(b)?)))
+    contains_all(a, b)
 }
 
 fn contained(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Bool(contains_all(array_of(b)?, array_of(a)?)))
+    contains_all(b, a)
 }
 
 fn overlaps(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let (a, b) = (array_of(a)?, array_of(b)?);
-    let known = among(b, a.elements.len());
-    Ok(Datum::Bool(a.elements.iter().any(|element| !element.is_null() && known(element))))
+    is_among(array_of(a)?, array_of(b)?, true).map(Datum::Bool)
 }
 
 pub(super) static FUNCTIONS: &[Function] = &[

@@ -6,9 +6,10 @@ use std::sync::{LazyLock, OnceLock};
 use super::EvalContext;
 use super::math::unexpected;
 use super::registry::{Body, Function, plain, typed};
-use super::string::{from_utf8, str_of};
+use super::string::{from_utf8, str_of, text};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{self, Bytea, Int4, Int8, Text as T};
+use crate::types::bounds::{Meter, append, parts};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Check, Datum, Type, bytea};
 
@@ -21,18 +22,18 @@ fn bytes(datum: &Datum) -> Result<&[u8], SqlError> {
     }
 }
 
-fn hex(digest: &[u8]) -> Datum {
+fn hex(digest: &[u8]) -> Computed {
     let mut out = Vec::new();
     bytea::write_hex(digest, &mut out);
-    String::from_utf8(out).unwrap_or_default().into()
+    from_utf8(out)
 }
 
 fn md5(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    Ok(hex(&md5_digest(bytes(&arguments[0])?, &|| context.check_interrupt())?))
+    hex(&md5_digest(bytes(&arguments[0])?, &|| context.check_interrupt())?)
 }
 
 /// Bytes that are digested between two questions whether to stop.
-const MD5_PART: usize = 1 << 18;
+const MD5_PART: usize = 1 << 16;
 
 /// RFC 1321.
 fn md5_digest(message: &[u8], check: Check<'_>) -> Result<[u8; 16], SqlError> {
@@ -92,8 +93,10 @@ fn md5_blocks(state: &mut [u32; 4], blocks: &[u8]) {
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Base 64 in lines of 76.
-fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
+fn write_base64(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), SqlError> {
+    let mut meter = Meter::default();
     for (i, chunk) in bytes.chunks(3).enumerate() {
+        meter.add(4)?;
         if i > 0 && i % 19 == 0 {
             out.push(b'\n');
         }
@@ -106,12 +109,14 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
             }
         }
     }
+    Ok(())
 }
 
 fn read_base64(text: &str) -> Result<Vec<u8>, SqlError> {
     let invalid = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let (mut group, mut count, mut padding) = (0u32, 0, 0);
+    let mut meter = Meter::default();
     for c in text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\n' | '\r')) {
         let value = if c == '=' {
             padding += 1;
@@ -125,6 +130,7 @@ fn read_base64(text: &str) -> Result<Vec<u8>, SqlError> {
                 invalid(format!("invalid symbol \"{c}\" found while decoding base64 sequence"))
             })?
         };
+        meter.add(0)?;
         group = group << 6 | value as u32;
         count += 1;
         if count == 4 {
@@ -143,32 +149,58 @@ fn unknown_encoding(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized encoding: \"{name}\""))
 }
 
-fn encode(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn encode(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let (bytes, name) = (bytes(&arguments[0])?, str_of(&arguments[1])?);
-    let mut out = Vec::new();
-    match name.to_ascii_lowercase().as_str() {
-        "hex" => bytea::write_hex(bytes, &mut out),
-        "base64" => write_base64(bytes, &mut out),
-        // Unlike a bytea's own text, only NULs, high bytes and backslashes are escaped.
-        "escape" => {
-            for &byte in bytes {
-                match byte {
-                    b'\\' => out.extend_from_slice(b"\\\\"),
-                    0 | 0x80.. => {
-                        out.extend_from_slice(&[
-                            b'\\',
-                            b'0' + (byte >> 6),
-                            b'0' + (byte >> 3 & 7),
-                            b'0' + (byte & 7),
-                        ]);
-                    }
-                    _ => out.push(byte),
-                }
-            }
-        }
+    let encoding = name.to_ascii_lowercase();
+    // Base 64 makes four letters of three bytes, and a line end after 76.
+    let length = match encoding.as_str() {
+        "hex" => 2 * bytes.len(),
+        "base64" => bytes.len().div_ceil(3) * 4 + bytes.len() / 57,
+        "escape" => escaped_length(bytes)?,
         _ => return Err(unknown_encoding(name)),
+    };
+    context.check_size(length)?;
+    let mut out = Vec::with_capacity(length);
+    if encoding == "base64" {
+        write_base64(bytes, &mut out)?;
+        return from_utf8(out);
+    }
+    for part in parts(bytes) {
+        match encoding.as_str() {
+            "hex" => bytea::write_hex(part?, &mut out),
+            _ => write_escaped(part?, &mut out),
+        }
     }
     from_utf8(out)
+}
+
+/// Unlike in a bytea's own text, only NULs, high bytes and backslashes are escaped.
+fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            0 | 0x80.. => {
+                let octal = [byte >> 6, byte >> 3 & 7, byte & 7].map(|digit| b'0' + digit);
+                out.push(b'\\');
+                out.extend_from_slice(&octal);
+            }
+            _ => out.push(byte),
+        }
+    }
+}
+
+/// How many letters that are.
+fn escaped_length(bytes: &[u8]) -> Result<usize, SqlError> {
+    let mut length = 0;
+    for part in parts(bytes) {
+        let letters = |byte: &u8| match byte {
+            b'\\' => 2,
+            0 | 0x80.. => 4,
+            _ => 1,
+        };
+        length += part?.iter().map(letters).sum::<usize>();
+    }
+    Ok(length)
 }
 
 fn decode(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -186,12 +218,16 @@ fn is_utf8(name: &str) -> bool {
     matches!(name.to_ascii_lowercase().replace('-', "").as_str(), "utf8" | "unicode" | "sql_ascii")
 }
 
-fn convert_from(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn convert_from(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let name = str_of(&arguments[1])?;
     if !is_utf8(name) {
         return Err(SqlError::unsupported(format!("encoding \"{name}\"")));
     }
-    from_utf8(bytes(&arguments[0])?.to_vec())
+    let bytes = bytes(&arguments[0])?;
+    context.check_size(bytes.len())?;
+    let mut out = Vec::new();
+    append(bytes, &mut out)?;
+    from_utf8(out)
 }
 
 fn convert_to(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -199,7 +235,7 @@ fn convert_to(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     if !is_utf8(name) {
         return Err(SqlError::unsupported(format!("encoding \"{name}\"")));
     }
-    Ok(Datum::Bytea(bytes(&arguments[0])?.to_vec().into()))
+    Ok(Datum::Bytea(text(&arguments[0])?.clone().into_bytes()))
 }
 
 fn get_byte(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -215,9 +251,10 @@ fn get_byte(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 
 /// A hash of a text that spreads well; not the one of PostgreSQL.
 fn hash_text(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let hash = bytes(&arguments[0])?
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for part in parts(bytes(&arguments[0])?) {
+        hash = part?.iter().fold(hash, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    }
     Ok(Datum::Int4((hash ^ hash >> 32) as i32))
 }
 
@@ -293,16 +330,16 @@ mod tests {
     #[test]
     fn digests() {
         assert_eq!(
-            hex(&md5_digest(b"", &|| Ok(())).unwrap()).as_str(),
+            hex(&md5_digest(b"", &|| Ok(())).unwrap()).unwrap().as_str(),
             Some("d41d8cd98f00b204e9800998ecf8427e")
         );
         assert_eq!(
-            hex(&md5_digest(b"abc", &|| Ok(())).unwrap()).as_str(),
+            hex(&md5_digest(b"abc", &|| Ok(())).unwrap()).unwrap().as_str(),
             Some("900150983cd24fb0d6963f7d28e17f72")
         );
         let long = "12345678901234567890123456789012345678901234567890123456789012345678901234567890";
         assert_eq!(
-            hex(&md5_digest(long.as_bytes(), &|| Ok(())).unwrap()).as_str(),
+            hex(&md5_digest(long.as_bytes(), &|| Ok(())).unwrap()).unwrap().as_str(),
             Some("57edf4a22be3c955ac49da2e2107b67a")
         );
     }
@@ -312,7 +349,7 @@ mod tests {
         for length in 0..100u8 {
             let bytes: Vec<u8> = (0..length).collect();
             let mut text = Vec::new();
-            write_base64(&bytes, &mut text);
+            write_base64(&bytes, &mut text).expect("nothing bounds it");
             let text = String::from_utf8(text).expect("base 64 is ASCII");
             assert_eq!(read_base64(&text).expect("it reads back"), bytes);
         }

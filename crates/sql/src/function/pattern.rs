@@ -3,10 +3,11 @@
 use super::EvalContext;
 use super::operator::{Operator, infix};
 use super::registry::{Function, plain};
-use super::string::{lower_char, str_of, text};
+use super::string::{lower_char, mapped, str_of, text};
 use crate::error::{SqlError, sqlstate};
 use crate::types::Datum;
 use crate::types::TypeId::{Bool, Bpchar, Bytea, Name, Text as T};
+use crate::types::bounds::{Meter, PIECE, ask};
 
 type Computed = Result<Datum, SqlError>;
 
@@ -16,11 +17,17 @@ fn pattern_ends_with_escape() -> SqlError {
 }
 
 /// Does the text match a LIKE pattern, `\` being the escape? 22025.
-pub(super) fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
+fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
     let (mut t, mut p) = (0, 0);
+    // A text may be looked at again from each of its places.
+    let mut steps = 0usize;
     // Where to go on after the last %: that place in the pattern, and the next start in the text.
     let mut retry: Option<(usize, usize)> = None;
     loop {
+        steps += 1;
+        if steps.is_multiple_of(PIECE) {
+            ask()?;
+        }
         let matched = match pattern.get(p) {
             Some(b'%') => {
                 retry = Some((p + 1, t));
@@ -83,8 +90,8 @@ fn bytes(datum: &Datum) -> Result<&[u8], SqlError> {
     }
 }
 
-fn fold(characters: &str) -> String {
-    characters.chars().map(lower_char).collect()
+fn fold(datum: &Datum) -> Result<String, SqlError> {
+    mapped(str_of(datum)?, |c| Some(lower_char(c)))
 }
 
 fn like_operator(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
@@ -96,7 +103,7 @@ fn not_like(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
 }
 
 fn ilike(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    like(fold(str_of(a)?).as_bytes(), fold(str_of(b)?).as_bytes()).map(Datum::Bool)
+    like(fold(a)?.as_bytes(), fold(b)?.as_bytes()).map(Datum::Bool)
 }
 
 fn not_ilike(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
@@ -124,7 +131,9 @@ fn like_escape(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     }
     let mut out = String::with_capacity(pattern.len());
     let mut escaped = false;
+    let mut meter = Meter::default();
     for c in pattern.chars() {
+        meter.add(0)?;
         if escape == Some(c) && !escaped {
             out.push('\\');
             escaped = true;
@@ -171,7 +180,9 @@ fn translate_similar(pattern: &str, escape: Option<char>) -> Result<String, SqlE
     let (mut escaped, mut separators) = (false, 0);
     // Open brackets, and how far in the outer one we are: a bracket first in it, or after its `^`, means itself.
     let (mut brackets, mut place) = (0u32, 0u32);
+    let mut meter = Meter::default();
     for c in pattern.chars() {
+        meter.add(0)?;
         if escaped && c == '"' && brackets == 0 {
             out.push_str(match separators {
                 0 => "){1,1}?(",

@@ -255,10 +255,10 @@ fn at_least(
 }
 
 /// Where a search begins that should begin at a character, counted from 1; `None` beyond the end.
-fn start_of(text: &str, start: i64) -> Option<usize> {
-    let skipped = usize::try_from(start - 1).ok()?;
-    let offset = offset_of(text, skipped);
-    (offset < text.len() || text.chars().count() == skipped).then_some(offset)
+fn start_of(text: &str, start: i64) -> Result<Option<usize>, SqlError> {
+    let Ok(skipped) = usize::try_from(start - 1) else { return Ok(None) };
+    let offset = offset_of(text, skipped)?;
+    Ok((offset < text.len() || text.chars().count() == skipped).then_some(offset))
 }
 
 fn regexp_count(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
@@ -267,7 +267,7 @@ fn regexp_count(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let expression = compile(str_of(&arguments[1])?, flags)?;
     let text = str_of(&arguments[0])?;
     let mut count = 0;
-    if let Some(start) = start_of(text, start) {
+    if let Some(start) = start_of(text, start)? {
         let check = || context.check_interrupt();
         let mut matches = Matches::from(&expression, text, start, false, &check);
         while matches.next()?.is_some() {
@@ -286,7 +286,7 @@ fn numbered(
     group: i64,
     context: &EvalContext<'_>,
 ) -> Result<Option<Span>, SqlError> {
-    let Some(start) = start_of(text, start) else { return Ok(None) };
+    let Some(start) = start_of(text, start)? else { return Ok(None) };
     let check = || context.check_interrupt();
     let mut matches = Matches::from(expression, text, start, group > 0, &check);
     for _ in 1..number {
@@ -378,7 +378,7 @@ fn replace(
 ) -> Computed {
     let expression = compile(str_of(&arguments[1])?, flags)?;
     let (text, replacement) = (str_of(&arguments[0])?, str_of(&arguments[2])?);
-    let Some(start) = start_of(text, start) else { return Ok(arguments[0].clone()) };
+    let Some(start) = start_of(text, start)? else { return Ok(arguments[0].clone()) };
     let check = || context.check_interrupt();
     let mut matches = Matches::from(&expression, text, start, replacement.contains('\\'), &check);
     let mut out = String::with_capacity(text.len());
@@ -389,6 +389,12 @@ fn replace(
             continue;
         }
         let (from, to) = whole(&found);
+        let more = from - copied + replacement.len();
+        context.check_size(out.len() + more)?;
+        if out.capacity() - out.len() < more {
+            // Twice as much may be more than there is.
+            out.reserve_exact(more.max(out.len() / 2));
+        }
         out.push_str(&text[copied..from]);
         expand(replacement, text, &found, &mut out);
         context.check_size(out.len())?;

@@ -5,25 +5,32 @@ use super::{EvalContext, array, json, regexp, string};
 use crate::error::SqlError;
 use crate::types::{Datum, TypeId};
 
-/// The rows of a set-returning function, each with its columns; `None` for `generate_series`, which the executor counts by itself, and
+/// The rows of a set-returning function.
+pub enum Rows {
+    /// Rows of one value.
+    Values(Vec<Datum>),
+    /// Rows of several.
+    Rows(Vec<Vec<Datum>>),
+}
+
+/// The rows of a set-returning function; `None` for `generate_series` and `unnest`, which the executor counts by itself, and
 /// for what the session implements. Strict functions give no rows if an argument is NULL.
 pub fn rows(
     function: &Function,
     arguments: &[Datum],
     context: &EvalContext<'_>,
-) -> Result<Option<Vec<Vec<Datum>>>, SqlError> {
+) -> Result<Option<Rows>, SqlError> {
     if function.strict && arguments.iter().any(Datum::is_null) {
-        return Ok((function.name != "pg_show_all_settings").then(Vec::new));
+        return Ok((function.name != "pg_show_all_settings").then(|| Rows::Values(vec![])));
     }
-    let single = |values: Vec<Datum>| Some(values.into_iter().map(|value| vec![value]).collect());
-    Ok(match function.name {
-        "unnest" => single(array::array_of(&arguments[0])?.elements.clone()),
-        "generate_subscripts" => single(array::subscripts(arguments)?),
-        "string_to_table" => single(string::parts(arguments, context)?),
-        "regexp_matches" => single(regexp::regexp_matches(arguments, context)?),
-        "regexp_split_to_table" => single(regexp::regexp_split(arguments, function.name, context)?),
-        name => json::rows(name, arguments)?,
-    })
+    let values = match function.name {
+        "generate_subscripts" => array::subscripts(arguments)?,
+        "string_to_table" => string::parts(arguments, context)?,
+        "regexp_matches" => regexp::regexp_matches(arguments, context)?,
+        "regexp_split_to_table" => regexp::regexp_split(arguments, function.name, context)?,
+        name => return Ok(json::rows(name, arguments)?.map(Rows::Rows)),
+    };
+    Ok(Some(Rows::Values(values)))
 }
 
 /// Names and types of the columns of a function that gives several; empty if it gives one.

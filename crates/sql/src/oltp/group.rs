@@ -16,11 +16,12 @@ use super::hash::Seeded;
 use super::input::{SourceState, holds};
 use super::memory::row_bytes;
 use super::packed::{Places, pack};
-use super::sort::{compare_keys, sort_rows};
+use super::sort::compare_keys;
 use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, Expr};
 use crate::function::Accumulator;
+use crate::merge_sort;
 use crate::plan::{AggregateNode, GroupNode, SelectNode};
 use crate::types::Datum;
 
@@ -189,7 +190,8 @@ impl AggregateState {
         let eval = &context.execution.read.eval;
         if !node.order.is_empty() {
             let mut pending = std::mem::take(&mut self.pending);
-            sort_rows(&mut pending, context.execution, |(a, _), (b, _)| {
+            let go_on = || context.execution.tick();
+            merge_sort::sort(&mut pending, merge_sort::RUN, go_on, |(a, _), (b, _)| {
                 for ((a, b), (_, descending, nulls_first)) in a.iter().zip(b).zip(&node.order) {
                     match compare_keys(a, b, *descending, *nulls_first) {
                         Ordering::Equal => {}

@@ -1,17 +1,6 @@
 //! Sorting.
 //!
-//! Rows in memory are sorted in runs of [`RUN_ROWS`], and runs are merged two by two. A comparison may cost anything
-//! (two long texts), and the standard library's sort cannot be left half-way; so each run and each row of a
-//! merge asks whether to stop.
-//!
-//! ```text
-//! d b | c a | f e        rows
-//! b d | a c | e f        runs, each sorted
-//! a b c d   | e f        first pass
-//! a b c d e f            second pass
-//! ```
-//!
-//! What moves is not the row but its place and the first bytes of its keys in the form that orders by bytes (`keys`): they decide most comparisons.
+//! Rows in memory are sorted by `merge_sort`, which can be left half-way. What moves is not the row but its place and the first bytes of its keys in the form that orders by bytes (`keys`): they decide most comparisons.
 //!
 //! Rows that do not fit into memory go to disk as a sorted run (`sorter`); in the end all runs are merged.
 
@@ -22,7 +11,7 @@ use super::node::{NodeState, evaluate_limit};
 use super::sorter::Sorter;
 use crate::bind::SortKey;
 use crate::error::Result;
-use crate::expr::{Execution, Expr};
+use crate::expr::Expr;
 use crate::keys::{self, KeyOrder};
 use crate::plan::Node;
 use crate::types::Datum;
@@ -80,64 +69,6 @@ pub(crate) fn key_prefix(row: &[Datum], keys: &[SortKey], key: &mut Vec<u8>) -> 
     let length = key.len().min(prefix.len());
     prefix[..length].copy_from_slice(&key[..length]);
     u128::from_be_bytes(prefix)
-}
-
-/// Rows of a run: its sort is the longest step without a question whether to stop.
-const RUN_ROWS: usize = 1024;
-
-/// Sorts `rows`; what compares equal keeps its order. After an error some of them are gone.
-pub(crate) fn sort_rows<T: Default>(
-    rows: &mut Vec<T>,
-    execution: Execution<'_>,
-    compare: impl Fn(&T, &T) -> Ordering,
-) -> Result<()> {
-    for run in rows.chunks_mut(RUN_ROWS) {
-        execution.tick()?;
-        run.sort_by(&compare);
-    }
-    let mut length = RUN_ROWS;
-    let mut merged = Vec::new();
-    while length < rows.len() {
-        merged.clear();
-        merged.reserve_exact(rows.len());
-        for pair in rows.chunks_mut(2 * length) {
-            let (left, right) = pair.split_at_mut(length.min(pair.len()));
-            merge(left, right, &mut merged, execution, &compare)?;
-        }
-        std::mem::swap(rows, &mut merged);
-        length *= 2;
-    }
-    Ok(())
-}
-
-/// Moves two sorted runs to the end of `merged`, in order.
-fn merge<T: Default>(
-    left: &mut [T],
-    right: &mut [T],
-    merged: &mut Vec<T>,
-    execution: Execution<'_>,
-    compare: impl Fn(&T, &T) -> Ordering,
-) -> Result<()> {
-    let (mut at_left, mut at_right) = (0, 0);
-    // Runs of rows that came in order need no further comparison.
-    let apart = match (left.last(), right.first()) {
-        (Some(last), Some(first)) => compare(last, first).is_le(),
-        _ => true,
-    };
-    while !apart && at_left < left.len() && at_right < right.len() {
-        execution.tick()?;
-        let next = if compare(&left[at_left], &right[at_right]).is_le() {
-            at_left += 1;
-            &mut left[at_left - 1]
-        } else {
-            at_right += 1;
-            &mut right[at_right - 1]
-        };
-        merged.push(std::mem::take(next));
-    }
-    merged.extend(left[at_left..].iter_mut().map(std::mem::take));
-    merged.extend(right[at_right..].iter_mut().map(std::mem::take));
-    Ok(())
 }
 
 /// State of a sort.

@@ -4,10 +4,11 @@
 
 use super::Context;
 use super::memory::row_bytes;
-use super::sort::{compare_rows, key_prefix, sort_rows};
+use super::sort::{compare_rows, key_prefix};
 use super::spill::{Spill, Tape, TapeReader};
 use crate::bind::SortKey;
 use crate::error::Result;
+use crate::merge_sort;
 use crate::types::Datum;
 
 /// Runs that are merged at a time; each has a block in memory.
@@ -21,6 +22,9 @@ struct Entry {
     /// Its place among the rows.
     place: u32,
 }
+
+/// Rows of a run that is sorted at a time take no more, so that comparing them is no long step.
+const RUN_BYTES: usize = 1 << 20;
 
 /// What an entry takes while it is sorted.
 const ENTRY_BYTES: usize = 2 * size_of::<Entry>();
@@ -88,7 +92,10 @@ impl Sorter {
 
     fn sort(&mut self, keys: &[SortKey], context: Context<'_>) -> Result<()> {
         let rows = &self.rows;
-        sort_rows(&mut self.entries, context.execution, |a, b| {
+        // The larger the rows, the longer may a comparison take.
+        let run = (RUN_BYTES * rows.len() / self.bytes.max(1)).clamp(1, merge_sort::RUN);
+        let go_on = || context.execution.tick();
+        merge_sort::sort(&mut self.entries, run, go_on, |a, b| {
             let whole = || compare_rows(&rows[a.place as usize], &rows[b.place as usize], keys);
             a.prefix.cmp(&b.prefix).then_with(whole)
         })
@@ -99,13 +106,18 @@ impl Sorter {
         self.sort(keys, context)?;
         let mut kept = Vec::with_capacity(bound);
         for entry in self.entries.drain(..).take(bound) {
+            context.execution.tick()?;
             kept.push((entry.prefix, std::mem::take(&mut self.rows[entry.place as usize])));
         }
         self.cutoff = kept.last().map(|(prefix, _)| *prefix);
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
-        self.rows.clear();
+        while !self.rows.is_empty() {
+            context.execution.tick()?;
+            self.rows.truncate(self.rows.len().saturating_sub(merge_sort::RUN));
+        }
         for (prefix, row) in kept {
+            context.execution.tick()?;
             let bytes = row_bytes(&row) + ENTRY_BYTES;
             context.execution.reserve(bytes)?;
             self.bytes += bytes;

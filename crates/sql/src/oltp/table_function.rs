@@ -1,15 +1,22 @@
 //! Functions that give rows.
 
+use std::sync::Arc;
+
 use crate::bind::RowsCall;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{Env, Expr};
 use crate::function::Function;
-use crate::types::{Datum, Interval, Numeric, TimeZone, datetime};
+use crate::function::set::{self, Rows};
+use crate::types::{Array, Datum, Interval, Numeric, TimeZone, datetime};
 
 /// The rows of a call.
 pub(crate) enum TableRows {
     /// Rows computed already.
     Ready(std::vec::IntoIter<Vec<Datum>>),
+    /// Rows of one value.
+    Values(std::vec::IntoIter<Datum>),
+    /// Elements of arrays side by side, shorter ones filled up with NULLs.
+    Elements { arrays: Vec<Option<Arc<Array>>>, at: usize },
     /// Integers.
     Integers { next: Option<i64>, last: i64, step: i64, wide: bool },
     /// Numbers.
@@ -32,7 +39,7 @@ impl TableRows {
                 if function.strict && values.iter().any(Datum::is_null) {
                     return Ok(ready(vec![]));
                 }
-                set(function, &values, env)
+                open(function, &values, env)
             }
         }
     }
@@ -41,6 +48,14 @@ impl TableRows {
     pub(crate) fn next(&mut self) -> Result<Option<Vec<Datum>>> {
         match self {
             TableRows::Ready(rows) => Ok(rows.next()),
+            TableRows::Values(values) => Ok(values.next().map(|value| vec![value])),
+            TableRows::Elements { arrays, at } => {
+                let element = |array: &Option<Arc<Array>>| array.as_ref()?.elements.get(*at).cloned();
+                let row: Vec<Option<Datum>> = arrays.iter().map(element).collect();
+                *at += 1;
+                let is_end = row.iter().all(Option::is_none);
+                Ok((!is_end).then(|| row.into_iter().map(Option::unwrap_or_default).collect()))
+            }
             TableRows::Integers { next, last, step, wide } => {
                 let Some(value) = *next else { return Ok(None) };
                 if (*step > 0 && value > *last) || (*step < 0 && value < *last) {
@@ -93,35 +108,34 @@ fn ready(rows: Vec<Vec<Datum>>) -> TableRows {
     TableRows::Ready(rows.into_iter())
 }
 
-/// Arrays side by side, shorter ones filled up with NULLs.
 fn unnest(arrays: &[Expr], env: &Env<'_>) -> Result<TableRows> {
-    let mut columns = vec![];
+    let mut opened = vec![];
     for array in arrays {
-        columns.push(match &*array.value(env)? {
-            Datum::Array(array) => array.elements.clone(),
-            _ => vec![],
+        opened.push(match &*array.value(env)? {
+            Datum::Array(array) => Some(array.clone()),
+            _ => None,
         });
     }
-    let length = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let rows = (0..length)
-        .map(|i| columns.iter().map(|column| column.get(i).cloned().unwrap_or(Datum::Null)).collect());
-    Ok(ready(rows.collect()))
+    Ok(TableRows::Elements { arrays: opened, at: 0 })
 }
 
 fn step_is_zero() -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero")
 }
 
-fn set(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Result<TableRows> {
+fn open(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Result<TableRows> {
     match (function.name, arguments) {
         ("generate_series", [start, stop, rest @ ..]) => series(start, stop, rest.first(), env),
+        ("unnest", [Datum::Array(array)]) => {
+            Ok(TableRows::Elements { arrays: vec![Some(array.clone())], at: 0 })
+        }
         (name, arguments) => {
-            let computed = match crate::pg_catalog::set_rows(name, arguments) {
-                Some(rows) => Some(rows),
-                None => crate::function::set::rows(function, arguments, &env.execution.read.eval)?,
-            };
-            match computed {
-                Some(rows) => Ok(ready(rows)),
+            if let Some(rows) = crate::pg_catalog::set_rows(name, arguments) {
+                return Ok(ready(rows));
+            }
+            match set::rows(function, arguments, &env.execution.read.eval)? {
+                Some(Rows::Values(values)) => Ok(TableRows::Values(values.into_iter())),
+                Some(Rows::Rows(rows)) => Ok(ready(rows)),
                 None => external(function, arguments, env),
             }
         }
@@ -142,9 +156,7 @@ fn check_finite(bound: &Numeric, what: &str) -> Result<()> {
 fn external(function: &'static Function, arguments: &[Datum], env: &Env<'_>) -> Result<TableRows> {
     let read = env.execution.read;
     match read.external.call(function, arguments, &read.eval)? {
-        Datum::Array(array) => {
-            Ok(ready(array.elements.iter().map(|element| vec![element.clone()]).collect()))
-        }
+        Datum::Array(array) => Ok(TableRows::Elements { arrays: vec![Some(array)], at: 0 }),
         Datum::Null => Ok(ready(vec![])),
         value => Ok(ready(vec![vec![value]])),
     }

@@ -18,6 +18,8 @@ use crate::function::{EvalContext, Interrupt, NeverInterrupted};
 use crate::keys;
 use crate::parse::{self, Command};
 use crate::plan::{Plan, plan};
+use crate::types::bounds::tests::Questions;
+use crate::types::bounds::{self, Bounds as _};
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
 type Entries = BTreeMap<(u32, Vec<u8>), Bytes>;
@@ -188,7 +190,7 @@ impl World {
         let format = FormatContext::default();
         let read = ReadContext {
             reader: &self.store,
-            eval: EvalContext::without_session(&format),
+            eval: EvalContext { interrupt, ..EvalContext::without_session(&format) },
             catalog: &self.catalog,
             external: &NoExternalFunctions,
             interrupt,
@@ -449,6 +451,132 @@ fn whatever_goes_on_for_long_can_be_stopped() {
         let slow = StopAfter { questions: AtomicU32::new(0), last: 500, since: Duration::from_millis(1) };
         let error = world.interrupted(sql, &[], &slow).expect_err(sql);
         assert_eq!((error.sqlstate, slow.questions.load(Ordering::Relaxed)), ("57014", 501), "{sql}");
+    }
+}
+
+/// Whatever works on a large value asks on its way whether to go on, and stops where it is told to.
+#[test]
+fn work_on_a_large_value_can_be_left_half_way() {
+    let world = World::new();
+    let text = Datum::from("ab".repeat(1 << 19));
+    let odd = Datum::from("a€".repeat(1 << 18));
+    let blank = Datum::from(" ".repeat(1 << 20));
+    let hex = Datum::from("61".repeat(1 << 19));
+    let bytes = Datum::Bytea("ab\\".repeat(1 << 18).into_bytes().into());
+    let numbers =
+        Datum::from(crate::types::Array::new(TypeId::Int4, (0..100_000).map(Datum::Int4).collect()));
+    let document = format!("[{}0]", "{\"a\": [2], \"b\": 1}, ".repeat(20_000));
+    let (text_json, json) = (Datum::from(document.as_str()), Datum::Jsonb(document.as_str().into()));
+    let blank_json = Datum::from(" ".repeat(1 << 20) + "1");
+    let percents = Datum::from("%%".repeat(1 << 19));
+    let quoted = Datum::from(format!("\"{}\"", "\\u0061b".repeat(1 << 17)));
+    let work = [
+        ("lower($1)", &text),
+        ("upper($1)", &odd),
+        ("initcap($1)", &text),
+        ("reverse($1)", &odd),
+        ("translate($1, 'ab', 'c')", &text),
+        ("replace($1, 'ab', 'c')", &text),
+        ("replace($1, 'zz', 'c')", &text),
+        ("strpos($1, 'zz')", &text),
+        ("position('zz'::bytea in $1::bytea)", &bytes),
+        ("split_part($1, 'b', 400000)", &text),
+        ("split_part($1, 'b', -400000)", &text),
+        ("substr($1, 100000, 400000)", &odd),
+        ("left($1, -5)", &odd),
+        ("right($1, 300000)", &odd),
+        ("overlay($1::text placing 'x' from 5)", &text),
+        ("lpad($1, 2000000, 'xy')", &text),
+        ("rpad($1, 2000000, 'xy')", &text),
+        ("repeat($1, 2)", &text),
+        ("btrim($1)", &blank),
+        ("ltrim($1)", &blank),
+        ("rtrim($1)", &blank),
+        ("$1::text || 'x'", &text),
+        ("concat($1::text, 'x')", &text),
+        ("format('%s', $1::text)", &text),
+        ("format($1, 1)", &percents),
+        ("quote_literal($1::text)", &text),
+        ("string_to_array($1, 'b')", &text),
+        ("string_to_array($1, NULL)", &text),
+        ("hashtext($1)", &text),
+        ("md5($1::text)", &text),
+        ("$1::text LIKE '%a%b%zz'", &text),
+        ("$1::text NOT LIKE '%zz'", &text),
+        ("$1::text ILIKE '%zz'", &text),
+        ("similar_to_escape($1)", &text),
+        ("like_escape($1, 'x')", &text),
+        ("encode($1, 'hex')", &bytes),
+        ("encode($1, 'base64')", &bytes),
+        ("encode($1, 'escape')", &bytes),
+        ("decode($1, 'hex')", &hex),
+        ("decode($1, 'base64')", &hex),
+        ("decode($1, 'escape')", &hex),
+        ("convert_from($1, 'UTF8')", &bytes),
+        ("$1::bytea || 'x'::bytea", &bytes),
+        ("$1::bytea::text", &bytes),
+        ("$1::text::bytea", &hex),
+        ("$1::text::json", &text_json),
+        ("$1::text::jsonb", &text_json),
+        ("$1::text::jsonb", &quoted),
+        ("$1::text::json", &blank_json),
+        ("$1::jsonb @> '[-1]'", &json),
+        ("$1::jsonb ? 'x'", &json),
+        ("jsonb_pretty($1)", &json),
+        ("jsonb_strip_nulls($1)", &json),
+        ("$1::jsonb - 'x'", &json),
+        ("to_json($1::text)", &text),
+        ("to_jsonb($1::text)", &text),
+        ("json_build_array($1::text)", &text),
+        ("to_json($1::int[])", &numbers),
+        ("to_jsonb($1::int[])", &numbers),
+        ("array_to_string($1::int[], ',')", &numbers),
+        ("$1::int[]::text", &numbers),
+        ("$1::int[]::bigint[]", &numbers),
+        ("ROW($1::int[])::text", &numbers),
+        ("array_append($1::int[], 1)", &numbers),
+        ("array_prepend(1, $1::int[])", &numbers),
+        ("array_cat($1::int[], $1)", &numbers),
+        ("array_position($1::int[], -1)", &numbers),
+        ("array_positions($1::int[], -1)", &numbers),
+        ("array_remove($1::int[], -1)", &numbers),
+        ("array_replace($1::int[], 1, 2)", &numbers),
+        ("trim_array($1::int[], 1)", &numbers),
+        ("array_fill($1::int, ARRAY[100000])", &Datum::Int4(1)),
+        ("$1::int[] @> ARRAY[-1]", &numbers),
+        ("ARRAY[-1] <@ $1::int[]", &numbers),
+        ("$1::int[] && ARRAY[-1]", &numbers),
+    ];
+    for (expression, value) in work {
+        let run = |left: usize| {
+            let questions = Questions::new(left, usize::MAX);
+            let _within = bounds::enter(questions.clone());
+            let asks = Asks(questions.clone());
+            let sql = format!("SELECT ({expression}) IS NULL");
+            (world.interrupted(&sql, std::slice::from_ref(value), &asks), questions.asked())
+        };
+        let (whole, asked) = run(usize::MAX);
+        assert_eq!(
+            whole.map(|rows| rows.len()).map_err(|error| error.message.clone()),
+            Ok(1),
+            "{expression}"
+        );
+        // A question for each piece of 64 kB, or for a thousand items.
+        assert!(asked >= 7, "{expression}: {asked} questions");
+        for left in [0, asked - 1] {
+            let (stopped, asked) = run(left);
+            assert_eq!(stopped.expect_err(expression).sqlstate, "57014", "{expression}");
+            assert_eq!(asked, left + 1, "{expression}");
+        }
+    }
+}
+
+/// Asks as those do who have no statement at hand.
+struct Asks(Arc<Questions>);
+
+impl Interrupt for Asks {
+    fn check(&self) -> Result<Duration> {
+        self.0.go_on().map(|()| Duration::ZERO)
     }
 }
 

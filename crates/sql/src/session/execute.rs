@@ -27,6 +27,9 @@ impl Session {
         self.facts.set_running(true);
         let fetched = self.advance(portal, sink, max_rows).await;
         self.facts.set_running(false);
+        if matches!(fetched, Err(_) | Ok(Fetch::Complete(_) | Fetch::Empty)) {
+            self.interrupts.end();
+        }
         let fetched = fetched.map_err(|error| self.name_damage(error, &portal.prepared.planned()));
         if let Err(error) = &fetched {
             self.note_failure(error, self.facts.transaction());

@@ -155,7 +155,7 @@ pub struct Session {
     effective: Arc<Effective>,
     format: FormatContext,
     memory_limit: usize,
-    watch: Arc<interrupt::Watch>,
+    interrupts: Arc<Interrupts>,
     notices: Vec<SqlError>,
     statements: HashMap<String, Arc<Prepared>>,
     cursors: cursor::Cursors,
@@ -195,12 +195,13 @@ impl Session {
         let presence = presence::Entry::new(&database, &facts);
         let effective = facts.effective();
         let cancel = CancelHandle::default();
+        let seat = Arc::new(database.engine().governor().seat());
         let limit = memory_limit(database.engine().memory_bytes());
         let mut session = Session {
             facts: facts.clone(),
-            watch: Arc::new(interrupt::Watch::new(cancel.clone(), limit)),
+            interrupts: Arc::new(Interrupts::new(cancel.clone(), seat.clone(), limit)),
             cancel,
-            seat: Arc::new(database.engine().governor().seat()),
+            seat,
             block: Block::None,
             modes: Modes {
                 isolation: cognate_engine::Isolation::ReadCommitted,
@@ -305,21 +306,20 @@ impl Session {
 
     /// The statements of a simple query, possibly none. 42601 with position.
     pub fn split(&self, text: &str) -> Result<Vec<Statement>> {
+        self.begin_statement();
         interrupt::step_aside_for(text);
         parse::parse_within(text, || self.limits())
     }
 
     /// What reading a long text may take.
     fn limits(&self) -> parse::Limits {
-        parse::Limits {
-            budget: self.database.statement_budget().clone(),
-            interrupt: Arc::new(self.interrupts()),
-        }
+        parse::Limits { budget: self.database.statement_budget().clone(), interrupt: self.interrupts() }
     }
 
-    /// A message of the client begins to be answered: what was asked to be cancelled before does not count.
+    /// A message of the client begins to be answered: what was asked to be cancelled before does not count, nor does time that went by.
     pub fn begin_message(&self) {
         self.cancel.reset();
+        self.interrupts.end();
     }
 
     /// Takes over settings that a statement may have changed.
@@ -340,23 +340,19 @@ impl Session {
         self.format.bytea_output = self.effective.bytea_output;
     }
 
-    /// The limits of the statement that begins now.
-    fn interrupts(&self) -> Interrupts {
-        let milliseconds = |value: u64| (value > 0).then(|| std::time::Duration::from_millis(value));
-        let timeout = milliseconds(self.effective.statement_timeout_ms);
-        self.watch.begin(timeout);
-        Interrupts {
-            cancel: self.cancel.clone(),
-            deadline: timeout.map(|timeout| tokio::time::Instant::now() + timeout),
-            lock_timeout: milliseconds(self.effective.lock_timeout_ms),
-            seat: self.seat.clone(),
-            pace: interrupt::Pace::default(),
-            watch: self.watch.clone(),
-        }
+    /// A statement begins: from now on its time goes.
+    fn begin_statement(&self) {
+        self.interrupts.begin(self.effective.statement_timeout_ms, self.effective.lock_timeout_ms);
+    }
+
+    /// What may interrupt the statement that goes on now, or begins.
+    fn interrupts(&self) -> Arc<Interrupts> {
+        self.interrupts.resume(self.effective.statement_timeout_ms, self.effective.lock_timeout_ms);
+        self.interrupts.clone()
     }
 
     /// What a running statement works with. The transaction must be open.
-    fn work<'a>(&'a mut self, interrupts: &'a Interrupts) -> Result<Work<'a>> {
+    fn work<'a>(&'a mut self, interrupts: &'a Arc<Interrupts>) -> Result<Work<'a>> {
         let statement_time = self.database.now();
         let open = self.open.as_mut().ok_or_else(|| SqlError::internal("no transaction is open"))?;
         let catalog = open.state.catalog.over(self.database.catalog());

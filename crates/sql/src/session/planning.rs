@@ -13,7 +13,6 @@ use crate::catalog::{Catalog, Table};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::{NoReader, ReadContext};
 use crate::function::EvalContext;
-use crate::function::NeverInterrupted;
 use crate::oltp::{delete, insert, update};
 use crate::parse::{self, Command};
 use crate::pg_catalog::SystemTables;
@@ -48,6 +47,7 @@ impl Session {
     /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives types by oid, 0 or
     /// absent where the server is to infer one.
     pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
+        self.begin_statement();
         let declared = declared_types(parameter_oids)?;
         let search_path = self.effective.search_path.clone();
         let key = Key { text, declared: &declared, search_path: &search_path };
@@ -71,6 +71,7 @@ impl Session {
 
     /// Prepares one statement of a simple query.
     pub fn prepare_statement(&mut self, statement: Statement) -> Result<Arc<Prepared>> {
+        self.begin_statement();
         self.check_not_failed(Some(&statement))?;
         self.plan_prepared(Some(statement), Vec::new()).map(Arc::new)
     }
@@ -162,11 +163,11 @@ impl Session {
         let search_path = self.facts.named_path(&catalog);
         let sizes = Sizes(self.database.engine());
         let interrupts = self.interrupts();
-        let _within = bounds::enter(self.watch.clone());
+        let _within = bounds::enter(interrupts.clone());
         let context = BindContext {
             catalog: &catalog,
             search_path: &search_path,
-            eval: EvalContext { interrupt: &interrupts, ..self.eval() },
+            eval: EvalContext { interrupt: &*interrupts, ..self.eval() },
             virtual_tables: &SystemTables,
             row_counts: &sizes,
             source: &statement.source,
@@ -253,14 +254,14 @@ impl Session {
         }
     }
 
-    /// What evaluation outside a statement may know of the session.
+    /// What evaluation outside a statement's run may know of the session.
     pub(super) fn eval(&self) -> EvalContext<'_> {
         EvalContext {
             format: &self.format,
             statement_time: self.database.now(),
             session: &*self.facts,
             memory_limit: self.memory_limit,
-            interrupt: &NeverInterrupted,
+            interrupt: &*self.interrupts,
         }
     }
 
@@ -309,9 +310,10 @@ impl Session {
             eval: self.eval(),
             catalog: &catalog,
             external: &external,
-            interrupt: &NeverInterrupted,
+            interrupt: &*self.interrupts,
             memory_limit: self.memory_limit,
         };
+        let _within = bounds::enter(self.interrupts.clone());
         crate::oltp::run::evaluate(&typed.expr, &[], &read)
     }
 
@@ -325,7 +327,8 @@ impl Session {
         result_formats: &[Format],
     ) -> Result<Portal> {
         self.check_not_failed(prepared.statement())?;
-        let _within = bounds::enter(self.watch.clone());
+        self.begin_statement();
+        let _within = bounds::enter(self.interrupts.clone());
         let types = prepared.parameter_types();
         if parameters.len() != types.len() {
             return Err(SqlError::new(

@@ -118,10 +118,9 @@ impl Session {
         if !wanted || self.is_two_phase() || self.open.is_some() || self.block != Block::Explicit {
             return Ok(());
         }
-        // It waits for no lock.
-        let interrupts = super::Interrupts { lock_timeout: None, ..self.interrupts() };
+        let interrupts = self.interrupts();
         self.facts.set_awaiting_safety(true);
-        let begun = interrupts.lock(self.database.engine().begin_deferrable()).await;
+        let begun = interrupts.wait(self.database.engine().begin_deferrable()).await;
         self.facts.set_awaiting_safety(false);
         let engine = begun?;
         self.facts.set_transaction_id(engine.id());

@@ -30,7 +30,7 @@ pub(crate) struct Work<'a> {
     pub(crate) format: &'a FormatContext,
     /// Start of the statement, microseconds since 2000-01-01 UTC.
     pub(crate) statement_time: i64,
-    pub(crate) interrupts: &'a Interrupts,
+    pub(crate) interrupts: &'a Arc<Interrupts>,
     pub(crate) notices: &'a mut Vec<SqlError>,
     /// The catalog the statement sees: its own changes included.
     pub(crate) catalog: Arc<Catalog>,
@@ -87,7 +87,7 @@ impl Work<'_> {
 
     /// The same at another moment's view.
     pub(crate) fn read_at<T>(&self, view: &ReadView, action: impl FnOnce(&ReadContext<'_>) -> T) -> T {
-        let _within = bounds::enter(self.interrupts.watch.clone());
+        let _within = bounds::enter(self.interrupts.clone());
         let reader = ViewReader(view);
         let external = External {
             facts: self.facts,
@@ -103,11 +103,11 @@ impl Work<'_> {
                 statement_time: self.statement_time,
                 session: &**self.facts,
                 memory_limit: self.state.memory_limit,
-                interrupt: self.interrupts,
+                interrupt: &**self.interrupts,
             },
             catalog: &self.catalog,
             external: &external,
-            interrupt: self.interrupts,
+            interrupt: &**self.interrupts,
             memory_limit: self.state.memory_limit,
         };
         action(&context)

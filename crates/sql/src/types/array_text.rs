@@ -8,10 +8,15 @@ use crate::error::{SqlError, sqlstate};
 const MAX_DIMENSIONS: usize = 6;
 
 /// Appends the text form.
-pub(super) fn write(array: &Array, context: &FormatContext, out: &mut Vec<u8>) {
+pub(super) fn write(
+    array: &Array,
+    context: &FormatContext,
+    out: &mut Vec<u8>,
+    meter: &mut Meter,
+) -> Result<(), SqlError> {
     if array.dimensions.is_empty() {
         out.extend_from_slice(b"{}");
-        return;
+        return Ok(());
     }
     if array.dimensions.iter().any(|d| d.lower != 1) {
         for dimension in &array.dimensions {
@@ -20,7 +25,7 @@ pub(super) fn write(array: &Array, context: &FormatContext, out: &mut Vec<u8>) {
         }
         out.push(b'=');
     }
-    write_level(array, &array.dimensions, &array.elements, context, out);
+    write_level(array, &array.dimensions, &array.elements, context, out, meter)
 }
 
 fn write_level(
@@ -29,33 +34,41 @@ fn write_level(
     elements: &[Datum],
     context: &FormatContext,
     out: &mut Vec<u8>,
-) {
+    meter: &mut Meter,
+) -> Result<(), SqlError> {
     out.push(b'{');
     if let [_] = dimensions {
         for (i, element) in elements.iter().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
-            write_element(array, element, context, out);
+            write_element(array, element, context, out, meter)?;
         }
     } else if let Some((first, rest)) = dimensions.split_first() {
         for (i, part) in elements.chunks((elements.len() / first.length.max(1)).max(1)).enumerate() {
             if i > 0 {
                 out.push(b',');
             }
-            write_level(array, rest, part, context, out);
+            write_level(array, rest, part, context, out, meter)?;
         }
     }
     out.push(b'}');
+    Ok(())
 }
 
-fn write_element(array: &Array, element: &Datum, context: &FormatContext, out: &mut Vec<u8>) {
+fn write_element(
+    array: &Array,
+    element: &Datum,
+    context: &FormatContext,
+    out: &mut Vec<u8>,
+    meter: &mut Meter,
+) -> Result<(), SqlError> {
+    let start = out.len();
     if element.is_null() {
         out.extend_from_slice(b"NULL");
-        return;
+        return meter.add(out.len() - start);
     }
-    let start = out.len();
-    element.to_text(Type::new(array.element), context, out);
+    element.write(Type::new(array.element), context, out, meter)?;
     let text = &out[start..];
     let needs_quotes = text.is_empty()
         || text.eq_ignore_ascii_case(b"null")
@@ -73,6 +86,7 @@ fn write_element(array: &Array, element: &Datum, context: &FormatContext, out: &
         }
         out.push(b'"');
     }
+    meter.add(out.len() - start)
 }
 
 /// Reads the text form of an array of `element`. 22P02, and what the elements' texts are at fault for.

@@ -1,8 +1,15 @@
-//! What reading a large value may take: memory, and time until somebody wants it to stop.
+//! What working on a large value may take: memory, and time until somebody wants it to stop.
 //!
-//! Values are read from text in many places that know nothing of the statement they are read for. So the statement says once, for the
-//! thread it computes on, what holds while it computes ([`enter`]), and whoever reads item after item keeps a [`Meter`]. Where nobody has said
-//! anything, there are no bounds.
+//! Values are read, changed and printed in many places that know nothing of the statement it is done for. So the statement says
+//! once, for the thread it computes on, what holds while it computes ([`enter`]). Whoever goes through a text or a byte string does
+//! so in [`pieces`] or [`parts`], and whoever reads or makes item after item keeps a [`Meter`]; both ask now and then. Where nobody
+//! has said anything, there are no bounds.
+//!
+//! ```text
+//! lower(t), t of 1 MB        16 pieces, 15 questions: 57014 after any of them
+//! '[1, 2, …]'::jsonb         a question for every thousand numbers: 57014, or 53200 once the tree is too large
+//! t < u                      no question: memory is compared faster than anybody would notice
+//! ```
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -15,7 +22,7 @@ pub(crate) trait Bounds: Send + Sync {
     /// Fails once the statement should stop; lets others go before now and then.
     fn go_on(&self) -> Result<()>;
 
-    /// Bytes that a value may take while it is read.
+    /// Bytes that a value may take.
     fn memory(&self) -> usize;
 }
 
@@ -40,35 +47,196 @@ impl Drop for Within {
     }
 }
 
-/// Items read between two questions.
-const ITEMS_UNASKED: usize = 1024;
+/// Fails once the statement that computes on this thread should stop; lets others go before now and then.
+#[cold]
+pub(crate) fn ask() -> Result<()> {
+    HERE.with_borrow(Clone::clone).map_or(Ok(()), |bounds| bounds.go_on())
+}
 
-/// Counts what has been read of one value.
+/// Bytes that a value may take here.
+fn memory() -> usize {
+    HERE.with_borrow(|here| here.as_ref().map_or(usize::MAX, |bounds| bounds.memory()))
+}
+
+/// 53200 if a value of so many bytes is more than the statement may use.
+pub(crate) fn check_size(bytes: usize) -> Result<()> {
+    let limit = memory();
+    if bytes <= limit { Ok(()) } else { Err(too_large(limit)) }
+}
+
+#[cold]
+fn too_large(limit: usize) -> SqlError {
+    let detail = format!("A value takes more than the {} kB that a statement may use.", limit / 1024);
+    SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
+}
+
+/// Bytes of a text that are worked on between two questions.
+pub(crate) const PIECE: usize = 1 << 16;
+
+/// The pieces of a text in their order, a question before each but the last. A short text is one piece, and nothing is asked.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Result<&str>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.len() <= PIECE {
+            return (!rest.is_empty()).then(|| Ok(std::mem::take(&mut rest)));
+        }
+        let (piece, behind) = rest.split_at(rest.floor_char_boundary(PIECE));
+        rest = behind;
+        Some(ask().map(|()| piece))
+    })
+}
+
+/// The same of bytes.
+pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8]>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.len() <= PIECE {
+            return (!rest.is_empty()).then(|| Ok(std::mem::take(&mut rest)));
+        }
+        let (part, behind) = rest.split_at(PIECE);
+        rest = behind;
+        Some(ask().map(|()| part))
+    })
+}
+
+/// Makes room for more bytes. 53200 beyond what the statement may use; large values grow by their half at most, and not beyond that.
+pub(crate) fn make_room(more: usize, out: &mut Vec<u8>) -> Result<()> {
+    if out.capacity() - out.len() >= more {
+        return Ok(());
+    }
+    let memory = memory();
+    let needed = out.len() + more;
+    if needed > memory {
+        return Err(too_large(memory));
+    }
+    let capacity = needed.max(memory.min(out.len() + out.len() / 2));
+    out.reserve_exact(capacity - out.len());
+    Ok(())
+}
+
+/// Appends bytes, part by part.
+pub(crate) fn append(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    make_room(bytes.len(), out)?;
+    for part in parts(bytes) {
+        out.extend_from_slice(part?);
+    }
+    Ok(())
+}
+
+/// What an item costs beside its bytes, counted as bytes.
+const ITEM: usize = 64;
+
+/// Counts what has been read or made of one value.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    items: usize,
     bytes: usize,
+    /// Work since the last question.
+    unasked: usize,
+    patient: bool,
 }
 
 impl Meter {
-    /// One more item was read, which takes so many bytes. 53200 beyond the bounds, 57014 if it is to stop.
+    /// One for what cannot fail: it only lets others go before.
+    pub(crate) fn patient() -> Meter {
+        Meter { patient: true, ..Meter::default() }
+    }
+
+    /// Makes room for more bytes, unless it cannot fail.
+    #[inline]
+    pub(crate) fn make_room(&self, more: usize, out: &mut Vec<u8>) -> Result<()> {
+        if self.patient { Ok(()) } else { make_room(more, out) }
+    }
+
+    /// One more item was read or made, which takes so many bytes. 53200 beyond the bounds, 57014 if it is to stop.
     #[inline]
     pub(crate) fn add(&mut self, bytes: usize) -> Result<()> {
-        self.items += 1;
         self.bytes += bytes;
-        if self.items.is_multiple_of(ITEMS_UNASKED) { self.ask() } else { Ok(()) }
+        self.unasked += ITEM + bytes;
+        if self.unasked < PIECE { Ok(()) } else { self.ask() }
     }
 
     #[cold]
-    fn ask(&self) -> Result<()> {
+    fn ask(&mut self) -> Result<()> {
+        self.unasked = 0;
         let Some(bounds) = HERE.with_borrow(Clone::clone) else { return Ok(()) };
-        bounds.go_on()?;
-        let limit = bounds.memory();
-        if self.bytes <= limit {
+        let answer = bounds.go_on();
+        if self.patient {
             return Ok(());
         }
-        let detail =
-            format!("Reading a value takes more than the {} kB that a statement may use.", limit / 1024);
-        Err(SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail))
+        answer?;
+        check_size(self.bytes)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Lets a value be worked on for so many questions.
+    #[derive(Debug)]
+    pub(crate) struct Questions {
+        left: usize,
+        asked: AtomicUsize,
+        memory: usize,
+    }
+
+    impl Questions {
+        pub(crate) fn new(left: usize, memory: usize) -> Arc<Questions> {
+            Arc::new(Questions { left, asked: AtomicUsize::new(0), memory })
+        }
+
+        pub(crate) fn asked(&self) -> usize {
+            self.asked.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Bounds for Questions {
+        fn go_on(&self) -> Result<()> {
+            match self.asked.fetch_add(1, Ordering::Relaxed) < self.left {
+                true => Ok(()),
+                false => Err(SqlError::new(sqlstate::QUERY_CANCELED, "stopped")),
+            }
+        }
+        fn memory(&self) -> usize {
+            self.memory
+        }
+    }
+
+    #[test]
+    fn pieces_are_the_text() {
+        for text in ["", "a", &"ü".repeat(PIECE), &"a€".repeat(PIECE)] {
+            let joined: Result<String> = pieces(text).collect();
+            assert_eq!(joined.expect("nothing bounds it"), text);
+            let joined: Result<Vec<&[u8]>> = parts(text.as_bytes()).collect();
+            assert_eq!(joined.expect("nothing bounds it").concat(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn each_piece_but_the_last_is_asked_for() {
+        let questions = Questions::new(2, 0);
+        let _within = enter(questions.clone());
+        assert_eq!(pieces(&"x".repeat(PIECE)).count(), 1);
+        assert_eq!(questions.asked(), 0);
+        let text = "x".repeat(4 * PIECE);
+        let stopped: Result<Vec<&str>> = pieces(&text).collect();
+        assert_eq!(stopped.expect_err("a third question").sqlstate, "57014");
+    }
+
+    #[test]
+    fn items_are_asked_for_by_their_number_and_by_their_size() {
+        let questions = Questions::new(usize::MAX, 1 << 20);
+        let _within = enter(questions.clone());
+        let mut meter = Meter::default();
+        for _ in 0..PIECE / ITEM {
+            meter.add(0).expect("small");
+        }
+        assert_eq!(questions.asked(), 1);
+        meter.add(PIECE).expect("small");
+        assert_eq!(questions.asked(), 2);
+        assert_eq!(meter.add(1 << 20).expect_err("large").sqlstate, "53200");
+        Meter { bytes: 1 << 20, ..Meter::patient() }.add(1 << 20).expect("it cannot fail");
     }
 }

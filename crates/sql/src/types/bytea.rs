@@ -1,6 +1,7 @@
 //! Byte strings as text: `\x00ff`, or the older form with octal escapes.
 
 use super::ByteaOutput;
+use super::bounds::{Meter, PIECE};
 use crate::error::{SqlError, sqlstate};
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -15,18 +16,28 @@ pub(crate) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends the text form.
-pub(crate) fn write(bytes: &[u8], style: ByteaOutput, out: &mut Vec<u8>) {
-    match style {
-        ByteaOutput::Hex => {
-            out.extend_from_slice(b"\\x");
-            write_hex(bytes, out);
-        }
-        ByteaOutput::Escape => write_escaped(bytes, out),
+pub(crate) fn write(
+    bytes: &[u8],
+    style: ByteaOutput,
+    out: &mut Vec<u8>,
+    meter: &mut Meter,
+) -> Result<(), SqlError> {
+    meter.make_room(2 * bytes.len() + 2, out)?;
+    if style == ByteaOutput::Hex {
+        out.extend_from_slice(b"\\x");
     }
+    for part in bytes.chunks(PIECE) {
+        meter.add(2 * part.len())?;
+        match style {
+            ByteaOutput::Hex => write_hex(part, out),
+            ByteaOutput::Escape => write_escaped(part, out),
+        }
+    }
+    Ok(())
 }
 
 /// Appends printable bytes as they are, a backslash doubled, others as `\ooo`.
-pub(crate) fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     for &byte in bytes {
         match byte {
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -47,7 +58,9 @@ pub(crate) fn parse_hex(text: &str) -> Result<Vec<u8>, SqlError> {
             SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{c}\""))
         })
     };
+    let mut meter = Meter::default();
     while let Some(high) = chars.next() {
+        meter.add(0)?;
         let high = digit(high)?;
         let low = chars.next().ok_or_else(|| {
             SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "invalid hexadecimal data: odd number of digits")
@@ -63,8 +76,9 @@ pub(crate) fn parse_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
         || SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea");
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
+    let (mut at, mut meter) = (0, Meter::default());
     while at < bytes.len() {
+        meter.add(0)?;
         match bytes[at..] {
             [b'\\', b'\\', ..] => {
                 out.push(b'\\');

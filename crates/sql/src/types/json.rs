@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use super::bounds::Meter;
+use super::bounds::{Meter, PIECE};
 use super::{Datum, Numeric};
 use crate::error::{SqlError, sqlstate};
-use crate::keys;
+use crate::{keys, merge_sort};
 
 /// Deepest nesting of arrays and objects.
 const MAX_DEPTH: usize = 1500;
@@ -40,18 +40,18 @@ pub(crate) enum Value {
 
 /// Reads a text. 22P02 if it is not JSON.
 pub(crate) fn parse(text: &str) -> Result<Node, SqlError> {
-    read(text, true, true)
+    read(text, true, true, Meter::default())
 }
 
 /// Checks a text. Unlike [`parse`] this lets halves of surrogate pairs pass, as the type json does.
 pub(crate) fn validate(text: &str) -> Result<(), SqlError> {
-    read(text, false, false).map(|_| ())
+    read(text, false, false, Meter::default()).map(|_| ())
 }
 
-fn read(text: &str, strict: bool, kept: bool) -> Result<Node, SqlError> {
-    let mut parser = Parser { text, at: 0, depth: 0, strict, kept, meter: Meter::default() };
+fn read(text: &str, strict: bool, kept: bool, meter: Meter) -> Result<Node, SqlError> {
+    let mut parser = Parser { text, at: 0, depth: 0, strict, kept, meter };
     let node = parser.value()?;
-    parser.skip_blanks();
+    parser.skip_blanks()?;
     if parser.at < text.len() {
         return Err(parser.unexpected("end of input"));
     }
@@ -61,7 +61,7 @@ fn read(text: &str, strict: bool, kept: bool) -> Result<Node, SqlError> {
 /// The normal text of a jsonb value.
 pub(crate) fn normalize(text: &str) -> Result<String, SqlError> {
     let mut out = Vec::with_capacity(text.len() + 8);
-    parse(text)?.write_normal(&mut out)?;
+    parse(text)?.write_normal(&mut out, &mut Meter::default())?;
     Ok(String::from_utf8(out).unwrap_or_default())
 }
 
@@ -81,10 +81,12 @@ impl Parser<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn skip_blanks(&mut self) {
+    fn skip_blanks(&mut self) -> Result<(), SqlError> {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
+            self.meter.add(0)?;
         }
+        Ok(())
     }
 
     #[cold]
@@ -124,7 +126,7 @@ impl Parser<'_> {
     }
 
     fn value(&mut self) -> Result<Node, SqlError> {
-        self.skip_blanks();
+        self.skip_blanks()?;
         let start = self.at;
         self.meter.add(if self.kept { size_of::<(String, Node)>() + TEXT_BYTES } else { 0 })?;
         let value = match self.peek() {
@@ -154,7 +156,7 @@ impl Parser<'_> {
                 .with_detail(format!("JSON is nested deeper than {MAX_DEPTH} levels.")));
         }
         self.at += 1;
-        self.skip_blanks();
+        self.skip_blanks()?;
         let value = read(self)?;
         self.depth -= 1;
         Ok(value)
@@ -168,12 +170,12 @@ impl Parser<'_> {
             return Ok(Value::Object(members));
         }
         loop {
-            self.skip_blanks();
+            self.skip_blanks()?;
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected(if is_first { "string or \"}\"" } else { "string" }));
             }
             let key = self.string()?;
-            self.skip_blanks();
+            self.skip_blanks()?;
             if self.peek() != Some(b':') {
                 return Err(self.unexpected("\":\""));
             }
@@ -183,7 +185,7 @@ impl Parser<'_> {
                 members.push((key, value));
             }
             is_first = false;
-            self.skip_blanks();
+            self.skip_blanks()?;
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
@@ -206,7 +208,7 @@ impl Parser<'_> {
             if self.kept {
                 elements.push(value);
             }
-            self.skip_blanks();
+            self.skip_blanks()?;
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
@@ -256,10 +258,13 @@ impl Parser<'_> {
         let mut out = String::new();
         loop {
             let rest = &self.text[self.at..];
+            let rest = &rest[..rest.floor_char_boundary(PIECE)];
             let plain = rest.bytes().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1f)).unwrap_or(rest.len());
             out.push_str(&rest[..plain]);
             self.at += plain;
+            self.meter.add(if self.kept { plain } else { 0 })?;
             match self.peek() {
+                _ if plain == rest.len() && self.at < self.text.len() => {}
                 Some(b'"') => {
                     self.at += 1;
                     return Ok(out);
@@ -342,37 +347,57 @@ impl Parser<'_> {
 }
 
 /// Appends a string in quotes, with escapes where JSON wants them.
-pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn write_string(text: &str, out: &mut Vec<u8>, meter: &mut Meter) -> Result<(), SqlError> {
     out.push(b'"');
-    for &byte in text.as_bytes() {
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+    for part in text.as_bytes().chunks(PIECE) {
+        let start = out.len();
+        meter.make_room(part.len() + 2, out)?;
+        for &byte in part {
+            write_character(byte, out);
         }
+        meter.add(out.len() - start)?;
     }
     out.push(b'"');
+    Ok(())
+}
+
+fn write_character(byte: u8, out: &mut Vec<u8>) {
+    match byte {
+        b'"' => out.extend_from_slice(b"\\\""),
+        b'\\' => out.extend_from_slice(b"\\\\"),
+        0x08 => out.extend_from_slice(b"\\b"),
+        0x0c => out.extend_from_slice(b"\\f"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        0..=0x1f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        _ => out.push(byte),
+    }
 }
 
 /// Members as jsonb keeps them: by length of key and then bytes, the last of equal keys.
-pub(crate) fn ordered_members(members: &[(String, Node)]) -> Vec<&(String, Node)> {
-    let mut ordered: Vec<&(String, Node)> = members.iter().collect();
-    ordered.sort_by(|a, b| a.0.len().cmp(&b.0.len()).then_with(|| a.0.cmp(&b.0)));
-    // The sort is stable, so the last of equals is the last in the text.
-    let mut kept: Vec<&(String, Node)> = Vec::with_capacity(ordered.len());
-    for member in ordered {
+pub(crate) fn ordered_members<'a>(
+    members: &'a [(String, Node)],
+    meter: &mut Meter,
+) -> Result<Vec<&'a (String, Node)>, SqlError> {
+    let mut places: Vec<usize> = (0..members.len()).collect();
+    let order = |a: &str, b: &str| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+    merge_sort::sort(
+        &mut places,
+        merge_sort::RUN,
+        || meter.add(0),
+        |a, b| order(&members[*a].0, &members[*b].0),
+    )?;
+    // Equal keys keep their order, so the last of them is the last in the text.
+    let mut kept: Vec<&(String, Node)> = Vec::with_capacity(places.len());
+    for place in places {
+        let member = &members[place];
         match kept.last_mut() {
             Some(last) if last.0 == member.0 => *last = member,
             _ => kept.push(member),
         }
     }
-    kept
+    Ok(kept)
 }
 
 impl Node {
@@ -387,7 +412,8 @@ impl Node {
     }
 
     /// Appends the normal form. 22P05 for a string with U+0000, 22003 for a number beyond numeric.
-    pub(crate) fn write_normal(&self, out: &mut Vec<u8>) -> Result<(), SqlError> {
+    pub(crate) fn write_normal(&self, out: &mut Vec<u8>, meter: &mut Meter) -> Result<(), SqlError> {
+        let start = out.len();
         match &self.value {
             Value::Null => out.extend_from_slice(b"null"),
             Value::Bool(true) => out.extend_from_slice(b"true"),
@@ -395,7 +421,7 @@ impl Node {
             Value::Number(text) => Numeric::parse(text)?.write_text(out),
             Value::String(text) => {
                 check_nul(text)?;
-                write_string(text, out);
+                return write_string(text, out, meter);
             }
             Value::Array(elements) => {
                 out.push(b'[');
@@ -403,25 +429,27 @@ impl Node {
                     if i > 0 {
                         out.extend_from_slice(b", ");
                     }
-                    element.write_normal(out)?;
+                    element.write_normal(out, meter)?;
                 }
                 out.push(b']');
+                return Ok(());
             }
             Value::Object(members) => {
                 out.push(b'{');
-                for (i, (key, value)) in ordered_members(members).into_iter().enumerate() {
+                for (i, (key, value)) in ordered_members(members, meter)?.into_iter().enumerate() {
                     if i > 0 {
                         out.extend_from_slice(b", ");
                     }
                     check_nul(key)?;
-                    write_string(key, out);
+                    write_string(key, out, meter)?;
                     out.extend_from_slice(b": ");
-                    value.write_normal(out)?;
+                    value.write_normal(out, meter)?;
                 }
                 out.push(b'}');
+                return Ok(());
             }
         }
-        Ok(())
+        meter.add(out.len() - start)
     }
 
     /// The member of this key (the last of several), if it is an object.
@@ -464,34 +492,6 @@ impl Node {
         }
     }
 
-    /// jsonb's `@>`: does this value contain the other?
-    pub(crate) fn contains(&self, other: &Node) -> bool {
-        match (&self.value, &other.value) {
-            (Value::Object(_), Value::Object(wanted)) => wanted
-                .iter()
-                .all(|(key, value)| self.member(key).is_some_and(|mine| mine.contains_within(value))),
-            (Value::Array(mine), Value::Array(wanted)) => {
-                wanted.iter().all(|want| mine.iter().any(|have| have.contains_within(want)))
-            }
-            // At the top an array contains a bare scalar.
-            (Value::Array(mine), _) if !matches!(other.value, Value::Object(_)) => {
-                mine.iter().any(|have| have.contains_within(other))
-            }
-            _ => self.contains_within(other),
-        }
-    }
-
-    fn contains_within(&self, other: &Node) -> bool {
-        match (&self.value, &other.value) {
-            (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)) => self.contains(other),
-            (Value::Number(_), Value::Number(_)) => self.number() == other.number(),
-            (Value::String(a), Value::String(b)) => a == b,
-            (Value::Bool(a), Value::Bool(b)) => a == b,
-            (Value::Null, Value::Null) => true,
-            _ => false,
-        }
-    }
-
     /// Appends bytes that order as the values do.
     fn write_key(&self, top: bool, out: &mut Vec<u8>) {
         match &self.value {
@@ -506,7 +506,8 @@ impl Node {
                 }
             }
             Value::Object(members) => {
-                let members = ordered_members(members);
+                // A patient meter never fails.
+                let members = ordered_members(members, &mut Meter::patient()).unwrap_or_default();
                 out.push(0x11);
                 out.extend_from_slice(&(members.len() as u32).to_be_bytes());
                 for (key, value) in members {
@@ -545,9 +546,9 @@ fn check_nul(text: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Appends bytes that order as jsonb values do. The text is in normal form.
+/// Appends bytes that order as jsonb values do. The text is in normal form, so that it can be read; nothing may keep it from that.
 pub(crate) fn write_key(text: &str, out: &mut Vec<u8>) {
-    if let Ok(node) = parse(text) {
+    if let Ok(node) = read(text, true, true, Meter::patient()) {
         node.write_key(true, out);
     }
 }

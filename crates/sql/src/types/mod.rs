@@ -7,6 +7,7 @@ mod array;
 mod array_text;
 pub(crate) mod bounds;
 pub(crate) mod bytea;
+mod containment;
 mod context;
 pub(crate) mod datetime;
 mod datum;

@@ -1,30 +1,59 @@
 //! Values to their text form.
 
+use super::bounds::Meter;
 use super::{Datum, FormatContext, Type, TypeId, array_text, bytea, datetime, float, object};
+use crate::error::SqlError;
 
 impl Datum {
     /// Appends the text form; nothing for NULL.
     #[inline]
     pub fn to_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
+        // A patient meter never fails.
+        let _ = self.write(ty, context, out, &mut Meter::patient());
+    }
+
+    /// The same where the value may be large and its text is to be kept: 57014 once the statement should stop, 53200 for more than it
+    /// may hold.
+    pub fn write_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) -> Result<(), SqlError> {
+        self.write(ty, context, out, &mut Meter::default())
+    }
+
+    /// Appends the text form of a value that may be part of another one.
+    #[inline]
+    pub(super) fn write(
+        &self,
+        ty: Type,
+        context: &FormatContext,
+        out: &mut Vec<u8>,
+        meter: &mut Meter,
+    ) -> Result<(), SqlError> {
         match self {
             Datum::Null => {}
             Datum::Int4(value) => write_integer(i64::from(*value), out),
             Datum::Int8(value) => write_integer(*value, out),
             Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => {
-                out.extend_from_slice(text.as_bytes())
+                meter.make_room(text.len(), out)?;
+                out.extend_from_slice(text.as_bytes());
             }
-            _ => self.other_to_text(ty, context, out),
+            _ => return self.write_other(ty, context, out, meter),
         }
+        Ok(())
     }
 
-    fn other_to_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) {
+    fn write_other(
+        &self,
+        ty: Type,
+        context: &FormatContext,
+        out: &mut Vec<u8>,
+        meter: &mut Meter,
+    ) -> Result<(), SqlError> {
         match self {
             Datum::Bool(value) => out.push(if *value { b't' } else { b'f' }),
             Datum::Int2(value) => write_integer(i64::from(*value), out),
             Datum::Float4(value) => float::write_f32(*value, context.extra_float_digits, out),
             Datum::Float8(value) => float::write_f64(*value, context.extra_float_digits, out),
             Datum::Numeric(value) => value.write_text(out),
-            Datum::Bytea(bytes) => bytea::write(bytes, context.bytea_output, out),
+            Datum::Bytea(bytes) => return bytea::write(bytes, context.bytea_output, out, meter),
             Datum::Date(date) => datetime::write_date(*date, context, out),
             Datum::Time(time) => datetime::write_time(*time, out),
             Datum::Timestamp(timestamp) => datetime::write_timestamp(*timestamp, context, out),
@@ -41,8 +70,8 @@ impl Datum {
                     write_integer(element.as_i64().unwrap_or(0), out);
                 }
             }
-            Datum::Array(array) => array_text::write(array, context, out),
-            Datum::Record(record) => record.write_text(context, out),
+            Datum::Array(array) => return array_text::write(array, context, out, meter),
+            Datum::Record(record) => return record.write_text(context, out, meter),
             Datum::Null
             | Datum::Int4(_)
             | Datum::Int8(_)
@@ -50,6 +79,7 @@ impl Datum {
             | Datum::Bpchar(_)
             | Datum::Jsonb(_) => {}
         }
+        Ok(())
     }
 
     /// The text form as a string.

@@ -6,7 +6,9 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::bounds::Meter;
 use super::{Datum, FormatContext, Type};
+use crate::error::SqlError;
 
 /// Names and types of a record's fields.
 pub type Shape = Arc<[(String, Type)]>;
@@ -27,7 +29,12 @@ impl Record {
     }
 
     /// Appends the text form.
-    pub(super) fn write_text(&self, context: &FormatContext, out: &mut Vec<u8>) {
+    pub(super) fn write_text(
+        &self,
+        context: &FormatContext,
+        out: &mut Vec<u8>,
+        meter: &mut Meter,
+    ) -> Result<(), SqlError> {
         out.push(b'(');
         for (i, (_, ty, value)) in self.fields().enumerate() {
             if i > 0 {
@@ -37,7 +44,7 @@ impl Record {
                 continue;
             }
             let start = out.len();
-            value.to_text(ty, context, out);
+            value.write(ty, context, out, meter)?;
             let field = &out[start..];
             let quote = field.is_empty()
                 || field.iter().any(|byte| b"\"\\(),\x0b".contains(byte) || byte.is_ascii_whitespace());
@@ -52,8 +59,10 @@ impl Record {
                 }
                 out.push(b'"');
             }
+            meter.add(out.len() - start)?;
         }
         out.push(b')');
+        Ok(())
     }
 
     /// Appends the binary form: the number of fields, and of each the type's oid, the length (-1 for NULL) and the binary form.

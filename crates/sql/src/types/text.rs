@@ -92,23 +92,12 @@ impl Text {
 
     /// A text of bytes from outside. 22021 if they are not UTF-8 or have a NUL.
     pub fn read(bytes: &[u8]) -> Result<Text, SqlError> {
-        let valid = match std::str::from_utf8(bytes) {
-            Ok(_) => bytes.iter().position(|b| *b == 0),
-            Err(error) => Some(error.valid_up_to()),
-        };
-        let Some(at) = valid else { return Ok(Text::copy(bytes)) };
-        // As many bytes as the first one announces.
-        let length = match bytes[at] {
-            0xc0..=0xdf => 2,
-            0xe0..=0xef => 3,
-            0xf0..=0xf7 => 4,
-            _ => 1,
-        };
-        let shown: Vec<String> = bytes[at..].iter().take(length).map(|b| format!("0x{b:02x}")).collect();
-        Err(SqlError::new(
-            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
-            format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
-        ))
+        check(bytes).map(|()| Text::copy(bytes))
+    }
+
+    /// The same of bytes that nobody else needs.
+    pub fn take(bytes: Vec<u8>) -> Result<Text, SqlError> {
+        check(&bytes).map(|()| Text::new(bytes.into()))
     }
 
     /// A text of bytes that were a `Text` when they were stored. The storage below checks its blocks, so they are not
@@ -181,6 +170,27 @@ impl Text {
     pub fn chars(&self) -> usize {
         if self.as_bytes().is_ascii() { self.len() } else { self.as_str().chars().count() }
     }
+}
+
+/// 22021 if the bytes are not UTF-8 or have a NUL.
+fn check(bytes: &[u8]) -> Result<(), SqlError> {
+    let wrong = match std::str::from_utf8(bytes) {
+        Ok(text) => text.find('\0'),
+        Err(error) => Some(error.valid_up_to()),
+    };
+    let Some(at) = wrong else { return Ok(()) };
+    // As many bytes as the first one announces.
+    let length = match bytes[at] {
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf7 => 4,
+        _ => 1,
+    };
+    let shown: Vec<String> = bytes[at..].iter().take(length).map(|b| format!("0x{b:02x}")).collect();
+    Err(SqlError::new(
+        sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
+        format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
+    ))
 }
 
 /// Length of `bytes` without trailing blanks.

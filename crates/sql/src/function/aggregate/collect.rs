@@ -164,22 +164,22 @@ impl Json {
 impl Accumulator for Json {
     fn add(&mut self, arguments: &[Datum], context: &EvalContext<'_>) -> Added {
         let first = self.out.is_none();
-        let out = self.out.get_or_insert_default();
+        let (out, mut writer) = (self.out.get_or_insert_default(), json::Writer::new(context));
         match (first, self.object) {
             (true, true) => out.extend_from_slice(b"{ "),
             (true, false) => out.push(b'['),
             (false, _) => out.extend_from_slice(b", "),
         }
         if self.object {
-            json::write_key(&arguments[0], self.types[0], context, out)?;
+            writer.key(&arguments[0], self.types[0], out)?;
             out.extend_from_slice(b" : ");
-            json::write_value(&arguments[1], self.types[1], context, out);
+            writer.value(&arguments[1], self.types[1], out)?;
         } else {
             // PostgreSQL puts rows and arrays on lines of their own.
             if !first && matches!(arguments[0], Datum::Array(_) | Datum::Record(_)) {
                 out.extend_from_slice(b"\n ");
             }
-            json::write_value(&arguments[0], self.types[0], context, out);
+            writer.value(&arguments[0], self.types[0], out)?;
         }
         Ok(())
     }

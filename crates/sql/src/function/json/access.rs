@@ -7,6 +7,7 @@ use crate::function::array::array_of;
 use crate::function::math::unexpected;
 use crate::function::string::str_of;
 use crate::types::Datum;
+use crate::types::bounds::{Meter, ask};
 use crate::types::json::{self, Node, Value};
 
 type Computed = Result<Datum, SqlError>;
@@ -88,7 +89,7 @@ pub(super) fn extract_path_text(arguments: &[Datum], _: &EvalContext<'_>) -> Com
 }
 
 pub(super) fn contains(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Bool(read(a)?.0.contains(&read(b)?.0)))
+    read(a)?.0.contains(&read(b)?.0, &mut Meter::default()).map(Datum::Bool)
 }
 
 pub(super) fn contained(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
@@ -109,14 +110,24 @@ pub(super) fn exists(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Bool(has_key(&read(a)?.0, str_of(b)?)))
 }
 
-pub(super) fn exists_any(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+/// Whether any (or each) of the texts is a key: the first that is (or is not) decides.
+fn among_keys(a: &Datum, b: &Datum, decisive: bool) -> Computed {
     let node = read(a)?.0;
-    Ok(Datum::Bool(array_of(b)?.elements.iter().filter_map(Datum::as_str).any(|key| has_key(&node, key))))
+    for key in array_of(b)?.elements.iter().filter_map(Datum::as_str) {
+        ask()?;
+        if has_key(&node, key) == decisive {
+            return Ok(Datum::Bool(decisive));
+        }
+    }
+    Ok(Datum::Bool(!decisive))
+}
+
+pub(super) fn exists_any(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
+    among_keys(a, b, true)
 }
 
 pub(super) fn exists_all(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    let node = read(a)?.0;
-    Ok(Datum::Bool(array_of(b)?.elements.iter().filter_map(Datum::as_str).all(|key| has_key(&node, key))))
+    among_keys(a, b, false)
 }
 
 pub(super) fn array_length(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -130,6 +141,9 @@ pub(super) fn array_length(arguments: &[Datum], _: &EvalContext<'_>) -> Computed
 pub(super) fn type_of(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(read(&arguments[0])?.0.type_name().into())
 }
+
+/// What a row takes beside its values.
+const ROW_BYTES: usize = size_of::<Vec<Datum>>() + 16;
 
 /// The rows of the JSON functions that give rows; `None` for another name.
 pub(in crate::function) fn rows(
@@ -149,18 +163,26 @@ pub(in crate::function) fn rows(
     }
     let whole = &arguments[0];
     let node = read(whole)?.0;
+    let mut meter = Meter::default();
     let take = |node: &Node| if base.ends_with("text") { part_text(node, whole) } else { part(node, whole) };
     let rows: Result<Vec<Vec<Datum>>, SqlError> = match (&node.value, base.starts_with("array")) {
-        (Value::Array(elements), true) => elements.iter().map(|element| Ok(vec![take(element)?])).collect(),
+        (Value::Array(elements), true) => {
+            let row = |element: &Node| {
+                meter.add(ROW_BYTES + size_of::<Datum>())?;
+                Ok(vec![take(element)?])
+            };
+            elements.iter().map(row).collect()
+        }
         (Value::Object(_), true) if binary => Err(cannot("cannot extract elements from an object")),
         (Value::Object(_), true) => Err(cannot(&format!("cannot call {name} on a non-array"))),
         (_, true) if binary => Err(cannot("cannot extract elements from a scalar")),
         (_, true) => Err(cannot(&format!("cannot call {name} on a scalar"))),
         (Value::Object(members), false) => {
             let members: Vec<&(String, Node)> =
-                if binary { json::ordered_members(members) } else { members.iter().collect() };
+                if binary { json::ordered_members(members, &mut meter)? } else { members.iter().collect() };
             let keys_only = base == "object_keys";
             let row = |(key, value): &(String, Node)| {
+                meter.add(ROW_BYTES + 2 * size_of::<Datum>())?;
                 let key: Datum = key.as_str().into();
                 Ok(if keys_only { vec![key] } else { vec![key, take(value)?] })
             };

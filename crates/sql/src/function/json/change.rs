@@ -1,11 +1,14 @@
 //! Changing JSON: joining, deleting, setting, and other ways of writing it.
 
+use std::collections::HashSet;
+
 use super::access::read;
 use super::finish;
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
 use crate::function::array::array_of;
 use crate::function::string::str_of;
+use crate::types::bounds::Meter;
 use crate::types::json::{self, Node, Value};
 use crate::types::{Datum, Text};
 
@@ -13,7 +16,7 @@ type Computed = Result<Datum, SqlError>;
 
 pub(super) fn normal(node: &Node) -> Computed {
     let mut out = Vec::new();
-    node.write_normal(&mut out)?;
+    node.write_normal(&mut out, &mut Meter::default())?;
     Ok(Datum::Jsonb(Text::from_stored(out.into())))
 }
 
@@ -44,10 +47,11 @@ pub(super) fn cannot(what: &str) -> SqlError {
 }
 
 pub(super) fn delete_keys(mut node: Node, keys: &[&str]) -> Computed {
+    let keys: HashSet<&str> = keys.iter().copied().collect();
     match &mut node.value {
-        Value::Object(members) => members.retain(|(key, _)| !keys.contains(&key.as_str())),
+        Value::Object(members) => members.retain(|(key, _)| !keys.contains(key.as_str())),
         Value::Array(elements) => {
-            elements.retain(|e| !matches!(&e.value, Value::String(s) if keys.contains(&s.as_str())));
+            elements.retain(|e| !matches!(&e.value, Value::String(s) if keys.contains(s.as_str())));
         }
         _ => return Err(cannot("cannot delete from scalar")),
     }
@@ -251,21 +255,23 @@ pub(super) fn without_nulls(node: &mut Node) {
 }
 
 /// Appends a value without any blanks, members in their order.
-pub(super) fn write_compact(node: &Node, out: &mut Vec<u8>) {
+pub(super) fn write_compact(node: &Node, out: &mut Vec<u8>, meter: &mut Meter) -> Result<(), SqlError> {
+    let start = out.len();
     match &node.value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Number(text) => out.extend_from_slice(text.as_bytes()),
-        Value::String(text) => json::write_string(text, out),
+        Value::String(text) => return json::write_string(text, out, meter),
         Value::Array(elements) => {
             out.push(b'[');
             for (i, element) in elements.iter().enumerate() {
                 if i > 0 {
                     out.push(b',');
                 }
-                write_compact(element, out);
+                write_compact(element, out, meter)?;
             }
             out.push(b']');
+            return Ok(());
         }
         Value::Object(members) => {
             out.push(b'{');
@@ -273,13 +279,15 @@ pub(super) fn write_compact(node: &Node, out: &mut Vec<u8>) {
                 if i > 0 {
                     out.push(b',');
                 }
-                json::write_string(key, out);
+                json::write_string(key, out, meter)?;
                 out.push(b':');
-                write_compact(value, out);
+                write_compact(value, out, meter)?;
             }
             out.push(b'}');
+            return Ok(());
         }
     }
+    meter.add(out.len() - start)
 }
 
 pub(super) fn strip_nulls(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -289,15 +297,17 @@ pub(super) fn strip_nulls(arguments: &[Datum], _: &EvalContext<'_>) -> Computed 
         return normal(&node);
     }
     let mut out = Vec::new();
-    write_compact(&node, &mut out);
+    write_compact(&node, &mut out, &mut Meter::default())?;
     finish(out, false)
 }
 
 /// Appends a value in normal form, a member a line, four blanks a level.
-pub(super) fn write_pretty(node: &Node, level: usize, out: &mut Vec<u8>) -> Result<(), SqlError> {
-    let line = |level: usize, out: &mut Vec<u8>| {
+fn write_pretty(node: &Node, level: usize, out: &mut Vec<u8>, meter: &mut Meter) -> Result<(), SqlError> {
+    let line = |level: usize, out: &mut Vec<u8>, meter: &mut Meter| {
+        meter.make_room(4 * level + 1, out)?;
         out.push(b'\n');
         out.resize(out.len() + 4 * level, b' ');
+        meter.add(4 * level)
     };
     match &node.value {
         Value::Array(elements) if !elements.is_empty() => {
@@ -306,43 +316,43 @@ pub(super) fn write_pretty(node: &Node, level: usize, out: &mut Vec<u8>) -> Resu
                 if i > 0 {
                     out.push(b',');
                 }
-                line(level + 1, out);
-                write_pretty(element, level + 1, out)?;
+                line(level + 1, out, meter)?;
+                write_pretty(element, level + 1, out, meter)?;
             }
-            line(level, out);
+            line(level, out, meter)?;
             out.push(b']');
         }
         Value::Object(members) if !members.is_empty() => {
             out.push(b'{');
-            for (i, (key, value)) in json::ordered_members(members).into_iter().enumerate() {
+            for (i, (key, value)) in json::ordered_members(members, meter)?.into_iter().enumerate() {
                 if i > 0 {
                     out.push(b',');
                 }
-                line(level + 1, out);
-                json::write_string(key, out);
+                line(level + 1, out, meter)?;
+                json::write_string(key, out, meter)?;
                 out.extend_from_slice(b": ");
-                write_pretty(value, level + 1, out)?;
+                write_pretty(value, level + 1, out, meter)?;
             }
-            line(level, out);
+            line(level, out, meter)?;
             out.push(b'}');
         }
         Value::Array(_) => {
             out.push(b'[');
-            line(level, out);
+            line(level, out, meter)?;
             out.push(b']');
         }
         Value::Object(_) => {
             out.push(b'{');
-            line(level, out);
+            line(level, out, meter)?;
             out.push(b'}');
         }
-        _ => node.write_normal(out)?,
+        _ => node.write_normal(out, meter)?,
     }
     Ok(())
 }
 
 pub(super) fn pretty(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let mut out = Vec::new();
-    write_pretty(&read(&arguments[0])?.0, 0, &mut out)?;
+    write_pretty(&read(&arguments[0])?.0, 0, &mut out, &mut Meter::default())?;
     finish(out, false)
 }

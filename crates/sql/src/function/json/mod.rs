@@ -12,119 +12,139 @@ use super::operator::{Operator, infix};
 use super::registry::{Function, plain, set, typed};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{Any, AnyArray, AnyElement, Bool, Int4, Json, Jsonb, Text as T, TextArray};
+use crate::types::bounds::{Meter, append};
 use crate::types::json;
 use crate::types::{Category, Datum, Record, Text, Type, TypeId, datetime};
 
 type Computed = Result<Datum, SqlError>;
 
-/// Appends any value as JSON.
-pub(super) fn write_value(datum: &Datum, ty: Type, context: &EvalContext<'_>, out: &mut Vec<u8>) {
-    match datum {
-        Datum::Null => out.extend_from_slice(b"null"),
-        Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
-        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => datum.to_text(ty, context, out),
-        Datum::Float4(_) | Datum::Float8(_) | Datum::Numeric(_) => {
-            let text = datum.to_text_string(ty, context);
-            // NaN and the infinities are no JSON numbers.
-            if text.ends_with(|c: char| c.is_ascii_digit()) {
-                out.extend_from_slice(text.as_bytes());
-            } else {
-                json::write_string(&text, out);
+/// JSON being written, and what it takes.
+pub(super) struct Writer<'a> {
+    context: &'a EvalContext<'a>,
+    meter: Meter,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(context: &'a EvalContext<'a>) -> Writer<'a> {
+        Writer { context, meter: Meter::default() }
+    }
+
+    /// Appends any value.
+    pub(super) fn value(&mut self, datum: &Datum, ty: Type, out: &mut Vec<u8>) -> Result<(), SqlError> {
+        let start = out.len();
+        match datum {
+            Datum::Null => out.extend_from_slice(b"null"),
+            Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+            Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) => datum.to_text(ty, self.context, out),
+            Datum::Float4(_) | Datum::Float8(_) | Datum::Numeric(_) => {
+                let text = datum.to_text_string(ty, self.context);
+                // NaN and the infinities are no JSON numbers.
+                if text.ends_with(|c: char| c.is_ascii_digit()) {
+                    out.extend_from_slice(text.as_bytes());
+                } else {
+                    return self.string(&text, out);
+                }
+            }
+            Datum::Jsonb(text) => return self.json(text, out),
+            Datum::Text(text) if ty.id == Json => return self.json(text, out),
+            Datum::Text(text) | Datum::Bpchar(text) => return self.string(text.as_str(), out),
+            Datum::Date(date) => {
+                out.push(b'"');
+                datetime::write_iso_date(*date, out);
+                out.push(b'"');
+            }
+            Datum::Timestamp(timestamp) => {
+                out.push(b'"');
+                datetime::write_iso_timestamp(*timestamp, b'T', out);
+                out.push(b'"');
+            }
+            Datum::Timestamptz(timestamp) => {
+                out.push(b'"');
+                datetime::write_iso_timestamptz(*timestamp, self.context.time_zone, b'T', out);
+                out.push(b'"');
+            }
+            Datum::Array(array) if ty.id.category() == Category::Array => {
+                let element = ty.element().unwrap_or(Type::new(array.element));
+                let lengths: Vec<usize> = array.dimensions.iter().map(|d| d.length).collect();
+                return self.elements(&array.elements, &lengths, element, b",", out);
+            }
+            Datum::Record(record) => return self.record(record, b",", out),
+            other => {
+                let mut text = Vec::new();
+                other.write_text(ty, self.context, &mut text)?;
+                return self.string(&String::from_utf8(text).unwrap_or_default(), out);
             }
         }
-        Datum::Jsonb(text) => out.extend_from_slice(text.as_bytes()),
-        Datum::Text(text) if ty.id == Json => out.extend_from_slice(text.as_bytes()),
-        Datum::Date(date) => {
-            out.push(b'"');
-            datetime::write_iso_date(*date, out);
-            out.push(b'"');
-        }
-        Datum::Timestamp(timestamp) => {
-            out.push(b'"');
-            datetime::write_iso_timestamp(*timestamp, b'T', out);
-            out.push(b'"');
-        }
-        Datum::Timestamptz(timestamp) => {
-            out.push(b'"');
-            datetime::write_iso_timestamptz(*timestamp, context.time_zone, b'T', out);
-            out.push(b'"');
-        }
-        Datum::Array(array) if ty.id.category() == Category::Array => {
-            let element = ty.element().unwrap_or(Type::new(array.element));
-            let lengths: Vec<usize> = array.dimensions.iter().map(|d| d.length).collect();
-            write_array(&array.elements, &lengths, element, context, out);
-        }
-        Datum::Record(record) => write_record(record, b",", context, out),
-        other => json::write_string(&other.to_text_string(ty, context), out),
+        self.meter.add(out.len() - start)
     }
-}
 
-/// A record as an object, with this between its members.
-fn write_record(record: &Record, separator: &[u8], context: &EvalContext<'_>, out: &mut Vec<u8>) {
-    out.push(b'{');
-    for (i, (name, ty, value)) in record.fields().enumerate() {
-        if i > 0 {
-            out.extend_from_slice(separator);
-        }
-        json::write_string(name, out);
-        out.push(b':');
-        write_value(value, ty, context, out);
+    /// Appends a text in quotes.
+    fn string(&mut self, text: &str, out: &mut Vec<u8>) -> Result<(), SqlError> {
+        self.context.check_size(out.len() + text.len())?;
+        json::write_string(text, out, &mut self.meter)
     }
-    out.push(b'}');
-}
 
-fn write_array(
-    elements: &[Datum],
-    lengths: &[usize],
-    element: Type,
-    context: &EvalContext<'_>,
-    out: &mut Vec<u8>,
-) {
-    write_elements(elements, lengths, element, b",", context, out);
-}
+    /// Appends what is JSON.
+    fn json(&mut self, text: &Text, out: &mut Vec<u8>) -> Result<(), SqlError> {
+        self.context.check_size(out.len() + text.len())?;
+        self.meter.add(text.len())?;
+        append(text.as_bytes(), out)
+    }
 
-fn write_elements(
-    elements: &[Datum],
-    lengths: &[usize],
-    element: Type,
-    separator: &[u8],
-    context: &EvalContext<'_>,
-    out: &mut Vec<u8>,
-) {
-    out.push(b'[');
-    if let [outer, inner @ ..] = lengths {
-        let size = elements.len() / (*outer).max(1);
-        for (i, part) in elements.chunks(size.max(1)).enumerate() {
+    /// A record as an object, with this between its members.
+    fn record(&mut self, record: &Record, separator: &[u8], out: &mut Vec<u8>) -> Result<(), SqlError> {
+        out.push(b'{');
+        for (i, (name, ty, value)) in record.fields().enumerate() {
             if i > 0 {
                 out.extend_from_slice(separator);
             }
-            match part {
-                [single] if inner.is_empty() => write_value(single, element, context, out),
-                several => write_array(several, inner, element, context, out),
+            self.string(name, out)?;
+            out.push(b':');
+            self.value(value, ty, out)?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    /// The elements of an array of these lengths, with this between the outermost.
+    fn elements(
+        &mut self,
+        elements: &[Datum],
+        lengths: &[usize],
+        element: Type,
+        separator: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SqlError> {
+        out.push(b'[');
+        if let [outer, inner @ ..] = lengths {
+            let size = elements.len() / (*outer).max(1);
+            for (i, part) in elements.chunks(size.max(1)).enumerate() {
+                if i > 0 {
+                    out.extend_from_slice(separator);
+                }
+                match part {
+                    [single] if inner.is_empty() => self.value(single, element, out)?,
+                    several => self.elements(several, inner, element, b",", out)?,
+                }
             }
         }
+        out.push(b']');
+        Ok(())
     }
-    out.push(b']');
-}
 
-/// Appends an object's key. 22004 for NULL.
-pub(super) fn write_key(
-    datum: &Datum,
-    ty: Type,
-    context: &EvalContext<'_>,
-    out: &mut Vec<u8>,
-) -> Result<(), SqlError> {
-    if datum.is_null() {
-        return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "field name must not be null"));
+    /// Appends an object's key. 22004 for NULL.
+    pub(super) fn key(&mut self, datum: &Datum, ty: Type, out: &mut Vec<u8>) -> Result<(), SqlError> {
+        if datum.is_null() {
+            return Err(SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "field name must not be null"));
+        }
+        if ty.id.category() == Category::Array || matches!(ty.id, Json | Jsonb | TypeId::Record) {
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                "key value must be scalar, not array, composite, or json",
+            ));
+        }
+        self.string(&datum.to_text_string(ty, self.context), out)
     }
-    if ty.id.category() == Category::Array || matches!(ty.id, Json | Jsonb | TypeId::Record) {
-        return Err(SqlError::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            "key value must be scalar, not array, composite, or json",
-        ));
-    }
-    json::write_string(&datum.to_text_string(ty, context), out);
-    Ok(())
 }
 
 /// The text as json, or in normal form as jsonb.
@@ -144,7 +164,7 @@ fn build_object(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>, 
             if binary { "jsonb" } else { "json" }
         )));
     }
-    let mut out = vec![b'{'];
+    let (mut out, mut writer) = (vec![b'{'], Writer::new(context));
     for (i, (pair, types)) in arguments.chunks_exact(2).zip(types.chunks_exact(2)).enumerate() {
         if i > 0 {
             out.extend_from_slice(b", ");
@@ -159,9 +179,9 @@ fn build_object(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>, 
             return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
                 .with_hint("Object keys should be text."));
         }
-        write_key(&pair[0], types[0], context, &mut out)?;
+        writer.key(&pair[0], types[0], &mut out)?;
         out.extend_from_slice(b" : ");
-        write_value(&pair[1], types[1], context, &mut out);
+        writer.value(&pair[1], types[1], &mut out)?;
     }
     out.push(b'}');
     finish(out, binary)
@@ -176,12 +196,12 @@ fn jsonb_build_object(arguments: &[Datum], types: &[Type], context: &EvalContext
 }
 
 fn build_array(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>, binary: bool) -> Computed {
-    let mut out = vec![b'['];
+    let (mut out, mut writer) = (vec![b'['], Writer::new(context));
     for (i, (argument, ty)) in arguments.iter().zip(types).enumerate() {
         if i > 0 {
             out.extend_from_slice(b", ");
         }
-        write_value(argument, *ty, context, &mut out);
+        writer.value(argument, *ty, &mut out)?;
     }
     out.push(b']');
     finish(out, binary)
@@ -197,28 +217,28 @@ fn jsonb_build_array(arguments: &[Datum], types: &[Type], context: &EvalContext<
 
 fn to_json(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     let mut out = Vec::new();
-    write_value(&arguments[0], types[0], context, &mut out);
+    Writer::new(context).value(&arguments[0], types[0], &mut out)?;
     finish(out, false)
 }
 
 fn to_jsonb(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     let mut out = Vec::new();
-    write_value(&arguments[0], types[0], context, &mut out);
+    Writer::new(context).value(&arguments[0], types[0], &mut out)?;
     finish(out, true)
 }
 
 /// `row_to_json`, and `array_to_json`: with line ends between the outermost members if that is asked for.
 fn to_pretty_json(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     let pretty = arguments.get(1).and_then(Datum::as_bool) == Some(true);
-    let mut out = Vec::new();
+    let (mut out, mut writer) = (Vec::new(), Writer::new(context));
     match &arguments[0] {
-        Datum::Record(record) if pretty => write_record(record, b",\n ", context, &mut out),
+        Datum::Record(record) if pretty => writer.record(record, b",\n ", &mut out)?,
         Datum::Array(array) if pretty => {
             let element = types[0].element().unwrap_or(Type::new(array.element));
             let lengths: Vec<usize> = array.dimensions.iter().map(|d| d.length).collect();
-            write_elements(&array.elements, &lengths, element, b",\n ", context, &mut out);
+            writer.elements(&array.elements, &lengths, element, b",\n ", &mut out)?;
         }
-        other => write_value(other, types[0], context, &mut out),
+        other => writer.value(other, types[0], &mut out)?,
     }
     finish(out, false)
 }

@@ -1,8 +1,10 @@
 //! `format`: texts by template.
 
 use super::quote::{quote_identifier, quote_text};
+use super::text_form;
 use crate::error::{SqlError, sqlstate};
 use crate::function::EvalContext;
+use crate::types::bounds::Meter;
 use crate::types::{Datum, Type};
 
 type Computed = Result<Datum, SqlError>;
@@ -18,7 +20,9 @@ pub(super) fn format_text(arguments: &[Datum], types: &[Type], context: &EvalCon
     let mut out = String::new();
     let mut next = 1usize;
     let mut rest = template;
+    let mut meter = Meter::default();
     while let Some(at) = rest.find('%') {
+        meter.add(at)?;
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
         if let Some(after) = rest.strip_prefix('%') {
@@ -34,16 +38,16 @@ pub(super) fn format_text(arguments: &[Datum], types: &[Type], context: &EvalCon
             arguments.get(index).ok_or_else(|| invalid_format("too few arguments for format()"))?;
         let text = match specifier.conversion {
             's' if argument.is_null() => String::new(),
-            's' => argument.to_text_string(types[index], context),
+            's' => text_form(argument, types[index], context)?,
             'L' if argument.is_null() => "NULL".to_owned(),
-            'L' => quote_text(&argument.to_text_string(types[index], context)),
+            'L' => quote_text(&text_form(argument, types[index], context)?, context)?,
             'I' if argument.is_null() => {
                 return Err(SqlError::new(
                     sqlstate::NULL_VALUE_NOT_ALLOWED,
                     "null values cannot be formatted as an SQL identifier",
                 ));
             }
-            'I' => quote_identifier(&argument.to_text_string(types[index], context)),
+            'I' => quote_identifier(&text_form(argument, types[index], context)?),
             other => {
                 return Err(invalid_format(format!("unrecognized format() type specifier \"{other}\""))
                     .with_hint("For a single \"%\" use \"%%\"."));
@@ -60,6 +64,7 @@ pub(super) fn format_text(arguments: &[Datum], types: &[Type], context: &EvalCon
             out.push_str(&text);
         }
     }
+    context.check_size(out.len() + rest.len())?;
     out.push_str(rest);
     Ok(out.into())
 }

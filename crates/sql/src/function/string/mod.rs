@@ -1,15 +1,21 @@
 //! Texts and byte strings.
 
 mod format;
+mod letters;
 mod quote;
+mod search;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use bytes::Bytes;
 
 use self::format::format_text;
+use self::letters::{initcap, lower, lpad, repeat, reverse, rpad, translate, upper};
+pub(super) use self::letters::{lower_char, mapped};
 pub(crate) use self::quote::quote_identifier;
 use self::quote::{quote_ident, quote_literal, quote_nullable};
+pub(super) use self::search::parts;
+use self::search::{position, replace, split_part, string_to_array};
 
 use super::EvalContext;
 use super::math::unexpected;
@@ -17,7 +23,8 @@ use super::operator::{Operator, infix, infix_typed};
 use super::registry::{Function, plain, typed};
 use crate::error::{SqlError, sqlstate};
 use crate::types::TypeId::{Any, AnyNonArray, Bool, Bpchar, Bytea, Int4, Int8, Text as T, TextArray};
-use crate::types::{Array, Datum, Text, Type, TypeId};
+use crate::types::bounds::{Meter, append, pieces};
+use crate::types::{Datum, Text, Type, TypeId};
 
 type Computed = Result<Datum, SqlError>;
 
@@ -75,58 +82,28 @@ fn bit_length(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     }
 }
 
-/// Lower case, character by character, by Unicode's one-to-one mapping (as with `LC_CTYPE` C.UTF-8).
-pub(super) fn lower_char(c: char) -> char {
-    if c.is_ascii() {
-        return c.to_ascii_lowercase();
-    }
-    let mut mapped = c.to_lowercase();
-    match (mapped.next(), mapped.next()) {
-        (Some(single), None) => single,
-        _ => c,
-    }
-}
-
-fn upper_char(c: char) -> char {
-    if c.is_ascii() {
-        return c.to_ascii_uppercase();
-    }
-    let mut mapped = c.to_uppercase();
-    match (mapped.next(), mapped.next()) {
-        (Some(single), None) => single,
-        _ => c,
-    }
-}
-
-fn lower(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(str_of(&arguments[0])?.chars().map(lower_char).collect::<String>().into())
-}
-
-fn upper(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(str_of(&arguments[0])?.chars().map(upper_char).collect::<String>().into())
-}
-
-fn initcap(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let mut inside = false;
-    let capitalize = |c: char| {
-        let changed = if inside { lower_char(c) } else { upper_char(c) };
-        inside = c.is_alphanumeric();
-        changed
-    };
-    Ok(str_of(&arguments[0])?.chars().map(capitalize).collect::<String>().into())
-}
-
 fn trim(arguments: &[Datum], start: bool, end: bool) -> Computed {
     let whole = text(&arguments[0])?;
     let set: HashSet<char> = match arguments.get(1) {
         Some(set) => str_of(set)?.chars().collect(),
         None => HashSet::from([' ']),
     };
-    let characters = whole.as_str();
-    let rest = if start { characters.trim_start_matches(|c| set.contains(&c)) } else { characters };
-    let from = characters.len() - rest.len();
-    let kept = if end { rest.trim_end_matches(|c| set.contains(&c)) } else { rest };
-    Ok(Datum::Text(whole.slice(from, from + kept.len())))
+    let (characters, mut meter) = (whole.as_str(), Meter::default());
+    let (mut from, mut to) = (0, characters.len());
+    let mut is_cut = |c: char| meter.add(0).map(|()| set.contains(&c));
+    for c in characters.chars().take_while(|_| start) {
+        if !is_cut(c)? {
+            break;
+        }
+        from += c.len_utf8();
+    }
+    for c in characters[from..].chars().rev().take_while(|_| end) {
+        if !is_cut(c)? {
+            break;
+        }
+        to -= c.len_utf8();
+    }
+    Ok(Datum::Text(whole.slice(from, to)))
 }
 
 fn btrim(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -164,11 +141,21 @@ fn span(arguments: &[Datum], length: usize) -> Result<(usize, usize), SqlError> 
 }
 
 /// Byte offset of the character at this index, or the end.
-pub(super) fn offset_of(characters: &str, index: usize) -> usize {
+pub(super) fn offset_of(characters: &str, index: usize) -> Result<usize, SqlError> {
     if characters.is_ascii() {
-        return index.min(characters.len());
+        return Ok(index.min(characters.len()));
     }
-    characters.char_indices().nth(index).map_or(characters.len(), |(at, _)| at)
+    let (mut offset, mut left) = (0, index);
+    for piece in pieces(characters) {
+        let piece = piece?;
+        let count = piece.chars().count();
+        if left < count {
+            return Ok(offset + piece.char_indices().nth(left).map_or(piece.len(), |(at, _)| at));
+        }
+        left -= count;
+        offset += piece.len();
+    }
+    Ok(offset)
 }
 
 fn substring(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -179,10 +166,10 @@ fn substring(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let whole = text(&arguments[0])?;
     let characters = whole.as_str();
     let (start, end) = span(arguments, characters.len())?;
-    Ok(Datum::Text(whole.slice(offset_of(characters, start), offset_of(characters, end))))
+    Ok(Datum::Text(whole.slice(offset_of(characters, start)?, offset_of(characters, end)?)))
 }
 
-fn overlay(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
+fn overlay(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     let (whole, new) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
     let start = integer(&arguments[2])?;
     if start <= 0 {
@@ -193,43 +180,14 @@ fn overlay(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
         None => new.chars().count() as i64,
     };
     let position = |index: i64| offset_of(whole, usize::try_from(index.max(0)).unwrap_or(usize::MAX));
-    let (head, tail) = (position(start - 1), position((start - 1).saturating_add(count)));
-    Ok([&whole[..head], new, &whole[tail..]].concat().into())
-}
-
-/// Where a part is first found, in time linear in both: the table says how much of the part still matches after a mismatch.
-fn find_bytes(whole: &[u8], part: &[u8]) -> Option<usize> {
-    let mut table = vec![0usize; part.len()];
-    let mut matched = 0;
-    for at in 1..part.len() {
-        while matched > 0 && part[at] != part[matched] {
-            matched = table[matched - 1];
-        }
-        matched += usize::from(part[at] == part[matched]);
-        table[at] = matched;
+    let (head, tail) = (position(start - 1)?, position((start - 1).saturating_add(count))?);
+    let bytes = head + new.len() + whole.len() - tail;
+    context.check_size(bytes)?;
+    let mut out = Vec::with_capacity(bytes);
+    for part in [&whole[..head], new, &whole[tail..]] {
+        append(part.as_bytes(), &mut out)?;
     }
-    matched = 0;
-    if part.is_empty() {
-        return Some(0);
-    }
-    for (at, byte) in whole.iter().enumerate() {
-        while matched > 0 && *byte != part[matched] {
-            matched = table[matched - 1];
-        }
-        matched += usize::from(*byte == part[matched]);
-        if matched == part.len() {
-            return Some(at + 1 - part.len());
-        }
-    }
-    None
-}
-
-fn position(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    if let (Datum::Bytea(whole), Datum::Bytea(part)) = (&arguments[0], &arguments[1]) {
-        return length_result(find_bytes(whole, part).map_or(0, |at| at + 1));
-    }
-    let (whole, part) = (str_of(&arguments[0])?, str_of(&arguments[1])?);
-    length_result(whole.find(part).map_or(0, |at| whole[..at].chars().count() + 1))
+    Ok(Datum::Text(Text::from_stored(out.into())))
 }
 
 /// Number of characters that a count from the left or (negative) all but so many means.
@@ -243,7 +201,7 @@ fn counted(characters: &str, count: i64) -> usize {
 
 fn left(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let whole = text(&arguments[0])?;
-    let end = offset_of(whole.as_str(), counted(whole.as_str(), integer(&arguments[1])?));
+    let end = offset_of(whole.as_str(), counted(whole.as_str(), integer(&arguments[1])?))?;
     Ok(Datum::Text(whole.slice(0, end)))
 }
 
@@ -252,108 +210,7 @@ fn right(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let characters = whole.as_str();
     let wanted = counted(characters, integer(&arguments[1])?);
     let skipped = characters.chars().count().saturating_sub(wanted);
-    Ok(Datum::Text(whole.slice(offset_of(characters, skipped), characters.len())))
-}
-
-fn pad(arguments: &[Datum], context: &EvalContext<'_>, at_left: bool) -> Computed {
-    let whole = text(&arguments[0])?;
-    let target = usize::try_from(integer(&arguments[1])?.max(0)).unwrap_or(0);
-    let fill: Vec<char> = match arguments.get(2) {
-        Some(fill) => str_of(fill)?.chars().collect(),
-        None => vec![' '],
-    };
-    let characters = whole.as_str();
-    let have = characters.chars().count();
-    if have >= target || fill.is_empty() {
-        return Ok(Datum::Text(whole.slice(0, offset_of(characters, target))));
-    }
-    if target > MAX_BYTES / 4 {
-        return Err(too_long());
-    }
-    let longest = fill.iter().map(|c| c.len_utf8()).max().unwrap_or(1);
-    context.check_size(2 * (target - have) * longest + characters.len())?;
-    let padding: String = fill.iter().cycle().take(target - have).collect();
-    Ok(if at_left { padding + characters } else { characters.to_owned() + &padding }.into())
-}
-
-fn lpad(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    pad(arguments, context, true)
-}
-
-fn rpad(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    pad(arguments, context, false)
-}
-
-fn repeat(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    let (characters, count) = (str_of(&arguments[0])?, integer(&arguments[1])?.max(0));
-    let count = usize::try_from(count).unwrap_or(0);
-    if characters.len().saturating_mul(count) > MAX_BYTES {
-        return Err(too_long());
-    }
-    context.check_size(characters.len() * count)?;
-    Ok(characters.repeat(count).into())
-}
-
-fn replace(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    let (whole, from, to) = (text(&arguments[0])?, str_of(&arguments[1])?, str_of(&arguments[2])?);
-    if from.is_empty() || !whole.as_str().contains(from) {
-        return Ok(Datum::Text(whole.clone()));
-    }
-    if to.len() > from.len() {
-        let found = whole.as_str().matches(from).count();
-        context.check_size(whole.len() + found * (to.len() - from.len()))?;
-    }
-    let whole = whole.as_str();
-    let (mut replaced, mut rest) = (String::with_capacity(whole.len()), 0);
-    for (count, (at, _)) in whole.match_indices(from).enumerate() {
-        if count % UNASKED == 0 {
-            context.check_interrupt()?;
-        }
-        replaced.push_str(&whole[rest..at]);
-        replaced.push_str(to);
-        rest = at + from.len();
-    }
-    replaced.push_str(&whole[rest..]);
-    Ok(replaced.into())
-}
-
-/// Places found between two questions whether to stop.
-const UNASKED: usize = 1 << 14;
-
-fn reverse(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    Ok(str_of(&arguments[0])?.chars().rev().collect::<String>().into())
-}
-
-fn translate(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let from: Vec<char> = str_of(&arguments[1])?.chars().collect();
-    let to: Vec<char> = str_of(&arguments[2])?.chars().collect();
-    // The first of equal characters counts.
-    let mut targets: HashMap<char, Option<char>> = HashMap::new();
-    for (index, c) in from.into_iter().enumerate() {
-        targets.entry(c).or_insert_with(|| to.get(index).copied());
-    }
-    let changed = str_of(&arguments[0])?.chars().filter_map(|c| targets.get(&c).copied().unwrap_or(Some(c)));
-    Ok(changed.collect::<String>().into())
-}
-
-fn split_part(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
-    let (whole, delimiter, field) = (text(&arguments[0])?, str_of(&arguments[1])?, integer(&arguments[2])?);
-    if field == 0 {
-        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "field position must not be zero"));
-    }
-    let index = usize::try_from(field.unsigned_abs() - 1).unwrap_or(usize::MAX);
-    let characters = whole.as_str();
-    let part = if characters.is_empty() {
-        None
-    } else if delimiter.is_empty() {
-        (index == 0).then_some(characters)
-    } else if field > 0 {
-        characters.split(delimiter).nth(index)
-    } else {
-        let parts: Vec<&str> = characters.split(delimiter).collect();
-        parts.len().checked_sub(index + 1).map(|i| parts[i])
-    };
-    Ok(part.unwrap_or("").into())
+    Ok(Datum::Text(whole.slice(offset_of(characters, skipped)?, characters.len())))
 }
 
 fn starts_with(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
@@ -396,19 +253,36 @@ fn to_hex(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     })
 }
 
-/// Appends the text of a value as `concat` and `||` print it.
-pub(super) fn append_text(datum: &Datum, ty: Type, context: &EvalContext<'_>, out: &mut Vec<u8>) {
-    datum.to_text(ty, context, out);
+/// Appends the text of a value as `concat` and `||` print it. 53200 for more than a statement may hold.
+fn append_text(
+    datum: &Datum,
+    ty: Type,
+    context: &EvalContext<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), SqlError> {
+    if let Some(text) = datum.as_text() {
+        context.check_size(out.len() + text.len())?;
+        return append(text.as_bytes(), out);
+    }
+    datum.write_text(ty, context, out)?;
+    context.check_size(out.len())
+}
+
+/// A value's text as a string.
+fn text_form(datum: &Datum, ty: Type, context: &EvalContext<'_>) -> Result<String, SqlError> {
+    let mut out = Vec::new();
+    append_text(datum, ty, context, &mut out)?;
+    Ok(String::from_utf8(out).unwrap_or_default())
 }
 
 pub(super) fn from_utf8(bytes: Vec<u8>) -> Computed {
-    Text::read(&bytes).map(Datum::Text)
+    Text::take(bytes).map(Datum::Text)
 }
 
 fn concat(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     let mut out = Vec::new();
     for (argument, ty) in arguments.iter().zip(types) {
-        append_text(argument, *ty, context, &mut out);
+        append_text(argument, *ty, context, &mut out)?;
     }
     from_utf8(out)
 }
@@ -422,8 +296,7 @@ fn concat_ws(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> 
             out.extend_from_slice(separator.as_bytes());
         }
         first = false;
-        append_text(argument, *ty, context, &mut out);
-        context.check_size(out.len() + separator.len())?;
+        append_text(argument, *ty, context, &mut out)?;
     }
     from_utf8(out)
 }
@@ -435,58 +308,41 @@ fn concatenate(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
     }
     context.check_size(a.len() + b.len())?;
     let mut out = Vec::with_capacity(a.len() + b.len());
-    out.extend_from_slice(a.as_bytes());
-    out.extend_from_slice(b.as_bytes());
+    append(a.as_bytes(), &mut out)?;
+    append(b.as_bytes(), &mut out)?;
     Ok(Datum::Text(Text::from_stored(Bytes::from(out))))
 }
 
 /// Appends the value cast to text, which spells out booleans and drops padding.
-fn append_cast(datum: &Datum, ty: Type, context: &EvalContext<'_>, out: &mut Vec<u8>) {
+fn append_cast(
+    datum: &Datum,
+    ty: Type,
+    context: &EvalContext<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), SqlError> {
     match datum {
         Datum::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Datum::Bpchar(text) => out.extend_from_slice(text.trim_end_blanks().as_bytes()),
-        other => append_text(other, ty, context, out),
+        other => append_text(other, ty, context, out)?,
     }
+    Ok(())
 }
 
 /// Unlike `concat`, the operator casts its operand to text.
 fn concatenate_any(a: &Datum, b: &Datum, types: [Type; 2], context: &EvalContext<'_>) -> Computed {
     let mut out = Vec::new();
-    append_cast(a, types[0], context, &mut out);
-    append_cast(b, types[1], context, &mut out);
+    append_cast(a, types[0], context, &mut out)?;
+    append_cast(b, types[1], context, &mut out)?;
     from_utf8(out)
 }
 
-fn concatenate_bytes(a: &Datum, b: &Datum, _: &EvalContext<'_>) -> Computed {
-    Ok(Datum::Bytea([&bytes_of(a)?[..], &bytes_of(b)?[..]].concat().into()))
-}
-
-fn string_to_array(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
-    if arguments[0].is_null() {
-        return Ok(Datum::Null);
-    }
-    Ok(Array::new(TypeId::Text, parts(arguments, context)?).into())
-}
-
-/// The parts of a text between delimiters; single characters if the delimiter is NULL. Those equal to a third argument are NULL.
-pub(super) fn parts(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Vec<Datum>, SqlError> {
-    let Some(whole) = arguments[0].as_text() else { return Ok(vec![]) };
-    let null = arguments.get(2).and_then(Datum::as_str);
-    let characters = whole.as_str();
-    let count = match arguments[1].as_str() {
-        Some("") => 1,
-        Some(delimiter) => characters.matches(delimiter).count() + 1,
-        None => characters.len(),
-    };
-    // A short part is in its place; a longer one has its text elsewhere.
-    context.check_size(count * size_of::<Datum>() + characters.len())?;
-    let element = |part: &str| if Some(part) == null { Datum::Null } else { part.into() };
-    Ok(match arguments[1].as_str() {
-        _ if characters.is_empty() => vec![],
-        None => characters.split("").filter(|c| !c.is_empty()).map(element).collect(),
-        Some("") => vec![element(characters)],
-        Some(delimiter) => characters.split(delimiter).map(element).collect(),
-    })
+fn concatenate_bytes(a: &Datum, b: &Datum, context: &EvalContext<'_>) -> Computed {
+    let (a, b) = (bytes_of(a)?, bytes_of(b)?);
+    context.check_size(a.len() + b.len())?;
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    append(a, &mut out)?;
+    append(b, &mut out)?;
+    Ok(Datum::Bytea(out.into()))
 }
 
 fn array_to_string(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
@@ -495,7 +351,7 @@ fn array_to_string(arguments: &[Datum], types: &[Type], context: &EvalContext<'_
     };
     let null = arguments.get(2).and_then(Datum::as_str);
     let element = types[0].element().unwrap_or(Type::new(array.element));
-    let mut out = Vec::new();
+    let (mut out, mut meter) = (Vec::new(), Meter::default());
     let mut first = true;
     for item in array.elements.iter().filter(|item| !item.is_null() || null.is_some()) {
         if !first {
@@ -504,9 +360,10 @@ fn array_to_string(arguments: &[Datum], types: &[Type], context: &EvalContext<'_
         first = false;
         match null {
             Some(null) if item.is_null() => out.extend_from_slice(null.as_bytes()),
-            _ => append_text(item, element, context, &mut out),
+            _ => append_text(item, element, context, &mut out)?,
         }
         context.check_size(out.len() + delimiter.len())?;
+        meter.add(0)?;
     }
     from_utf8(out)
 }

@@ -8,6 +8,7 @@ mod rules;
 
 use std::sync::Arc;
 
+use super::bounds::Meter;
 use super::text::trimmed_length;
 use super::{Array, Category, Datum, FormatContext, Text, Type, TypeId, datetime, pad};
 use crate::error::{SqlError, sqlstate};
@@ -140,7 +141,7 @@ impl Cast {
         let converted = match &self.method {
             Method::Same => datum.clone(),
             Method::Convert(convert) => convert(datum, context)?,
-            Method::ToText => to_string_type(datum, self.from, self.to.id, context),
+            Method::ToText => to_string_type(datum, self.from, self.to.id, context)?,
             Method::FromText => {
                 // Only an interval's modifier changes how it is read.
                 let modifier = if self.to.id == TypeId::Interval { self.to.modifier } else { -1 };
@@ -167,20 +168,26 @@ fn text_of(datum: &Datum) -> &str {
     }
 }
 
-fn to_string_type(datum: &Datum, from: Type, to: TypeId, context: &FormatContext) -> Datum {
-    let text: Text = datum.to_text_string(from, context).into();
-    match to {
+fn to_string_type(datum: &Datum, from: Type, to: TypeId, context: &FormatContext) -> Result<Datum, SqlError> {
+    let mut out = Vec::new();
+    datum.write_text(from, context, &mut out)?;
+    let text = Text::from_stored(out.into());
+    Ok(match to {
         TypeId::Bpchar => Datum::Bpchar(text),
         TypeId::Name => Datum::text(super::input::truncate_name(text.as_str())),
         _ => Datum::Text(text),
-    }
+    })
 }
 
 fn elements(datum: &Datum, cast: &Cast, context: &FormatContext) -> Result<Datum, SqlError> {
     let Datum::Array(array) = datum else {
         return Err(SqlError::internal("an array cast of something else"));
     };
-    let elements = array.elements.iter().map(|element| cast.apply(element, context));
+    let mut meter = Meter::default();
+    let elements = array.elements.iter().map(|element| {
+        meter.add(size_of::<Datum>())?;
+        cast.apply(element, context)
+    });
     Ok(Datum::Array(Arc::new(Array {
         element: cast.to.id,
         dimensions: array.dimensions.clone(),
