@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::process::Process;
-use crate::wire::{Failure, Wire};
+use crate::wire::{Failure, Wire, message};
 
 const BUDGET_MB: u64 = 64;
 /// What a server needs beyond its budget.
@@ -23,8 +23,10 @@ enum Outcome {
     Memory,
     /// Limits that PostgreSQL has too, and as the last resort 53200.
     Limit,
+    /// It fails for another reason.
+    Fails(&'static str),
 }
-use Outcome::{Is, IsOrMemory, Limit, Memory};
+use Outcome::{Fails, Is, IsOrMemory, Limit, Memory};
 
 fn serve() -> (tempfile::TempDir, Process, Wire) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -171,7 +173,32 @@ fn large_results() -> Vec<(&'static str, &'static str, Outcome)> {
             "SELECT count(*) FROM (SELECT DISTINCT n FROM generate_series(1, 300000) n) s",
             IsOrMemory("300000"),
         ),
-        ("a union", "SELECT count(*) FROM (SELECT generate_series(1, 3000000) UNION SELECT -1) s", Memory),
+        (
+            "a union",
+            "SELECT count(*) FROM (SELECT generate_series(1, 300000) UNION SELECT generate_series(1, 300)) s",
+            Is("300000"),
+        ),
+        (
+            "a difference",
+            "SELECT count(*) FROM (SELECT generate_series(1, 300000) EXCEPT SELECT generate_series(9, 300000)) s",
+            Is("8"),
+        ),
+        (
+            "a count of distinct values",
+            "SELECT count(DISTINCT n * 7) FROM generate_series(1, 300000) n",
+            Is("300000"),
+        ),
+        (
+            "values in an order",
+            "SELECT length(string_agg('x', '' ORDER BY -n)) FROM generate_series(1, 200000) n",
+            Is("200000"),
+        ),
+        (
+            "a common table expression",
+            "WITH w AS MATERIALIZED (SELECT repeat('x', 1000) x FROM generate_series(1, 60000)) \
+             SELECT count(*), sum(length(x)) FROM w UNION ALL SELECT count(*), 0 FROM w",
+            Is("60000,60000000;60000,0"),
+        ),
         ("a subquery's array", "SELECT cardinality(ARRAY(SELECT generate_series(1, 9000000)))", Memory),
         ("IN of a subquery", "SELECT 1 IN (SELECT generate_series(2, 9000000))", Memory),
         ("rows of a function", "SELECT count(*) FROM unnest(array_fill(1, ARRAY[100000]))", Is("100000")),
@@ -185,11 +212,68 @@ fn large_results() -> Vec<(&'static str, &'static str, Outcome)> {
             "INSERT INTO filled SELECT n, repeat('x', 100) FROM generate_series(1, 3000000) n",
             Limit,
         ),
+        (
+            "a table of a query",
+            "CREATE TABLE made AS SELECT n, repeat('x', 1000) x FROM generate_series(1, 100000) n",
+            Is(""),
+        ),
+        ("its rows", "SELECT count(*), sum(length(x)) FROM made", Is("100000,100000000")),
+        (
+            "a table of its name",
+            "CREATE TABLE made AS SELECT 1 FROM generate_series(1, 10000000)",
+            Fails("42P07"),
+        ),
+        (
+            "a table of a failing query",
+            "CREATE TABLE failed AS SELECT 1 / (n - 50000) FROM generate_series(1, 60000) n",
+            Fails("22012"),
+        ),
+        ("it is not there", "SELECT count(*) FROM pg_class WHERE relname = 'failed'", Is("0")),
         ("rows updated", "UPDATE filled SET name = repeat('y', 100)", Is("")),
         ("wide rows updated", "UPDATE filled SET name = repeat('y', 10000)", Limit),
         ("rows updated and returned", "UPDATE filled SET id = id RETURNING repeat(name, 1000)", Memory),
         ("rows deleted and returned", "DELETE FROM filled RETURNING repeat(name, 1000)", Memory),
         ("rows deleted", "DELETE FROM filled", Is("")),
+    ]
+}
+
+/// Functions that make one large value of another.
+fn large_values() -> Vec<(&'static str, &'static str, Outcome)> {
+    vec![
+        ("encoded bytes", "SELECT length(encode(convert_to(repeat('x', 20000000), 'UTF8'), 'hex'))", Memory),
+        ("bytes as text", "SELECT length(convert_to(repeat('x', 20000000), 'UTF8')::text)", Memory),
+        (
+            "bytes joined",
+            "SELECT length(x || x) FROM (SELECT convert_to(repeat('x', 20000000), 'UTF8') x) s",
+            Memory,
+        ),
+        ("concat", "SELECT length(concat(x, x)) FROM (SELECT repeat('x', 20000000) x) s", Memory),
+        ("a literal", "SELECT length(quote_literal(repeat('''', 20000000)))", Memory),
+        ("an array as text", "SELECT length(array_fill(repeat('x', 1000), ARRAY[100000])::text)", Memory),
+        (
+            "an array as JSON",
+            "SELECT length(to_json(array_fill(repeat('x', 1000), ARRAY[100000]))::text)",
+            Memory,
+        ),
+        ("a text as JSON", "SELECT length(to_json(repeat(E'\\n', 20000000))::text)", Memory),
+        (
+            "a row as JSON",
+            "SELECT length(row_to_json(s)::text) FROM (SELECT x, x y FROM (SELECT repeat('x', 20000000) x) s) s",
+            Memory,
+        ),
+        (
+            "JSON in lines",
+            "SELECT length(jsonb_pretty((repeat('[', 1000) || '1' || repeat(',1', 20000) || repeat(']', 1000))::jsonb))",
+            Memory,
+        ),
+        ("a filled array", "SELECT cardinality(array_fill(1, ARRAY[9000000]))", Memory),
+        (
+            "arrays joined",
+            "SELECT cardinality(x || x) FROM (SELECT array_fill(1, ARRAY[600000]) x) s",
+            Memory,
+        ),
+        ("an array's rows", "SELECT count(*) FROM unnest(array_fill(1, ARRAY[500000]))", Is("500000")),
+        ("a text's rows", "SELECT count(*) FROM string_to_table(repeat('x,', 300000), ',')", Is("300001")),
     ]
 }
 
@@ -213,12 +297,29 @@ fn judge(what: &str, outcome: &Outcome, said: &Result<String, String>) {
         Is(rows) => said.as_deref() == Ok(rows),
         IsOrMemory(rows) => said.as_deref() == Ok(rows) || refused == Some("53200"),
         Memory => refused == Some("53200"),
+        Fails(sqlstate) => refused == Some(sqlstate),
         Limit => {
             refused.is_none_or(|sqlstate| ["53200", "53400", "54000", "54001", "54011"].contains(&sqlstate))
         }
     };
     let said = format!("{said:?}");
     assert!(right, "{what}: {}", said.chars().take(200).collect::<String>());
+}
+
+/// Runs statements one after the other in one session.
+fn walk(
+    process: &Process,
+    wire: &mut Wire,
+    statements: impl Iterator<Item = (&'static str, String, Outcome)>,
+) {
+    for (what, text, outcome) in statements {
+        let started = std::time::Instant::now();
+        let said = run(wire, &text);
+        println!("{:4} MB, {:6} ms: {what}", process.peak_bytes() >> 20, started.elapsed().as_millis());
+        judge(what, &outcome, &said);
+        assert_eq!(run(wire, "SELECT 1").as_deref(), Ok("1"), "after {what}");
+    }
+    check_peak(process, "all of them");
 }
 
 #[test]
@@ -228,15 +329,14 @@ fn no_statement_takes_more_than_its_share() {
         wire.query(&format!("CREATE TABLE {table} (id int, name text)")).expect("a table");
     }
     let short = large_results().into_iter().map(|(what, text, outcome)| (what, text.to_owned(), outcome));
-    for (what, text, outcome) in long_texts().into_iter().chain(short) {
-        let started = std::time::Instant::now();
-        let said = run(&mut wire, &text);
-        println!("{:4} MB, {:6} ms: {what}", process.peak_bytes() >> 20, started.elapsed().as_millis());
-        judge(what, &outcome, &said);
-        assert_eq!(run(&mut wire, "SELECT 1").as_deref(), Ok("1"), "after {what}");
-    }
-    let peak = process.peak_bytes() >> 20;
-    assert!(peak <= BUDGET_MB + BESIDE_MB, "{peak} MB of {BUDGET_MB} MB and {BESIDE_MB} MB beside");
+    walk(&process, &mut wire, long_texts().into_iter().chain(short));
+}
+
+#[test]
+fn no_value_takes_more_than_its_share() {
+    let (_folder, process, mut wire) = serve();
+    let values = large_values().into_iter().map(|(what, text, outcome)| (what, text.to_owned(), outcome));
+    walk(&process, &mut wire, values);
 }
 
 /// A run of rows that stays text comes to the same as rows that are parsed one by one, also where it is refused.
@@ -288,4 +388,162 @@ fn rows_that_stay_text_mean_what_parsed_rows_mean() {
     assert_eq!(run(&mut wire, &mixed), Err("42804".to_owned()));
     let mixed = format!("SELECT count(*), sum(column1) FROM (VALUES {plain}, (1 + 1, 0.5), {plain}) v");
     assert_eq!(run(&mut wire, &mixed).as_deref(), Ok("601,89702"));
+}
+
+/// A string of the protocol.
+fn string(text: &str) -> Vec<u8> {
+    [text.as_bytes(), b"\0"].concat()
+}
+
+fn parse(name: &str, text: &str) -> Vec<u8> {
+    message(b'P', &[string(name), string(text), vec![0, 0]].concat())
+}
+
+/// Binds texts as parameters.
+fn bind(portal: &str, statement: &str, values: &[&str]) -> Vec<u8> {
+    let mut body = [string(portal), string(statement), vec![0, 0]].concat();
+    body.extend((values.len() as u16).to_be_bytes());
+    for value in values {
+        body.extend((value.len() as u32).to_be_bytes());
+        body.extend(value.as_bytes());
+    }
+    body.extend([0, 0]);
+    message(b'B', &body)
+}
+
+fn execute(portal: &str, rows: u32) -> Vec<u8> {
+    message(b'E', &[string(portal), rows.to_be_bytes().to_vec()].concat())
+}
+
+/// Sends messages and a Sync; the SQLSTATE if one of them fails.
+fn exchange(wire: &mut Wire, messages: &[Vec<u8>]) -> Option<String> {
+    wire.send(&[messages.concat(), message(b'S', b"")].concat()).expect("sent");
+    wire.answer().err().map(|failure| failure.sqlstate().to_owned())
+}
+
+/// How often something succeeds before it is refused for want of memory.
+fn until_refused(what: &str, most: usize, mut once: impl FnMut(usize) -> Option<String>) -> usize {
+    for number in 0..most {
+        if let Some(sqlstate) = once(number) {
+            assert_eq!(sqlstate, "53200", "{what} {number}");
+            println!("{number} {what}");
+            return number;
+        }
+    }
+    panic!("{what}: {most} are not too many")
+}
+
+fn check_peak(process: &Process, what: &str) {
+    let peak = process.peak_bytes() >> 20;
+    println!("{peak:4} MB: {what}");
+    assert!(peak <= BUDGET_MB + BESIDE_MB, "{what}: {peak} MB of {BUDGET_MB} MB and {BESIDE_MB} MB beside");
+}
+
+/// COPY with data in chunks; the SQLSTATE if it fails.
+fn copy(wire: &mut Wire, command: &str, chunks: impl Iterator<Item = Vec<u8>>) -> Option<String> {
+    wire.send(&message(b'Q', &string(command))).expect("sent");
+    for chunk in chunks {
+        wire.send(&message(b'd', &chunk)).expect("sent");
+    }
+    wire.send(&message(b'c', b"")).expect("sent");
+    wire.answer().err().map(|failure| failure.sqlstate().to_owned())
+}
+
+/// COPY takes rows of any number and lines of bounded length; what it sends is never all in memory.
+#[test]
+fn what_is_copied_has_its_share() {
+    let (_folder, process, mut wire) = serve();
+    wire.query("CREATE TABLE copied (id int, name text)").expect("a table");
+    let (text, csv) = ("COPY copied FROM STDIN", "COPY copied FROM STDIN (FORMAT csv)");
+    let rows =
+        |part: usize| list(100, "", |n| format!("{}\t{}\n", part * 100 + n, "w".repeat(400))).into_bytes();
+    assert_eq!(copy(&mut wire, text, (0..500).map(rows)), None);
+    let counted = run(&mut wire, "SELECT count(*), sum(length(name)) FROM copied");
+    assert_eq!(counted.as_deref(), Ok("50000,20000000"));
+    check_peak(&process, "rows copied");
+    let endless = (0..1000).map(|_| vec![b'x'; 100_000]);
+    assert_eq!(copy(&mut wire, text, endless).as_deref(), Some("53200"));
+    check_peak(&process, "a line that does not end");
+    let quoted = (0..1000).map(|part| if part == 0 { b"1,\"".to_vec() } else { vec![b'\n'; 100_000] });
+    assert_eq!(copy(&mut wire, csv, quoted).as_deref(), Some("53200"));
+    check_peak(&process, "a quote that is not closed");
+    let commas = std::iter::once([vec![b','; 7_000_000], vec![b'\n']].concat());
+    assert_eq!(copy(&mut wire, csv, commas).as_deref(), Some("22P04"));
+    check_peak(&process, "a line of commas");
+    wire.query("COPY copied TO STDOUT").expect("all rows");
+    wire.query("COPY (SELECT repeat('x', 5000000) FROM generate_series(1, 40)) TO STDOUT")
+        .expect("large rows");
+    check_peak(&process, "rows copied out");
+    assert_eq!(run(&mut wire, "SELECT count(*) FROM copied").as_deref(), Ok("50000"));
+}
+
+/// Statements, portals and cursors that stay while others run are charged for what they hold, and give it back.
+#[test]
+fn what_is_kept_has_its_share() {
+    let (_folder, process, mut wire) = serve();
+    let large = "p".repeat(4 << 20);
+    let sort = "SELECT g FROM generate_series(1, 40000) g ORDER BY -g";
+    let messages = [parse("length", "SELECT length($1)"), parse("sort", sort)];
+    assert_eq!(exchange(&mut wire, &messages), None);
+    wire.query("BEGIN").expect("a block");
+    let bound = until_refused("portals with parameters", 100, |number| {
+        exchange(&mut wire, &[bind(&format!("portal {number}"), "length", &[&large])])
+    });
+    assert!(bound >= 5, "{bound} portals of 4 MB");
+    check_peak(&process, "large parameters");
+    wire.query("ROLLBACK").expect("they are gone");
+    wire.query("BEGIN").expect("a block");
+    let suspended = until_refused("suspended sorts", 200, |number| {
+        let portal = format!("portal {number}");
+        exchange(&mut wire, &[bind(&portal, "sort", &[]), execute(&portal, 1)])
+    });
+    assert!(suspended >= 3, "{suspended} suspended sorts");
+    check_peak(&process, "suspended sorts");
+    wire.query("ROLLBACK").expect("they are gone");
+    wire.query("BEGIN").expect("a block");
+    let declared = until_refused("cursors", 200, |number| {
+        let text = format!("DECLARE c{number} CURSOR FOR {sort}; FETCH 1 FROM c{number}");
+        wire.query(&text).err().map(|failure| failure.sqlstate().to_owned())
+    });
+    assert!(declared >= 3, "{declared} cursors");
+    check_peak(&process, "cursors");
+    wire.query("ROLLBACK").expect("they are gone");
+    let condition = list(100, " OR ", |n| format!("$1 = {n}"));
+    let named = until_refused("prepared statements", 2000, |number| {
+        exchange(&mut wire, &[parse(&format!("s{number}"), &format!("SELECT {number} WHERE {condition}"))])
+    });
+    assert!(named >= 100, "{named} prepared statements");
+    check_peak(&process, "prepared statements");
+    wire.query("DEALLOCATE ALL").expect("forgotten");
+    assert_eq!(exchange(&mut wire, &[parse("more", &format!("SELECT 0 WHERE {condition}"))]), None);
+}
+
+/// Rows of cursors that are held in memory are charged for.
+#[test]
+fn cursors_that_are_held_have_their_share() {
+    let (_folder, process, mut wire) = serve();
+    let hold = |wire: &mut Wire, name: &str, kind: &str, rows: usize| {
+        let query = format!("SELECT g, repeat('x', 1000) FROM generate_series(1, {rows}) g");
+        let text = format!("BEGIN; DECLARE {name} {kind} CURSOR WITH HOLD FOR {query}; COMMIT");
+        let held = run(wire, &text).err();
+        wire.query("ROLLBACK").expect("out of the block");
+        held
+    };
+    assert_eq!(hold(&mut wire, "huge", "", 100_000).as_deref(), Some("53200"));
+    assert_eq!(hold(&mut wire, "huge", "SCROLL", 100_000).as_deref(), Some("53200"));
+    check_peak(&process, "a huge cursor");
+    assert_eq!(hold(&mut wire, "large", "SCROLL", 20_000), None);
+    let moved = run(&mut wire, "MOVE ALL FROM large; MOVE ABSOLUTE 0 FROM large");
+    assert_eq!(moved.as_deref(), Ok(""));
+    let fetched = run(&mut wire, "FETCH ALL FROM large");
+    assert_eq!(fetched.map_err(|sqlstate| sqlstate == "53200"), Err(true), "they would be there twice");
+    let held =
+        until_refused("held cursors", 100, |number| hold(&mut wire, &format!("h{number}"), "SCROLL", 2000));
+    assert!(held >= 5, "{held} held cursors of 2 MB");
+    let moved = run(&mut wire, "CLOSE h2; MOVE ABSOLUTE 1999 FROM h1; FETCH NEXT FROM h1");
+    assert_eq!(moved, Ok(format!("2000,{}", "x".repeat(1000))));
+    wire.query("CLOSE ALL").expect("closed");
+    assert_eq!(hold(&mut wire, "again", "SCROLL", 2000), None);
+    assert_eq!(run(&mut wire, "FETCH ALL FROM again").map(|rows| rows.matches(';').count()), Ok(1999));
+    check_peak(&process, "held cursors");
 }

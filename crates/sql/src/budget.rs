@@ -1,4 +1,5 @@
-//! Memory that all statements of a database share: trees of long texts, kept statements, large parameters.
+//! Memory that all statements of a database share: trees of long texts, kept statements, large parameters, what suspended portals and
+//! cursors hold.
 //!
 //! Whoever is about to allocate in proportion to what a client sent takes a [`Charge`] first and keeps it as long as
 //! the memory. Beyond the limit the statement gets 53200 and nothing was allocated.
@@ -29,9 +30,13 @@ impl Budget {
 
     /// Takes bytes for `what`. 53200 if others have too many of them, or there are not so many at all.
     pub(crate) fn charge(self: &Arc<Budget>, bytes: usize, what: &str) -> Result<Charge> {
+        self.take(bytes, what).map(|()| Charge { budget: Arc::clone(self), bytes })
+    }
+
+    fn take(&self, bytes: usize, what: &str) -> Result<()> {
         let free = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
         match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free) {
-            Ok(_) => Ok(Charge { budget: Arc::clone(self), bytes }),
+            Ok(_) => Ok(()),
             Err(used) => Err(SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(format!(
                 "{what} would take up to {} kB; statements have {} of {} kB already.",
                 bytes.div_ceil(1024),
@@ -39,6 +44,18 @@ impl Budget {
                 self.limit / 1024
             ))),
         }
+    }
+}
+
+impl Charge {
+    /// So many bytes instead. 53200 if there are not so many more; then it stays as it is.
+    pub(crate) fn resize(&mut self, bytes: usize, what: &str) -> Result<()> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.budget.take(more, what)?,
+            None => _ = self.budget.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed),
+        }
+        self.bytes = bytes;
+        Ok(())
     }
 }
 
@@ -59,5 +76,16 @@ mod tests {
         assert_eq!(budget.charge(60, "A text").expect_err("no room").sqlstate, "53200");
         drop(first);
         budget.charge(100, "A text").expect("room again");
+    }
+
+    #[test]
+    fn a_charge_grows_and_shrinks() {
+        let budget = Budget::new(100);
+        let mut charge = budget.charge(10, "A cursor").expect("room");
+        charge.resize(90, "A cursor").expect("room");
+        assert_eq!(charge.resize(101, "A cursor").expect_err("no room").sqlstate, "53200");
+        assert_eq!(budget.charge(11, "A text").expect_err("no room").sqlstate, "53200");
+        charge.resize(0, "A cursor").expect("less");
+        budget.charge(100, "A text").expect("room");
     }
 }

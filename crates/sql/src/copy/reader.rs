@@ -6,8 +6,10 @@
 use super::{CopyFileFormat, CopyOptions};
 use crate::error::{Result, SqlError, sqlstate};
 
-/// Longest line, in bytes.
+/// Longest line in bytes, where nobody says less.
 const MAX_LINE: usize = 256 * 1024 * 1024;
+/// No table has so many columns: further fields of a line are not looked at.
+const MAX_FIELDS: usize = 1 << 12;
 /// Consumed bytes are dropped from the buffer beyond this many.
 const COMPACT: usize = 64 * 1024;
 
@@ -87,6 +89,7 @@ pub struct CopyReader {
     header: bool,
     ended: bool,
     finished: bool,
+    line_max: usize,
 }
 
 impl CopyReader {
@@ -103,7 +106,13 @@ impl CopyReader {
             line: 0,
             ended: false,
             finished: false,
+            line_max: MAX_LINE,
         }
+    }
+
+    /// The same where a line may have no more than so many bytes.
+    pub fn within(self, line_max: usize) -> CopyReader {
+        CopyReader { line_max: line_max.min(MAX_LINE), ..self }
     }
 
     /// Number of the line the last row came from, from 1; for messages.
@@ -162,13 +171,10 @@ impl CopyReader {
         let csv = self.options.format == CopyFileFormat::Csv;
         let end = if csv { self.csv_end() } else { self.text_end() };
         let from = self.start;
+        if end.unwrap_or(self.buffer.len()) - from > self.line_max {
+            return Err(self.too_long());
+        }
         let Some(end) = end else {
-            if self.buffer.len() - from > MAX_LINE {
-                return Err(SqlError::new(
-                    sqlstate::PROGRAM_LIMIT_EXCEEDED,
-                    "a line of COPY data is too long",
-                ));
-            }
             if !self.finished || from == self.buffer.len() {
                 return Ok(None);
             }
@@ -184,6 +190,15 @@ impl CopyReader {
         self.searched = self.start;
         let to = if end > from && self.buffer[end - 1] == b'\r' { end - 1 } else { end };
         Ok(Some((from, to)))
+    }
+
+    #[cold]
+    fn too_long(&self) -> SqlError {
+        if self.line_max == MAX_LINE {
+            return SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "a line of COPY data is too long");
+        }
+        let detail = format!("A line of COPY data is longer than {} kB.", self.line_max / 1024);
+        SqlError::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(detail)
     }
 
     /// The next line end that no backslash stands before.
@@ -246,7 +261,7 @@ fn text_line(line: &[u8], options: &CopyOptions, fields: &mut Fields) {
             fields.text.truncate(begin);
         }
         fields.end(kind);
-        if end == rest.len() {
+        if end == rest.len() || fields.len() == MAX_FIELDS {
             return;
         }
         rest = &rest[end + 1..];
@@ -331,7 +346,7 @@ fn csv_line(line: &[u8], options: &CopyOptions, fields: &mut Fields) -> Result<(
             (true, false) => Kind::BareNull,
             (false, _) => Kind::Value,
         });
-        if at == line.len() {
+        if at == line.len() || fields.len() == MAX_FIELDS {
             return Ok(());
         }
         at += 1;

@@ -67,12 +67,17 @@ impl Cursor {
         let execution = Execution { read, parameters: &self.parameters, runtime: &self.runtime };
         let context = Context { execution, outer: None };
         let found = self.state.next(&self.plan.root, context, &mut self.row);
-        if !matches!(found, Ok(true)) {
-            // What it holds goes now, however long the portal stays.
-            self.done = true;
+        self.done = !matches!(found, Ok(true));
+        if matches!(found, Ok(false)) {
+            // What it holds goes now, however long the portal stays. After an error the portal goes, too.
             self.state = NodeState::Values { at: 0 };
         }
         found
+    }
+
+    /// Bytes accounted for now.
+    pub fn memory(&self) -> usize {
+        self.runtime.memory()
     }
 
     /// LIMIT and OFFSET of a plan with row locks, which its caller applies: rows to leave out, and the most to give.

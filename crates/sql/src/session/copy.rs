@@ -20,7 +20,12 @@ use crate::oltp::Cursor;
 use crate::oltp::run::Checks;
 use crate::parse::{Command, Statement};
 use crate::session::work::Work;
-use crate::types::{Datum, Type};
+use crate::types::{Datum, Type, bounds};
+
+/// A line is there four times: as data, as fields, as values and as a row.
+const LINE_SHARE: usize = 4;
+/// Rows between two questions whether to stop. Large values ask themselves.
+const ROWS_UNASKED: u64 = 16;
 
 /// A COPY FROM STDIN that waits for data.
 pub(super) struct CopyIn {
@@ -136,7 +141,7 @@ impl Session {
             }
         };
         let columns = places.iter().map(column).collect();
-        let reader = CopyReader::new(options);
+        let reader = CopyReader::new(options).within(work.state.memory_limit / LINE_SHARE);
         Ok(CopyIn { table, reader, fields: Fields::default(), columns, defaults, checks, rows: 0 })
     }
 
@@ -317,7 +322,7 @@ impl Session {
             if !more {
                 return Ok(());
             }
-            if copy.rows & 0xff == 0 {
+            if copy.rows.is_multiple_of(ROWS_UNASKED) {
                 work.interrupts.check()?;
             }
             let row = copy.row(&work)?;
@@ -347,6 +352,7 @@ impl CopyIn {
                 SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "extra data after last expected column");
             return Err(self.at_line(error, None));
         }
+        let _within = bounds::enter(work.interrupts.clone());
         let mut row = vec![Datum::Null; self.table.columns.len()];
         for (at, column) in self.columns.iter().enumerate() {
             let Some(bytes) = self.fields.get_forced(at, column.force_not_null, column.force_null) else {

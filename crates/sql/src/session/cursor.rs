@@ -1,16 +1,19 @@
 //! Cursors of SQL: DECLARE, FETCH, MOVE, CLOSE.
 //!
 //! A cursor is a portal with a name. One that can move backwards (SCROLL), or that outlives its transaction (WITH HOLD), has all
-//! its rows in memory: from its first use, or from COMMIT.
+//! its rows in memory: from its first use, or from COMMIT. They, and what FETCH gives, are charged to the memory that statements share.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use sqlparser::ast;
 
 use super::portal::{PortalState, Tag};
 use super::{Block, CommandTag, Fetch, Format, OutputColumn, Portal, RowSink, Session, SinkState};
+use crate::budget::{Budget, Charge};
 use crate::ddl::names::fold;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::oltp::memory::row_bytes;
 use crate::parse::{Command, FetchCount, Statement};
 use crate::types::{Datum, FormatContext};
 
@@ -21,7 +24,7 @@ pub(super) type Cursors = HashMap<String, NamedCursor>;
 pub(super) struct NamedCursor {
     portal: Portal,
     /// All rows, or those that were left when it was held, once they are in memory.
-    rows: Option<Vec<Vec<Datum>>>,
+    rows: Option<Kept>,
     /// How many rows it had given before these.
     before: usize,
     /// Number of rows before the next one: 0 is before the first. With rows in memory, one past the last is `len + 1`.
@@ -35,26 +38,79 @@ pub(super) struct NamedCursor {
     depth: usize,
 }
 
-/// Gathers rows.
-struct Gather(Vec<Vec<Datum>>);
+/// Rows that are kept, and the memory that was taken for them.
+#[derive(Debug)]
+struct Kept {
+    rows: Vec<Vec<Datum>>,
+    /// How many there were, also if they were only counted.
+    number: usize,
+    charge: Charge,
+}
 
-impl RowSink for Gather {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
-        self.0.push(row.to_vec());
-        SinkState::Ready
+/// What such memory is called.
+const KEPT: &str = "The rows of a cursor";
+/// Memory is taken in pieces of so many bytes.
+const KEPT_PIECE: usize = 64 << 10;
+
+impl Kept {
+    /// No rows yet.
+    fn new(budget: &Arc<Budget>) -> Result<Kept> {
+        Ok(Kept { rows: Vec::new(), number: 0, charge: budget.charge(0, KEPT)? })
     }
 
-    fn copy_out(&mut self, _: &[u8]) -> SinkState {
-        SinkState::Ready
+    /// Rows that are copied from others.
+    fn copied<'a>(
+        rows: impl Iterator<Item = &'a Vec<Datum>> + Clone,
+        counted_only: bool,
+        budget: &Arc<Budget>,
+    ) -> Result<Kept> {
+        let mut kept = Kept { number: rows.clone().count(), ..Kept::new(budget)? };
+        if !counted_only {
+            kept.charge.resize(rows.clone().map(|row| row_bytes(row)).sum(), KEPT)?;
+            kept.rows = rows.cloned().collect();
+        }
+        Ok(kept)
     }
 }
 
-/// Counts rows.
-struct Count(u64);
+/// Gathers rows, as many as there is memory for, or only counts them.
+struct Gather {
+    kept: Kept,
+    counted_only: bool,
+    bytes: usize,
+    charged: usize,
+    refused: Option<SqlError>,
+}
 
-impl RowSink for Count {
-    fn row(&mut self, _: &[OutputColumn], _: &[Format], _: &[Datum], _: &FormatContext) -> SinkState {
-        self.0 += 1;
+impl Gather {
+    fn new(counted_only: bool, budget: &Arc<Budget>) -> Result<Gather> {
+        Ok(Gather { kept: Kept::new(budget)?, counted_only, bytes: 0, charged: 0, refused: None })
+    }
+
+    /// The rows. 53200 if there were more than there was memory for.
+    fn finish(self) -> Result<Kept> {
+        match self.refused {
+            Some(refused) => Err(refused),
+            None => Ok(self.kept),
+        }
+    }
+}
+
+impl RowSink for Gather {
+    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
+        self.kept.number += 1;
+        if self.counted_only {
+            return SinkState::Ready;
+        }
+        self.bytes += row_bytes(row);
+        if self.bytes > self.charged {
+            self.charged = self.bytes + KEPT_PIECE;
+            if let Err(refused) = self.kept.charge.resize(self.charged, KEPT) {
+                self.refused = Some(refused);
+                return SinkState::Full;
+            }
+        }
+        self.kept.rows.push(row.to_vec());
         SinkState::Ready
     }
 
@@ -101,8 +157,8 @@ impl Session {
         }
         let command = Command::Sql(Box::new(ast::Statement::Query(query.clone())));
         let statement = statement.with_command(command);
-        let prepared = std::sync::Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
-        let portal = Portal::new(prepared, std::sync::Arc::from([]), Vec::new());
+        let prepared = Arc::new(self.plan_prepared(Some(statement), Vec::new())?);
+        let portal = Portal::new(prepared, Arc::from([]), Vec::new());
         let depth = self.open.as_ref().map_or(0, |open| open.state.savepoints.len());
         let scroll = declare.scroll == Some(true);
         let mut cursor = NamedCursor {
@@ -125,7 +181,7 @@ impl Session {
     /// Starts a cursor's portal without giving a row; all rows of one that scrolls are read.
     async fn begin_cursor(&mut self, cursor: &mut NamedCursor) -> Result<()> {
         if cursor.scroll {
-            cursor.rows = Some(self.gather_all(&mut cursor.portal).await?);
+            cursor.rows = Some(self.gather_all(&mut cursor.portal, false).await?);
         } else {
             self.start_cursor(&mut cursor.portal).await?;
         }
@@ -133,17 +189,15 @@ impl Session {
     }
 
     /// All rows of a portal.
-    pub(super) async fn gather_all(&mut self, portal: &mut Portal) -> Result<Vec<Vec<Datum>>> {
-        let mut sink = Gather(Vec::new());
+    async fn gather_all(&mut self, portal: &mut Portal, counted_only: bool) -> Result<Kept> {
+        let mut sink = Gather::new(counted_only, self.database.statement_budget())?;
         Box::pin(self.advance(portal, &mut sink, 0)).await?;
-        Ok(sink.0)
+        sink.finish()
     }
 
     /// Runs a portal to its end; the number of rows it gave.
-    pub(super) async fn gather_rows(&mut self, portal: &mut Portal) -> Result<u64> {
-        let mut sink = Count(0);
-        Box::pin(self.advance(portal, &mut sink, 0)).await?;
-        Ok(sink.0)
+    pub(super) async fn count_rows(&mut self, portal: &mut Portal) -> Result<usize> {
+        Ok(self.gather_all(portal, true).await?.number)
     }
 
     /// The columns of FETCH.
@@ -158,13 +212,14 @@ impl Session {
         name: &ast::Ident,
         count: &FetchCount,
         skip: bool,
+        portal: &mut Portal,
     ) -> Result<PortalState> {
         let name = fold(name);
         // Out of the map while it runs: a cursor whose query fails is gone.
         let mut cursor = self.cursors.remove(&name).ok_or_else(|| no_cursor(&name))?;
         let rows = match cursor.scroll && cursor.rows.is_some() {
-            true => Ok(scroll(&mut cursor, count)),
-            false => self.fetch_forward(&mut cursor, count).await,
+            true => scroll(&mut cursor, count, skip, self.database.statement_budget()),
+            false => self.fetch_forward(&mut cursor, count, skip).await,
         };
         let rows = match rows {
             Ok(rows) => rows,
@@ -177,12 +232,13 @@ impl Session {
             }
         };
         self.cursors.insert(name, cursor);
-        let number = rows.len() as u64;
+        let number = rows.number as u64;
         if skip {
             return Ok(PortalState::Done(CommandTag::Rows("MOVE", number)));
         }
+        portal.keep_charge(rows.charge);
         Ok(PortalState::Rows {
-            rows: rows.into_iter(),
+            rows: rows.rows.into_iter(),
             sent: 0,
             tag: Tag::Fixed(CommandTag::Rows("FETCH", number)),
         })
@@ -192,14 +248,15 @@ impl Session {
         &mut self,
         cursor: &mut NamedCursor,
         count: &FetchCount,
-    ) -> Result<Vec<Vec<Datum>>> {
+        counted_only: bool,
+    ) -> Result<Kept> {
         let wanted = match count {
             FetchCount::Forward(count) if *count > 0 => *count as u64,
             FetchCount::Relative(1) => 1,
             FetchCount::Absolute(at) if *at > 0 && *at as usize > cursor.position => {
                 let skipped = *at as usize - cursor.position - 1;
                 if skipped > 0 {
-                    self.forward(cursor, skipped as u64).await?;
+                    self.forward(cursor, skipped as u64, true).await?;
                 }
                 1
             }
@@ -212,26 +269,29 @@ impl Session {
                 .with_hint("Declare it with SCROLL option to enable backward scan."));
             }
         };
-        self.forward(cursor, wanted).await
+        self.forward(cursor, wanted, counted_only).await
     }
 
-    async fn forward(&mut self, cursor: &mut NamedCursor, wanted: u64) -> Result<Vec<Vec<Datum>>> {
+    async fn forward(&mut self, cursor: &mut NamedCursor, wanted: u64, counted_only: bool) -> Result<Kept> {
+        let budget = self.database.statement_budget().clone();
         if cursor.at_end {
-            return Ok(Vec::new());
+            return Kept::new(&budget);
         }
         if let Some(rest) = &cursor.rows {
-            let from = (cursor.position - cursor.before).min(rest.len());
+            let from = (cursor.position - cursor.before).min(rest.rows.len());
             let count = if wanted == 0 { usize::MAX } else { usize::try_from(wanted).unwrap_or(usize::MAX) };
-            let rows: Vec<_> = rest[from..].iter().take(count).cloned().collect();
-            cursor.at_end = rows.len() < count;
-            cursor.position += rows.len();
-            return Ok(rows);
+            let kept = Kept::copied(rest.rows[from..].iter().take(count), counted_only, &budget)?;
+            cursor.at_end = kept.number < count;
+            cursor.position += kept.number;
+            return Ok(kept);
         }
-        let mut sink = Gather(Vec::new());
+        let mut sink = Gather::new(counted_only, &budget)?;
         let fetch = Box::pin(self.advance(&mut cursor.portal, &mut sink, wanted)).await?;
+        let kept = sink.finish()?;
         cursor.at_end = matches!(fetch, Fetch::Complete(_));
-        cursor.position += sink.0.len();
-        Ok(sink.0)
+        cursor.position += kept.number;
+        cursor.portal.charge_held(&budget)?;
+        Ok(kept)
     }
 
     /// CLOSE.
@@ -255,8 +315,10 @@ impl Session {
         for name in names {
             let Some(mut cursor) = self.cursors.remove(&name) else { continue };
             if cursor.rows.is_none() {
-                let rest =
-                    if cursor.at_end { Vec::new() } else { self.gather_all(&mut cursor.portal).await? };
+                let rest = match cursor.at_end {
+                    true => Kept::new(self.database.statement_budget())?,
+                    false => self.gather_all(&mut cursor.portal, false).await?,
+                };
                 cursor.rows = Some(rest);
                 cursor.before = cursor.position;
                 cursor.at_end = false;
@@ -282,8 +344,13 @@ impl Session {
 }
 
 /// Moves among rows in memory.
-fn scroll(cursor: &mut NamedCursor, count: &FetchCount) -> Vec<Vec<Datum>> {
-    let rows = cursor.rows.as_deref().unwrap_or_default();
+fn scroll(
+    cursor: &mut NamedCursor,
+    count: &FetchCount,
+    counted_only: bool,
+    budget: &Arc<Budget>,
+) -> Result<Kept> {
+    let rows = cursor.rows.as_ref().map_or(&[][..], |kept| &kept.rows);
     let length = rows.len() as i64;
     // Position p: on row p (from 1), 0 before the first, length + 1 after the last.
     let at = cursor.position as i64;
@@ -305,11 +372,10 @@ fn scroll(cursor: &mut NamedCursor, count: &FetchCount) -> Vec<Vec<Datum>> {
             (vec![to], to)
         }
     };
-    let found =
-        range.into_iter().filter(|row| (1..=length).contains(row)).map(|row| rows[row as usize - 1].clone());
-    let found = found.collect();
+    let found = range.iter().filter(|row| (1..=length).contains(*row)).map(|row| &rows[*row as usize - 1]);
+    let kept = Kept::copied(found, counted_only, budget)?;
     cursor.position = position as usize;
-    found
+    Ok(kept)
 }
 
 fn forward(at: i64, count: i64, length: i64) -> (Vec<i64>, i64) {

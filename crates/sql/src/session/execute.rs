@@ -25,13 +25,21 @@ impl Session {
         max_rows: u64,
     ) -> Result<Fetch> {
         self.facts.set_running(true);
-        let fetched = self.advance(portal, sink, max_rows).await;
+        let mut fetched = self.advance(portal, sink, max_rows).await;
         self.facts.set_running(false);
+        match fetched {
+            Ok(Fetch::Suspended) => {
+                fetched = portal.charge_held(self.database.statement_budget()).map(|()| Fetch::Suspended);
+            }
+            Ok(Fetch::Complete(_)) => portal.let_go(),
+            _ => {}
+        }
         if matches!(fetched, Err(_) | Ok(Fetch::Complete(_) | Fetch::Empty)) {
             self.interrupts.end();
         }
         let fetched = fetched.map_err(|error| self.name_damage(error, &portal.prepared.planned()));
         if let Err(error) = &fetched {
+            portal.abandon();
             self.note_failure(error, self.facts.transaction());
             self.note_conflict(error);
             self.fail();

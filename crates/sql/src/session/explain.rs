@@ -6,12 +6,35 @@ use std::time::Instant;
 use sqlparser::ast;
 
 use super::portal::{PortalState, Tag};
-use super::{CommandTag, Portal, Session};
+use super::{CommandTag, Fetch, Format, OutputColumn, Portal, RowSink, Session, SinkState};
 use crate::ddl::names::{Qualified, fold};
 use crate::ddl::request::ColumnRequest;
 use crate::error::{Result, SqlError, sqlstate};
+use crate::oltp::memory::row_bytes;
 use crate::parse::{Command, Statement};
-use crate::types::{Datum, TypeId};
+use crate::types::{Datum, FormatContext, TypeId};
+
+/// Rows on their way from a query into a table.
+#[derive(Default)]
+struct Batch {
+    rows: Vec<Vec<Datum>>,
+    bytes: usize,
+}
+
+/// A batch is stored when its rows take so much.
+const BATCH_BYTES: usize = 256 << 10;
+
+impl RowSink for Batch {
+    fn row(&mut self, _: &[OutputColumn], _: &[Format], row: &[Datum], _: &FormatContext) -> SinkState {
+        self.bytes += row_bytes(row);
+        self.rows.push(row.to_vec());
+        if self.bytes < BATCH_BYTES { SinkState::Ready } else { SinkState::Full }
+    }
+
+    fn copy_out(&mut self, _: &[u8]) -> SinkState {
+        SinkState::Ready
+    }
+}
 
 impl Session {
     /// EXPLAIN [ANALYZE].
@@ -55,7 +78,7 @@ impl Session {
         if analyze {
             let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
             let began = Instant::now();
-            let rows = self.gather_rows(&mut portal).await?;
+            let rows = self.count_rows(&mut portal).await?;
             let elapsed = began.elapsed();
             lines.push(format!("Rows: {rows}"));
             lines.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1e3));
@@ -83,7 +106,7 @@ impl Session {
         if create.columns.len() > outputs.len() {
             return Err(SqlError::syntax("too many column names were specified"));
         }
-        let column = |(place, output): (usize, &super::OutputColumn)| ColumnRequest {
+        let column = |(place, output): (usize, &OutputColumn)| ColumnRequest {
             name: create.columns.get(place).map_or_else(|| output.name.clone(), |column| fold(&column.name)),
             ty: if output.ty.id == TypeId::Unknown { TypeId::Text.into() } else { output.ty },
             not_null: None,
@@ -93,7 +116,6 @@ impl Session {
         };
         let columns: Vec<ColumnRequest> = outputs.iter().enumerate().map(column).collect();
         let options = crate::ddl::create_table::storage_options(&create.table_options)?;
-        // The query is run first: it must not see the table.
         let mut portal = Portal::new(prepared, Arc::from([]), Vec::new());
         self.open_transaction(false);
         let interrupts = self.interrupts();
@@ -104,13 +126,24 @@ impl Session {
             work.notice(SqlError::notice(message).with_sqlstate(sqlstate::DUPLICATE_TABLE));
             return Ok(PortalState::Done(CommandTag::Plain("CREATE TABLE AS")));
         }
-        let rows = self.gather_all(&mut portal).await?;
+        // The query begins first: it must not see the table.
+        let mut batch = Batch::default();
+        let mut fetch = Box::pin(self.advance(&mut portal, &mut batch, 0)).await?;
         let mut work = self.work(&interrupts)?;
         work.make_table(&name, columns, Vec::new(), options, false).await?;
         let table = work.table(&name)?;
-        let count = rows.len() as u64;
-        for row in rows {
-            work.insert_row(&table, &row).await?;
+        let mut count = 0;
+        loop {
+            let mut work = self.work(&interrupts)?;
+            batch.bytes = 0;
+            for row in batch.rows.drain(..) {
+                work.insert_row(&table, &row).await?;
+                count += 1;
+            }
+            if fetch != Fetch::SinkFull {
+                break;
+            }
+            fetch = Box::pin(self.advance(&mut portal, &mut batch, 0)).await?;
         }
         Ok(PortalState::Done(CommandTag::Rows("SELECT", count)))
     }

@@ -360,7 +360,9 @@ impl Session {
         let columns = prepared.columns().map_or(0, <[OutputColumn]>::len);
         let formats =
             (0..columns).map(|place| format_of(place, result_formats)).collect::<Result<Vec<_>>>()?;
-        Ok(Portal::new(prepared.clone(), values.into(), formats))
+        let mut portal = Portal::new(prepared.clone(), values.into(), formats);
+        portal.charge_parameters(self.database.statement_budget())?;
+        Ok(portal)
     }
 }
 

@@ -4,9 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use cognate_engine::ReadView;
+use tokio::runtime::Handle;
 
 use super::{Format, OutputColumn, Prepared, SinkState};
+use crate::budget::{Budget, Charge};
+use crate::error::Result;
 use crate::oltp::Cursor;
+use crate::oltp::memory::{datum_bytes, row_bytes};
 use crate::parse;
 use crate::types::Datum;
 
@@ -18,7 +22,16 @@ pub struct Portal {
     pub(crate) columns: Option<Arc<[OutputColumn]>>,
     pub(crate) formats: Vec<Format>,
     pub(crate) state: PortalState,
+    /// For large parameters.
+    given: Option<Arc<Charge>>,
+    /// For what it holds while it is suspended.
+    held: Option<Charge>,
 }
+
+/// Parameters that take no more are not counted.
+const SMALL_BYTES: usize = 16 << 10;
+/// What failed statements held is given back by another thread, if it is more.
+const MUCH_BYTES: usize = 1 << 20;
 
 impl Drop for Portal {
     fn drop(&mut self) {
@@ -29,6 +42,9 @@ impl Drop for Portal {
         }
     }
 }
+
+/// What the memory of suspended portals is called.
+const HELD: &str = "A suspended statement";
 
 /// How far a portal is.
 #[derive(Debug)]
@@ -61,12 +77,73 @@ pub(crate) enum Tag {
 impl Portal {
     pub(crate) fn new(prepared: Arc<Prepared>, parameters: Arc<[Datum]>, formats: Vec<Format>) -> Portal {
         let columns = prepared.shared_columns();
-        Portal { prepared, parameters, columns, formats, state: PortalState::Ready }
+        Portal { prepared, parameters, columns, formats, state: PortalState::Ready, given: None, held: None }
     }
 
     /// The same statement with the same parameters, not begun.
     pub fn again(&self) -> Portal {
-        Portal::new(self.prepared.clone(), self.parameters.clone(), self.formats.clone())
+        let mut again = Portal::new(self.prepared.clone(), self.parameters.clone(), self.formats.clone());
+        again.given = self.given.clone();
+        again
+    }
+
+    /// Takes memory for its parameters.
+    pub(super) fn charge_parameters(&mut self, budget: &Arc<Budget>) -> Result<()> {
+        let bytes = self.parameters.iter().map(datum_bytes).sum();
+        if bytes > SMALL_BYTES {
+            self.given = Some(Arc::new(budget.charge(bytes, "The parameters")?));
+        }
+        Ok(())
+    }
+
+    /// Its rows were charged already.
+    pub(super) fn keep_charge(&mut self, charge: Charge) {
+        self.held = Some(charge);
+    }
+
+    /// It is suspended: takes memory for what it holds meanwhile. 53200 if that is too much.
+    pub(super) fn charge_held(&mut self, budget: &Arc<Budget>) -> Result<()> {
+        let bytes = match &mut self.state {
+            PortalState::Cursor { cursor, .. } => cursor.memory(),
+            PortalState::Inner(inner) => return inner.charge_held(budget),
+            // They become fewer, and were counted when there were most.
+            PortalState::Rows { rows, .. } if self.held.is_none() => {
+                rows.as_slice().iter().map(|row| row_bytes(row)).sum()
+            }
+            PortalState::Rows { .. } => return Ok(()),
+            _ => 0,
+        };
+        match &mut self.held {
+            Some(held) => held.resize(bytes, HELD)?,
+            None if bytes == 0 => {}
+            None => self.held = Some(budget.charge(bytes, HELD)?),
+        }
+        Ok(())
+    }
+
+    /// It is done.
+    pub(super) fn let_go(&mut self) {
+        self.held = None;
+    }
+
+    /// Its statement has failed. To give back what it held can take longer than its client should wait for the error: another thread
+    /// does that. A deep one stays with who has the stack for it.
+    pub(super) fn abandon(&mut self) {
+        if let PortalState::Inner(inner) = &mut self.state {
+            return inner.abandon();
+        }
+        let is_deep = self.prepared.depth() > parse::SHALLOW;
+        let holds_much =
+            matches!(&self.state, PortalState::Cursor { cursor, .. } if cursor.memory() > MUCH_BYTES);
+        if is_deep || !holds_much {
+            return;
+        }
+        let done = PortalState::Done(CommandTag::Rows("SELECT", 0));
+        if let PortalState::Cursor { cursor, .. } = std::mem::replace(&mut self.state, done)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn_blocking(move || drop(cursor));
+        }
     }
 
     /// The columns of its rows, or `None` if it returns none.

@@ -10,7 +10,9 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use cognate_engine::Database;
 
+use crate::budget::{Budget, Charge};
 use crate::catalog::{Oid, Table};
+use crate::error::Result;
 use crate::oltp::delete::DeletePlan;
 use crate::oltp::insert::InsertPlan;
 use crate::oltp::update::UpdatePlan;
@@ -43,6 +45,8 @@ pub struct Prepared {
     parameter_types: Vec<Type>,
     columns: Option<Arc<[OutputColumn]>>,
     first: Arc<Planned>,
+    /// For its memory, if a session has given it a name.
+    kept: OnceLock<Charge>,
     /// What took the place of the first. Such a cell looks at all readers when it is dropped, so it is made only for the few statements that live to see another plan.
     later: OnceLock<ArcSwap<Planned>>,
 }
@@ -64,6 +68,11 @@ pub(crate) struct Planned {
 
 /// A plan is made anew when one of its tables has become larger or smaller by this factor.
 const OUTGROWN: u64 = 4;
+
+/// About what a statement takes that is kept: so much, and for each letter of its text so much more. The tree of a long one is
+/// counted besides.
+const KEPT_BYTES: usize = 2048;
+const KEPT_FACTOR: usize = 32;
 
 /// What a statement does.
 #[derive(Debug)]
@@ -173,8 +182,20 @@ impl Prepared {
             parameter_types: planned.parameter_types.clone(),
             columns: planned.columns.clone(),
             first: Arc::new(planned),
+            kept: OnceLock::new(),
             later: OnceLock::new(),
         }
+    }
+
+    /// A session is about to keep it under a name: takes memory for it, unless somebody has. 53200 if there is not so much.
+    pub(crate) fn keep(&self, budget: &Arc<Budget>) -> Result<()> {
+        if self.kept.get().is_none() {
+            let text = self.statement.as_ref().map_or(0, |statement| statement.text.len());
+            let charge = budget.charge(KEPT_BYTES + text * KEPT_FACTOR, "A prepared statement")?;
+            // Another session may have been faster.
+            let _ = self.kept.set(charge);
+        }
+        Ok(())
     }
 
     /// Types of `$1`, `$2`, ...

@@ -60,7 +60,7 @@ impl Session {
                 _ => portal.state = PortalState::Done(self.other(sql, statement, alone).await?),
             },
             Command::Fetch { cursor, count, skip } => {
-                portal.state = self.fetch_cursor(cursor, count, *skip).await?;
+                portal.state = self.fetch_cursor(cursor, count, *skip, portal).await?;
             }
             command => {
                 portal.state = PortalState::Done(CommandTag::Plain(self.command(command, alone).await?))
@@ -268,6 +268,7 @@ impl Session {
             types.iter().map(|ty| crate::bind::resolve_type(ty).map(Some)).collect::<Result<_>>()?;
         let statement = statement.with_command(Command::Sql(Box::new(inner.clone())));
         let prepared = self.plan_prepared(Some(statement), declared)?;
+        prepared.keep(self.database.statement_budget())?;
         self.statements.insert(name, Arc::new(prepared));
         Ok(())
     }
@@ -275,6 +276,7 @@ impl Session {
     /// Gives a prepared statement a name in this session. 42P05 if the name is taken, 54000 if there are too many.
     pub fn name_statement(&mut self, name: String, prepared: Arc<Prepared>) -> Result<()> {
         self.check_name_free(&name)?;
+        prepared.keep(self.database.statement_budget())?;
         self.statements.insert(name, prepared);
         Ok(())
     }
