@@ -1,7 +1,8 @@
 //! Common table expressions: their rows, computed as they are asked for.
 //!
-//! A recursive one is computed step by step: whoever reads it asks for one chunk after the other, and the next step is taken only
-//! when somebody has come to the end of what there is. So `WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t)
+//! Whoever reads one asks for one chunk after the other, and the next is computed only when somebody has come to the end of what there is:
+//! some rows more, or of a recursive one the next step. Once memory is full the chunks there are go to disk, and are read from there by
+//! whoever asks for them again. So `WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t)
 //! SELECT n FROM t LIMIT 10` ends.
 //!
 //! ```text
@@ -17,6 +18,7 @@ use super::Context;
 use super::hash::Seeded;
 use super::memory::row_bytes;
 use super::node::NodeState;
+use super::spill::{Piece, Spill};
 use crate::error::{Result, SqlError};
 use crate::plan::{CtePlan, Node};
 use crate::types::Datum;
@@ -35,12 +37,26 @@ pub(crate) enum CteState {
 /// Chunks of rows so far.
 #[derive(Default)]
 pub(crate) struct Chunks {
-    chunks: Vec<Rows>,
+    chunks: Vec<Chunk>,
     /// No more will come.
     complete: bool,
     /// All rows so far, if each is to come once.
     seen: Option<HashSet<Vec<Datum>, Seeded>>,
+    /// Where the query is that the rows come from, if it is not recursive.
+    input: Option<NodeState>,
+    /// Bytes accounted for the chunks in memory, which are the last ones.
+    bytes: usize,
+    disk: Option<Spill>,
 }
+
+/// Some rows.
+enum Chunk {
+    Held(Rows),
+    Away(Piece),
+}
+
+/// Rows of a chunk, if no step of a recursion says how many there are, take about so much.
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// A chunk of the rows of a common table expression, as seen from where they are asked for; none after the last one.
 pub(crate) fn chunk(number: usize, at: usize, context: Context<'_>) -> Result<Option<Rows>> {
@@ -48,8 +64,8 @@ pub(crate) fn chunk(number: usize, at: usize, context: Context<'_>) -> Result<Op
     match runtime.ctes.borrow().get(number) {
         Some(Some(CteState::Working(rows))) => return Ok((at == 0).then(|| rows.clone())),
         Some(Some(CteState::Chunks(known))) => {
-            if let Some(chunk) = known.chunks.get(at) {
-                return Ok(Some(chunk.clone()));
+            if let Some(chunk) = known.get(at)? {
+                return Ok(Some(chunk));
             }
             if known.complete {
                 return Ok(None);
@@ -68,10 +84,9 @@ pub(crate) fn chunk(number: usize, at: usize, context: Context<'_>) -> Result<Op
         Some(CteState::Chunks(known)) => known,
         _ => Chunks::begin(&plan),
     };
-    let grown = known.grow_to(&plan, at, context);
-    let chunk = known.chunks.get(at).cloned();
+    let chunk = known.grow_to(&plan, at, context).and_then(|()| known.get(at));
     put(&plan, context, Some(CteState::Chunks(known)))?;
-    grown.map(|()| chunk)
+    chunk
 }
 
 /// Puts a state in its place; gives what was there.
@@ -88,11 +103,16 @@ fn compute(plan: &CtePlan, context: Context<'_>) -> Result<Rows> {
     let grown = known.grow_to(plan, usize::MAX, context);
     put(plan, context, None)?;
     grown?;
-    let mut chunks = known.chunks;
-    Ok(match chunks.len() {
-        1 => chunks.swap_remove(0),
-        _ => Arc::new(chunks.iter().flat_map(|chunk| chunk.iter().cloned()).collect()),
-    })
+    if known.chunks.len() == 1
+        && let Some(chunk) = known.get(0)?
+    {
+        return Ok(chunk);
+    }
+    let mut rows = vec![];
+    for at in 0..known.chunks.len() {
+        rows.extend(known.get(at)?.iter().flat_map(|chunk| chunk.iter().cloned()));
+    }
+    Ok(Arc::new(rows))
 }
 
 impl Chunks {
@@ -101,28 +121,88 @@ impl Chunks {
         Chunks { seen: distinct.then(HashSet::default), ..Chunks::default() }
     }
 
+    fn get(&self, at: usize) -> Result<Option<Rows>> {
+        match (self.chunks.get(at), &self.disk) {
+            (Some(Chunk::Held(rows)), _) => Ok(Some(rows.clone())),
+            (Some(Chunk::Away(piece)), Some(disk)) => Ok(Some(Arc::new(disk.get(*piece)?))),
+            _ => Ok(None),
+        }
+    }
+
     /// Computes chunks until there is that one, or no more.
     fn grow_to(&mut self, plan: &CtePlan, at: usize, context: Context<'_>) -> Result<()> {
         while !self.complete && self.chunks.len() <= at {
-            let step = match (self.chunks.last(), &plan.recursive) {
-                (None, _) => collect(&plan.node, context, self.seen.as_mut())?,
-                (Some(last), Some((node, _))) => {
-                    context.execution.read.interrupt.check()?;
-                    put(plan, context, Some(CteState::Working(last.clone())))?;
-                    for place in
-                        context.execution.runtime.ctes.borrow_mut()[plan.number + 1..plan.end].iter_mut()
-                    {
-                        *place = None;
-                    }
-                    collect(node, context, self.seen.as_mut())?
+            let rows = match &plan.recursive {
+                None => self.read(plan, context)?,
+                Some((step, _)) => {
+                    let rows = self.step(plan, step, context)?;
+                    self.complete = rows.is_empty();
+                    rows
                 }
-                (Some(_), None) => Vec::new(),
             };
-            self.complete = plan.recursive.is_none() || step.is_empty();
-            if !step.is_empty() || self.chunks.is_empty() {
-                self.chunks.push(Arc::new(step));
+            if self.chunks.is_empty() || !rows.is_empty() {
+                if !plan.correlated {
+                    self.make_room(context)?;
+                }
+                self.bytes += rows.iter().map(|row| row_bytes(row)).sum::<usize>();
+                self.chunks.push(Chunk::Held(Arc::new(rows)));
             }
         }
+        Ok(())
+    }
+
+    /// Some rows more; all of them if they are for one row of the query around.
+    fn read(&mut self, plan: &CtePlan, context: Context<'_>) -> Result<Vec<Vec<Datum>>> {
+        let input = self.input.get_or_insert_with(|| NodeState::new(&plan.node));
+        let (mut rows, mut bytes) = (vec![], 0);
+        let mut row = vec![];
+        while plan.correlated || bytes < CHUNK_BYTES {
+            if !input.next(&plan.node, context, &mut row)? {
+                self.complete = true;
+                input.release(context);
+                break;
+            }
+            bytes += row_bytes(&row);
+            context.execution.reserve(row_bytes(&row))?;
+            rows.push(std::mem::take(&mut row));
+        }
+        if self.complete {
+            self.input = None;
+        }
+        Ok(rows)
+    }
+
+    /// The next step of a recursion.
+    fn step(&mut self, plan: &CtePlan, step: &Node, context: Context<'_>) -> Result<Vec<Vec<Datum>>> {
+        let Some(last) = self.chunks.len().checked_sub(1) else {
+            return collect(&plan.node, context, self.seen.as_mut());
+        };
+        let Some(last) = self.get(last)? else { return Err(SqlError::internal("a step without rows")) };
+        context.execution.read.interrupt.check()?;
+        put(plan, context, Some(CteState::Working(last)))?;
+        for place in context.execution.runtime.ctes.borrow_mut()[plan.number + 1..plan.end].iter_mut() {
+            *place = None;
+        }
+        collect(step, context, self.seen.as_mut())
+    }
+
+    /// Puts the chunks in memory on disk if they are most of what the statement may hold.
+    fn make_room(&mut self, context: Context<'_>) -> Result<()> {
+        if self.bytes == 0 || !context.execution.is_tight(self.bytes, CHUNK_BYTES) {
+            return Ok(());
+        }
+        if self.disk.is_none() {
+            self.disk = Spill::create(context)?;
+        }
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        for chunk in &mut self.chunks {
+            if let Chunk::Held(rows) = chunk {
+                context.execution.tick()?;
+                *chunk = Chunk::Away(disk.put(&rows[..])?);
+            }
+        }
+        context.execution.runtime.release(self.bytes);
+        self.bytes = 0;
         Ok(())
     }
 }
@@ -137,10 +217,11 @@ fn collect(
     let mut rows = vec![];
     let mut row = vec![];
     while state.next(node, context, &mut row)? {
-        if let Some(seen) = &mut seen
-            && !seen.insert(row.clone())
-        {
-            continue;
+        if let Some(seen) = &mut seen {
+            if !seen.insert(row.clone()) {
+                continue;
+            }
+            context.execution.reserve(row_bytes(&row))?;
         }
         context.execution.reserve(row_bytes(&row))?;
         rows.push(std::mem::take(&mut row));

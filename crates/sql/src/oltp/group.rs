@@ -7,22 +7,18 @@
 //! rows of a b c a d b, two groups fit      a b in memory, given first      parts: c | d
 //! ```
 
-use std::cmp::Ordering;
-use std::collections::HashSet;
 use std::hash::BuildHasher;
 
 use super::Context;
+use super::aggregate::AggregateState;
 use super::hash::Seeded;
 use super::input::{SourceState, holds};
 use super::memory::row_bytes;
 use super::packed::{Places, pack};
-use super::sort::compare_keys;
 use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::error::{Result, SqlError};
-use crate::expr::{Env, Expr};
-use crate::function::Accumulator;
-use crate::merge_sort;
-use crate::plan::{AggregateNode, GroupNode, SelectNode};
+use crate::expr::Expr;
+use crate::plan::{GroupNode, SelectNode};
 use crate::types::Datum;
 
 /// Groups, in the order their first rows came.
@@ -58,157 +54,6 @@ struct Grouped {
     states: Vec<AggregateState>,
 }
 
-/// Arguments of an aggregate that are so large are asked for before they are added, not after.
-const LARGE_ROW: usize = 64 << 10;
-
-/// One aggregate of one group.
-struct AggregateState {
-    accumulator: Box<dyn Accumulator>,
-    /// Memory the accumulator said it has, as accounted for.
-    bytes: usize,
-    /// Arguments seen, for DISTINCT.
-    seen: Option<HashSet<Vec<Datum>, Seeded>>,
-    /// Sort keys and arguments, for ORDER BY.
-    pending: Vec<(Vec<Datum>, Vec<Datum>)>,
-    /// Neither DISTINCT nor ORDER BY.
-    is_plain: bool,
-    /// The accumulator keeps nothing of what it takes.
-    is_flat: bool,
-}
-
-impl AggregateState {
-    fn new(node: &AggregateNode) -> Result<AggregateState> {
-        let accumulator = node
-            .function
-            .accumulator()
-            .ok_or_else(|| SqlError::internal(format!("{} is no aggregate", node.function.function.name)))?;
-        Ok(AggregateState {
-            is_flat: accumulator.is_flat(),
-            accumulator,
-            bytes: 0,
-            seen: node.distinct.then(HashSet::default),
-            pending: vec![],
-            is_plain: !node.distinct && node.order.is_empty(),
-        })
-    }
-
-    /// Takes a row; gives the bytes it holds more than before.
-    fn add(&mut self, node: &AggregateNode, env: &Env<'_>) -> Result<usize> {
-        if let Some(filter) = &node.filter
-            && !filter.test(env)?
-        {
-            return Ok(0);
-        }
-        // Most take one value, or none, and nothing else has to be done with it.
-        if self.is_plain {
-            match node.arguments.as_slice() {
-                [] => return self.add_plain(&[], env),
-                [argument] => {
-                    if let Some(value) = argument.stored(env) {
-                        return self.add_plain(std::slice::from_ref(value), env);
-                    }
-                    return match &argument.value(env) {
-                        Ok(value) => self.add_plain(std::slice::from_ref(&**value), env),
-                        Err(error) => Err(error.clone()),
-                    };
-                }
-                _ => {}
-            }
-        }
-        self.add_many(node, env)
-    }
-
-    #[inline]
-    fn add_plain(&mut self, argument: &[Datum], env: &Env<'_>) -> Result<usize> {
-        let context = &env.execution.read.eval;
-        if self.is_flat {
-            return self.accumulator.add(argument, context).map(|()| 0);
-        }
-        self.make_room(argument, env)?;
-        self.accumulator.add(argument, context)?;
-        Ok(self.grown())
-    }
-
-    /// The same for any number of arguments, DISTINCT and ORDER BY.
-    fn add_many(&mut self, node: &AggregateNode, env: &Env<'_>) -> Result<usize> {
-        let mut arguments = smallvec::SmallVec::<[Datum; 2]>::new();
-        for argument in &node.arguments {
-            arguments.push(argument.eval(env)?);
-        }
-        let mut held = 0;
-        if let Some(seen) = &mut self.seen {
-            let key = arguments.to_vec();
-            let bytes = row_bytes(&key);
-            if !seen.insert(key) {
-                return Ok(0);
-            }
-            held += bytes;
-        }
-        if !node.order.is_empty() {
-            let mut keys = Vec::with_capacity(node.order.len());
-            for (key, ..) in &node.order {
-                keys.push(key.eval(env)?);
-            }
-            held += row_bytes(&keys) + row_bytes(&arguments);
-            self.pending.push((keys, arguments.into_vec()));
-            return Ok(held);
-        }
-        self.make_room(&arguments, env)?;
-        self.accumulator.add(&arguments, &env.execution.read.eval)?;
-        Ok(held + self.grown())
-    }
-
-    /// Large values may make the accumulator move what it has to a place twice as large: asks first whether that may be.
-    fn make_room(&self, arguments: &[Datum], env: &Env<'_>) -> Result<()> {
-        let is_small = |value: &Datum| match value {
-            Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => text.len() < LARGE_ROW / 4,
-            Datum::Bytea(_) | Datum::Array(_) | Datum::Record(_) => false,
-            _ => true,
-        };
-        if arguments.iter().all(is_small) {
-            return Ok(());
-        }
-        let coming = row_bytes(arguments);
-        if coming < LARGE_ROW {
-            return Ok(());
-        }
-        let bytes = self.bytes.max(self.accumulator.memory()) + coming;
-        env.execution.reserve(bytes)?;
-        env.execution.runtime.release(bytes);
-        Ok(())
-    }
-
-    /// Bytes the accumulator has more than when asked before.
-    fn grown(&mut self) -> usize {
-        let bytes = self.accumulator.memory();
-        let grown = bytes.saturating_sub(self.bytes);
-        self.bytes = self.bytes.max(bytes);
-        grown
-    }
-
-    fn finish(&mut self, node: &AggregateNode, context: Context<'_>) -> Result<Datum> {
-        let eval = &context.execution.read.eval;
-        if !node.order.is_empty() {
-            let mut pending = std::mem::take(&mut self.pending);
-            let go_on = || context.execution.tick();
-            merge_sort::sort(&mut pending, merge_sort::RUN, go_on, |(a, _), (b, _)| {
-                for ((a, b), (_, descending, nulls_first)) in a.iter().zip(b).zip(&node.order) {
-                    match compare_keys(a, b, *descending, *nulls_first) {
-                        Ordering::Equal => {}
-                        decided => return decided,
-                    }
-                }
-                Ordering::Equal
-            })?;
-            for (_, arguments) in &pending {
-                context.execution.tick()?;
-                self.accumulator.add(arguments, eval)?;
-            }
-        }
-        self.accumulator.finish(eval)
-    }
-}
-
 impl GroupState {
     pub(crate) fn new() -> GroupState {
         GroupState {
@@ -225,6 +70,7 @@ impl GroupState {
     pub(crate) fn release(&mut self, context: Context<'_>) {
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
+        self.groups.iter_mut().flat_map(|group| &mut group.states).for_each(|state| state.release(context));
         self.disk = None;
     }
 
@@ -263,7 +109,10 @@ impl GroupState {
         }
         let aggregates = group.aggregates.iter().filter(|node| node.has_state()).count();
         let bytes = 2 * row_bytes(key) + 64 + 96 * aggregates;
-        if self.is_full(bytes, context)? {
+        // What its aggregates sort is accounted for by the sorts.
+        let sorts = group.aggregates.iter().any(|node| node.distinct || !node.order.is_empty());
+        let own = if sorts { context.execution.runtime.memory() } else { self.bytes };
+        if self.is_full(own, bytes, context)? {
             return Ok(None);
         }
         let place = self.groups.len();
@@ -275,13 +124,13 @@ impl GroupState {
     }
 
     /// Whether no further group can be made in this pass.
-    fn is_full(&mut self, bytes: usize, context: Context<'_>) -> Result<bool> {
+    fn is_full(&mut self, own: usize, bytes: usize, context: Context<'_>) -> Result<bool> {
         if let Some(disk) = &self.disk
             && (disk.left.is_some() || disk.depth > DEPTH)
         {
             return Ok(disk.left.is_some());
         }
-        if self.groups.is_empty() || !context.execution.is_tight(self.bytes, bytes) {
+        if self.groups.is_empty() || !context.execution.is_tight(own, bytes) {
             return Ok(false);
         }
         if self.disk.is_none() {
@@ -448,7 +297,7 @@ impl GroupState {
                 for (place, node) in grouped[group.keys.len()..].iter_mut().zip(&group.aggregates) {
                     *place = match (&node.grouping, node.average_of) {
                         (Some(values), _) => Datum::Int4(values[*set]),
-                        (None, Some(sum)) => states[sum].accumulator.average(&context.execution.read.eval)?,
+                        (None, Some(sum)) => states[sum].average(context)?,
                         (None, None) => {
                             at += 1;
                             states[at - 1].finish(node, context)?

@@ -8,6 +8,7 @@
 //!
 //! Sorts, hash tables and everything else that holds rows accounts for them (see [`Execution::reserve`](crate::expr::Execution)).
 
+mod aggregate;
 pub(crate) mod conflict;
 pub(crate) mod constraint;
 mod cte;

@@ -198,16 +198,18 @@ impl Planner<'_> {
                     SetKind::Union => left.rows + right.rows,
                     _ => left.rows,
                 };
-                Planned {
-                    rows,
-                    cost: left.cost + right.cost + if operation.all { 0.0 } else { rows * 0.4 },
-                    node: Node::SetOperation {
-                        kind: operation.kind,
-                        all: operation.all,
-                        left: Box::new(left.node),
-                        right: Box::new(right.node),
-                    },
+                let is_union = operation.kind == SetKind::Union;
+                let mut node = Node::SetOperation {
+                    kind: operation.kind,
+                    all: operation.all || is_union,
+                    left: Box::new(left.node),
+                    right: Box::new(right.node),
+                };
+                if is_union && !operation.all {
+                    node = Node::Distinct { input: Box::new(node), columns: (0..width).collect() };
                 }
+                let cost = left.cost + right.cost + if operation.all { 0.0 } else { rows * 0.4 };
+                Planned { rows, cost, node }
             }
             Body::Select(_) => return Err(SqlError::internal("a SELECT planned as something else")),
         };

@@ -178,7 +178,7 @@ impl Execution<'_> {
     pub(super) fn is_tight(&self, own: usize, more: usize) -> bool {
         let limit = self.read.memory_limit;
         own.saturating_add(more) > limit / 4 * 3
-            || (own > limit / 16 && self.runtime.memory().saturating_add(more) > limit / 8 * 7)
+            || (own > limit / 256 && self.runtime.memory().saturating_add(more) > limit / 8 * 7)
     }
 }
 
