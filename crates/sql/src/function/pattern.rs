@@ -19,13 +19,16 @@ fn pattern_ends_with_escape() -> SqlError {
 /// Does the text match a LIKE pattern, `\` being the escape? 22025.
 fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
     let (mut t, mut p) = (0, 0);
-    // A text may be looked at again from each of its places.
-    let mut steps = 0usize;
+    // A text may be looked at again from each of its places, as far as the pattern is long.
+    let (mut steps, is_long) = (0usize, pattern.len() > PIECE);
     // Where to go on after the last %: that place in the pattern, and the next start in the text.
     let mut retry: Option<(usize, usize)> = None;
     loop {
-        steps += 1;
-        if steps.is_multiple_of(PIECE) {
+        if is_long {
+            steps += 1;
+        }
+        if steps >= PIECE {
+            steps = 0;
             ask()?;
         }
         let matched = match pattern.get(p) {
@@ -65,6 +68,7 @@ fn like(text: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
         }
         match retry {
             Some((after, start)) if start < text.len() => {
+                steps += t - start + 1;
                 t = next_character(text, start);
                 p = after;
                 retry = Some((after, t));

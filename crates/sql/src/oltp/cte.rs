@@ -43,10 +43,10 @@ pub(crate) struct Chunks {
     /// All rows so far, if each is to come once.
     seen: Option<HashSet<Vec<Datum>, Seeded>>,
     /// Where the query is that the rows come from, if it is not recursive.
-    input: Option<NodeState>,
+    input: Option<Box<NodeState>>,
     /// Bytes accounted for the chunks in memory, which are the last ones.
     bytes: usize,
-    disk: Option<Spill>,
+    disk: Option<Box<Spill>>,
 }
 
 /// Some rows.
@@ -153,7 +153,7 @@ impl Chunks {
 
     /// Some rows more; all of them if they are for one row of the query around.
     fn read(&mut self, plan: &CtePlan, context: Context<'_>) -> Result<Vec<Vec<Datum>>> {
-        let input = self.input.get_or_insert_with(|| NodeState::new(&plan.node));
+        let input = self.input.get_or_insert_with(|| Box::new(NodeState::new(&plan.node)));
         let (mut rows, mut bytes) = (vec![], 0);
         let mut row = vec![];
         while plan.correlated || bytes < CHUNK_BYTES {
@@ -192,7 +192,7 @@ impl Chunks {
             return Ok(());
         }
         if self.disk.is_none() {
-            self.disk = Spill::create(context)?;
+            self.disk = Spill::create(context)?.map(Box::new);
         }
         let Some(disk) = &mut self.disk else { return Ok(()) };
         for chunk in &mut self.chunks {

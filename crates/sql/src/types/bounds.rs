@@ -100,10 +100,14 @@ pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8]>> {
 }
 
 /// Makes room for more bytes. 53200 beyond what the statement may use; large values grow by their half at most, and not beyond that.
+#[inline]
 pub(crate) fn make_room(more: usize, out: &mut Vec<u8>) -> Result<()> {
-    if out.capacity() - out.len() >= more {
-        return Ok(());
-    }
+    let is_small = out.len() + more <= PIECE;
+    if is_small || out.capacity() - out.len() >= more { Ok(()) } else { grow(more, out) }
+}
+
+#[cold]
+fn grow(more: usize, out: &mut Vec<u8>) -> Result<()> {
     let memory = memory();
     let needed = out.len() + more;
     if needed > memory {
@@ -114,9 +118,14 @@ pub(crate) fn make_room(more: usize, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends bytes, part by part.
+/// Appends bytes, part by part if there are many.
+#[inline]
 pub(crate) fn append(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     make_room(bytes.len(), out)?;
+    if bytes.len() <= PIECE {
+        out.extend_from_slice(bytes);
+        return Ok(());
+    }
     for part in parts(bytes) {
         out.extend_from_slice(part?);
     }
