@@ -12,9 +12,6 @@ use crate::node::Node;
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request};
 
-/// Keeps an answer; fails for a key that is kept already.
-pub(crate) const KEEP: &str = "INSERT INTO cognate_composite.answer
-    VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))";
 const FIND: &str = "SELECT arguments, answer, kept_until < now() FROM cognate_composite.answer
     WHERE component = $1 AND key = $2";
 const FORGET: &str = "DELETE FROM cognate_composite.answer

@@ -28,8 +28,6 @@ use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, VoteEntry
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// How long a request may take if it does not say.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long it may say.
-pub(crate) const DEADLINE_MAX: Duration = Duration::from_secs(60);
 /// Most calls that a call may be part of.
 const DEPTH_MAX: usize = 32;
 /// Most bytes of a client's key.
@@ -148,7 +146,7 @@ fn deadline(headers: &HeaderMap) -> Result<Instant, Problem> {
     if left.is_zero() {
         return Err(Problem::new(504, "deadline", "the time of the request is over"));
     }
-    Ok(Instant::now() + left.min(DEADLINE_MAX))
+    Ok(Instant::now() + left.min(wire::DEADLINE_MAX))
 }
 
 /// Where a call belongs: root, caller, call and its ancestors. None if it begins a root.
@@ -305,14 +303,15 @@ async fn prepare(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byt
 
 async fn commit(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
     settled(&app, &headers, body, |entry, parent| Event::Commit(entry.root.clone(), parent, entry.nonce))
+        .await
 }
 
 async fn abort(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
-    settled(&app, &headers, body, |entry, parent| Event::Abort(entry.root.clone(), parent))
+    settled(&app, &headers, body, |entry, parent| Event::Abort(entry.root.clone(), parent)).await
 }
 
-/// Tells an outcome of many roots.
-fn settled(
+/// Tells an outcome of many roots. Marks that this leaves are durable before the answer.
+async fn settled(
     app: &App,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -322,9 +321,11 @@ fn settled(
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
     };
+    let mut is_marked = false;
     let tell = |entry: OutcomeEntry| {
         let parent = entry.parent.clone().unwrap_or_else(|| app.node.name.clone());
         let effects = app.node.tell(event(&entry, parent));
+        is_marked |= effects.iter().any(|effect| matches!(effect, Effect::Mark(..)));
         let said = effects.iter().find_map(|effect| match effect {
             Effect::SendSettled(root, _, settled) if *root == entry.root => Some(*settled),
             _ => None,
@@ -332,7 +333,11 @@ fn settled(
         let state = wire::settled(said.unwrap_or(Settled::Pending)).to_owned();
         StateEntry { root: entry.root, state }
     };
-    answer(batch.roots.into_iter().map(tell).collect())
+    let states = batch.roots.into_iter().map(tell).collect();
+    if is_marked && app.node.journal.written().await.is_err() {
+        return Problem::new(503, "journal", "the journal cannot be written").into_response();
+    }
+    answer(states)
 }
 
 async fn outcome(State(app): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {

@@ -158,12 +158,17 @@ impl Journal {
         self.append_for(&root, &Record::Vote(vote))
     }
 
-    /// Writes that calls of a root are refused.
+    /// Writes that calls of a root are refused; [`Journal::written`] says when that is durable.
     ///
     /// # Errors
     /// The log's.
-    pub(crate) fn mark(&self, root: &RootId, mark: Mark) -> Result<DurableWait, cognate_engine::Error> {
-        self.append_for(root, &Record::Mark(root.clone(), mark))
+    pub(crate) fn mark(&self, root: &RootId, mark: Mark) -> Result<(), cognate_engine::Error> {
+        self.append_for(root, &Record::Mark(root.clone(), mark)).map(drop)
+    }
+
+    /// Over once all that was written before is durable.
+    pub(crate) fn written(&self) -> DurableWait {
+        self.log.wait_durable(self.log.last())
     }
 
     /// Writes that a root has ended. Nobody waits for that.

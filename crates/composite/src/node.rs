@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use cognate_client::backoff::Backoff;
-use cognate_engine::storage::DurableWait;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -24,10 +23,10 @@ use crate::participant::{
 };
 use crate::peers::Peers;
 use crate::problem::{Error, Problem};
-use crate::run::RETRY;
 use crate::service::Erased;
 use crate::slots::{Facts, RELEASE, Slots, fenced};
 use crate::sql::{NotCommitted, Sql};
+use crate::wire::DEADLINE_MAX;
 
 /// How long marks outlast the deadline of their roots.
 const LATE: Duration = Duration::from_secs(10);
@@ -43,6 +42,13 @@ const AGAIN: Backoff = Backoff {
     patience_max: Duration::from_secs(5),
     pause: Duration::from_millis(50),
     pause_max: Duration::from_secs(2),
+};
+/// Pauses between attempts, of local transactions and of roots.
+pub(crate) const RETRY: Backoff = Backoff {
+    patience: Duration::from_secs(1),
+    patience_max: Duration::from_secs(1),
+    pause: Duration::from_millis(4),
+    pause_max: Duration::from_millis(250),
 };
 /// After so many keys, those that nobody waits for are forgotten.
 const TURNS_MAX: usize = 4096;
@@ -88,8 +94,8 @@ pub(crate) struct Core {
     votes: HashMap<(RootId, Name), Vec<oneshot::Sender<Vote>>>,
     /// What the slots of answered calls say.
     pub(crate) facts: HashMap<RootId, HashMap<CallId, (Slot, Facts)>>,
-    /// Abort messages under way.
-    aborts: HashMap<RootId, Vec<JoinHandle<()>>>,
+    /// Abort messages under way, of the roots that begin here: their clients are answered after them.
+    pub(crate) aborts: HashMap<RootId, Vec<JoinHandle<()>>>,
     /// When roots began here, and when their time is over.
     pub(crate) times: HashMap<RootId, (Instant, Instant)>,
     timers: BTreeMap<(Instant, u64), Timer>,
@@ -187,7 +193,7 @@ impl Node {
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         // A panic under this mutex is a defect of the protocol: nothing may be said after it.
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock().expect("the component has failed before, and says nothing more")
     }
 
     pub(crate) fn peers(&self) -> &Arc<Peers> {
@@ -214,7 +220,7 @@ impl Node {
     pub(crate) fn begin(self: &Arc<Self>, effects: &[Effect]) {
         {
             let mut core = self.core();
-            let over = Instant::now() + crate::http::DEADLINE_MAX + LATE;
+            let over = Instant::now() + DEADLINE_MAX + LATE;
             let marked: Vec<RootId> = core.participant.marked().cloned().collect();
             marked.into_iter().for_each(|root| core.later(over, Timer::MarkOver(root)));
             self.perform(&mut core, effects);
@@ -259,18 +265,18 @@ impl Node {
     /// Begins what is to be done, in its order.
     pub(crate) fn perform(self: &Arc<Self>, core: &mut Core, effects: &[Effect]) {
         // What is said of a root after its mark is said once the mark is durable.
-        let mut after: Option<DurableWait> = None;
+        let mut is_marked = false;
         for effect in effects {
             match effect {
                 Effect::Mark(root, mark) => {
                     let (_, deadline) = core.times.get(root).copied().unwrap_or_else(|| {
                         let now = Instant::now();
-                        (now, now + crate::http::DEADLINE_MAX)
+                        (now, now + DEADLINE_MAX)
                     });
                     core.later(deadline + LATE, Timer::MarkOver(root.clone()));
-                    match self.journal.mark(root, *mark) {
-                        Ok(wait) => after = Some(wait),
-                        Err(error) => tracing::error!("the journal cannot be written: {error}"),
+                    is_marked = true;
+                    if let Err(error) = self.journal.mark(root, *mark) {
+                        tracing::error!("the journal cannot be written: {error}");
                     }
                 }
                 Effect::SendVote(root, parent, vote) => {
@@ -281,13 +287,16 @@ impl Node {
                             let _ = waiting.send(vote);
                         })
                     };
-                    match after.take() {
-                        None => send(),
-                        Some(wait) => drop(tokio::spawn(async move {
-                            if wait.await.is_ok() {
-                                send();
-                            }
-                        })),
+                    match is_marked {
+                        false => send(),
+                        true => {
+                            let written = self.journal.written();
+                            tokio::spawn(async move {
+                                if written.await.is_ok() {
+                                    send();
+                                }
+                            });
+                        }
                     }
                 }
                 effect => self.perform_one(core, effect),
@@ -331,7 +340,9 @@ impl Node {
             }
             Effect::TellAbort(root, child) => {
                 let task = tokio::spawn(node.tell_abort(root.clone(), child));
-                core.aborts.entry(root).or_default().push(task);
+                if let Some(waited_for) = core.aborts.get_mut(&root) {
+                    waited_for.push(task);
+                }
             }
             Effect::Undo(root, call) => drop(tokio::spawn(node.undo(root, call))),
             Effect::Free(root, slots) => self.slots.free_later(&root, &slots),

@@ -10,31 +10,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use cognate_client::backoff::Backoff;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::call::Call;
+use crate::database::Parameters;
 use crate::locks::Grant;
 use crate::name::{CallId, RootId};
-use crate::node::{Node, UnderWay};
+use crate::node::{Node, RETRY, UnderWay};
 use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::Prepared;
-use crate::slots::{Chosen, FENCE, Facts, WRITE, fenced};
+use crate::slots::{FENCE, Facts, KEEP, WRITE, fenced};
 use crate::sql::{NotCommitted, Sql};
 
 /// How often a local transaction is run again that met another one.
 const LOCAL_ATTEMPTS: u32 = 5;
-/// Pauses between attempts, of local transactions and of roots.
-pub(crate) const RETRY: Backoff = Backoff {
-    patience: Duration::from_secs(1),
-    patience_max: Duration::from_secs(1),
-    pause: Duration::from_millis(4),
-    pause_max: Duration::from_millis(250),
-};
 /// How often a root is begun.
 const ROOT_ATTEMPTS: u32 = 20;
 
@@ -62,15 +54,15 @@ impl Node {
     pub(crate) async fn root(self: &Arc<Self>, request: Request) -> Reply {
         for attempt in 1u32.. {
             let mut arrival = request.arrival.clone();
-            let random: u64 = rand::random::<u64>();
-            let root = format!("{}-{}-{random:016x}", self.name, self.generation());
+            let root = format!("{}-{}-{:016x}", self.name, self.generation(), rand::random::<u64>());
             arrival.root =
                 RootId::new(&root).map_err(|error| Problem::new(503, "name", error.to_string()))?;
             let root = arrival.root.clone();
             let (prepared, key) = (Arc::clone(&request.prepared), request.key.clone());
+            self.core().aborts.insert(root.clone(), Vec::new());
             let reply = self.execute(Request { arrival, prepared, key, deadline: request.deadline }).await;
-            let Err(problem) = reply else { return reply };
             self.aborted(&root).await;
+            let Err(problem) = reply else { return reply };
             let pause = RETRY.pause(attempt + 1, rand::random::<u64>());
             if !problem.is_transient()
                 || attempt == ROOT_ATTEMPTS
@@ -208,7 +200,7 @@ impl Node {
                     }
                 }
             }
-            false => Some(self.write_slot(request, running, &answer, None, None).await?),
+            false => Some(self.write_slot(request, running, &answer, None).await?),
         };
         let ended = Ended::Committed { slot, answer: answer.as_str().into() };
         // If the root was aborted meanwhile, this is undone now; whoever hears the answer votes in vain.
@@ -249,7 +241,7 @@ impl Node {
             false => {
                 let decision =
                     children.into_iter().filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
-                Some(self.write_slot(request, running, &answer, Some(decision), request.key.as_ref()).await?)
+                Some(self.write_slot(request, running, &answer, Some(decision)).await?)
             }
         };
         let ended = Ended::Committed { slot, answer: answer.as_str().into() };
@@ -260,23 +252,13 @@ impl Node {
     /// A root that called nobody: its local transaction is all there is.
     async fn commit_alone(&self, request: &Request, running: &Call, answer: &str) -> Result<(), Error> {
         let (component, generation) = (self.slots.component(), self.slots.generation());
-        let fence: (&str, crate::database::Parameters<'_>) = (FENCE, &[component, generation]);
-        let root = request.arrival.root.as_str();
-        let kept = self.options.answers_kept.as_secs_f64();
-        let committed = match &request.key {
-            None => running.sql().commit(&[fence]).await,
-            Some(Key { key, arguments }) => {
-                let parameters: crate::database::Parameters<'_> =
-                    &[component, key, &root, arguments, &answer, &kept];
-                running.sql().commit(&[fence, (crate::answers::KEEP, parameters)]).await
-            }
-        };
+        let committed = self.commit_with((FENCE, &[component, generation]), request, running, answer).await;
         match committed {
             Ok(()) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await.into()),
             Err(NotCommitted::Unknown) => match &request.key {
                 None => Err(unknown().into()),
-                Some(Key { key, .. }) => match self.is_kept(key, root).await {
+                Some(Key { key, .. }) => match self.is_kept(key, request.arrival.root.as_str()).await {
                     true => Ok(()),
                     false => {
                         Err(Problem::new(503, "database", "the connection was lost before COMMIT").into())
@@ -293,67 +275,51 @@ impl Node {
         running: &Call,
         answer: &str,
         decision: Option<Vec<(crate::name::Name, u64)>>,
-        key: Option<&Key>,
     ) -> Result<Slot, Error> {
         let Arrival { root, call, .. } = &request.arrival;
         let facts = self.facts(request, running, answer, decision);
         let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
         let chosen = self.slots.choose(&self.pool).await?;
-        let (slot, written) =
-            (chosen.slot, self.commit_with(root, running, &chosen, &text, answer, key).await);
-        match written {
-            Ok(()) => {
-                self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
-                if let Some(freed) = self.slots.written(chosen) {
-                    self.tell(Event::Freed(freed));
-                }
-                Ok(slot)
-            }
-            Err(NotCommitted::RolledBack(error)) => {
-                self.slots.not_written(chosen);
-                if error.is_serialization() {
-                    return Err(error);
-                }
-                Err(self.after_slot(error).await.into())
-            }
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let (slot, name) = (chosen.slot, root.as_str());
+        let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
+        let written = match self.commit_with((WRITE, parameters), request, running, answer).await {
             Err(NotCommitted::Unknown) => match self.is_written(slot, Some(root)).await? {
-                true => {
-                    self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
-                    if let Some(freed) = self.slots.written(chosen) {
-                        self.tell(Event::Freed(freed));
-                    }
-                    Ok(slot)
-                }
-                false => {
-                    self.slots.not_written(chosen);
-                    Err(Problem::new(503, "database", "the connection was lost before COMMIT").into())
-                }
+                true => Ok(()),
+                false => Err(Problem::new(503, "database", "the connection was lost before COMMIT").into()),
             },
+            Err(NotCommitted::RolledBack(error)) => Err(error),
+            Ok(()) => Ok(()),
+        };
+        if let Err(error) = written {
+            self.slots.not_written(chosen);
+            return Err(match error.is_serialization() {
+                true => error,
+                false => self.after_slot(error).await.into(),
+            });
         }
+        self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
+        if let Some(freed) = self.slots.written(chosen) {
+            self.tell(Event::Freed(freed));
+        }
+        Ok(slot)
     }
 
+    /// Commits with a statement of ours, and with the answer where it is to be kept.
     async fn commit_with(
         &self,
-        root: &RootId,
+        statement: (&str, Parameters<'_>),
+        request: &Request,
         running: &Call,
-        chosen: &Chosen,
-        facts: &str,
         answer: &str,
-        key: Option<&Key>,
     ) -> Result<(), NotCommitted> {
-        let (component, generation) = (self.slots.component(), self.slots.generation());
-        let (slot, root) = (chosen.slot as i32, root.as_str());
-        let write: (&str, crate::database::Parameters<'_>) =
-            (WRITE, &[component, &slot, generation, &root, &facts]);
+        let Some(Key { key, arguments }) = &request.key else {
+            return running.sql().commit(&[statement]).await;
+        };
+        let (component, root) = (self.slots.component(), request.arrival.root.as_str());
         let kept = self.options.answers_kept.as_secs_f64();
-        match key {
-            None => running.sql().commit(&[write]).await,
-            Some(Key { key, arguments }) => {
-                let parameters: crate::database::Parameters<'_> =
-                    &[component, key, &root, arguments, &answer, &kept];
-                running.sql().commit(&[write, (crate::answers::KEEP, parameters)]).await
-            }
-        }
+        let keep: Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
+        running.sql().commit(&[statement, (KEEP, keep)]).await
     }
 
     fn facts(
@@ -373,7 +339,7 @@ impl Node {
             ancestors: ancestors.clone(),
             service: self.services[usize::from(*service)].declared.name.clone(),
             item: item.as_ref().to_owned(),
-            sequence: core.participant.sequence(root, call).unwrap_or_default(),
+            sequence: core.participant.sequence(root, call).expect("a call that runs holds its lock"),
             arguments: *arguments,
             answer: answer.to_owned(),
             undo: running.stack(),

@@ -55,6 +55,10 @@ const FREE: &str = "UPDATE cognate_composite.slot SET root = NULL, facts = NULL
 const NOTE: &str = "UPDATE cognate_composite.slot SET noted = true
     WHERE component = $1 AND generation = $2 AND id = ANY($3)";
 
+/// Keeps an answer; fails for a key that is kept already.
+pub(crate) const KEEP: &str = "INSERT INTO cognate_composite.answer
+    VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))";
+
 /// What a slot says, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {

@@ -1,6 +1,8 @@
 //! What travels between components: names of headers, and bodies of the control messages. `docs/composite-wire.md`
 //! has the whole contract.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::name::{Name, RootId};
@@ -16,6 +18,8 @@ pub const CALL: &str = "cognate-call";
 pub const ANCESTORS: &str = "cognate-ancestors";
 /// Milliseconds that are left.
 pub const DEADLINE: &str = "cognate-deadline-ms";
+/// The longest time that a request may have, whatever it says.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(60);
 /// In answers: the generation of the component.
 pub const GENERATION: &str = "cognate-generation";
 /// The client's name for its request.
