@@ -35,8 +35,10 @@ fn payloads(disk: &SimDisk) -> Vec<Vec<u8>> {
 fn opened(payloads: &[&[u8]]) -> Result<Database, Error> {
     let disk = SimDisk::new(1);
     let log = Log::open(disk.handle(), Path::new("data/log"), 0, log_options(), &mut |_, _| Ok(())).unwrap();
+    // Each record is a batch of its own, so that its place does not depend on what a batch happened to catch.
     for payload in payloads {
-        log.append(&[payload]).unwrap();
+        let csn = log.append(&[payload]).unwrap();
+        log.wait_durable(csn).wait().unwrap();
     }
     log.close().unwrap();
     drop(log);
