@@ -7,11 +7,10 @@
 //! count(DISTINCT v) of 1 2 3 1 4 3 4, two fit      seen: 1 2, counted at once      sorted: 3 3 4 4, counted in the end: 4
 //! ```
 
-use std::collections::HashSet;
-
 use super::Context;
-use super::hash::Seeded;
+use super::keyed::Keyed;
 use super::memory::row_bytes;
+use super::packed::pack;
 use super::sorter::Sorter;
 use crate::bind::SortKey;
 use crate::error::{Result, SqlError};
@@ -39,7 +38,7 @@ pub(super) struct AggregateState {
 /// Arguments seen, for DISTINCT.
 #[derive(Default)]
 struct Seen {
-    arguments: HashSet<Vec<Datum>, Seeded>,
+    arguments: Keyed<()>,
     /// No further ones are remembered.
     is_full: bool,
 }
@@ -122,7 +121,8 @@ impl AggregateState {
         let mut held = 0;
         let mut is_late = false;
         if let Some(seen) = &mut self.seen {
-            if seen.arguments.contains(&arguments[..]) {
+            let packed = pack(arguments.iter());
+            if seen.arguments.get(packed, &arguments).is_some() {
                 return Ok(0);
             }
             // What is left is for the sorts of all groups.
@@ -130,7 +130,7 @@ impl AggregateState {
             seen.is_full |= is_much && !seen.arguments.is_empty();
             is_late = seen.is_full;
             if !is_late {
-                seen.arguments.insert(arguments.to_vec());
+                seen.arguments.insert(packed, &arguments, ());
                 held = row_bytes(&arguments);
             }
         }

@@ -11,13 +11,13 @@
 //! chunk 2   the recursive term over chunk 1       ... until one is empty
 //! ```
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Context;
-use super::hash::Seeded;
+use super::keyed::Keyed;
 use super::memory::row_bytes;
 use super::node::NodeState;
+use super::packed::pack;
 use super::spill::{Piece, Spill};
 use crate::error::{Result, SqlError};
 use crate::plan::{CtePlan, Node};
@@ -41,7 +41,7 @@ pub(crate) struct Chunks {
     /// No more will come.
     complete: bool,
     /// All rows so far, if each is to come once.
-    seen: Option<HashSet<Vec<Datum>, Seeded>>,
+    seen: Option<Keyed<()>>,
     /// Where the query is that the rows come from, if it is not recursive.
     input: Option<Box<NodeState>>,
     /// Bytes accounted for the chunks in memory, which are the last ones.
@@ -118,7 +118,7 @@ fn compute(plan: &CtePlan, context: Context<'_>) -> Result<Rows> {
 impl Chunks {
     fn begin(plan: &CtePlan) -> Chunks {
         let distinct = plan.recursive.as_ref().is_some_and(|(_, distinct)| *distinct);
-        Chunks { seen: distinct.then(HashSet::default), ..Chunks::default() }
+        Chunks { seen: distinct.then(Keyed::default), ..Chunks::default() }
     }
 
     fn get(&self, at: usize) -> Result<Option<Rows>> {
@@ -208,20 +208,18 @@ impl Chunks {
 }
 
 /// All rows of a node, those in `seen` left out.
-fn collect(
-    node: &Node,
-    context: Context<'_>,
-    mut seen: Option<&mut HashSet<Vec<Datum>, Seeded>>,
-) -> Result<Vec<Vec<Datum>>> {
+fn collect(node: &Node, context: Context<'_>, mut seen: Option<&mut Keyed<()>>) -> Result<Vec<Vec<Datum>>> {
     let mut state = NodeState::new(node);
     let mut rows = vec![];
     let mut row = vec![];
     while state.next(node, context, &mut row)? {
         if let Some(seen) = &mut seen {
-            if !seen.insert(row.clone()) {
+            let packed = pack(row.iter());
+            if seen.get(packed, &row).is_some() {
                 continue;
             }
             context.execution.reserve(row_bytes(&row))?;
+            seen.insert(packed, &row, ());
         }
         context.execution.reserve(row_bytes(&row))?;
         rows.push(std::mem::take(&mut row));

@@ -8,13 +8,11 @@
 //! a b a c b d     a and b fit: gives a b         parts: c(3) | d(5)          then, by number: c d
 //! ```
 
-use std::collections::HashSet;
-use std::hash::BuildHasher;
-
 use super::Context;
-use super::hash::Seeded;
+use super::keyed::Keyed;
 use super::memory::row_bytes;
 use super::node::NodeState;
+use super::packed::pack;
 use super::sorter::Sorter;
 use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::bind::SortKey;
@@ -28,7 +26,9 @@ const BY_NUMBER: [SortKey; 1] = [SortKey { column: 0, descending: false, nulls_f
 /// State of a DISTINCT.
 pub(crate) struct DistinctState {
     input: NodeState,
-    seen: HashSet<Vec<Datum>, Seeded>,
+    seen: Keyed<()>,
+    /// The key of the present row.
+    key: Vec<Datum>,
     /// Bytes accounted for what was seen.
     bytes: usize,
     disk: Option<Disk>,
@@ -47,7 +47,8 @@ impl DistinctState {
     pub(crate) fn new(input: &Node) -> DistinctState {
         DistinctState {
             input: NodeState::new(input),
-            seen: HashSet::default(),
+            seen: Keyed::default(),
+            key: vec![],
             bytes: 0,
             disk: None,
             rest: None,
@@ -66,7 +67,7 @@ impl DistinctState {
     fn forget(&mut self, context: Context<'_>) {
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
-        self.seen = HashSet::with_hasher(self.seen.hasher().clone());
+        self.seen.clear();
     }
 
     /// Puts the next row into `out`.
@@ -82,19 +83,21 @@ impl DistinctState {
                 self.end(columns, context)?;
                 break;
             }
-            let key: Vec<Datum> = columns.iter().map(|column| out[*column].clone()).collect();
-            if self.seen.contains(&key) {
+            self.key.clear();
+            self.key.extend(columns.iter().map(|column| out[*column].clone()));
+            let packed = pack(self.key.iter());
+            if self.seen.get(packed, &self.key).is_some() {
                 continue;
             }
-            if self.disk.is_none() && context.execution.is_tight(self.bytes, row_bytes(&key)) {
+            if self.disk.is_none() && context.execution.is_tight(self.bytes, row_bytes(&self.key)) {
                 let disk = |spill| Disk { spill, tapes: Tape::parts(), number: 0 };
                 self.disk = Spill::create(context)?.map(disk);
             }
             let Some(disk) = &mut self.disk else {
-                self.note(key, context)?;
+                self.note(packed, context)?;
                 return Ok(true);
             };
-            let part = part_of(self.seen.hasher().hash_one(&key), 0);
+            let part = part_of(self.seen.hash(&self.key), 0);
             out.insert(0, Datum::Int8(disk.number));
             disk.number += 1;
             disk.tapes[part].write(out, &mut disk.spill)?;
@@ -107,11 +110,12 @@ impl DistinctState {
         Ok(true)
     }
 
-    fn note(&mut self, key: Vec<Datum>, context: Context<'_>) -> Result<()> {
-        let bytes = row_bytes(&key);
+    /// The present row's key is known from now on.
+    fn note(&mut self, packed: Option<u128>, context: Context<'_>) -> Result<()> {
+        let bytes = row_bytes(&self.key);
         context.execution.reserve(bytes)?;
         self.bytes += bytes;
-        self.seen.insert(key);
+        self.seen.insert(packed, &self.key, ());
         Ok(())
     }
 
@@ -146,21 +150,23 @@ impl DistinctState {
         let mut row = vec![];
         while part.next(spill, &mut row)? {
             context.execution.tick()?;
-            let key: Vec<Datum> = columns.iter().map(|column| row[*column + 1].clone()).collect();
-            if self.seen.contains(&key) {
+            self.key.clear();
+            self.key.extend(columns.iter().map(|column| row[*column + 1].clone()));
+            let packed = pack(self.key.iter());
+            if self.seen.get(packed, &self.key).is_some() {
                 continue;
             }
-            let tight = context.execution.is_tight(self.bytes, row_bytes(&key));
+            let tight = context.execution.is_tight(self.bytes, row_bytes(&self.key));
             if tapes.is_none() && depth <= DEPTH && tight && !self.seen.is_empty() {
                 tapes = Some(Tape::parts());
             }
             match &mut tapes {
                 Some(tapes) => {
-                    let place = part_of(self.seen.hasher().hash_one(&key), depth);
+                    let place = part_of(self.seen.hash(&self.key), depth);
                     tapes[place].write(&row, spill)?;
                 }
                 None => {
-                    self.note(key, context)?;
+                    self.note(packed, context)?;
                     rest.push(std::mem::take(&mut row), &BY_NUMBER, None, context)?;
                 }
             }

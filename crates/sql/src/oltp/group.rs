@@ -13,8 +13,9 @@ use super::Context;
 use super::aggregate::AggregateState;
 use super::hash::Seeded;
 use super::input::{SourceState, holds};
+use super::keyed::Keyed;
 use super::memory::row_bytes;
-use super::packed::{Places, pack};
+use super::packed::pack;
 use super::spill::{DEPTH, Spill, Tape, part_of};
 use crate::error::{Result, SqlError};
 use crate::expr::Expr;
@@ -25,7 +26,7 @@ use crate::types::Datum;
 pub(crate) struct GroupState {
     groups: Vec<Grouped>,
     /// The groups of each set by their keys.
-    places: Vec<Places>,
+    places: Vec<Keyed<usize>>,
     seed: Seeded,
     at: usize,
     built: bool,
@@ -80,7 +81,7 @@ impl GroupState {
         self.bytes = 0;
         self.groups = vec![];
         self.at = 0;
-        self.places = (0..sets).map(|_| Places::new(&self.seed)).collect();
+        self.places = (0..sets).map(|_| Keyed::new(&self.seed)).collect();
     }
 
     fn reserve(&mut self, bytes: usize, context: Context<'_>) -> Result<()> {
@@ -104,7 +105,7 @@ impl GroupState {
         context: Context<'_>,
     ) -> Result<Option<usize>> {
         let packed = pack(key.iter());
-        if let Some(place) = self.places[set].get(packed, key) {
+        if let Some(&place) = self.places[set].get(packed, key) {
             return Ok(Some(place));
         }
         let aggregates = group.aggregates.iter().filter(|node| node.has_state()).count();
@@ -217,7 +218,7 @@ impl GroupState {
             }
             // A key that is in the frame is copied for a new group only.
             let packed = slots.as_ref().and_then(|slots| pack(slots.iter().map(|slot| &frame[*slot])));
-            let place = packed.and_then(|packed| self.places[0].get(Some(packed), &[]));
+            let place = packed.and_then(|packed| self.places[0].get(Some(packed), &[]).copied());
             if let Some(place) = place {
                 self.add_to(place, group, context, frame)?;
                 continue;

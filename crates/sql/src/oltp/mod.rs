@@ -24,6 +24,7 @@ mod input;
 pub(crate) mod insert;
 mod join_table;
 pub(crate) mod key_range;
+mod keyed;
 mod literal_rows;
 pub(crate) mod memory;
 mod merge_join;

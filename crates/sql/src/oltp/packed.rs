@@ -8,9 +8,6 @@
 //! int4 7, char(3) 'a'      03 | 00 00 00 07 | 11 | 'a'      nine more bytes are free
 //! ```
 
-use std::collections::HashMap;
-
-use super::hash::Seeded;
 use crate::types::{Datum, trimmed_length};
 
 /// Bytes of the number.
@@ -46,34 +43,6 @@ pub(super) fn pack<'a>(values: impl Iterator<Item = &'a Datum>) -> Option<u128> 
         }
     }
     Some(packed.number)
-}
-
-/// Places by keys: those of short keys by their numbers.
-pub(super) struct Places {
-    packed: HashMap<u128, usize, Seeded>,
-    others: HashMap<Vec<Datum>, usize, Seeded>,
-}
-
-impl Places {
-    pub(super) fn new(seed: &Seeded) -> Places {
-        Places { packed: HashMap::with_hasher(seed.clone()), others: HashMap::with_hasher(seed.clone()) }
-    }
-
-    /// The place of a key, which is only looked at if it has no number.
-    #[inline]
-    pub(super) fn get(&self, packed: Option<u128>, key: &[Datum]) -> Option<usize> {
-        match packed {
-            Some(packed) => self.packed.get(&packed).copied(),
-            None => self.others.get(key).copied(),
-        }
-    }
-
-    pub(super) fn insert(&mut self, packed: Option<u128>, key: &[Datum], place: usize) {
-        match packed {
-            Some(packed) => self.packed.insert(packed, place),
-            None => self.others.insert(key.to_vec(), place),
-        };
-    }
 }
 
 /// Made in registers: bytes written one by one and read as one number right afterwards have to wait.

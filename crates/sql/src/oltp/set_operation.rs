@@ -8,13 +8,11 @@
 //! a b c d EXCEPT b c x, two rows fit      table: b c      parts: right x    left: a | d       then: a, d
 //! ```
 
-use std::collections::HashMap;
-use std::hash::BuildHasher;
-
 use super::Context;
-use super::hash::Seeded;
+use super::keyed::Keyed;
 use super::memory::row_bytes;
 use super::node::NodeState;
+use super::packed::pack;
 use super::spill::{DEPTH, Spill, Tape, TapeReader, part_of};
 use crate::bind::SetKind;
 use crate::error::Result;
@@ -27,7 +25,7 @@ pub(crate) struct SetState {
     right: NodeState,
     left_done: bool,
     /// How often each row is still to be matched.
-    table: HashMap<Vec<Datum>, usize, Seeded>,
+    table: Keyed<usize>,
     /// The table has all it can have of the right side.
     counted: bool,
     bytes: usize,
@@ -56,7 +54,7 @@ impl SetState {
             left: NodeState::new(left),
             right: NodeState::new(right),
             left_done: false,
-            table: HashMap::default(),
+            table: Keyed::default(),
             counted: false,
             bytes: 0,
             disk: None,
@@ -73,7 +71,7 @@ impl SetState {
     fn forget(&mut self, context: Context<'_>) {
         context.execution.runtime.release(self.bytes);
         self.bytes = 0;
-        self.table = HashMap::with_hasher(self.table.hasher().clone());
+        self.table.clear();
     }
 
     pub(crate) fn next(
@@ -131,10 +129,11 @@ impl SetState {
     /// Counts the rows of the right side, as many as memory suffices for.
     fn count(&mut self, right: &Node, context: Context<'_>, row: &mut Vec<Datum>) -> Result<()> {
         while self.read(RIGHT, right, context, row)? {
-            if let Some(count) = self.table.get_mut(row.as_slice()) {
+            let packed = pack(row.iter());
+            if let Some(count) = self.table.get_mut(packed, row) {
                 *count += 1;
             } else if !self.put_away(RIGHT, row, context)? {
-                self.enter(row, 1, context)?;
+                self.enter(packed, row, 1, context)?;
             }
         }
         Ok(())
@@ -143,7 +142,8 @@ impl SetState {
     /// Whether a row of the left side is part of the result.
     fn is_wanted(&mut self, kind: SetKind, all: bool, row: &[Datum], context: Context<'_>) -> Result<bool> {
         let intersects = kind == SetKind::Intersect;
-        if let Some(count) = self.table.get_mut(row) {
+        let packed = pack(row.iter());
+        if let Some(count) = self.table.get_mut(packed, row) {
             let is_matched = *count > 0;
             // With ALL each row of the right side matches one of the left; otherwise INTERSECT gives each row once.
             if is_matched && (all || intersects) {
@@ -157,17 +157,23 @@ impl SetState {
             if self.put_away(LEFT, row, context)? {
                 return Ok(false);
             }
-            self.enter(row, 0, context)?;
+            self.enter(packed, row, 0, context)?;
         }
         Ok(!intersects)
     }
 
     /// Notes a row in the table.
-    fn enter(&mut self, row: &[Datum], count: usize, context: Context<'_>) -> Result<()> {
+    fn enter(
+        &mut self,
+        packed: Option<u128>,
+        row: &[Datum],
+        count: usize,
+        context: Context<'_>,
+    ) -> Result<()> {
         let bytes = row_bytes(row);
         context.execution.reserve(bytes)?;
         self.bytes += bytes;
-        self.table.insert(row.to_vec(), count);
+        self.table.insert(packed, row, count);
         Ok(())
     }
 
@@ -178,7 +184,7 @@ impl SetState {
         {
             return Ok(false);
         }
-        let hash = self.table.hasher().hash_one(row);
+        let hash = self.table.hash(row);
         let Some(disk) = &mut self.disk else { return Ok(false) };
         let Some(tapes) = &mut disk.tapes else { return Ok(false) };
         tapes[side][part_of(hash, disk.depth)].write(row, &mut disk.spill)?;

@@ -9,9 +9,9 @@
 
 use crate::error::Result;
 use crate::oltp::Context;
-use crate::oltp::hash::Seeded;
+use crate::oltp::keyed::Keyed;
 use crate::oltp::memory::row_bytes;
-use crate::oltp::packed::{Places, pack};
+use crate::oltp::packed::pack;
 use crate::oltp::sort::key_prefix;
 use crate::plan::WindowNode;
 use crate::types::Datum;
@@ -22,7 +22,7 @@ const WANTED_MAX: usize = 64;
 /// What is known of the partitions.
 pub(super) struct First {
     wanted: usize,
-    places: Places,
+    places: Keyed<usize>,
     /// For each partition the first bytes of the wanted rows, ascending; the largest number for rows that have not come.
     best: Vec<u128>,
     partitions: usize,
@@ -40,7 +40,7 @@ impl First {
         let wanted = wanted.and_then(|wanted| usize::try_from(wanted).ok());
         Ok(wanted.filter(|wanted| *wanted <= WANTED_MAX).map(|wanted| First {
             wanted,
-            places: Places::new(&Seeded::default()),
+            places: Keyed::default(),
             best: vec![],
             partitions: 0,
             key: vec![],
@@ -87,7 +87,7 @@ impl First {
         if packed.is_none() {
             self.values.extend(values().cloned());
         }
-        if let Some(known) = self.places.get(packed, &self.values) {
+        if let Some(&known) = self.places.get(packed, &self.values) {
             return Ok(Some(known));
         }
         let bytes = row_bytes(&self.values) + 64 + self.wanted * size_of::<u128>();
