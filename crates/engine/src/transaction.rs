@@ -123,6 +123,11 @@ impl Transaction {
         !self.writes.is_empty()
     }
 
+    /// Bytes that its writes hold, which say how long its end may take.
+    pub fn bytes(&self) -> u64 {
+        self.writes.bytes()
+    }
+
     /// Moves to the current snapshot: at the start of each statement under read committed, and at the start of the
     /// first statement otherwise. Open cursors keep the snapshot they were opened with.
     pub fn refresh_snapshot(&mut self) {

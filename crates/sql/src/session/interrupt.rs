@@ -331,6 +331,20 @@ impl World for Process {
     }
 }
 
+/// The end of a transaction that holds this many bytes may take longer than others should wait.
+const MUCH_BYTES: u64 = 1 << 20;
+
+/// Ends a transaction that holds so many bytes. Nobody can interrupt that, and with many rows it takes long, if only to
+/// forget them: another thread serves the other sessions meanwhile.
+pub(super) fn end_of<T>(bytes: u64, end: impl FnOnce() -> T) -> T {
+    let others = |handle: Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+    if bytes >= MUCH_BYTES && Handle::try_current().is_ok_and(others) {
+        tokio::task::block_in_place(end)
+    } else {
+        end()
+    }
+}
+
 /// When the statement last stepped aside.
 ///
 /// Only the statement's own thread comes here, one at a time: nothing is added atomically.

@@ -7,6 +7,7 @@
 use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
 
+use super::interrupt::end_of;
 use super::settings::Mark;
 use super::state::{SavepointFrame, TransactionState};
 use super::{Block, Open, Session, TransactionStatus};
@@ -304,10 +305,12 @@ impl Session {
         let committed = match self.open.take() {
             None => Ok(None),
             Some(Open { engine, state }) if state.catalog.is_empty() => {
-                engine.commit().map(Some).map_err(|error| self.name_failure(error))
+                let committed = end_of(engine.bytes(), || engine.commit());
+                committed.map(Some).map_err(|error| self.name_failure(error))
             }
             Some(Open { engine, state }) => {
-                let committed = self.database.commit_with_catalog(engine, state.catalog.changes());
+                let changes = state.catalog.changes();
+                let committed = end_of(engine.bytes(), || self.database.commit_with_catalog(engine, changes));
                 committed.map(Some).map_err(|error| self.name_failure(error))
             }
         };
@@ -356,7 +359,7 @@ impl Session {
     pub(super) fn rollback(&mut self) {
         self.note_rests();
         if let Some(open) = self.open.take() {
-            open.engine.rollback();
+            end_of(open.engine.bytes(), || drop(open));
         }
         if let Some(mark) = self.settings_mark.take() {
             self.facts.with_settings(|settings| settings.restore(&mark));
@@ -433,7 +436,7 @@ impl Session {
         let mut settings: Option<Mark> = None;
         if let Some(open) = &mut self.open {
             open.state.savepoints.truncate(at + 1);
-            open.undo_to_last_savepoint();
+            end_of(open.engine.bytes(), || open.undo_to_last_savepoint());
             let frame = &open.state.savepoints[at];
             open.state.catalog = frame.catalog.clone();
             open.state.deferred = frame.deferred.clone();
@@ -473,7 +476,7 @@ impl Session {
                 self.block = Block::Failed;
                 self.note_rests();
                 if let Some(open) = self.open.take_if(|open| open.state.savepoints.is_empty()) {
-                    open.engine.rollback();
+                    end_of(open.engine.bytes(), || drop(open));
                 } else if let Some(open) = &mut self.open {
                     open.undo_to_last_savepoint();
                 }
