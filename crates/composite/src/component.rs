@@ -13,13 +13,14 @@ use cognate_env::RealDisk;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::branch::Branch;
 use crate::database::{Pool, Target};
 use crate::http;
 use crate::journal::{Found, Journal};
 use crate::matrix::{Line, Matrix};
 use crate::name::Name;
 use crate::node::{Node, Options, vote_facts};
-use crate::participant::{Arrival, Effect, Participant, Remembered, SlotFacts};
+use crate::participant::{Arrival, Effect, Origin, Participant, Remembered, SlotFacts};
 use crate::peers::{Peers, check_address};
 use crate::service::{Erased, Handler, Service};
 use crate::slots::{Row, Slots, Taken, application_name, take_over};
@@ -161,11 +162,17 @@ impl Component {
         for statement in &self.setup {
             lease.batch(statement).await.map_err(|error| crate::database::in_words(&error))?;
         }
-        let taken = take_over(&lease, &self.name).await?;
+        let mut taken = take_over(&lease, &self.name).await?;
+        if services.iter().any(|service| service.declared.is_closed()) {
+            crate::branch::check_database(&lease).await?;
+        }
         let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
+        rows_of_branches(&mut taken, &found)?;
         let id = found.id.clone();
         let slots = Slots::new(&self.name, &taken);
         let pool = Pool::new(target, application_name(&self.name, taken.generation), self.connections);
+        let origins: Vec<_> =
+            found.votes.iter().map(|vote| (vote.root.clone(), vote.origins.clone())).collect();
         let remembered = remembered(&taken.rows, found, is_journal_whole, &matrix)?;
         let (participant, mut effects) =
             Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
@@ -174,9 +181,11 @@ impl Component {
             effects.retain(|effect| !matches!(effect, Effect::WriteVote(..)));
         }
         drop(lease);
+        peers.begin(Origin { database: taken.database.clone(), generation: taken.generation });
         let node = Node::new(name, services, pool, slots, journal, peers, self.options, participant);
         {
             let mut core = node.core();
+            core.origins.extend(origins);
             for Row { slot, root, facts, .. } in taken.rows {
                 let deadline = Instant::now() + Duration::from_millis(facts.deadline_ms);
                 core.time(&root, deadline);
@@ -245,6 +254,22 @@ async fn agree(
     Ok(())
 }
 
+/// Adds what the slots of branches will say once these have ended.
+fn rows_of_branches(taken: &mut Taken, found: &Found) -> Result<(), String> {
+    for Branch { name, slot } in &taken.branches {
+        let Some((root, facts)) = found.held.get(name) else {
+            return Err(format!(
+                "its database has prepared the transaction '{name}', of which its journal says nothing: give it back its journal, or find \
+                 out how that transaction's root has ended, and end it by COMMIT PREPARED or ROLLBACK PREPARED"
+            ));
+        };
+        let facts = serde_json::from_str(facts)
+            .map_err(|error| format!("what the journal says of branch {name} makes no sense: {error}"))?;
+        taken.rows.push(Row { slot: *slot, root: root.clone(), facts, is_noted: false, is_held: true });
+    }
+    Ok(())
+}
+
 /// What the participant is to remember.
 fn remembered(
     rows: &[Row],
@@ -253,7 +278,7 @@ fn remembered(
     matrix: &Matrix,
 ) -> Result<Remembered, String> {
     let facts = |row: &Row| {
-        let Row { slot, root, facts, is_noted } = row.clone();
+        let Row { slot, root, facts, is_noted, is_held } = row.clone();
         let service = matrix.service(&facts.service);
         let service = service.ok_or_else(|| {
             format!("slot {slot} is of service {}, which the component does not have any more", facts.service)
@@ -275,6 +300,7 @@ fn remembered(
             began_here: facts.began_here,
             decision: facts.decision,
             is_noted,
+            is_held,
         })
     };
     let slots = rows.iter().map(facts).collect::<Result<_, _>>()?;

@@ -4,7 +4,8 @@
 //!
 //! 1. *Known to be idle, or thrown away.* Only [`Lease::give_back`] returns a connection to the pool. A lease that is
 //!    dropped, for whatever reason, has its statement cancelled and its connection closed.
-//! 2. *Bounded.* At most `connections_max` at a time; who waits for one waits a bound of the pool's own.
+//! 2. *Bounded.* At most `connections_max` at a time, and a few more for calls that others wait for who have a connection of
+//!    their own here; who waits for one waits a bound of the pool's own.
 //! 3. *Told apart.* Connections are named after component and generation, so that a later process of the same
 //!    component can end those of an earlier one.
 
@@ -24,6 +25,8 @@ use crate::problem::Problem;
 
 /// Most statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 256;
+/// One connection more for so many.
+const RESERVED: usize = 4;
 /// How long an abandoned statement's cancellation may take.
 const CANCEL: Duration = Duration::from_secs(2);
 /// How long one waits for a connection.
@@ -161,12 +164,15 @@ pub(crate) struct Pool {
     application_name: String,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// For calls that are part of a call which has a connection: they must not wait for its end.
+    reserve: Arc<Semaphore>,
 }
 
 impl Pool {
     pub(crate) fn new(target: Target, application_name: String, connections_max: usize) -> Arc<Pool> {
         let permits = Arc::new(Semaphore::new(connections_max.max(1)));
-        Arc::new(Pool { target, application_name, idle: Mutex::default(), permits })
+        let reserve = Arc::new(Semaphore::new(connections_max / RESERVED + 1));
+        Arc::new(Pool { target, application_name, idle: Mutex::default(), permits, reserve })
     }
 
     fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Connection>) -> T) -> T {
@@ -179,8 +185,24 @@ impl Pool {
 
     /// A connection that is known to be idle.
     pub(crate) async fn take(self: &Arc<Self>) -> Result<Lease, Problem> {
+        self.take_as(false).await
+    }
+
+    /// The same; `is_within` says that somebody waits for the taker who has a connection.
+    pub(crate) async fn take_as(self: &Arc<Self>, is_within: bool) -> Result<Lease, Problem> {
         let away = |why: String| Problem::new(503, "database", why);
-        let permit = timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned()).await;
+        let waiting = async {
+            let first = Arc::clone(&self.permits).try_acquire_owned();
+            match (first, is_within) {
+                (Ok(permit), _) => Ok(permit),
+                (Err(_), false) => Arc::clone(&self.permits).acquire_owned().await,
+                (Err(_), true) => tokio::select! {
+                    permit = Arc::clone(&self.permits).acquire_owned() => permit,
+                    permit = Arc::clone(&self.reserve).acquire_owned() => permit,
+                },
+            }
+        };
+        let permit = timeout(PATIENCE, waiting).await;
         let permit = permit
             .map_err(|_| Problem::new(409, "conflict", "no connection to the database became free in time"))?
             .map_err(|_| away("the component has stopped".to_owned()))?;

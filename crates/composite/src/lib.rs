@@ -38,11 +38,12 @@
 //! ```
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
-//! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `slots`, `sql` (what is
-//! remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `http`,
+//! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
+//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `http`,
 //! `component`.
 
 mod answers;
+mod branch;
 mod call;
 mod component;
 mod database;

@@ -4,7 +4,7 @@
 //! meanwhile wait for the next one, as commits do for a flush.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::http::{Method, Request, StatusCode, Uri, header};
@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::name::{CallId, Name, RootId};
-use crate::participant::{No, Nonce, Outcome, Settled, Vote};
+use crate::participant::{No, Nonce, Origin, Outcome, Settled, Vote};
 use crate::problem::Problem;
 use crate::wire;
 
@@ -67,6 +67,8 @@ struct Courier {
 /// The other components.
 pub(crate) struct Peers {
     own: Name,
+    /// Which database this component decides in, once that is known.
+    origin: OnceLock<Origin>,
     token: Option<String>,
     addresses: RwLock<BTreeMap<Name, String>>,
     couriers: Mutex<HashMap<(Name, Kind), Arc<Courier>>>,
@@ -89,7 +91,16 @@ impl Peers {
             .pool_idle_timeout(Duration::from_secs(30))
             .build(connector);
         let (addresses, couriers) = (RwLock::default(), Mutex::default());
-        Peers { own, token, addresses, couriers, http }
+        Peers { own, origin: OnceLock::new(), token, addresses, couriers, http }
+    }
+
+    /// This component has a database now.
+    pub(crate) fn begin(&self, origin: Origin) {
+        let _ = self.origin.set(origin);
+    }
+
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.get()
     }
 
     /// A component is, or has moved, here.
@@ -175,7 +186,7 @@ impl Peers {
         calls: u32,
         generation: Option<u64>,
     ) -> Vote {
-        let entry = json!({ "root": root, "parent": self.own, "calls": calls, "generation": generation });
+        let entry = json!({ "root": root, "parent": self.own, "calls": calls, "generation": generation, "origin": self.origin() });
         let Some(answer) = self.send(child, Kind::Prepare, root, entry).await else {
             return Vote::No(No::Failed);
         };
@@ -205,20 +216,22 @@ impl Peers {
         settled(&self.send(child, Kind::Abort, root, entry).await?)
     }
 
-    /// Asks for the outcome of a root.
+    /// Asks for the outcome of a root. Answers from which database it is known, too, if the parent says so.
     pub(crate) async fn outcome(
         self: &Arc<Self>,
         parent: &Name,
         root: &RootId,
         nonce: Option<Nonce>,
-    ) -> Option<Outcome> {
+    ) -> Option<(Outcome, Option<Origin>)> {
         let entry = json!({ "root": root, "child": self.own, "nonce": nonce });
-        match self.send(parent, Kind::Outcome, root, entry).await?["state"].as_str()? {
-            "committed" => Some(Outcome::Committed),
-            "aborted" => Some(Outcome::Aborted),
-            "pending" => Some(Outcome::Pending),
-            _ => None,
-        }
+        let mut answer = self.send(parent, Kind::Outcome, root, entry).await?;
+        let outcome = match answer["state"].as_str()? {
+            "committed" => Outcome::Committed,
+            "aborted" => Outcome::Aborted,
+            "pending" => Outcome::Pending,
+            _ => return None,
+        };
+        Some((outcome, serde_json::from_value(answer["origin"].take()).ok()))
     }
 
     /// Sends an entry together with others; answers what was said of this root.
@@ -295,11 +308,13 @@ fn settled(answer: &Value) -> Option<Settled> {
 
 /// A problem as another component has written it. What it does not say is taken for the worse.
 fn problem(status: StatusCode, body: &str) -> Problem {
-    serde_json::from_str(body).unwrap_or_else(|_| {
-        let left_nothing = matches!(status.as_u16(), 401 | 404 | 409 | 413 | 422 | 508);
+    let left_nothing = matches!(status.as_u16(), 401 | 404 | 409 | 413 | 422 | 508);
+    let said: Value = serde_json::from_str(body).unwrap_or_default();
+    let began = said["began"].as_bool().unwrap_or(!left_nothing);
+    let problem = serde_json::from_value(said).unwrap_or_else(|_| {
         Problem::new(status.as_u16(), "failed", body.chars().take(200).collect::<String>())
-            .began(!left_nothing)
-    })
+    });
+    Problem { status: status.as_u16(), began, ..problem }
 }
 
 fn in_words(error: &dyn std::error::Error) -> String {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! arrive ─▶ lock ─▶ handler ─▶ slot and COMMIT ─▶ answer                     part of another root
+//! arrive ─▶ lock ─▶ handler ─▶ journal ─▶ slot and PREPARE ─▶ answer         the same without undo
 //! arrive ─▶ lock ─▶ handler ─▶ votes ─▶ answer's row, slot and COMMIT ─▶ answer      begins one
 //! ```
 //!
@@ -144,8 +145,9 @@ impl Node {
     async fn run(self: &Arc<Self>, request: &Request, cancel: &Arc<Notify>) -> Reply {
         let Arrival { root, call, ancestors, service, parent, .. } = &request.arrival;
         let begin = self.services[usize::from(*service)].begin;
+        let is_within = self.core().participant.is_within(root, ancestors);
         for attempt in 1.. {
-            let sql = Sql::new(&self.pool, begin);
+            let sql = Sql::new(&self.pool, begin, is_within);
             let running = Call::new(self, root, call, ancestors, request.deadline, sql);
             let outcome = tokio::select! {
                 outcome = (request.prepared.run)(running.clone()) => outcome,
@@ -168,6 +170,9 @@ impl Node {
                 continue;
             }
             self.tell(Event::Ended(root.clone(), call.clone(), Ended::RolledBack));
+            if self.services[usize::from(*service)].declared.is_closed() {
+                self.forget_branch(root);
+            }
             return Err(error.into_problem().began(has_called));
         }
         unreachable!("the last attempt returns")
@@ -188,6 +193,12 @@ impl Node {
         let declared = &self.services[usize::from(*service)].declared;
         if !self.is_wanted(root) {
             return Err(Problem::new(409, "ended", "the root can only be aborted").into());
+        }
+        if declared.is_closed() {
+            let slot = self.prepare_branch(request, running, &answer).await?;
+            let ended = Ended::Held { slot, answer: answer.as_str().into() };
+            self.tell(Event::Ended(root.clone(), call.clone(), ended));
+            return Ok(answer);
         }
         let slot = match declared.reads && !running.has_called() {
             true => {
@@ -305,6 +316,50 @@ impl Node {
         Ok(slot)
     }
 
+    /// Writes the slot and prepares the local transaction, which has no undo. Answers the slot.
+    async fn prepare_branch(
+        self: &Arc<Self>,
+        request: &Request,
+        running: &Call,
+        answer: &str,
+    ) -> Result<Slot, Error> {
+        let Arrival { root, call, .. } = &request.arrival;
+        let chosen = self.slots.choose_free(&self.pool).await?;
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let slot = chosen.slot;
+        let branch = crate::branch::name(component, *generation, slot);
+        let facts = Facts { branch: Some(branch.clone()), ..self.facts(request, running, answer, None) };
+        let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
+        let is_noted = match self.journal.held(root, &branch, &text) {
+            Ok(written) => written.await.is_ok(),
+            Err(_) => false,
+        };
+        if !is_noted {
+            self.slots.not_written(chosen);
+            return Err(Problem::new(503, "journal", "the journal cannot be written").into());
+        }
+        let name = root.as_str();
+        let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
+        let prepare = crate::branch::prepare(&branch);
+        let prepared = match running.sql().end_with(&[(WRITE, parameters)], &prepare).await {
+            Ok(()) => Ok(()),
+            Err(NotCommitted::RolledBack(error)) => Err(error),
+            Err(NotCommitted::Unknown) => match self.is_prepared(&branch, slot).await {
+                true => Ok(()),
+                false => Err(Problem::new(503, "database", "the connection was lost before PREPARE").into()),
+            },
+        };
+        if let Err(error) = prepared {
+            self.slots.not_written(chosen);
+            return Err(match error.is_serialization() {
+                true => error,
+                false => self.after_slot(error).await.into(),
+            });
+        }
+        self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
+        Ok(slot)
+    }
+
     /// Commits with a statement of ours, and with the answer where it is to be kept.
     async fn commit_with(
         &self,
@@ -347,6 +402,7 @@ impl Node {
             began_here,
             decision,
             deadline_ms: request.deadline.saturating_duration_since(Instant::now()).as_millis() as u64,
+            branch: None,
         }
     }
 }

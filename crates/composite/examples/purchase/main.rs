@@ -43,6 +43,9 @@ struct Arguments {
     /// A file whose first line is the token of components, and whose second one, if there is one, that of clients.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// The payment offers its service without undo: what it does is kept prepared until the purchase has ended.
+    #[arg(long)]
+    without_undo: bool,
 }
 
 #[tokio::main]
@@ -99,11 +102,12 @@ async fn start(
     data: &Path,
     peers: &[(String, String)],
     tokens: &Tokens,
+    has_undo: bool,
 ) -> Result<Running, String> {
     let mut component = match which {
         Which::Shop => services::shop(),
         Which::Stock => services::stock(),
-        Which::Payment | Which::All => services::payment(),
+        Which::Payment | Which::All => services::payment(has_undo),
     };
     component = component.database(database).data(data).tokens(tokens.clone());
     for (peer, address) in peers.iter().filter(|(peer, _)| peer != name(which)) {
@@ -139,7 +143,7 @@ async fn one(which: Which, arguments: &Arguments) -> Result<(), String> {
     if tokens == Tokens::default() && !bound.ip().is_loopback() {
         return Err(format!("listening on {bound} without --token-file lets anybody in"));
     }
-    let running = start(which, database, data, &peers, &tokens).await?;
+    let running = start(which, database, data, &peers, &tokens, !arguments.without_undo).await?;
     say(&format!("{} listens on http://{bound}\n{}", name(which), running.matrix()));
     serve(listener, running).await
 }
@@ -157,7 +161,7 @@ async fn all(arguments: &Arguments) -> Result<(), String> {
     for (which, listener) in listeners {
         let own = folder.join(name(which));
         let database = format!("embedded:{}", own.join("database").display());
-        let running = start(which, &database, &own.join("journal"), &peers, &tokens).await?;
+        let running = start(which, &database, &own.join("journal"), &peers, &tokens, !arguments.without_undo).await?;
         say(&format!("{}:\n{}\n", name(which), running.matrix()));
         serving.spawn(serve(listener, running));
     }

@@ -141,8 +141,9 @@ impl Participant {
                 }
                 self.answer(root, call, answer, out);
             }
-            Ended::Held { answer } => {
-                entry.stage = Stage::Answered { slot: None, is_held: true, answer: answer.clone() };
+            Ended::Held { slot, answer } => {
+                assert!(!is_beginning, "where a root began its local transaction is the decision");
+                entry.stage = Stage::Answered { slot: Some(slot), is_held: true, answer: answer.clone() };
                 self.answered(root, call, Holding::Closed);
                 self.answer(root, call, answer, out);
             }

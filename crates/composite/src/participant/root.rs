@@ -45,7 +45,7 @@ pub(super) enum Stage {
     Answered {
         /// The slot that remembers it; none if it only read.
         slot: Option<Slot>,
-        /// Its local transaction is still open: there is something to end even without a slot.
+        /// Its local transaction is kept prepared until the root ends.
         is_held: bool,
         answer: Text,
     },
@@ -72,6 +72,11 @@ impl Call {
 
     pub(super) fn is_answered(&self) -> bool {
         matches!(self.stage, Stage::Answered { .. })
+    }
+
+    /// Whether its local transaction is kept prepared.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.stage, Stage::Answered { is_held: true, .. })
     }
 
     pub(super) fn is_under_way(&self) -> bool {
@@ -218,8 +223,8 @@ impl Root {
         let of_parent = others.filter(|(_, call)| call.arrival.parent.as_ref() == Some(parent));
         let mut counted = 0;
         for (_, call) in of_parent {
-            let Stage::Answered { slot, is_held, .. } = &call.stage else { return Err(No::Ended) };
-            if slot.is_none() && !is_held && generation.is_some_and(|seen| seen != own) {
+            let Stage::Answered { slot, .. } = &call.stage else { return Err(No::Ended) };
+            if slot.is_none() && generation.is_some_and(|seen| seen != own) {
                 return Err(No::Generation);
             }
             counted += 1;
@@ -238,11 +243,11 @@ impl Root {
 
     /// Whether anything of it has to be ended in the database.
     pub(super) fn has_something_to_end(&self) -> bool {
-        self.calls.values().any(|call| {
-            matches!(
-                call.stage,
-                Stage::Answered { slot: Some(_), .. } | Stage::Answered { is_held: true, .. }
-            )
-        })
+        self.calls.values().any(|call| matches!(call.stage, Stage::Answered { slot: Some(_), .. }))
+    }
+
+    /// Whether local transactions are kept prepared.
+    pub(super) fn holds_any(&self) -> bool {
+        self.calls.values().any(Call::is_held)
     }
 }

@@ -1,5 +1,7 @@
 //! Components as they run: processes of the purchase example, spoken to over HTTP.
 
+mod branches;
 mod contract;
 mod kills;
 mod process;
+mod within;

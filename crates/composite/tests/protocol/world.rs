@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) refusing: BTreeSet<CallId>,
     /// Calls that only read.
     pub(crate) reading: BTreeSet<CallId>,
+    /// Calls without undo: their local transactions are kept prepared.
+    pub(crate) closed: BTreeSet<CallId>,
 }
 
 /// How many faults of each kind may happen.
@@ -98,6 +100,8 @@ pub(crate) struct Node {
     // What is durable.
     generation: u64,
     slots: BTreeMap<u32, SlotFacts>,
+    /// Local transactions that are kept prepared, with what their slots will say.
+    prepared: BTreeMap<u32, SlotFacts>,
     votes: BTreeMap<RootId, VoteFacts>,
     marks: BTreeMap<RootId, Mark>,
     is_journal_whole: bool,
@@ -141,7 +145,7 @@ fn place(name: &Name) -> Place {
 
 /// One service; calls conflict as the line says.
 pub(crate) fn matrix(lines: &[Line]) -> Arc<Matrix> {
-    let service = Declared { name: "s".to_owned(), has_item: true, reads: false, has_undo: true };
+    let service = Declared { name: "s".to_owned(), has_item: true, reads: false, has_undo: true, begins_only: false };
     Arc::new(Matrix::new(vec![service], lines).expect("a matrix"))
 }
 
@@ -153,6 +157,7 @@ impl World {
             work: BTreeSet::new(),
             generation: 1,
             slots: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             votes: BTreeMap::new(),
             marks: BTreeMap::new(),
             is_journal_whole: true,
@@ -206,7 +211,8 @@ impl World {
             actions.extend(idle.map(|(call, _)| Action::Step(place, call.clone())));
             if self.budget.crashed > 0 {
                 actions.push(Action::Crash(place));
-                if self.budget.journals_lost > 0 {
+                // Without its journal a component that has prepared something does not start.
+                if self.budget.journals_lost > 0 && node.prepared.is_empty() {
                     actions.push(Action::CrashAndLoseJournal(place));
                 }
             }
@@ -347,7 +353,10 @@ impl World {
                 self.nodes[place].handlers.insert(call, Handler::Failed);
             }
             // A call does not wait for ever, so the end of its patience is no fault.
-            Effect::Wait(..) | Effect::Decide(..) | Effect::WriteVote(..) | Effect::Undo(..) => {
+            Effect::Wait(..) | Effect::Decide(..) | Effect::WriteVote(..) => {
+                self.nodes[place].work.insert(effect);
+            }
+            Effect::Undo(..) | Effect::CommitHeld(..) => {
                 self.nodes[place].work.insert(effect);
             }
             Effect::Free(..) | Effect::Note(..) | Effect::TellCommit(..) | Effect::AskOutcome(..) => {
@@ -393,8 +402,10 @@ impl World {
     fn check_that_all_is_there(&self, plan: &Plan, place: Place, root: &RootId) {
         for (call, (its_place, _)) in &plan.calls {
             if *its_place == place && self.root_of(plan, call) == *root && !plan.reading.contains(call) {
-                let times = self.nodes[place].applied.get(call).copied().unwrap_or(0);
-                assert!(times > 0, "{root} is decided, and {call} was undone at {place}");
+                let node = &self.nodes[place];
+                let is_held = node.prepared.values().any(|facts| facts.arrival.call == *call);
+                let times = node.applied.get(call).copied().unwrap_or(0);
+                assert!(times > 0 || is_held, "{root} is decided, and {call} was undone at {place}");
             }
         }
     }
@@ -532,7 +543,10 @@ impl World {
                     self.roll_back(plan, place, &root, call);
                 } else {
                     let slot = self.apply(plan, place, &root, call, None);
-                    let ended = Ended::Committed { slot, answer: "".into() };
+                    let ended = match slot.filter(|_| plan.closed.contains(call)) {
+                        Some(slot) => Ended::Held { slot, answer: "".into() },
+                        None => Ended::Committed { slot, answer: "".into() },
+                    };
                     self.tell(plan, place, Event::Ended(root, call.clone(), ended));
                 }
             }
@@ -568,7 +582,10 @@ impl World {
         if plan.reading.contains(call) && plan.calls[call].1.is_empty() {
             return None;
         }
-        *node.applied.entry(call.clone()).or_default() += 1;
+        let is_closed = plan.closed.contains(call);
+        if !is_closed {
+            *node.applied.entry(call.clone()).or_default() += 1;
+        }
         let caller = plan
             .calls
             .iter()
@@ -579,7 +596,8 @@ impl World {
                 *sum.entry(name(plan.calls[callee].0)).or_default() += 1;
                 sum
             });
-        let slot = (0..).find(|slot| !node.slots.contains_key(slot)).expect("there is always one more");
+        let is_free = |slot: &u32| !node.slots.contains_key(slot) && !node.prepared.contains_key(slot);
+        let slot = (0..).find(is_free).expect("there is always one more");
         let began_here = self.began_at(plan, root) == place;
         let facts = SlotFacts {
             slot,
@@ -590,8 +608,10 @@ impl World {
             began_here,
             decision,
             is_noted: false,
+            is_held: is_closed,
         };
-        self.nodes[place].slots.insert(slot, facts);
+        let node = &mut self.nodes[place];
+        if is_closed { &mut node.prepared } else { &mut node.slots }.insert(slot, facts);
         Some(slot)
     }
 
@@ -614,7 +634,9 @@ impl World {
                 let children = participant.children(&root).into_iter();
                 let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
                 let parents = participant.parents(&root);
-                node.votes.insert(root.clone(), VoteFacts { root: root.clone(), nonce, parents, children });
+                let origins = Vec::new();
+                let facts = VoteFacts { root: root.clone(), nonce, parents, children, origins };
+                node.votes.insert(root.clone(), facts);
                 self.tell(plan, place, Event::VoteWritten(root));
             }
             Effect::Decide(root, call) => {
@@ -628,6 +650,19 @@ impl World {
                     place,
                     Event::Ended(root, call, Ended::Committed { slot, answer: "".into() }),
                 );
+            }
+            Effect::CommitHeld(root, call) => {
+                let held = node.prepared.iter().find(|(_, facts)| facts.arrival.call == call);
+                let slot = *held.expect("what is committed was prepared").0;
+                let mut facts = node.prepared.remove(&slot).expect("found before");
+                facts.is_held = false;
+                node.slots.insert(slot, facts);
+                *node.applied.entry(call.clone()).or_default() += 1;
+                self.tell(plan, place, Event::HeldCommitted(root, call));
+            }
+            Effect::Undo(root, call) if node.prepared.values().any(|facts| facts.arrival.call == call) => {
+                node.prepared.retain(|_, facts| facts.arrival.call != call);
+                self.tell(plan, place, Event::Undone(root, call));
             }
             Effect::Undo(root, call) => {
                 node.slots.retain(|_, facts| facts.arrival.call != call);
@@ -722,7 +757,7 @@ impl World {
         let node = &mut self.nodes[place];
         node.generation += 1;
         let remembered = Remembered {
-            slots: node.slots.values().cloned().collect(),
+            slots: node.slots.values().chain(node.prepared.values()).cloned().collect(),
             votes: node.votes.values().cloned().collect(),
             marks: node.marks.iter().map(|(root, mark)| (root.clone(), *mark)).collect(),
             is_journal_whole: node.is_journal_whole,
@@ -772,6 +807,9 @@ impl World {
             let participant = node.participant.as_ref().ok_or("a component is down at the end")?;
             if !participant.is_idle() {
                 return Err(format!("component {place} has not ended: {:?}", participant.roots()));
+            }
+            if !node.prepared.is_empty() {
+                return Err(format!("component {place} keeps something prepared: {:?}", node.prepared.keys()));
             }
             if !node.slots.is_empty() {
                 return Err(format!("component {place} has slots in use: {:?}", node.slots.keys()));
