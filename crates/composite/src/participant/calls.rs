@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::event::{Arrival, Effect, Ended, Refusal, Sent};
 use super::root::{Ballot, Call, Phase, Root, Stage};
+use super::rule::{Rule, holds};
 use super::{Effects, Participant};
 use crate::locks::{Grant, Holding};
 use crate::name::{CallId, Name, RootId};
@@ -119,7 +120,7 @@ impl Participant {
                 known.is_doomed |= known.phase != Phase::Active;
             }
             Sent::LeftNothing => {}
-            Sent::Failed => known.is_doomed = true,
+            Sent::Failed => known.is_doomed |= holds(Rule::FailedCallsCount),
         }
     }
 

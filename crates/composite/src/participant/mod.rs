@@ -39,6 +39,7 @@ pub mod event;
 mod outcome;
 mod recover;
 mod root;
+pub mod rule;
 mod vote;
 
 use std::collections::BTreeMap;

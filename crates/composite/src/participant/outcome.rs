@@ -2,6 +2,7 @@
 
 use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Outcome, Settled};
 use super::root::{Phase, Root, Stage};
+use super::rule::{Rule, holds};
 use super::vote::refuse_parents;
 use super::{Effects, Participant};
 use crate::name::{CallId, Name, RootId};
@@ -12,7 +13,7 @@ const COMMITS_BEFORE_NOTE: u8 = 2;
 impl Participant {
     /// Calls of this root are refused from now on.
     pub(super) fn mark(&mut self, root: &RootId, mark: Mark, out: &mut Effects) {
-        if !self.marks.contains_key(root) {
+        if !self.marks.contains_key(root) && holds(Rule::EndedRootsAreMarked) {
             self.marks.insert(root.clone(), mark);
             out.push(Effect::Mark(root.clone(), mark));
         }
@@ -113,7 +114,8 @@ impl Participant {
     /// Has the slots freed once all children are done.
     fn free(&mut self, root: &RootId, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root that is committed is known");
-        if known.is_freeing || known.holds_any() || !known.children.values().all(|child| child.is_done) {
+        let are_done = known.children.values().all(|child| child.is_done) || !holds(Rule::ForgetsLast);
+        if known.is_freeing || known.holds_any() || !are_done {
             return;
         }
         known.is_freeing = true;
@@ -234,7 +236,8 @@ impl Participant {
         match known.phase {
             Phase::Active => {}
             Phase::Preparing if !known.is_in_doubt() => {}
-            Phase::Preparing => return ask_parents(root, known, out),
+            Phase::Preparing if holds(Rule::InDoubtIsInDoubt) => return ask_parents(root, known, out),
+            Phase::Preparing => {}
             Phase::Deciding | Phase::Committed | Phase::Aborting => return,
         }
         self.mark(root, Mark::Undone, out);

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Arrival, Effect, Mark, Nonce, Slot, Text, Vote};
 use super::outcome::ask_parents;
 use super::root::{Ballot, Call, Phase, Root, Stage};
+use super::rule::{Rule, holds};
 use super::{Effects, Participant};
 use crate::locks::Holding;
 use crate::matrix::Matrix;
@@ -132,7 +133,7 @@ impl Participant {
             known.parents.entry(parent).or_default();
         }
         known.is_doomed |= began_here && known.phase != Phase::Committed;
-        for (name, answered) in &children {
+        for (name, answered) in children.iter().filter(|_| holds(Rule::SlotsNameChildren)) {
             known.children.entry(name.clone()).or_default().answered += answered;
         }
         if let Some(decision) = decision {
@@ -163,7 +164,7 @@ impl Participant {
         if known.is_doomed {
             return self.abort(root, out);
         }
-        if vote.is_none() && is_journal_whole {
+        if vote.is_none() && (is_journal_whole || !holds(Rule::LostJournalIsAYes)) {
             return;
         }
         known.phase = Phase::Preparing;

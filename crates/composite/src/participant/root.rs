@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use super::event::{Arrival, No, Nonce, Slot, Text, Vote};
+use super::rule::{Rule, holds};
 use crate::locks::Request;
 use crate::name::{CallId, Name};
 
@@ -98,6 +99,11 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Everybody who was called is asked.
+    pub(super) fn is_asked(&self) -> bool {
+        self.answered > 0 || holds(Rule::FailedCallsCount)
+    }
+
     pub(super) fn nonce(&self) -> Option<Nonce> {
         match self.vote {
             Some(Vote::Yes(nonce)) => Some(nonce),
@@ -201,7 +207,8 @@ impl Root {
 
     /// Whether all children have voted yes.
     pub(super) fn are_children_ready(&self) -> bool {
-        self.children.values().all(|child| matches!(child.vote, Some(Vote::Yes(_))))
+        let mut asked = self.children.values().filter(|child| child.is_asked());
+        asked.all(|child| matches!(child.vote, Some(Vote::Yes(_))))
     }
 
     /// Whether this component, by itself, could say yes to a parent that has counted so many answers.
@@ -224,12 +231,14 @@ impl Root {
         let mut counted = 0;
         for (_, call) in of_parent {
             let Stage::Answered { slot, .. } = &call.stage else { return Err(No::Ended) };
-            if slot.is_none() && generation.is_some_and(|seen| seen != own) {
+            let is_older = generation.is_some_and(|seen| seen != own);
+            if slot.is_none() && is_older && holds(Rule::GenerationsAreCompared) {
                 return Err(No::Generation);
             }
             counted += 1;
         }
-        if counted == calls { Ok(()) } else { Err(No::Count) }
+        let is_counted = counted == calls || !holds(Rule::CallsAreCounted);
+        if is_counted { Ok(()) } else { Err(No::Count) }
     }
 
     /// All slots of the root.

@@ -12,7 +12,7 @@ fn call(text: &str) -> CallId {
 }
 
 /// Lines such as `r.1:7 at 0 calls r.2:7 r.3:7`; roots are named before the dot, and begin with the call `.1`.
-fn plan(lines: &[&str]) -> Plan {
+pub(crate) fn plan(lines: &[&str]) -> Plan {
     let mut plan = Plan::default();
     for line in lines {
         let mut words = line.split(' ');
@@ -25,6 +25,7 @@ fn plan(lines: &[&str]) -> Plan {
                 "calls" => {}
                 "refuses" => drop(plan.refusing.insert(its.clone())),
                 "reads" => drop(plan.reading.insert(its.clone())),
+                "tolerates" => drop(plan.tolerant.insert(its.clone())),
                 "closed" => drop(plan.closed.insert(its.clone())),
                 callee => calls.push(call(callee)),
             }
@@ -38,14 +39,14 @@ fn plan(lines: &[&str]) -> Plan {
     plan
 }
 
-fn run(places: usize, lines: &[&str], budget: Budget) -> Explored {
+pub(crate) fn run(places: usize, lines: &[&str], budget: Budget) -> Explored {
     let plan = plan(lines);
     let explored = explore(&plan, World::new(places, &matrix(&plan_lines()), budget));
     println!("{lines:?} {budget:?}: {explored:?}");
     explored
 }
 
-const NONE: Budget = Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0 };
+pub(crate) const NONE: Budget = Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0 };
 
 /// shop calls stock and payment.
 const FORK: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at 2"];
@@ -56,11 +57,11 @@ const DIAMOND: [&str; 4] =
 const CYCLE: [&str; 4] =
     ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 0"];
 /// Two components that are not the root's call each other.
-const INNER_CYCLE: [&str; 4] =
+pub(crate) const INNER_CYCLE: [&str; 4] =
     ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 1"];
 
 /// One calls another.
-const CHAIN: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1"];
+pub(crate) const CHAIN: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1"];
 
 /// Shapes of which faults can be explored in seconds.
 const SMALL: [&[&str]; 3] = [&CHAIN, &FORK, &CYCLE];
