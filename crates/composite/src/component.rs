@@ -24,6 +24,7 @@ use crate::participant::{Arrival, Effect, Origin, Participant, Remembered, SlotF
 use crate::peers::{Peers, check_address};
 use crate::service::{Erased, Handler, Service};
 use crate::slots::{Row, Slots, Taken, application_name, take_over};
+use crate::tls::{Tls, untrusting};
 
 /// Connections to the local database, if nothing else is said.
 const CONNECTIONS: usize = 24;
@@ -46,6 +47,7 @@ pub struct Component {
     peers: Vec<(String, String)>,
     setup: Vec<String>,
     tokens: http::Tokens,
+    tls: Option<Tls>,
     connections: usize,
     options: Options,
 }
@@ -62,6 +64,7 @@ impl Component {
             peers: Vec::new(),
             setup: Vec::new(),
             tokens: http::Tokens::default(),
+            tls: None,
             connections: CONNECTIONS,
             options: Options {
                 lock_wait: Duration::from_millis(200),
@@ -103,7 +106,7 @@ impl Component {
         self
     }
 
-    /// Where another component is: `http://host:port`.
+    /// Where another component is: `http://host:port`, or `https`.
     pub fn peer(mut self, name: &str, address: &str) -> Component {
         self.peers.push((name.to_owned(), address.to_owned()));
         self
@@ -112,6 +115,12 @@ impl Component {
     /// What other components, and what clients, have to show. Without tokens anybody on this machine may do anything.
     pub fn tokens(mut self, tokens: http::Tokens) -> Component {
         self.tokens = tokens;
+        self
+    }
+
+    /// Calls peers at `https` addresses with these certificates. To take calls by TLS, serve its router on [`Tls::listen`].
+    pub fn tls(mut self, tls: Tls) -> Component {
+        self.tls = Some(tls);
         self
     }
 
@@ -146,7 +155,11 @@ impl Component {
         let services: Vec<Erased> = self.services.into_iter().map(|(_, service)| service).collect();
         let declared = services.iter().map(|service| service.declared.clone()).collect();
         let matrix = Arc::new(Matrix::new(declared, &self.lines).map_err(|error| error.to_string())?);
-        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.clone()));
+        let trusted = match &self.tls {
+            Some(tls) => tls.trusted(),
+            None => untrusting()?,
+        };
+        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.clone(), trusted));
         for (peer, address) in &self.peers {
             check_address(address)?;
             peers.set(Name::new(peer).map_err(|error| error.to_string())?, address);

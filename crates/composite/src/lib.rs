@@ -39,8 +39,8 @@
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
 //! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
-//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `http`,
-//! `component`.
+//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `tls`,
+//! `http`, `component`.
 
 mod answers;
 mod branch;
@@ -60,6 +60,7 @@ mod run;
 mod service;
 mod slots;
 mod sql;
+mod tls;
 pub mod wire;
 
 pub use call::{Call, Undo};
@@ -68,3 +69,4 @@ pub use http::Tokens;
 pub use problem::{Error, Problem, Result};
 pub use service::{Handler, Service, service};
 pub use sql::Sql;
+pub use tls::{Tls, TlsListener};

@@ -11,6 +11,7 @@ use axum::http::{Method, Request, StatusCode, Uri, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as Http;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::{Value, json};
@@ -72,7 +73,7 @@ pub(crate) struct Peers {
     token: Option<String>,
     addresses: RwLock<BTreeMap<Name, String>>,
     couriers: Mutex<HashMap<(Name, Kind), Arc<Courier>>>,
-    http: Http<HttpConnector, Full<Bytes>>,
+    http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 impl std::fmt::Debug for Peers {
@@ -82,10 +83,16 @@ impl std::fmt::Debug for Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(own: Name, token: Option<String>) -> Peers {
+    pub(crate) fn new(own: Name, token: Option<String>, trusted: rustls::ClientConfig) -> Peers {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(Duration::from_secs(2)));
+        connector.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(trusted)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let http = Http::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(30))
@@ -324,11 +331,11 @@ fn in_words(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Checks an address: `http://host:port`.
+/// Checks an address: `http://host:port`, or `https`.
 pub(crate) fn check_address(text: &str) -> Result<(), String> {
     let uri: Uri = text.parse().map_err(|_| format!("not an address: {text:?}"))?;
     match (uri.scheme_str(), uri.authority()) {
-        (Some("http"), Some(_)) => Ok(()),
-        _ => Err(format!("not an address: {text:?} (http://host:port)")),
+        (Some("http" | "https"), Some(_)) => Ok(()),
+        _ => Err(format!("not an address: {text:?} (http://host:port or https://host:port)")),
     }
 }

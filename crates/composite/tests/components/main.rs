@@ -4,4 +4,5 @@ mod branches;
 mod contract;
 mod kills;
 mod process;
+mod tls;
 mod within;

@@ -609,6 +609,7 @@ impl World {
         let node = &mut self.nodes[place];
         let participant = node.participant.as_ref().expect("who commits is up");
         let sequence = participant.sequence(root, call).expect("a call that runs has a lock");
+        let children = participant.children_of(root, call);
         if plan.reading.contains(call) && plan.calls[call].1.is_empty() {
             return None;
         }
@@ -621,11 +622,6 @@ impl World {
             .iter()
             .find(|(_, (_, calls))| calls.contains(call))
             .map(|(_, (caller, _))| name(*caller));
-        let children: BTreeMap<Name, u32> =
-            plan.calls[call].1.iter().fold(BTreeMap::new(), |mut sum, callee| {
-                *sum.entry(name(plan.calls[callee].0)).or_default() += 1;
-                sum
-            });
         let is_free = |slot: &u32| !node.slots.contains_key(slot) && !node.prepared.contains_key(slot);
         let slot = (0..).find(is_free).expect("there is always one more");
         let began_here = self.began_at(plan, root) == place;
@@ -634,7 +630,7 @@ impl World {
             arrival: arrival(root, call, caller, ancestors),
             sequence,
             answer: "".into(),
-            children: children.into_iter().collect(),
+            children,
             began_here,
             decision,
             is_noted: false,
