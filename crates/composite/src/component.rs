@@ -17,6 +17,7 @@ use crate::branch::Branch;
 use crate::database::{Pool, Target};
 use crate::http;
 use crate::journal::{Found, Journal};
+use crate::kit::Kit;
 use crate::matrix::{Line, Matrix};
 use crate::name::Name;
 use crate::node::{Node, Options, vote_facts};
@@ -145,16 +146,48 @@ impl Component {
         self.start_inner().await.map_err(|why| StartError { component, why })
     }
 
-    async fn start_inner(self) -> Result<Running, String> {
-        let name = Name::new(&self.name).map_err(|error| error.to_string())?;
+    /// Its services in the test kit, on its database: `state` are the queries whose rows are compared.
+    ///
+    /// # Errors
+    /// As [`Component::start`].
+    pub async fn kit<S: Into<String>>(
+        mut self,
+        state: impl IntoIterator<Item = S>,
+    ) -> Result<Kit, StartError> {
+        let component = self.name.clone();
+        let state = state.into_iter().map(Into::into).collect();
+        let prepared = async {
+            let (services, matrix) = self.declared()?;
+            let target = Target::open(&self.database).await?;
+            let pool = Pool::new(target, application_name(&self.name, 0), 1);
+            let lease = pool.take().await.map_err(|problem| problem.to_string())?;
+            for statement in &self.setup {
+                lease.batch(statement).await.map_err(|error| crate::database::in_words(&error))?;
+            }
+            lease.give_back();
+            Ok((services, matrix, pool))
+        };
+        let (services, matrix, pool) = prepared.await.map_err(|why| StartError { component, why })?;
+        Ok(Kit::new(services, matrix, pool, state))
+    }
+
+    /// The services, and how they stand to each other.
+    fn declared(&mut self) -> Result<(Vec<Erased>, Arc<Matrix>), String> {
         for (of, service) in &self.services {
             if *of != self.name {
                 return Err(format!("{} is a service of {of}", service.declared.name));
             }
         }
-        let services: Vec<Erased> = self.services.into_iter().map(|(_, service)| service).collect();
+        let services: Vec<Erased> =
+            std::mem::take(&mut self.services).into_iter().map(|(_, service)| service).collect();
         let declared = services.iter().map(|service| service.declared.clone()).collect();
-        let matrix = Arc::new(Matrix::new(declared, &self.lines).map_err(|error| error.to_string())?);
+        let matrix = Matrix::new(declared, &self.lines).map_err(|error| error.to_string())?;
+        Ok((services, Arc::new(matrix)))
+    }
+
+    async fn start_inner(mut self) -> Result<Running, String> {
+        let name = Name::new(&self.name).map_err(|error| error.to_string())?;
+        let (services, matrix) = self.declared()?;
         let trusted = match &self.tls {
             Some(tls) => tls.trusted(),
             None => untrusting()?,

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage, Statement};
 
 use crate::problem::Problem;
 
@@ -149,6 +149,18 @@ impl Connection {
             self.with_statements(|statements| statements.remove(sql));
         }
         changed
+    }
+
+    /// All rows of a query without parameters, as texts.
+    pub(crate) async fn texts(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let messages = self.client.simple_query(sql).await?;
+        let row = |message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+            }
+            _ => None,
+        };
+        Ok(messages.into_iter().filter_map(row).collect())
     }
 
     /// Statements without parameters and rows.

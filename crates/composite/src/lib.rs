@@ -40,7 +40,8 @@
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
 //! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
 //! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `tls`,
-//! `http`, `component`.
+//! `http`, `kit`,
+//! `component`.
 
 mod answers;
 mod branch;
@@ -49,6 +50,7 @@ mod component;
 mod database;
 mod http;
 mod journal;
+mod kit;
 pub mod locks;
 pub mod matrix;
 pub mod name;
@@ -66,6 +68,7 @@ pub mod wire;
 pub use call::{Call, Undo};
 pub use component::{Component, Running, StartError};
 pub use http::Tokens;
+pub use kit::{Difference, Finding, Kit};
 pub use problem::{Error, Problem, Result};
 pub use service::{Handler, Service, service};
 pub use sql::Sql;

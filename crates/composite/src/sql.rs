@@ -57,6 +57,18 @@ impl Sql {
         Sql { pool: Arc::clone(pool), begin, is_within, lease: Mutex::new(None) }
     }
 
+    /// In a local transaction that is under way on this connection.
+    pub(crate) fn begun(pool: &Arc<Pool>, lease: Lease) -> Sql {
+        let (begin, lease) = (Begin::Serializable, Mutex::new(Some(lease)));
+        Sql { pool: Arc::clone(pool), begin, is_within: false, lease }
+    }
+
+    /// The connection, with whatever is under way on it.
+    pub(crate) async fn take_lease(&self) -> Result<Lease> {
+        let lease = self.lease.lock().await.take();
+        lease.ok_or_else(|| Problem::new(503, "database", "the connection is gone").into())
+    }
+
     /// All rows.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 mod branches;
 mod contract;
 mod kills;
+mod kit;
 mod process;
 mod tls;
 mod within;
