@@ -157,10 +157,10 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
     }
     assert_eq!(ann.query(&format!("SELECT pg_cancel_backend({of_bob})")).await[1].values(), [Some("t".to_owned())]);
     let answer = bob.until_ready().await;
-    assert!(answer.iter().any(|message| message.tag == b'E' && message.sqlstate() == "57014"));
+    assert!(answer.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57014"));
     // An idle session is ended with a word, and is gone.
     assert_eq!(ann.query(&format!("SELECT pg_terminate_backend({of_eve})")).await[1].values(), [Some("t".to_owned())]);
     let farewell = eve.until_end().await;
-    assert!(farewell.iter().any(|message| message.tag == b'E' && message.sqlstate() == "57P01"));
+    assert!(farewell.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57P01"));
     server.stop().await;
 }
