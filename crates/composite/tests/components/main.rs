@@ -5,5 +5,6 @@ mod contract;
 mod kills;
 mod kit;
 mod process;
+mod serial;
 mod tls;
 mod within;
