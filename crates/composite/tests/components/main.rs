@@ -2,6 +2,7 @@
 
 mod branches;
 mod contract;
+mod fence;
 mod kills;
 mod kit;
 mod process;

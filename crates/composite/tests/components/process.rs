@@ -15,7 +15,7 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) const NAMES: [&str; 3] = ["shop", "stock", "payment"];
 
 /// Where the example is: beside the test, which cargo builds together with it.
-fn example() -> Result<PathBuf, Failure> {
+pub(crate) fn example() -> Result<PathBuf, Failure> {
     let test = std::env::current_exe()?;
     let folder = test.parent().and_then(Path::parent).ok_or("the test is nowhere")?;
     let example = folder.join("examples").join("purchase");
@@ -26,7 +26,7 @@ fn example() -> Result<PathBuf, Failure> {
 }
 
 /// A port that is free now.
-fn port() -> Result<SocketAddr, Failure> {
+pub(crate) fn port() -> Result<SocketAddr, Failure> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
