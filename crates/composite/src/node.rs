@@ -96,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) origins: HashMap<RootId, Vec<(Name, Origin)>>,
     /// Roots in doubt whose parent is not what it was: it knows nothing of them, and that means nothing.
     pub(crate) forsaken: HashMap<RootId, Name>,
+    /// Why somebody has voted no, of roots that began here.
+    pub(crate) noes: HashMap<RootId, Problem>,
     /// What the slots of answered calls say.
     pub(crate) facts: HashMap<RootId, HashMap<CallId, (Slot, Facts)>>,
     /// Abort messages under way, of the roots that begin here: their clients are answered after them.
@@ -157,6 +159,7 @@ impl Node {
             participant,
             under_way: HashMap::new(),
             votes: HashMap::new(),
+            noes: HashMap::new(),
             origins: HashMap::new(),
             forsaken: HashMap::new(),
             facts: HashMap::new(),
@@ -336,7 +339,10 @@ impl Node {
             }
             Effect::AskVote { root, child, calls, generation } => {
                 tokio::spawn(async move {
-                    let vote = node.peers.prepare(&child, &root, calls, generation).await;
+                    let (vote, why) = node.peers.prepare(&child, &root, calls, generation).await;
+                    if let Some(why) = why {
+                        node.core().noes.entry(root.clone()).or_insert(why);
+                    }
                     node.tell(Event::Voted(root, child, vote));
                 });
             }
@@ -596,6 +602,7 @@ impl Node {
         core.facts.remove(root);
         core.origins.remove(root);
         core.forsaken.remove(root);
+        core.noes.remove(root);
         core.later(deadline + LATE, Timer::MarkOver(root.clone()));
         self.journal.end(root, outcome == Outcome::Committed);
     }

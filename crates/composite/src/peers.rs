@@ -185,23 +185,24 @@ impl Peers {
         Err(problem(head.status, &body))
     }
 
-    /// Asks for a vote. No answer is a no.
+    /// Asks for a vote. No answer is a no; why it is one is said beside it.
     pub(crate) async fn prepare(
         self: &Arc<Self>,
         child: &Name,
         root: &RootId,
         calls: u32,
         generation: Option<u64>,
-    ) -> Vote {
+    ) -> (Vote, Option<Problem>) {
         let entry = json!({ "root": root, "parent": self.own, "calls": calls, "generation": generation, "origin": self.origin() });
         let Some(answer) = self.send(child, Kind::Prepare, root, entry).await else {
-            return Vote::No(No::Failed);
+            let why = Problem::new(503, "away", format!("{child} does not answer the question for its vote"));
+            return (Vote::No(No::Failed), Some(why));
         };
         match answer["vote"].as_str() {
-            Some("yes") => Vote::Yes(answer["nonce"].as_u64().unwrap_or_default()),
+            Some("yes") => (Vote::Yes(answer["nonce"].as_u64().unwrap_or_default()), None),
             _ => {
-                tracing::debug!(%root, %child, "voted no: {}", answer["reason"]);
-                Vote::No(No::Child)
+                let reason = answer["reason"].as_str().unwrap_or("without a reason");
+                (Vote::No(No::Child), Some(Problem::new(409, "conflict", format!("{child} voted no: {reason}"))))
             }
         }
     }

@@ -238,9 +238,11 @@ impl Node {
             () = cancel.notified() => false,
         };
         if !is_decided {
+            let why = self.core().noes.remove(root);
+            let lost = || Problem::new(409, "conflict", "a call has failed after the service had ended");
             return Err(match Instant::now() >= request.deadline {
                 true => deadline().into(),
-                false => Problem::new(409, "conflict", "a component has voted no").into(),
+                false => why.unwrap_or_else(lost).into(),
             });
         }
         let children = self.core().participant.children(root);
