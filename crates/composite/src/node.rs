@@ -340,9 +340,7 @@ impl Node {
             Effect::AskVote { root, child, calls, generation } => {
                 tokio::spawn(async move {
                     let (vote, why) = node.peers.prepare(&child, &root, calls, generation).await;
-                    if let Some(why) = why {
-                        node.core().noes.entry(root.clone()).or_insert(why);
-                    }
+                    node.core().note_no(&root, why);
                     node.tell(Event::Voted(root, child, vote));
                 });
             }
@@ -664,6 +662,13 @@ pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option
 }
 
 impl Core {
+    /// Keeps why the first component has voted no.
+    fn note_no(&mut self, root: &RootId, why: Option<Problem>) {
+        if let Some(why) = why.filter(|_| self.participant.began_here(root)) {
+            self.noes.entry(root.clone()).or_insert(why);
+        }
+    }
+
     fn vote_facts(&self, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {
         let origins = self.origins.get(root).cloned().unwrap_or_default();
         VoteFacts { origins, ..vote_facts(&self.participant, root, nonce) }
