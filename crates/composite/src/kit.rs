@@ -171,8 +171,8 @@ impl Kit {
             (Ok(_), Err(_)) | (Err(_), Ok(_)) => found.push(Difference::Refusal),
             _ => {}
         }
-        let all = one.answers.iter().chain(&other.answers);
-        if all.clone().all(std::result::Result::is_ok) && one.state != other.state {
+        let mut all = one.answers.iter().chain(&other.answers);
+        if all.all(std::result::Result::is_ok) && one.state != other.state {
             found.push(Difference::State);
         }
         if one.answers[0].is_ok() && self.services[usize::from(first.service)].undo.is_some() {

@@ -39,8 +39,8 @@ impl std::fmt::Debug for Tls {
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
+    let read = CertificateDer::pem_file_iter(file);
+    match read.and_then(|found| found.collect::<Result<Vec<_>, _>>()) {
         Ok(found) if found.is_empty() => Err(format!("{}: holds no certificate", file.display())),
         Ok(found) => Ok(found),
         Err(error) => Err(format!("{}: {error}", file.display())),
