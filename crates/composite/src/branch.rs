@@ -122,7 +122,9 @@ pub(crate) async fn end(
     match (outcome, found.as_deref() == Some(root.as_str())) {
         (Outcome::Committed, true) | (Outcome::Aborted | Outcome::Pending, false) => {}
         // Somebody has ended it by hand, the other way.
-        _ => tracing::error!(%root, slot, name, "this branch was to be ended by {verb} PREPARED, and was not"),
+        _ => {
+            tracing::error!(%root, slot, name, "this branch was to be ended by {verb} PREPARED, and was not")
+        }
     }
     Ok(())
 }

@@ -652,13 +652,7 @@ impl Node {
 pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {
     let children = participant.children(root).into_iter();
     let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
-    VoteFacts {
-        root: root.clone(),
-        nonce,
-        parents: participant.parents(root),
-        children,
-        origins: Vec::new(),
-    }
+    VoteFacts { root: root.clone(), nonce, parents: participant.parents(root), children, origins: Vec::new() }
 }
 
 impl Core {
@@ -677,7 +671,8 @@ impl Core {
     /// Whether a parent that knows nothing of a root has never decided about it. One that was replaced, or restored from an
     /// earlier copy, may have: the root stays in doubt, and a person settles it.
     fn may_believe(&mut self, root: &RootId, parent: &Name, origin: Option<&Origin>) -> bool {
-        let asked = self.origins.get(root).and_then(|origins| origins.iter().find(|(name, _)| name == parent));
+        let asked =
+            self.origins.get(root).and_then(|origins| origins.iter().find(|(name, _)| name == parent));
         let is_it = match (asked, origin) {
             (Some((_, asked)), Some(origin)) => origin.speaks_for(asked),
             _ => true,

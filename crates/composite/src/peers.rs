@@ -10,8 +10,8 @@ use std::time::Duration;
 use axum::http::{Method, Request, StatusCode, Uri, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::Client as Http;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::{Value, json};
@@ -202,7 +202,10 @@ impl Peers {
             Some("yes") => (Vote::Yes(answer["nonce"].as_u64().unwrap_or_default()), None),
             _ => {
                 let reason = answer["reason"].as_str().unwrap_or("without a reason");
-                (Vote::No(No::Child), Some(Problem::new(409, "conflict", format!("{child} voted no: {reason}"))))
+                (
+                    Vote::No(No::Child),
+                    Some(Problem::new(409, "conflict", format!("{child} voted no: {reason}"))),
+                )
             }
         }
     }

@@ -162,11 +162,7 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
 
 /// Begins a local transaction and writes the generation into all slots but those of branches, waiting for whoever still writes
 /// one. Answers the branches.
-async fn take_slots(
-    connection: &Connection,
-    component: &str,
-    generation: i64,
-) -> Result<Vec<Branch>, Error> {
+async fn take_slots(connection: &Connection, component: &str, generation: i64) -> Result<Vec<Branch>, Error> {
     let update =
         "UPDATE cognate_composite.slot SET generation = $2 WHERE component = $1 AND id <> ALL($3::int[])";
     for attempt in 1.. {
@@ -254,7 +250,8 @@ impl Slots {
     pub(crate) fn new(component: &str, taken: &Taken) -> Slots {
         let in_use = taken.rows.iter().map(|row| row.slot);
         let of_branches = taken.branches.iter().map(|branch| branch.slot);
-        let next = in_use.chain(of_branches).chain(taken.free.iter().copied()).max().map_or(0, |last| last + 1);
+        let next =
+            in_use.chain(of_branches).chain(taken.free.iter().copied()).max().map_or(0, |last| last + 1);
         let state = State { free: taken.free.clone(), next, ..State::default() };
         Slots {
             component: component.to_owned(),

@@ -155,7 +155,8 @@ impl Sql {
             if statements.is_empty() {
                 return Ok(());
             }
-            *slot = Some(self.pool.take_as(self.is_within).await.map_err(|problem| rolled_back(problem.into()))?);
+            *slot =
+                Some(self.pool.take_as(self.is_within).await.map_err(|problem| rolled_back(problem.into()))?);
         }
         let Some(lease) = slot.take() else { return Ok(()) };
         for (sql, _) in statements {

@@ -188,7 +188,9 @@ async fn all(arguments: &Arguments) -> Result<(), String> {
     for (which, listener) in listeners {
         let own = folder.join(name(which));
         let database = format!("embedded:{}", own.join("database").display());
-        let running = start(which, &database, &own.join("journal"), &peers, &tokens, None, !arguments.without_undo).await?;
+        let running =
+            start(which, &database, &own.join("journal"), &peers, &tokens, None, !arguments.without_undo)
+                .await?;
         say(&format!("{}:\n{}\n", name(which), running.matrix()));
         serving.spawn(serve(listener, None, running));
     }

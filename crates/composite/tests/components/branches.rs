@@ -77,12 +77,8 @@ fn what_is_kept_prepared_survives_and_ends_with_its_root() -> Result<(), Failure
 fn a_sibling_in_the_way_of_what_is_kept_prepared_is_refused() -> Result<(), Failure> {
     let (_components, payment) = payment()?;
     assert_eq!(charge(payment, "a", 1)?.0, 200);
-    let (status, problem) = post(
-        payment,
-        "/services/charge",
-        &part_of("a", "a.2"),
-        &json!({ "customer": 1, "price": 10 }),
-    )?;
+    let (status, problem) =
+        post(payment, "/services/charge", &part_of("a", "a.2"), &json!({ "customer": 1, "price": 10 }))?;
     assert_eq!((status, problem["reason"].as_str()), (409, Some("closed-sibling")));
     told(payment, "abort", "a")
 }
@@ -108,8 +104,7 @@ fn without_its_journal_a_component_with_something_prepared_does_not_start() -> R
 fn a_service_that_only_begins_roots_is_no_part_of_one() -> Result<(), Failure> {
     let components = Components::start()?;
     let order = json!({ "item": 1, "customer": 1 });
-    let (status, problem) =
-        post(components.address("shop"), "/services/buy", &part_of("x", "x.1"), &order)?;
+    let (status, problem) = post(components.address("shop"), "/services/buy", &part_of("x", "x.1"), &order)?;
     assert_eq!((status, problem["reason"].as_str()), (409, Some("closed")));
     Ok(())
 }

@@ -181,7 +181,8 @@ fn a_parent_that_was_restored_is_not_believed() -> Result<(), Failure> {
     let take = json!({ "item": 5 });
     let headers = [&part_of("a", "a.1")[..], &[("Cognate-Deadline-Ms", "500")]].concat();
     assert_eq!(post(stock, "/services/take", &headers, &take)?.0, 200);
-    let prepare = json!({ "roots": [{ "root": "a", "parent": "shop", "calls": 1, "origin": origin("d", 7) }] });
+    let prepare =
+        json!({ "roots": [{ "root": "a", "parent": "shop", "calls": 1, "origin": origin("d", 7) }] });
     assert_eq!(one(post(stock, "/composite/prepare", &[], &prepare)?)?["vote"], "yes");
     // An earlier copy of the parent's database knows nothing of what it has decided later.
     let answer = std::sync::Arc::new(std::sync::Mutex::new(said(origin("d", 6))));

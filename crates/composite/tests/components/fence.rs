@@ -61,7 +61,8 @@ fn take_over(database: &str, folder: &Path) -> Result<(), Failure> {
     assert!(matches!(&refused, None | Some((503, _))), "{refused:?}");
     assert!(!older.process.wait()?.success(), "it says why it ends");
     let about = json!({ "roots": [{ "root": "a", "parent": "shop" }] });
-    let commit = || Ok::<_, Failure>(one(post(later.address, "/composite/commit", &[], &about)?)?["state"].clone());
+    let commit =
+        || Ok::<_, Failure>(one(post(later.address, "/composite/commit", &[], &about)?)?["state"].clone());
     while commit()? != "done" {}
     assert_eq!(post(later.address, "/services/count", &[], &take)?, (200, json!(999)));
     Ok(())

@@ -165,11 +165,12 @@ fn check(committed: &[Plan], dumps: &[Dump]) {
     let mut values: BTreeMap<(usize, i32), i64> = BTreeMap::new();
     let mut left: BTreeSet<i64> = expected.keys().copied().collect();
     while !left.is_empty() {
-        let is_next =
-            |n: &i64| queues.iter().all(|queue| !queue.contains(n) || queue.last() == Some(n));
+        let is_next = |n: &i64| queues.iter().all(|queue| !queue.contains(n) || queue.last() == Some(n));
         let n = *left.iter().find(|n| is_next(n)).expect("serializable: the orders have no cycle");
         left.remove(&n);
-        queues.iter_mut().filter(|queue| queue.last() == Some(&n)).for_each(|queue| drop(queue.pop()));
+        for queue in queues.iter_mut().filter(|queue| queue.last() == Some(&n)) {
+            queue.pop();
+        }
         for place in &expected[&n] {
             let value = values.entry(*place).or_default();
             *value = mixed(*value, n);
@@ -177,7 +178,11 @@ fn check(committed: &[Plan], dumps: &[Dump]) {
     }
     for (place, (_, cells)) in dumps.iter().enumerate() {
         for &(cell, value) in cells {
-            assert_eq!(value, values.get(&(place, cell)).copied().unwrap_or(0), "undo exact: {cell} of {place}");
+            assert_eq!(
+                value,
+                values.get(&(place, cell)).copied().unwrap_or(0),
+                "undo exact: {cell} of {place}"
+            );
         }
     }
 }

@@ -68,8 +68,9 @@ async fn components_call_each_other_by_tls() -> std::result::Result<(), Failure>
     let plainly = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let stranger_at = plainly.local_addr()?;
     tokio::spawn(axum::serve(plainly, stranger.router()).into_future());
-    let refused =
-        tokio::task::spawn_blocking(move || crate::process::post(stranger_at, "/services/reach", &[], &json!(3)));
+    let refused = tokio::task::spawn_blocking(move || {
+        crate::process::post(stranger_at, "/services/reach", &[], &json!(3))
+    });
     let (status, problem) = refused.await??;
     assert_eq!((status, problem["reason"].as_str()), (503, Some("away")));
     // And the one with certificates does, from a plain door of its own.

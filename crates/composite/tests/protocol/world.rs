@@ -151,7 +151,8 @@ fn place(name: &Name) -> Place {
 
 /// One service; calls conflict as the line says.
 pub(crate) fn matrix(lines: &[Line]) -> Arc<Matrix> {
-    let service = Declared { name: "s".to_owned(), has_item: true, reads: false, has_undo: true, begins_only: false };
+    let service =
+        Declared { name: "s".to_owned(), has_item: true, reads: false, has_undo: true, begins_only: false };
     Arc::new(Matrix::new(vec![service], lines).expect("a matrix"))
 }
 
@@ -517,7 +518,11 @@ impl World {
             self.accepted.insert(plan.calls[of].1[answered].clone(), generation);
         }
         self.tell(plan, place, Event::Called(root.clone(), of.clone(), name(child), sent));
-        let next = if is_well || plan.tolerant.contains(of) { Handler::Calls(answered + 1, false) } else { Handler::Failed };
+        let next = if is_well || plan.tolerant.contains(of) {
+            Handler::Calls(answered + 1, false)
+        } else {
+            Handler::Failed
+        };
         if self.nodes[place].handlers.contains_key(of) {
             self.nodes[place].handlers.insert(of.clone(), next);
         }
@@ -838,7 +843,10 @@ impl World {
                 return Err(format!("component {place} has not ended: {:?}", participant.roots()));
             }
             if !node.prepared.is_empty() {
-                return Err(format!("component {place} keeps something prepared: {:?}", node.prepared.keys()));
+                return Err(format!(
+                    "component {place} keeps something prepared: {:?}",
+                    node.prepared.keys()
+                ));
             }
             if !node.slots.is_empty() {
                 return Err(format!("component {place} has slots in use: {:?}", node.slots.keys()));
