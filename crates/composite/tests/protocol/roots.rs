@@ -57,7 +57,7 @@ const DIAMOND: [&str; 4] =
 const CYCLE: [&str; 4] =
     ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 0"];
 /// Two components that are not the root's call each other.
-pub(crate) const INNER_CYCLE: [&str; 4] =
+const INNER_CYCLE: [&str; 4] =
     ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 1"];
 
 /// One calls another.
