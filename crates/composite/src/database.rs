@@ -25,8 +25,9 @@ use crate::problem::Problem;
 
 /// Most statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 256;
-/// One connection more for so many.
+/// One connection more for so many, and at least one for such a call and one for the pool of slots, which may have to grow.
 const RESERVED: usize = 4;
+const RESERVED_MIN: usize = 2;
 /// How long an abandoned statement's cancellation may take.
 const CANCEL: Duration = Duration::from_secs(2);
 /// How long one waits for a connection.
@@ -183,7 +184,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(target: Target, application_name: String, connections_max: usize) -> Arc<Pool> {
         let permits = Arc::new(Semaphore::new(connections_max.max(1)));
-        let reserve = Arc::new(Semaphore::new(connections_max / RESERVED + 1));
+        let reserve = Arc::new(Semaphore::new(connections_max / RESERVED + RESERVED_MIN));
         Arc::new(Pool { target, application_name, idle: Mutex::default(), permits, reserve })
     }
 

@@ -656,6 +656,18 @@ pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option
 }
 
 impl Core {
+    /// A call is not under way any more. The same call may have come again meanwhile, which is another one.
+    pub(crate) fn ended(&mut self, root: &RootId, call: &CallId, cancel: &Arc<Notify>) {
+        let key = (root.clone(), call.clone());
+        if self.under_way.get(&key).is_some_and(|known| Arc::ptr_eq(&known.cancel, cancel)) {
+            self.under_way.remove(&key);
+        }
+        // Nothing was left of a root whose calls were all refused.
+        if !self.participant.knows(root) {
+            self.times.remove(root);
+        }
+    }
+
     /// Keeps why the first component has voted no.
     fn note_no(&mut self, root: &RootId, why: Option<Problem>) {
         if let Some(why) = why.filter(|_| self.participant.began_here(root)) {

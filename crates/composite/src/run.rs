@@ -24,7 +24,7 @@ use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::Prepared;
 use crate::slots::{FENCE, Facts, KEEP, WRITE, fenced};
-use crate::sql::{NotCommitted, Sql};
+use crate::sql::{Begin, NotCommitted, Sql};
 
 /// How often a local transaction is run again that met another one.
 const LOCAL_ATTEMPTS: u32 = 5;
@@ -102,7 +102,7 @@ impl Node {
             Ok(Err(why)) => Err(self.refused(&why)),
             Err(_) => Err(Problem::new(409, "ended", "the root has ended")),
         };
-        self.core().under_way.remove(&(root.clone(), call.clone()));
+        self.core().ended(&root, &call, &cancel);
         reply
     }
 
@@ -370,13 +370,24 @@ impl Node {
         running: &Call,
         answer: &str,
     ) -> Result<(), NotCommitted> {
+        let declared = &self.services[usize::from(request.arrival.service)].declared;
+        let writes = statement.0 != FENCE || request.key.is_some();
+        // What only reads cannot write, and has nothing that would have to be committed with it.
+        let own = Sql::new(&self.pool, Begin::ReadCommitted, true);
+        let sql = match declared.reads && writes {
+            true => {
+                running.sql().commit(&[]).await?;
+                &own
+            }
+            false => running.sql(),
+        };
         let Some(Key { key, arguments }) = &request.key else {
-            return running.sql().commit(&[statement]).await;
+            return sql.commit(&[statement]).await;
         };
         let (component, root) = (self.slots.component(), request.arrival.root.as_str());
         let kept = self.options.answers_kept.as_secs_f64();
         let keep: Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
-        running.sql().commit(&[statement, (KEEP, keep)]).await
+        sql.commit(&[statement, (KEEP, keep)]).await
     }
 
     fn facts(

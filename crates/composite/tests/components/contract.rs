@@ -62,6 +62,11 @@ fn a_key_gives_the_stored_answer_and_no_other() -> Result<(), Failure> {
     let (status, problem) = post(shop, "/services/buy", &key, &json!({ "item": 2, "customer": 2 }))?;
     assert_eq!((status, problem["reason"].as_str()), (422, Some("key")));
     assert_eq!(post(shop, "/services/sold", &[], &json!({ "item": 1 }))?.1, json!(1));
+    // A service that only reads keeps its answer, too.
+    let key = [("Idempotency-Key", "read")];
+    assert_eq!(post(shop, "/services/sold", &key, &json!({ "item": 1 }))?, (200, json!(1)));
+    assert_eq!(post(shop, "/services/buy", &[], &json!({ "item": 1, "customer": 2 }))?.0, 200);
+    assert_eq!(post(shop, "/services/sold", &key, &json!({ "item": 1 }))?, (200, json!(1)));
     Ok(())
 }
 
