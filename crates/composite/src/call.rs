@@ -21,7 +21,8 @@ pub struct Call {
 }
 
 struct Inner {
-    node: Arc<Node>,
+    /// The component; none in the test kit, where nobody else is called.
+    node: Option<Arc<Node>>,
     root: RootId,
     call: CallId,
     /// The calls that a call made here is part of: the root's first, this one last.
@@ -42,10 +43,26 @@ impl Call {
         deadline: Instant,
         sql: Sql,
     ) -> Call {
+        Call::of(Some(Arc::clone(node)), root, call, ancestors, deadline, sql)
+    }
+
+    /// A call that is part of nothing, and calls nobody.
+    pub(crate) fn alone(root: &RootId, call: &CallId, deadline: Instant, sql: Sql) -> Call {
+        Call::of(None, root, call, &[], deadline, sql)
+    }
+
+    fn of(
+        node: Option<Arc<Node>>,
+        root: &RootId,
+        call: &CallId,
+        ancestors: &[CallId],
+        deadline: Instant,
+        sql: Sql,
+    ) -> Call {
         let chain = ancestors.iter().chain([call]).cloned().collect();
         Call {
             inner: Arc::new(Inner {
-                node: Arc::clone(node),
+                node,
                 root: root.clone(),
                 call: call.clone(),
                 chain,
@@ -96,6 +113,9 @@ impl Call {
     ) -> Result<R> {
         let Inner { node, root, call, chain, deadline, .. } = &*self.inner;
         let unusable = |why: String| Error::from(Problem::new(500, "arguments", why));
+        let Some(node) = node else {
+            return Err(unusable(format!("{service:?} is called, and the test kit makes no calls")));
+        };
         let child = Name::new(service.component()).map_err(|error| unusable(error.to_string()))?;
         let body = serde_json::to_string(&arguments).map_err(|error| unusable(error.to_string()))?;
         let nth = self.inner.calls.fetch_add(1, Ordering::Relaxed) + 1;
@@ -104,7 +124,7 @@ impl Call {
             return Err(Problem::new(409, "ended", "the root can only be aborted").into());
         }
         self.inner.has_called.store(true, Ordering::Relaxed);
-        let unanswered = Unanswered { call: self, child: &child, is_answered: false };
+        let unanswered = Unanswered { node, call: self, child: &child, is_answered: false };
         let answer = node.peers().call(&child, service.name(), root, &id, chain, *deadline, body).await;
         match answer {
             Ok((text, generation)) => {
@@ -139,6 +159,7 @@ impl std::fmt::Debug for Call {
 
 /// A call that was sent. If its future is dropped before the answer, what became of it is unknown.
 struct Unanswered<'a> {
+    node: &'a Arc<Node>,
     call: &'a Call,
     child: &'a Name,
     is_answered: bool,
@@ -151,8 +172,8 @@ impl Unanswered<'_> {
     }
 
     fn tell(&self, sent: Sent) {
-        let Inner { node, root, call, .. } = &*self.call.inner;
-        node.tell(Event::Called(root.clone(), call.clone(), self.child.clone(), sent));
+        let Inner { root, call, .. } = &*self.call.inner;
+        self.node.tell(Event::Called(root.clone(), call.clone(), self.child.clone(), sent));
     }
 }
 

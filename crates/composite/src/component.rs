@@ -13,16 +13,19 @@ use cognate_env::RealDisk;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::branch::Branch;
 use crate::database::{Pool, Target};
 use crate::http;
 use crate::journal::{Found, Journal};
+use crate::kit::Kit;
 use crate::matrix::{Line, Matrix};
 use crate::name::Name;
 use crate::node::{Node, Options, vote_facts};
-use crate::participant::{Arrival, Effect, Participant, Remembered, SlotFacts};
+use crate::participant::{Arrival, Effect, Origin, Participant, Remembered, SlotFacts};
 use crate::peers::{Peers, check_address};
 use crate::service::{Erased, Handler, Service};
 use crate::slots::{Row, Slots, Taken, application_name, take_over};
+use crate::tls::{Tls, untrusting};
 
 /// Connections to the local database, if nothing else is said.
 const CONNECTIONS: usize = 24;
@@ -45,6 +48,7 @@ pub struct Component {
     peers: Vec<(String, String)>,
     setup: Vec<String>,
     tokens: http::Tokens,
+    tls: Option<Tls>,
     connections: usize,
     options: Options,
 }
@@ -61,6 +65,7 @@ impl Component {
             peers: Vec::new(),
             setup: Vec::new(),
             tokens: http::Tokens::default(),
+            tls: None,
             connections: CONNECTIONS,
             options: Options {
                 lock_wait: Duration::from_millis(200),
@@ -102,7 +107,7 @@ impl Component {
         self
     }
 
-    /// Where another component is: `http://host:port`.
+    /// Where another component is: `http://host:port`, or `https`.
     pub fn peer(mut self, name: &str, address: &str) -> Component {
         self.peers.push((name.to_owned(), address.to_owned()));
         self
@@ -111,6 +116,12 @@ impl Component {
     /// What other components, and what clients, have to show. Without tokens anybody on this machine may do anything.
     pub fn tokens(mut self, tokens: http::Tokens) -> Component {
         self.tokens = tokens;
+        self
+    }
+
+    /// Calls peers at `https` addresses with these certificates. To take calls by TLS, serve its router on [`Tls::listen`].
+    pub fn tls(mut self, tls: Tls) -> Component {
+        self.tls = Some(tls);
         self
     }
 
@@ -135,17 +146,53 @@ impl Component {
         self.start_inner().await.map_err(|why| StartError { component, why })
     }
 
-    async fn start_inner(self) -> Result<Running, String> {
-        let name = Name::new(&self.name).map_err(|error| error.to_string())?;
+    /// Its services in the test kit, on its database: `state` are the queries whose rows are compared.
+    ///
+    /// # Errors
+    /// As [`Component::start`].
+    pub async fn kit<S: Into<String>>(
+        mut self,
+        state: impl IntoIterator<Item = S>,
+    ) -> Result<Kit, StartError> {
+        let component = self.name.clone();
+        let state = state.into_iter().map(Into::into).collect();
+        let prepared = async {
+            let (services, matrix) = self.declared()?;
+            let target = Target::open(&self.database).await?;
+            let pool = Pool::new(target, application_name(&self.name, 0), 1);
+            let lease = pool.take().await.map_err(|problem| problem.to_string())?;
+            for statement in &self.setup {
+                lease.batch(statement).await.map_err(|error| crate::database::in_words(&error))?;
+            }
+            lease.give_back();
+            Ok((services, matrix, pool))
+        };
+        let (services, matrix, pool) = prepared.await.map_err(|why| StartError { component, why })?;
+        Ok(Kit::new(services, matrix, pool, state))
+    }
+
+    /// The services, and how they stand to each other.
+    fn declared(&mut self) -> Result<(Vec<Erased>, Arc<Matrix>), String> {
         for (of, service) in &self.services {
             if *of != self.name {
                 return Err(format!("{} is a service of {of}", service.declared.name));
             }
         }
-        let services: Vec<Erased> = self.services.into_iter().map(|(_, service)| service).collect();
+        let services: Vec<Erased> =
+            std::mem::take(&mut self.services).into_iter().map(|(_, service)| service).collect();
         let declared = services.iter().map(|service| service.declared.clone()).collect();
-        let matrix = Arc::new(Matrix::new(declared, &self.lines).map_err(|error| error.to_string())?);
-        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.clone()));
+        let matrix = Matrix::new(declared, &self.lines).map_err(|error| error.to_string())?;
+        Ok((services, Arc::new(matrix)))
+    }
+
+    async fn start_inner(mut self) -> Result<Running, String> {
+        let name = Name::new(&self.name).map_err(|error| error.to_string())?;
+        let (services, matrix) = self.declared()?;
+        let trusted = match &self.tls {
+            Some(tls) => tls.trusted(),
+            None => untrusting()?,
+        };
+        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.clone(), trusted));
         for (peer, address) in &self.peers {
             check_address(address)?;
             peers.set(Name::new(peer).map_err(|error| error.to_string())?, address);
@@ -161,11 +208,17 @@ impl Component {
         for statement in &self.setup {
             lease.batch(statement).await.map_err(|error| crate::database::in_words(&error))?;
         }
-        let taken = take_over(&lease, &self.name).await?;
+        let mut taken = take_over(&lease, &self.name).await?;
+        if services.iter().any(|service| service.declared.is_closed()) {
+            crate::branch::check_database(&lease).await?;
+        }
         let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
+        rows_of_branches(&mut taken, &found)?;
         let id = found.id.clone();
         let slots = Slots::new(&self.name, &taken);
         let pool = Pool::new(target, application_name(&self.name, taken.generation), self.connections);
+        let origins: Vec<_> =
+            found.votes.iter().map(|vote| (vote.root.clone(), vote.origins.clone())).collect();
         let remembered = remembered(&taken.rows, found, is_journal_whole, &matrix)?;
         let (participant, mut effects) =
             Participant::recover(Arc::clone(&matrix), taken.generation, remembered);
@@ -174,9 +227,11 @@ impl Component {
             effects.retain(|effect| !matches!(effect, Effect::WriteVote(..)));
         }
         drop(lease);
+        peers.begin(Origin { database: taken.database.clone(), generation: taken.generation });
         let node = Node::new(name, services, pool, slots, journal, peers, self.options, participant);
         {
             let mut core = node.core();
+            core.origins.extend(origins);
             for Row { slot, root, facts, .. } in taken.rows {
                 let deadline = Instant::now() + Duration::from_millis(facts.deadline_ms);
                 core.time(&root, deadline);
@@ -245,6 +300,22 @@ async fn agree(
     Ok(())
 }
 
+/// Adds what the slots of branches will say once these have ended.
+fn rows_of_branches(taken: &mut Taken, found: &Found) -> Result<(), String> {
+    for Branch { name, slot } in &taken.branches {
+        let Some((root, facts)) = found.held.get(name) else {
+            return Err(format!(
+                "its database has prepared the transaction '{name}', of which its journal says nothing: give it back its journal, or find \
+                 out how that transaction's root has ended, and end it by COMMIT PREPARED or ROLLBACK PREPARED"
+            ));
+        };
+        let facts = serde_json::from_str(facts)
+            .map_err(|error| format!("what the journal says of branch {name} makes no sense: {error}"))?;
+        taken.rows.push(Row { slot: *slot, root: root.clone(), facts, is_noted: false, is_held: true });
+    }
+    Ok(())
+}
+
 /// What the participant is to remember.
 fn remembered(
     rows: &[Row],
@@ -253,7 +324,7 @@ fn remembered(
     matrix: &Matrix,
 ) -> Result<Remembered, String> {
     let facts = |row: &Row| {
-        let Row { slot, root, facts, is_noted } = row.clone();
+        let Row { slot, root, facts, is_noted, is_held } = row.clone();
         let service = matrix.service(&facts.service);
         let service = service.ok_or_else(|| {
             format!("slot {slot} is of service {}, which the component does not have any more", facts.service)
@@ -275,6 +346,7 @@ fn remembered(
             began_here: facts.began_here,
             decision: facts.decision,
             is_noted,
+            is_held,
         })
     };
     let slots = rows.iter().map(facts).collect::<Result<_, _>>()?;

@@ -4,7 +4,8 @@
 //!
 //! 1. *Known to be idle, or thrown away.* Only [`Lease::give_back`] returns a connection to the pool. A lease that is
 //!    dropped, for whatever reason, has its statement cancelled and its connection closed.
-//! 2. *Bounded.* At most `connections_max` at a time; who waits for one waits a bound of the pool's own.
+//! 2. *Bounded.* At most `connections_max` at a time, and a few more for calls that others wait for who have a connection of
+//!    their own here; who waits for one waits a bound of the pool's own.
 //! 3. *Told apart.* Connections are named after component and generation, so that a later process of the same
 //!    component can end those of an earlier one.
 
@@ -18,12 +19,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage, Statement};
 
 use crate::problem::Problem;
 
 /// Most statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 256;
+/// One connection more for so many, and at least one for such a call and one for the pool of slots, which may have to grow.
+const RESERVED: usize = 4;
+const RESERVED_MIN: usize = 2;
 /// How long an abandoned statement's cancellation may take.
 const CANCEL: Duration = Duration::from_secs(2);
 /// How long one waits for a connection.
@@ -148,6 +152,18 @@ impl Connection {
         changed
     }
 
+    /// All rows of a query without parameters, as texts.
+    pub(crate) async fn texts(&self, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let messages = self.client.simple_query(sql).await?;
+        let row = |message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+            }
+            _ => None,
+        };
+        Ok(messages.into_iter().filter_map(row).collect())
+    }
+
     /// Statements without parameters and rows.
     pub(crate) async fn batch(&self, sql: &str) -> Result<(), Error> {
         self.client.batch_execute(sql).await
@@ -161,12 +177,15 @@ pub(crate) struct Pool {
     application_name: String,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// For calls that are part of a call which has a connection: they must not wait for its end.
+    reserve: Arc<Semaphore>,
 }
 
 impl Pool {
     pub(crate) fn new(target: Target, application_name: String, connections_max: usize) -> Arc<Pool> {
         let permits = Arc::new(Semaphore::new(connections_max.max(1)));
-        Arc::new(Pool { target, application_name, idle: Mutex::default(), permits })
+        let reserve = Arc::new(Semaphore::new(connections_max / RESERVED + RESERVED_MIN));
+        Arc::new(Pool { target, application_name, idle: Mutex::default(), permits, reserve })
     }
 
     fn with_idle<T>(&self, work: impl FnOnce(&mut Vec<Connection>) -> T) -> T {
@@ -179,8 +198,24 @@ impl Pool {
 
     /// A connection that is known to be idle.
     pub(crate) async fn take(self: &Arc<Self>) -> Result<Lease, Problem> {
+        self.take_as(false).await
+    }
+
+    /// The same; `is_within` says that somebody waits for the taker who has a connection.
+    pub(crate) async fn take_as(self: &Arc<Self>, is_within: bool) -> Result<Lease, Problem> {
         let away = |why: String| Problem::new(503, "database", why);
-        let permit = timeout(PATIENCE, Arc::clone(&self.permits).acquire_owned()).await;
+        let waiting = async {
+            let first = Arc::clone(&self.permits).try_acquire_owned();
+            match (first, is_within) {
+                (Ok(permit), _) => Ok(permit),
+                (Err(_), false) => Arc::clone(&self.permits).acquire_owned().await,
+                (Err(_), true) => tokio::select! {
+                    permit = Arc::clone(&self.permits).acquire_owned() => permit,
+                    permit = Arc::clone(&self.reserve).acquire_owned() => permit,
+                },
+            }
+        };
+        let permit = timeout(PATIENCE, waiting).await;
         let permit = permit
             .map_err(|_| Problem::new(409, "conflict", "no connection to the database became free in time"))?
             .map_err(|_| away("the component has stopped".to_owned()))?;

@@ -246,9 +246,8 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, B
     // A task of its own: a client that goes away does not stop it halfway.
     let running = match place {
         Some((root, parent, call, ancestors)) => {
-            if !entry.declared.reads && !entry.declared.has_undo {
-                let detail = format!("{name} has no undo: it can only begin a root");
-                return Err(Problem::new(409, "closed", detail));
+            if entry.declared.begins_only {
+                return Err(Problem::new(409, "closed", format!("{name} only begins roots")));
             }
             let request = request(root, call, Some(parent), ancestors);
             tokio::spawn(async move { node.execute(request).await })
@@ -286,11 +285,11 @@ async fn prepare(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byt
         Err(problem) => return problem.into_response(),
     };
     let ask = |entry: PrepareEntry| {
-        let PrepareEntry { root, parent, calls, generation } = entry;
+        let PrepareEntry { root, parent, calls, generation, origin } = entry;
         // JSON's numbers are exact up to here everywhere.
         let nonce = (rand::random::<u64>() >> 11).max(1);
         let prepare = Prepare { root: root.clone(), parent, calls, generation, nonce };
-        (root, app.node.vote(prepare))
+        (root, app.node.vote(prepare, origin))
     };
     let asked: Vec<_> = batch.roots.into_iter().map(ask).collect();
     let mut votes = Vec::with_capacity(asked.len());
@@ -331,7 +330,7 @@ async fn settled(
             _ => None,
         });
         let state = wire::settled(said.unwrap_or(Settled::Pending)).to_owned();
-        StateEntry { root: entry.root, state }
+        StateEntry { root: entry.root, state, origin: None }
     };
     let states = batch.roots.into_iter().map(tell).collect();
     if is_marked && app.node.journal.written().await.is_err() {
@@ -348,7 +347,8 @@ async fn outcome(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byt
     let look = |entry: OutcomeEntry| {
         let child = entry.child.unwrap_or_else(|| app.node.name.clone());
         let outcome = app.node.core().participant.outcome(&entry.root, &child, entry.nonce);
-        StateEntry { root: entry.root, state: wire::outcome(outcome).to_owned() }
+        let origin = app.node.peers().origin().cloned();
+        StateEntry { root: entry.root, state: wire::outcome(outcome).to_owned(), origin }
     };
     answer(batch.roots.into_iter().map(look).collect())
 }
@@ -417,7 +417,16 @@ async fn status(State(app): Shared, headers: HeaderMap) -> Response {
         .iter()
         .map(|info| {
             let state = if info.is_in_doubt { "in-doubt" } else { phase(info.phase) };
-            json!({ "root": info.root, "state": state, "age_ms": age(&info.root), "locks": info.locks })
+            let mut told =
+                json!({ "root": info.root, "state": state, "age_ms": age(&info.root), "locks": info.locks });
+            if let Some(parent) = core.forsaken.get(&info.root) {
+                told["forsaken_by"] = json!(parent);
+                told["settle"] = json!(format!(
+                    "POST /composite/settle {}",
+                    json!({ "root": info.root, "outcome": "committed|aborted" })
+                ));
+            }
+            told
         })
         .collect();
     let parked: Vec<Value> = core

@@ -5,11 +5,12 @@
 //! ```text
 //! {"id":"4f0…"}                                             the first one: which journal this is
 //! {"vote":{"root":"r","nonce":7,"parents":["shop"],"children":[["payment",3]]}}
+//! {"held":["r","cognate-composite:stock:3:17:9f…","{…}"]}     a branch of r, and what its slot says
 //! {"mark":["r","Undone"]}                                   calls of r are refused
 //! {"end":["r",true]}                                        r has ended; true: committed
 //! ```
 //!
-//! Only votes and marks are waited for. An end that is lost makes its root be in doubt once more, and its parents
+//! Votes, branches and marks are waited for. An end that is lost makes its root be in doubt once more, and its parents
 //! still remember. What is older than everything alive is removed, whole segments at a time.
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ const SWEEP_RECORDS: u64 = 4096;
 enum Record {
     Id(String),
     Vote(VoteFacts),
+    Held(RootId, String, String),
     Mark(RootId, Mark),
     End(RootId, bool),
 }
@@ -48,6 +50,8 @@ pub(crate) struct Found {
     pub(crate) votes: Vec<VoteFacts>,
     /// Roots whose calls are refused.
     pub(crate) marks: Vec<(RootId, Mark)>,
+    /// Branches that may be prepared, by their names: their roots, and what their slots say.
+    pub(crate) held: BTreeMap<String, (RootId, String)>,
 }
 
 /// What must not be removed: the first record of each root that is alive.
@@ -105,6 +109,10 @@ impl Journal {
                     alive.entry(vote.root.clone()).or_insert(csn);
                     votes.insert(vote.root.clone(), vote);
                 }
+                Record::Held(root, name, facts) => {
+                    alive.entry(root.clone()).or_insert(csn);
+                    found.held.insert(name, (root, facts));
+                }
                 Record::Mark(root, mark) => {
                     votes.remove(&root);
                     alive.entry(root.clone()).or_insert(csn);
@@ -112,6 +120,7 @@ impl Journal {
                 }
                 Record::End(root, is_committed) => {
                     votes.remove(&root);
+                    found.held.retain(|_, (its, _)| *its != root);
                     marks.insert(root, if is_committed { Mark::Committed } else { Mark::Undone });
                 }
             }
@@ -156,6 +165,19 @@ impl Journal {
     pub(crate) fn vote(&self, vote: VoteFacts) -> Result<DurableWait, cognate_engine::Error> {
         let root = vote.root.clone();
         self.append_for(&root, &Record::Vote(vote))
+    }
+
+    /// Writes of a branch; it may be prepared once the answer is over.
+    ///
+    /// # Errors
+    /// The log's.
+    pub(crate) fn held(
+        &self,
+        root: &RootId,
+        name: &str,
+        facts: &str,
+    ) -> Result<DurableWait, cognate_engine::Error> {
+        self.append_for(root, &Record::Held(root.clone(), name.to_owned(), facts.to_owned()))
     }
 
     /// Writes that calls of a root are refused; [`Journal::written`] says when that is durable.

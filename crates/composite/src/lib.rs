@@ -38,16 +38,19 @@
 //! ```
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
-//! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `slots`, `sql` (what is
-//! remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `http`,
+//! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
+//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `tls`,
+//! `http`, `kit`,
 //! `component`.
 
 mod answers;
+mod branch;
 mod call;
 mod component;
 mod database;
 mod http;
 mod journal;
+mod kit;
 pub mod locks;
 pub mod matrix;
 pub mod name;
@@ -59,11 +62,14 @@ mod run;
 mod service;
 mod slots;
 mod sql;
+mod tls;
 pub mod wire;
 
 pub use call::{Call, Undo};
 pub use component::{Component, Running, StartError};
 pub use http::Tokens;
+pub use kit::{Difference, Finding, Kit};
 pub use problem::{Error, Problem, Result};
 pub use service::{Handler, Service, service};
 pub use sql::Sql;
+pub use tls::{Tls, TlsListener};

@@ -105,6 +105,15 @@ pub struct Declared {
     pub reads: bool,
     /// It has an undo: its local transactions commit early. Otherwise they are kept prepared.
     pub has_undo: bool,
+    /// It is never a part of a root that has begun elsewhere.
+    pub begins_only: bool,
+}
+
+impl Declared {
+    /// Whether its calls, as parts of a root, are kept prepared until the root ends.
+    pub fn is_closed(&self) -> bool {
+        !self.reads && !self.has_undo && !self.begins_only
+    }
 }
 
 /// A declaration that makes no sense.
@@ -223,6 +232,7 @@ impl fmt::Display for Matrix {
 pub fn kind(service: &Declared) -> &'static str {
     match service {
         Declared { reads: true, .. } => "reads",
+        Declared { begins_only: true, .. } => "begins roots: its commit is the decision",
         Declared { has_undo: true, .. } => "open: commits early, has an undo",
         Declared { .. } => "closed: no undo, prepared until the root ends",
     }
@@ -233,7 +243,13 @@ mod tests {
     use super::*;
 
     fn declared(name: &str, reads: bool) -> Declared {
-        Declared { name: name.to_owned(), has_item: name != "all", reads, has_undo: !reads }
+        Declared {
+            name: name.to_owned(),
+            has_item: name != "all",
+            reads,
+            has_undo: !reads,
+            begins_only: false,
+        }
     }
 
     fn matrix(lines: &[Line]) -> Result<Matrix, BadMatrix> {

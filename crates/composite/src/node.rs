@@ -19,7 +19,7 @@ use crate::database::Pool;
 use crate::journal::Journal;
 use crate::name::{CallId, Name, RootId};
 use crate::participant::{
-    Effect, Event, Nonce, Outcome, Participant, Refusal, Settled, Slot, Vote, VoteFacts,
+    Effect, Event, Nonce, Origin, Outcome, Participant, Refusal, Settled, Slot, Vote, VoteFacts,
 };
 use crate::peers::Peers;
 use crate::problem::{Error, Problem};
@@ -92,6 +92,12 @@ pub(crate) struct Core {
     pub(crate) under_way: HashMap<(RootId, CallId), UnderWay>,
     /// Who waits for a vote.
     votes: HashMap<(RootId, Name), Vec<oneshot::Sender<Vote>>>,
+    /// Where the parents decide that have asked for votes, as far as they said so.
+    pub(crate) origins: HashMap<RootId, Vec<(Name, Origin)>>,
+    /// Roots in doubt whose parent is not what it was: it knows nothing of them, and that means nothing.
+    pub(crate) forsaken: HashMap<RootId, Name>,
+    /// Why somebody has voted no, of roots that began here.
+    pub(crate) noes: HashMap<RootId, Problem>,
     /// What the slots of answered calls say.
     pub(crate) facts: HashMap<RootId, HashMap<CallId, (Slot, Facts)>>,
     /// Abort messages under way, of the roots that begin here: their clients are answered after them.
@@ -153,6 +159,9 @@ impl Node {
             participant,
             under_way: HashMap::new(),
             votes: HashMap::new(),
+            noes: HashMap::new(),
+            origins: HashMap::new(),
+            forsaken: HashMap::new(),
             facts: HashMap::new(),
             aborts: HashMap::new(),
             times: HashMap::new(),
@@ -330,7 +339,8 @@ impl Node {
             }
             Effect::AskVote { root, child, calls, generation } => {
                 tokio::spawn(async move {
-                    let vote = node.peers.prepare(&child, &root, calls, generation).await;
+                    let (vote, why) = node.peers.prepare(&child, &root, calls, generation).await;
+                    node.core().note_no(&root, why);
                     node.tell(Event::Voted(root, child, vote));
                 });
             }
@@ -344,6 +354,7 @@ impl Node {
                     waited_for.push(task);
                 }
             }
+            Effect::CommitHeld(root, call) => drop(tokio::spawn(node.commit_held(root, call))),
             Effect::Undo(root, call) => drop(tokio::spawn(node.undo(root, call))),
             Effect::Free(root, slots) => self.slots.free_later(&root, &slots),
             Effect::Note(root, slots) => {
@@ -366,7 +377,7 @@ impl Node {
     }
 
     fn write_vote(self: &Arc<Self>, core: &Core, root: RootId, nonce: Option<Nonce>) {
-        let written = self.journal.vote(vote_facts(&core.participant, &root, nonce));
+        let written = self.journal.vote(core.vote_facts(&root, nonce));
         let node = Arc::clone(self);
         tokio::spawn(async move {
             let is_written = match written {
@@ -409,10 +420,38 @@ impl Node {
             if !self.core().participant.is_in_doubt(&root) {
                 return;
             }
-            if let Some(outcome) = self.peers.outcome(&parent, &root, nonce).await {
+            if let Some((outcome, origin)) = self.peers.outcome(&parent, &root, nonce).await {
+                if outcome == Outcome::Aborted && !self.core().may_believe(&root, &parent, origin.as_ref()) {
+                    continue;
+                }
                 self.tell(Event::Learned(root.clone(), parent.clone(), outcome));
             }
         }
+    }
+
+    /// Commits a branch, until it is done.
+    async fn commit_held(self: Arc<Self>, root: RootId, call: CallId) {
+        let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
+        let (slot, facts) = known.expect("what is committed has a slot");
+        let name = facts.branch.as_deref().expect("what is kept prepared has a name");
+        for attempt in 1.. {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            match self.end_branch(&root, slot, name, Outcome::Committed).await {
+                Ok(()) => return drop(self.tell(Event::HeldCommitted(root, call))),
+                Err(why) => tracing::warn!(%root, %call, attempt, "cannot be committed yet: {why}"),
+            }
+        }
+    }
+
+    async fn end_branch(
+        &self,
+        root: &RootId,
+        slot: Slot,
+        name: &str,
+        outcome: Outcome,
+    ) -> Result<(), Problem> {
+        let own = (self.slots.component(), self.slots.generation());
+        crate::branch::end(&self.pool, own, (name, slot, root), outcome).await
     }
 
     /// Undoes a call until it is done; too many failures park it until a person says more.
@@ -427,6 +466,12 @@ impl Node {
                 Err(why) if why.is_transient() => {
                     met += 1;
                     sleep(RETRY.pause(met + 1, rand::random::<u64>())).await;
+                    continue;
+                }
+                // Its database is away: that passes, and a person could do nothing else.
+                Err(why) if why.reason == "database" => {
+                    met += 1;
+                    sleep(AGAIN.pause(met + 1, rand::random::<u64>())).await;
                     continue;
                 }
                 Err(why) => why,
@@ -451,11 +496,14 @@ impl Node {
     }
 
     async fn undo_once(&self, root: &RootId, slot: Slot, facts: &Facts) -> Result<(), Problem> {
+        if let Some(name) = &facts.branch {
+            return self.end_branch(root, slot, name, Outcome::Aborted).await;
+        }
         let missing =
             |what: &str| Problem::new(400, "failed", format!("{what} of service {}", facts.service));
         let service = self.services.iter().find(|service| service.declared.name == facts.service);
         let service = service.ok_or_else(|| missing("the component has no"))?;
-        let sql = Arc::new(Sql::new(&self.pool, service.begin));
+        let sql = Arc::new(Sql::new(&self.pool, service.begin, false));
         let work = async {
             for pushed in facts.undo.iter().rev() {
                 let undo = service.undo.as_ref().ok_or_else(|| missing("there is no undo"))?;
@@ -504,6 +552,27 @@ impl Node {
         self.fenced.notify_waiters();
     }
 
+    /// Whether a branch is prepared, once nobody can be preparing it any more.
+    pub(crate) async fn is_prepared(&self, name: &str, slot: Slot) -> bool {
+        self.pool.close_idle();
+        for attempt in 1u32.. {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            match crate::branch::is_prepared(&self.pool, self.slots.component(), name, slot).await {
+                Ok(is_prepared) => return is_prepared,
+                Err(why) => tracing::warn!(slot, "it is not known yet whether a branch is prepared: {why}"),
+            }
+        }
+        false
+    }
+
+    /// Nothing of a root is left that was not even begun.
+    pub(crate) fn forget_branch(&self, root: &RootId) {
+        let core = self.core();
+        if !core.participant.knows(root) && !core.participant.is_marked(root) {
+            self.journal.forget(root);
+        }
+    }
+
     /// Whether a slot holds this call's root (or none), once whoever still writes it has ended.
     pub(crate) async fn is_written(&self, slot: Slot, root: Option<&RootId>) -> Result<bool, Problem> {
         self.pool.close_idle();
@@ -529,6 +598,9 @@ impl Node {
     fn forget(&self, core: &mut Core, root: &RootId, outcome: Outcome) {
         let (_, deadline) = core.times.remove(root).unwrap_or_else(|| (Instant::now(), Instant::now()));
         core.facts.remove(root);
+        core.origins.remove(root);
+        core.forsaken.remove(root);
+        core.noes.remove(root);
         core.later(deadline + LATE, Timer::MarkOver(root.clone()));
         self.journal.end(root, outcome == Outcome::Committed);
     }
@@ -545,9 +617,22 @@ impl Node {
     }
 
     /// Who asks for a vote waits for it here.
-    pub(crate) fn vote(self: &Arc<Self>, prepare: crate::participant::Prepare) -> oneshot::Receiver<Vote> {
+    pub(crate) fn vote(
+        self: &Arc<Self>,
+        prepare: crate::participant::Prepare,
+        origin: Option<Origin>,
+    ) -> oneshot::Receiver<Vote> {
         let (sender, receiver) = oneshot::channel();
         let mut core = self.core();
+        if let Some(origin) = origin
+            && core.participant.knows(&prepare.root)
+        {
+            let origins = core.origins.entry(prepare.root.clone()).or_default();
+            match origins.iter_mut().find(|(parent, _)| *parent == prepare.parent) {
+                Some((_, known)) => *known = origin,
+                None => origins.push((prepare.parent.clone(), origin)),
+            }
+        }
         core.votes.entry((prepare.root.clone(), prepare.parent.clone())).or_default().push(sender);
         let effects = core.participant.handle(Event::Prepare(prepare));
         self.perform(&mut core, &effects);
@@ -567,10 +652,49 @@ impl Node {
 pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {
     let children = participant.children(root).into_iter();
     let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
-    VoteFacts { root: root.clone(), nonce, parents: participant.parents(root), children }
+    VoteFacts { root: root.clone(), nonce, parents: participant.parents(root), children, origins: Vec::new() }
 }
 
 impl Core {
+    /// A call is not under way any more. The same call may have come again meanwhile, which is another one.
+    pub(crate) fn ended(&mut self, root: &RootId, call: &CallId, cancel: &Arc<Notify>) {
+        let key = (root.clone(), call.clone());
+        if self.under_way.get(&key).is_some_and(|known| Arc::ptr_eq(&known.cancel, cancel)) {
+            self.under_way.remove(&key);
+        }
+        // Nothing was left of a root whose calls were all refused.
+        if !self.participant.knows(root) {
+            self.times.remove(root);
+        }
+    }
+
+    /// Keeps why the first component has voted no.
+    fn note_no(&mut self, root: &RootId, why: Option<Problem>) {
+        if let Some(why) = why.filter(|_| self.participant.began_here(root)) {
+            self.noes.entry(root.clone()).or_insert(why);
+        }
+    }
+
+    fn vote_facts(&self, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {
+        let origins = self.origins.get(root).cloned().unwrap_or_default();
+        VoteFacts { origins, ..vote_facts(&self.participant, root, nonce) }
+    }
+
+    /// Whether a parent that knows nothing of a root has never decided about it. One that was replaced, or restored from an
+    /// earlier copy, may have: the root stays in doubt, and a person settles it.
+    fn may_believe(&mut self, root: &RootId, parent: &Name, origin: Option<&Origin>) -> bool {
+        let asked =
+            self.origins.get(root).and_then(|origins| origins.iter().find(|(name, _)| name == parent));
+        let is_it = match (asked, origin) {
+            (Some((_, asked)), Some(origin)) => origin.speaks_for(asked),
+            _ => true,
+        };
+        if !is_it && self.forsaken.insert(root.clone(), parent.clone()).is_none() {
+            tracing::error!(%root, %parent, "in doubt, and the parent has another database, or an earlier copy of it: settle it by hand");
+        }
+        is_it
+    }
+
     fn start(&mut self, root: &RootId, call: &CallId, outcome: Result<(), Refusal>) {
         let under_way = self.under_way.get_mut(&(root.clone(), call.clone()));
         if let Some(start) = under_way.and_then(|under_way| under_way.start.take()) {

@@ -4,12 +4,13 @@
 //! meanwhile wait for the next one, as commits do for a flush.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::http::{Method, Request, StatusCode, Uri, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -18,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::name::{CallId, Name, RootId};
-use crate::participant::{No, Nonce, Outcome, Settled, Vote};
+use crate::participant::{No, Nonce, Origin, Outcome, Settled, Vote};
 use crate::problem::Problem;
 use crate::wire;
 
@@ -67,10 +68,12 @@ struct Courier {
 /// The other components.
 pub(crate) struct Peers {
     own: Name,
+    /// Which database this component decides in, once that is known.
+    origin: OnceLock<Origin>,
     token: Option<String>,
     addresses: RwLock<BTreeMap<Name, String>>,
     couriers: Mutex<HashMap<(Name, Kind), Arc<Courier>>>,
-    http: Http<HttpConnector, Full<Bytes>>,
+    http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 impl std::fmt::Debug for Peers {
@@ -80,16 +83,31 @@ impl std::fmt::Debug for Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(own: Name, token: Option<String>) -> Peers {
+    pub(crate) fn new(own: Name, token: Option<String>, trusted: rustls::ClientConfig) -> Peers {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(Duration::from_secs(2)));
+        connector.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(trusted)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let http = Http::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(30))
             .build(connector);
         let (addresses, couriers) = (RwLock::default(), Mutex::default());
-        Peers { own, token, addresses, couriers, http }
+        Peers { own, origin: OnceLock::new(), token, addresses, couriers, http }
+    }
+
+    /// This component has a database now.
+    pub(crate) fn begin(&self, origin: Origin) {
+        let _ = self.origin.set(origin);
+    }
+
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.get()
     }
 
     /// A component is, or has moved, here.
@@ -167,23 +185,27 @@ impl Peers {
         Err(problem(head.status, &body))
     }
 
-    /// Asks for a vote. No answer is a no.
+    /// Asks for a vote. No answer is a no; why it is one is said beside it.
     pub(crate) async fn prepare(
         self: &Arc<Self>,
         child: &Name,
         root: &RootId,
         calls: u32,
         generation: Option<u64>,
-    ) -> Vote {
-        let entry = json!({ "root": root, "parent": self.own, "calls": calls, "generation": generation });
+    ) -> (Vote, Option<Problem>) {
+        let entry = json!({ "root": root, "parent": self.own, "calls": calls, "generation": generation, "origin": self.origin() });
         let Some(answer) = self.send(child, Kind::Prepare, root, entry).await else {
-            return Vote::No(No::Failed);
+            let why = Problem::new(503, "away", format!("{child} does not answer the question for its vote"));
+            return (Vote::No(No::Failed), Some(why));
         };
         match answer["vote"].as_str() {
-            Some("yes") => Vote::Yes(answer["nonce"].as_u64().unwrap_or_default()),
+            Some("yes") => (Vote::Yes(answer["nonce"].as_u64().unwrap_or_default()), None),
             _ => {
-                tracing::debug!(%root, %child, "voted no: {}", answer["reason"]);
-                Vote::No(No::Child)
+                let reason = answer["reason"].as_str().unwrap_or("without a reason");
+                (
+                    Vote::No(No::Child),
+                    Some(Problem::new(409, "conflict", format!("{child} voted no: {reason}"))),
+                )
             }
         }
     }
@@ -205,20 +227,22 @@ impl Peers {
         settled(&self.send(child, Kind::Abort, root, entry).await?)
     }
 
-    /// Asks for the outcome of a root.
+    /// Asks for the outcome of a root. Answers from which database it is known, too, if the parent says so.
     pub(crate) async fn outcome(
         self: &Arc<Self>,
         parent: &Name,
         root: &RootId,
         nonce: Option<Nonce>,
-    ) -> Option<Outcome> {
+    ) -> Option<(Outcome, Option<Origin>)> {
         let entry = json!({ "root": root, "child": self.own, "nonce": nonce });
-        match self.send(parent, Kind::Outcome, root, entry).await?["state"].as_str()? {
-            "committed" => Some(Outcome::Committed),
-            "aborted" => Some(Outcome::Aborted),
-            "pending" => Some(Outcome::Pending),
-            _ => None,
-        }
+        let mut answer = self.send(parent, Kind::Outcome, root, entry).await?;
+        let outcome = match answer["state"].as_str()? {
+            "committed" => Outcome::Committed,
+            "aborted" => Outcome::Aborted,
+            "pending" => Outcome::Pending,
+            _ => return None,
+        };
+        Some((outcome, serde_json::from_value(answer["origin"].take()).ok()))
     }
 
     /// Sends an entry together with others; answers what was said of this root.
@@ -295,11 +319,13 @@ fn settled(answer: &Value) -> Option<Settled> {
 
 /// A problem as another component has written it. What it does not say is taken for the worse.
 fn problem(status: StatusCode, body: &str) -> Problem {
-    serde_json::from_str(body).unwrap_or_else(|_| {
-        let left_nothing = matches!(status.as_u16(), 401 | 404 | 409 | 413 | 422 | 508);
+    let left_nothing = matches!(status.as_u16(), 401 | 404 | 409 | 413 | 422 | 508);
+    let said: Value = serde_json::from_str(body).unwrap_or_default();
+    let began = said["began"].as_bool().unwrap_or(!left_nothing);
+    let problem = serde_json::from_value(said).unwrap_or_else(|_| {
         Problem::new(status.as_u16(), "failed", body.chars().take(200).collect::<String>())
-            .began(!left_nothing)
-    })
+    });
+    Problem { status: status.as_u16(), began, ..problem }
 }
 
 fn in_words(error: &dyn std::error::Error) -> String {
@@ -309,11 +335,11 @@ fn in_words(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Checks an address: `http://host:port`.
+/// Checks an address: `http://host:port`, or `https`.
 pub(crate) fn check_address(text: &str) -> Result<(), String> {
     let uri: Uri = text.parse().map_err(|_| format!("not an address: {text:?}"))?;
     match (uri.scheme_str(), uri.authority()) {
-        (Some("http"), Some(_)) => Ok(()),
-        _ => Err(format!("not an address: {text:?} (http://host:port)")),
+        (Some("http" | "https"), Some(_)) => Ok(()),
+        _ => Err(format!("not an address: {text:?} (http://host:port or https://host:port)")),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! arrive ─▶ lock ─▶ handler ─▶ slot and COMMIT ─▶ answer                     part of another root
+//! arrive ─▶ lock ─▶ handler ─▶ journal ─▶ slot and PREPARE ─▶ answer         the same without undo
 //! arrive ─▶ lock ─▶ handler ─▶ votes ─▶ answer's row, slot and COMMIT ─▶ answer      begins one
 //! ```
 //!
@@ -23,7 +24,7 @@ use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
 use crate::problem::{Error, Problem};
 use crate::service::Prepared;
 use crate::slots::{FENCE, Facts, KEEP, WRITE, fenced};
-use crate::sql::{NotCommitted, Sql};
+use crate::sql::{Begin, NotCommitted, Sql};
 
 /// How often a local transaction is run again that met another one.
 const LOCAL_ATTEMPTS: u32 = 5;
@@ -101,7 +102,7 @@ impl Node {
             Ok(Err(why)) => Err(self.refused(&why)),
             Err(_) => Err(Problem::new(409, "ended", "the root has ended")),
         };
-        self.core().under_way.remove(&(root.clone(), call.clone()));
+        self.core().ended(&root, &call, &cancel);
         reply
     }
 
@@ -144,8 +145,9 @@ impl Node {
     async fn run(self: &Arc<Self>, request: &Request, cancel: &Arc<Notify>) -> Reply {
         let Arrival { root, call, ancestors, service, parent, .. } = &request.arrival;
         let begin = self.services[usize::from(*service)].begin;
+        let is_within = self.core().participant.is_within(root, ancestors);
         for attempt in 1.. {
-            let sql = Sql::new(&self.pool, begin);
+            let sql = Sql::new(&self.pool, begin, is_within);
             let running = Call::new(self, root, call, ancestors, request.deadline, sql);
             let outcome = tokio::select! {
                 outcome = (request.prepared.run)(running.clone()) => outcome,
@@ -168,6 +170,9 @@ impl Node {
                 continue;
             }
             self.tell(Event::Ended(root.clone(), call.clone(), Ended::RolledBack));
+            if self.services[usize::from(*service)].declared.is_closed() {
+                self.forget_branch(root);
+            }
             return Err(error.into_problem().began(has_called));
         }
         unreachable!("the last attempt returns")
@@ -188,6 +193,12 @@ impl Node {
         let declared = &self.services[usize::from(*service)].declared;
         if !self.is_wanted(root) {
             return Err(Problem::new(409, "ended", "the root can only be aborted").into());
+        }
+        if declared.is_closed() {
+            let slot = self.prepare_branch(request, running, &answer).await?;
+            let ended = Ended::Held { slot, answer: answer.as_str().into() };
+            self.tell(Event::Ended(root.clone(), call.clone(), ended));
+            return Ok(answer);
         }
         let slot = match declared.reads && !running.has_called() {
             true => {
@@ -227,9 +238,11 @@ impl Node {
             () = cancel.notified() => false,
         };
         if !is_decided {
+            let why = self.core().noes.remove(root);
+            let lost = || Problem::new(409, "conflict", "a call has failed after the service had ended");
             return Err(match Instant::now() >= request.deadline {
                 true => deadline().into(),
-                false => Problem::new(409, "conflict", "a component has voted no").into(),
+                false => why.unwrap_or_else(lost).into(),
             });
         }
         let children = self.core().participant.children(root);
@@ -305,6 +318,50 @@ impl Node {
         Ok(slot)
     }
 
+    /// Writes the slot and prepares the local transaction, which has no undo. Answers the slot.
+    async fn prepare_branch(
+        self: &Arc<Self>,
+        request: &Request,
+        running: &Call,
+        answer: &str,
+    ) -> Result<Slot, Error> {
+        let Arrival { root, call, .. } = &request.arrival;
+        let chosen = self.slots.choose_free(&self.pool).await?;
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let slot = chosen.slot;
+        let branch = crate::branch::name(component, *generation, slot);
+        let facts = Facts { branch: Some(branch.clone()), ..self.facts(request, running, answer, None) };
+        let text = serde_json::to_string(&facts).map_err(|error| Error::refuse(error.to_string()))?;
+        let is_noted = match self.journal.held(root, &branch, &text) {
+            Ok(written) => written.await.is_ok(),
+            Err(_) => false,
+        };
+        if !is_noted {
+            self.slots.not_written(chosen);
+            return Err(Problem::new(503, "journal", "the journal cannot be written").into());
+        }
+        let name = root.as_str();
+        let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
+        let prepare = crate::branch::prepare(&branch);
+        let prepared = match running.sql().end_with(&[(WRITE, parameters)], &prepare).await {
+            Ok(()) => Ok(()),
+            Err(NotCommitted::RolledBack(error)) => Err(error),
+            Err(NotCommitted::Unknown) => match self.is_prepared(&branch, slot).await {
+                true => Ok(()),
+                false => Err(Problem::new(503, "database", "the connection was lost before PREPARE").into()),
+            },
+        };
+        if let Err(error) = prepared {
+            self.slots.not_written(chosen);
+            return Err(match error.is_serialization() {
+                true => error,
+                false => self.after_slot(error).await.into(),
+            });
+        }
+        self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
+        Ok(slot)
+    }
+
     /// Commits with a statement of ours, and with the answer where it is to be kept.
     async fn commit_with(
         &self,
@@ -313,13 +370,24 @@ impl Node {
         running: &Call,
         answer: &str,
     ) -> Result<(), NotCommitted> {
+        let declared = &self.services[usize::from(request.arrival.service)].declared;
+        let writes = statement.0 != FENCE || request.key.is_some();
+        // What only reads cannot write, and has nothing that would have to be committed with it.
+        let own = Sql::new(&self.pool, Begin::ReadCommitted, true);
+        let sql = match declared.reads && writes {
+            true => {
+                running.sql().commit(&[]).await?;
+                &own
+            }
+            false => running.sql(),
+        };
         let Some(Key { key, arguments }) = &request.key else {
-            return running.sql().commit(&[statement]).await;
+            return sql.commit(&[statement]).await;
         };
         let (component, root) = (self.slots.component(), request.arrival.root.as_str());
         let kept = self.options.answers_kept.as_secs_f64();
         let keep: Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
-        running.sql().commit(&[statement, (KEEP, keep)]).await
+        sql.commit(&[statement, (KEEP, keep)]).await
     }
 
     fn facts(
@@ -347,6 +415,7 @@ impl Node {
             began_here,
             decision,
             deadline_ms: request.deadline.saturating_duration_since(Instant::now()).as_millis() as u64,
+            branch: None,
         }
     }
 }

@@ -67,6 +67,7 @@ pub struct Handler<A> {
     item: Option<About<A>>,
     undo: Option<Undoing>,
     reads: bool,
+    begins_only: bool,
     isolation: Begin,
 }
 
@@ -84,7 +85,14 @@ where
             answer.map_err(|error| crate::Error::refuse(format!("the answer cannot be written: {error}")))
         })
     };
-    Handler { run: Arc::new(run), item: None, undo: None, reads: false, isolation: Begin::Serializable }
+    Handler {
+        run: Arc::new(run),
+        item: None,
+        undo: None,
+        reads: false,
+        begins_only: false,
+        isolation: Begin::Serializable,
+    }
 }
 
 impl<A: 'static> Handler<A> {
@@ -115,6 +123,13 @@ impl<A: 'static> Handler<A> {
         self
     }
 
+    /// The service only begins roots: clients call it, and no other component. Then it needs no undo, and its database need not
+    /// prepare transactions.
+    pub fn begins_only(mut self) -> Handler<A> {
+        self.begins_only = true;
+        self
+    }
+
     /// The service and its undo run at READ COMMITTED instead of SERIALIZABLE. That is right where each of their statements
     /// finds and changes what it needs in one step, and every pair of services that may be exchanged has been tried at the same
     /// time, undos included.
@@ -140,10 +155,10 @@ pub(crate) struct Erased {
 
 impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
     pub(crate) fn erase(self, name: &str) -> Erased {
-        let Handler { run, item, undo, reads, isolation } = self;
+        let Handler { run, item, undo, reads, begins_only, isolation } = self;
         let begin = if reads { Begin::ReadOnly } else { isolation };
-        let declared =
-            Declared { name: name.to_owned(), has_item: item.is_some(), reads, has_undo: undo.is_some() };
+        let (name, has_item, has_undo) = (name.to_owned(), item.is_some(), undo.is_some());
+        let declared = Declared { name, has_item, reads, has_undo, begins_only };
         let prepare = move |arguments: Value| {
             let arguments: A = serde_json::from_value(arguments)?;
             let about = item.as_ref().map(|item| item(&arguments)).unwrap_or_default();

@@ -16,7 +16,9 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 
+use crate::branch::Branch;
 use crate::database::{Connection, Pool};
 use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Slot};
@@ -24,11 +26,13 @@ use crate::problem::Problem;
 
 /// Slots of a new component, and how many are added when they do not suffice.
 const SLOTS: u32 = 128;
+/// How often a start waits for rows that others have locked.
+const TAKE_ATTEMPTS: u32 = 5;
 
 const TABLES: [&str; 4] = [
     "CREATE SCHEMA IF NOT EXISTS cognate_composite",
     "CREATE TABLE IF NOT EXISTS cognate_composite.component (
-        name text PRIMARY KEY, generation bigint NOT NULL, journal text)",
+        name text PRIMARY KEY, generation bigint NOT NULL, journal text, database text)",
     // Room on each page for the versions that updates leave, and pages enough for an index to be worth it.
     "CREATE TABLE IF NOT EXISTS cognate_composite.slot (
         component text NOT NULL, id int NOT NULL, generation bigint NOT NULL, root text, facts text,
@@ -76,6 +80,9 @@ pub(crate) struct Facts {
     pub(crate) began_here: bool,
     pub(crate) decision: Option<Vec<(Name, Nonce)>>,
     pub(crate) deadline_ms: u64,
+    /// The name of the branch that wrote it, of a call without undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) branch: Option<String>,
 }
 
 /// A slot in use, as it is found at a start.
@@ -85,14 +92,20 @@ pub(crate) struct Row {
     pub(crate) root: RootId,
     pub(crate) facts: Facts,
     pub(crate) is_noted: bool,
+    /// It is written by a branch that is still prepared.
+    pub(crate) is_held: bool,
 }
 
 /// What a start finds and takes.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) generation: u64,
+    /// The database's mark.
+    pub(crate) database: String,
     pub(crate) journal: Option<String>,
     pub(crate) rows: Vec<Row>,
+    /// Slots that cannot be seen before these have ended.
+    pub(crate) branches: Vec<Branch>,
     free: Vec<Slot>,
 }
 
@@ -107,19 +120,19 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
     }
     let row = connection
         .query(
-            "INSERT INTO cognate_composite.component AS c VALUES ($1, 1, NULL)
-             ON CONFLICT (name) DO UPDATE SET generation = c.generation + 1 RETURNING generation, journal",
-            &[&component],
+            "INSERT INTO cognate_composite.component AS c (name, generation, database) VALUES ($1, 1, $2)
+             ON CONFLICT (name) DO UPDATE SET generation = c.generation + 1,
+                database = coalesce(c.database, excluded.database)
+             RETURNING generation, journal, database",
+            &[&component, &format!("{:032x}", rand::random::<u128>())],
         )
         .await
         .map_err(words)?;
     let row = row.first().ok_or("the component has no row")?;
     let (generation, journal) = (row.get::<_, i64>(0), row.get::<_, Option<String>>(1));
+    let database = row.get::<_, String>(2);
     end_older(connection, component, generation).await.map_err(words)?;
-    // Waits for whoever still writes a slot.
-    connection.batch("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(words)?;
-    let update = "UPDATE cognate_composite.slot SET generation = $2 WHERE component = $1";
-    connection.execute(update, &[&component, &generation]).await.map_err(words)?;
+    let branches = take_slots(connection, component, generation).await.map_err(words)?;
     let found = connection
         .query(
             "SELECT id, root, facts, noted FROM cognate_composite.slot WHERE component = $1 ORDER BY id",
@@ -131,6 +144,9 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
     let (mut rows, mut free) = (Vec::new(), Vec::new());
     for row in found {
         let slot = row.get::<_, i32>(0) as Slot;
+        if branches.iter().any(|branch| branch.slot == slot) {
+            continue;
+        }
         let (Some(root), Some(facts)) = (row.get::<_, Option<String>>(1), row.get::<_, Option<String>>(2))
         else {
             free.push(slot);
@@ -139,9 +155,30 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
         let damaged = |why: String| format!("slot {slot} of {component} makes no sense: {why}");
         let root = RootId::new(&root).map_err(|error| damaged(error.to_string()))?;
         let facts = serde_json::from_str(&facts).map_err(|error| damaged(error.to_string()))?;
-        rows.push(Row { slot, root, facts, is_noted: row.get(3) });
+        rows.push(Row { slot, root, facts, is_noted: row.get(3), is_held: false });
     }
-    Ok(Taken { generation: generation as u64, journal, rows, free })
+    Ok(Taken { generation: generation as u64, database, journal, rows, branches, free })
+}
+
+/// Begins a local transaction and writes the generation into all slots but those of branches, waiting for whoever still writes
+/// one. Answers the branches.
+async fn take_slots(connection: &Connection, component: &str, generation: i64) -> Result<Vec<Branch>, Error> {
+    let update =
+        "UPDATE cognate_composite.slot SET generation = $2 WHERE component = $1 AND id <> ALL($3::int[])";
+    for attempt in 1.. {
+        let branches = crate::branch::prepared(connection, component).await?;
+        let theirs: Vec<i32> = branches.iter().map(|branch| branch.slot as i32).collect();
+        connection.batch("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        match connection.execute(update, &[&component, &generation, &theirs]).await {
+            Ok(_) => return Ok(branches),
+            // Whoever had the row may have become a branch meanwhile.
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) && attempt < TAKE_ATTEMPTS => {
+                connection.batch("ROLLBACK").await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("the last attempt returns")
 }
 
 /// The name of a component's connections.
@@ -212,7 +249,9 @@ pub(crate) struct Chosen {
 impl Slots {
     pub(crate) fn new(component: &str, taken: &Taken) -> Slots {
         let in_use = taken.rows.iter().map(|row| row.slot);
-        let next = in_use.chain(taken.free.iter().copied()).max().map_or(0, |last| last + 1);
+        let of_branches = taken.branches.iter().map(|branch| branch.slot);
+        let next =
+            in_use.chain(of_branches).chain(taken.free.iter().copied()).max().map_or(0, |last| last + 1);
         let state = State { free: taken.free.clone(), next, ..State::default() };
         Slots {
             component: component.to_owned(),
@@ -231,6 +270,16 @@ impl Slots {
 
     pub(crate) fn generation(&self) -> &i64 {
         &self.generation
+    }
+
+    /// A slot that is free in the database, too: what a branch writes is seen only at its end, and may never be.
+    pub(crate) async fn choose_free(&self, pool: &std::sync::Arc<Pool>) -> Result<Chosen, Problem> {
+        loop {
+            match self.with(|state| state.free.pop()) {
+                Some(slot) => return Ok(Chosen { slot, replaced: None }),
+                None => self.grow(pool).await?,
+            }
+        }
     }
 
     /// A slot to write; the pool grows if there is none.
@@ -253,7 +302,8 @@ impl Slots {
             state.next += SLOTS;
             first
         });
-        let lease = pool.take().await?;
+        // Who grows the pool has a connection already.
+        let lease = pool.take_as(true).await?;
         // The component's row is locked, so that no later process misses slots that come late.
         let grow = "INSERT INTO cognate_composite.slot
             SELECT c.name, g, c.generation FROM (SELECT name, generation FROM cognate_composite.component

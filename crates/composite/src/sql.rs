@@ -47,12 +47,26 @@ pub(crate) enum NotCommitted {
 pub struct Sql {
     pool: Arc<Pool>,
     begin: Begin,
+    is_within: bool,
     lease: Mutex<Option<Lease>>,
 }
 
 impl Sql {
-    pub(crate) fn new(pool: &Arc<Pool>, begin: Begin) -> Sql {
-        Sql { pool: Arc::clone(pool), begin, lease: Mutex::new(None) }
+    /// `is_within`: another call of the same root, which waits for this one, may have a connection.
+    pub(crate) fn new(pool: &Arc<Pool>, begin: Begin, is_within: bool) -> Sql {
+        Sql { pool: Arc::clone(pool), begin, is_within, lease: Mutex::new(None) }
+    }
+
+    /// In a local transaction that is under way on this connection.
+    pub(crate) fn begun(pool: &Arc<Pool>, lease: Lease) -> Sql {
+        let (begin, lease) = (Begin::Serializable, Mutex::new(Some(lease)));
+        Sql { pool: Arc::clone(pool), begin, is_within: false, lease }
+    }
+
+    /// The connection, with whatever is under way on it.
+    pub(crate) async fn take_lease(&self) -> Result<Lease> {
+        let lease = self.lease.lock().await.take();
+        lease.ok_or_else(|| Problem::new(503, "database", "the connection is gone").into())
     }
 
     /// All rows.
@@ -64,7 +78,7 @@ impl Sql {
         match &mut *slot {
             Some(lease) => Ok(lease.query(sql, parameters).await?),
             None => {
-                let lease = slot.insert(self.pool.take().await?);
+                let lease = slot.insert(self.pool.take_as(self.is_within).await?);
                 lease.statement(sql).await?;
                 let (begun, rows) = tokio::join!(
                     biased;
@@ -86,7 +100,7 @@ impl Sql {
         match &mut *slot {
             Some(lease) => Ok(lease.execute(sql, parameters).await?),
             None => {
-                let lease = slot.insert(self.pool.take().await?);
+                let lease = slot.insert(self.pool.take_as(self.is_within).await?);
                 lease.statement(sql).await?;
                 let (begun, changed) = tokio::join!(
                     biased;
@@ -125,6 +139,15 @@ impl Sql {
         &self,
         statements: &[(&str, Parameters<'_>)],
     ) -> std::result::Result<(), NotCommitted> {
+        self.end_with(statements, "COMMIT").await
+    }
+
+    /// The same with another end: the statement that prepares the local transaction.
+    pub(crate) async fn end_with(
+        &self,
+        statements: &[(&str, Parameters<'_>)],
+        end: &str,
+    ) -> std::result::Result<(), NotCommitted> {
         let rolled_back = |error: Error| NotCommitted::RolledBack(error);
         let mut slot = self.lease.lock().await;
         let is_begun = slot.is_some();
@@ -132,7 +155,8 @@ impl Sql {
             if statements.is_empty() {
                 return Ok(());
             }
-            *slot = Some(self.pool.take().await.map_err(|problem| rolled_back(problem.into()))?);
+            *slot =
+                Some(self.pool.take_as(self.is_within).await.map_err(|problem| rolled_back(problem.into()))?);
         }
         let Some(lease) = slot.take() else { return Ok(()) };
         for (sql, _) in statements {
@@ -142,7 +166,7 @@ impl Sql {
         let ours = futures_util::future::join_all(
             statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
         );
-        let (begun, ours, committed) = tokio::join!(biased; begin, ours, lease.batch("COMMIT"));
+        let (begun, ours, committed) = tokio::join!(biased; begin, ours, lease.batch(end));
         let first = begun.err().or_else(|| ours.into_iter().find_map(|one| one.err()));
         match (first, committed) {
             (None, Ok(())) => {

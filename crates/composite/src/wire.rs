@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{Name, RootId};
-use crate::participant::{Nonce, Outcome, Settled, Vote};
+use crate::participant::{Nonce, Origin, Outcome, Settled, Vote};
 
 /// The root that a call is part of.
 pub const ROOT: &str = "cognate-root";
@@ -44,6 +44,9 @@ pub struct PrepareEntry {
     /// The oldest generation in these answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
+    /// Where the parent decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// A vote.
@@ -95,6 +98,9 @@ pub struct StateEntry {
     pub root: RootId,
     /// `done`, `pending`, `refused`; or `committed`, `aborted`, `pending`.
     pub state: String,
+    /// Of the answer to a question for an outcome: where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 pub(crate) fn settled(settled: Settled) -> &'static str {

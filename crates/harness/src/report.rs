@@ -181,6 +181,14 @@ pub fn write_json(path: &Path, records: &[Record]) -> Result<()> {
     std::fs::write(path, text + "\n").doing(format!("writing {}", path.display()))
 }
 
+/// A picture may be the first file of its folder.
+fn make_folder(path: &Path) -> Result<()> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => std::fs::create_dir_all(folder).doing(format!("creating {}", folder.display())),
+        None => Ok(()),
+    }
+}
+
 /// Draws committed requests a second as horizontal bars, one per record, into an SVG file.
 pub fn write_svg(path: &Path, title: &str, records: &[Record], column: &str) -> Result<()> {
     let failed = |error: &dyn std::fmt::Display| Error::Usage(format!("drawing {}: {error}", path.display()));
@@ -188,6 +196,7 @@ pub fn write_svg(path: &Path, title: &str, records: &[Record], column: &str) -> 
         return Err(failed(&"there is no figure to draw"));
     }
     let height = 80 + 26 * records.len() as u32;
+    make_folder(path)?;
     let area = SVGBackend::new(path, (900, height)).into_drawing_area();
     area.fill(&WHITE).map_err(|e| failed(&e))?;
     let highest = records.iter().map(|r| r.committed_per_s).fold(1.0_f64, f64::max);
@@ -222,6 +231,7 @@ pub fn write_curves(
     if left >= right {
         return Err(failed(&"there are too few figures to draw"));
     }
+    make_folder(path)?;
     let area = SVGBackend::new(path, (900, 480)).into_drawing_area();
     area.fill(&WHITE).map_err(|e| failed(&e))?;
     let mut chart = ChartBuilder::on(&area)

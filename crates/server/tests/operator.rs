@@ -126,3 +126,41 @@ async fn a_reload_takes_over_passwords_certificate_and_settings() {
     drop((encrypted, stranger));
     server.stop().await;
 }
+
+/// The process id of a session.
+async fn process_id(client: &mut RawClient) -> String {
+    client.query("SELECT pg_backend_pid()").await[1].values()[0].clone().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_ended_by_their_role_and_by_the_operator() {
+    let server = TestServer::start().await;
+    let mut eve = as_user(&server, "eve").await;
+    let mut bob = as_user(&server, "bob").await;
+    let mut ann = as_user(&server, "ann").await;
+    let (of_eve, of_bob) = (process_id(&mut eve).await, process_id(&mut bob).await);
+    for (function, what) in [("cancel", "query is being canceled"), ("terminate", "process is being terminated")] {
+        let answer = eve.query(&format!("SELECT pg_{function}_backend({of_bob})")).await;
+        let error = answer.last().expect("an answer");
+        assert_eq!(error.sqlstate(), "42501");
+        assert!(error.field('M').is_some_and(|message| message.contains(what)));
+        let nobody = eve.query(&format!("SELECT pg_{function}_backend(2147483647)")).await;
+        assert_eq!(nobody[1].values(), [Some("f".to_owned())]);
+    }
+    // A statement under way is cancelled, and the session goes on.
+    bob.send(&crate::client::message(b'Q', &crate::client::string("SELECT pg_sleep(3600)"))).await;
+    loop {
+        let state = format!("SELECT state FROM pg_stat_activity WHERE pid = {of_bob}");
+        if ann.query(&state).await[1].values() == [Some("active".to_owned())] {
+            break;
+        }
+    }
+    assert_eq!(ann.query(&format!("SELECT pg_cancel_backend({of_bob})")).await[1].values(), [Some("t".to_owned())]);
+    let answer = bob.until_ready().await;
+    assert!(answer.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57014"));
+    // An idle session is ended with a word, and is gone.
+    assert_eq!(ann.query(&format!("SELECT pg_terminate_backend({of_eve})")).await[1].values(), [Some("t".to_owned())]);
+    let farewell = eve.until_end().await;
+    assert!(farewell.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57P01"));
+    server.stop().await;
+}

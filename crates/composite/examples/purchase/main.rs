@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use cognate_composite::{Running, Tokens};
+use cognate_composite::{Running, Tls, Tokens};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -43,6 +43,18 @@ struct Arguments {
     /// A file whose first line is the token of components, and whose second one, if there is one, that of clients.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// The component's certificate, as PEM; with --tls-key and --tls-authority.
+    #[arg(long, value_name = "FILE", requires = "tls_key", requires = "tls_authority")]
+    tls_cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The certificates of the authority that the others' certificates come from; their addresses say https.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_authority: Option<PathBuf>,
+    /// The payment offers its service without undo: what it does is kept prepared until the purchase has ended.
+    #[arg(long)]
+    without_undo: bool,
 }
 
 #[tokio::main]
@@ -99,22 +111,33 @@ async fn start(
     data: &Path,
     peers: &[(String, String)],
     tokens: &Tokens,
+    tls: Option<&Tls>,
+    has_undo: bool,
 ) -> Result<Running, String> {
     let mut component = match which {
         Which::Shop => services::shop(),
         Which::Stock => services::stock(),
-        Which::Payment | Which::All => services::payment(),
+        Which::Payment | Which::All => services::payment(has_undo),
     };
     component = component.database(database).data(data).tokens(tokens.clone());
     for (peer, address) in peers.iter().filter(|(peer, _)| peer != name(which)) {
         component = component.peer(peer, address);
     }
+    if let Some(tls) = tls {
+        component = component.tls(tls.clone());
+    }
     component.start().await.map_err(|error| error.to_string())
 }
 
 /// Serves until a signal, or until a later process of the component takes it over.
-async fn serve(listener: TcpListener, running: Running) -> Result<(), String> {
-    let serving = axum::serve(listener, running.router()).into_future();
+async fn serve(listener: TcpListener, tls: Option<Tls>, running: Running) -> Result<(), String> {
+    let router = running.router();
+    let serving = async move {
+        match tls {
+            Some(tls) => axum::serve(tls.listen(listener)?, router).await,
+            None => axum::serve(listener, router).await,
+        }
+    };
     tokio::select! {
         served = serving => served.map_err(|error| error.to_string()),
         () = running.fenced() => Err("another process has taken this component over".to_owned()),
@@ -139,9 +162,17 @@ async fn one(which: Which, arguments: &Arguments) -> Result<(), String> {
     if tokens == Tokens::default() && !bound.ip().is_loopback() {
         return Err(format!("listening on {bound} without --token-file lets anybody in"));
     }
-    let running = start(which, database, data, &peers, &tokens).await?;
-    say(&format!("{} listens on http://{bound}\n{}", name(which), running.matrix()));
-    serve(listener, running).await
+    let tls = match (&arguments.tls_cert, &arguments.tls_key, &arguments.tls_authority) {
+        (Some(certificate), Some(key), Some(authority)) => {
+            Some(Tls::from_files(certificate, key, authority)?)
+        }
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let has_undo = !arguments.without_undo;
+    let running = start(which, database, data, &peers, &tokens, tls.as_ref(), has_undo).await?;
+    say(&format!("{} listens on {scheme}://{bound}\n{}", name(which), running.matrix()));
+    serve(listener, tls, running).await
 }
 
 async fn all(arguments: &Arguments) -> Result<(), String> {
@@ -157,9 +188,11 @@ async fn all(arguments: &Arguments) -> Result<(), String> {
     for (which, listener) in listeners {
         let own = folder.join(name(which));
         let database = format!("embedded:{}", own.join("database").display());
-        let running = start(which, &database, &own.join("journal"), &peers, &tokens).await?;
+        let running =
+            start(which, &database, &own.join("journal"), &peers, &tokens, None, !arguments.without_undo)
+                .await?;
         say(&format!("{}:\n{}\n", name(which), running.matrix()));
-        serving.spawn(serve(listener, running));
+        serving.spawn(serve(listener, None, running));
     }
     let shop = peers.last().map(|(_, address)| address.as_str()).unwrap_or_default();
     say(&format!(

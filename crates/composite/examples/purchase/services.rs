@@ -97,7 +97,7 @@ pub(crate) fn shop() -> Component {
     Component::named("shop")
         .setup(["CREATE TABLE IF NOT EXISTS purchase (
             id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item int NOT NULL, customer int NOT NULL, price int NOT NULL)"])
-        .serve(BUY, service(buy).item(|order: &Order| order.item).read_committed())
+        .serve(BUY, service(buy).item(|order: &Order| order.item).begins_only().read_committed())
         .serve(SOLD, service(sold).item(|take: &Take| take.item).reads())
         // What is entered is new each time, so two purchases never meet here.
         .conflicts([never("buy", "buy"), same_item("buy", "sold")])
@@ -116,14 +116,20 @@ pub(crate) fn stock() -> Component {
         .conflicts([never("take", "take"), same_item("take", "count")])
 }
 
-/// The payment: what each customer has.
-pub(crate) fn payment() -> Component {
+/// The payment: what each customer has. Without undo a charge is kept prepared until its purchase has ended.
+pub(crate) fn payment(has_undo: bool) -> Component {
+    let charge = service(charge).item(|charge: &Charge| charge.customer).read_committed();
+    let (charge, charges) = match has_undo {
+        true => (charge.undo(refund), never("charge", "charge")),
+        // Its row is locked as long.
+        false => (charge, same_item("charge", "charge")),
+    };
     Component::named("payment")
         .setup([
             "CREATE TABLE IF NOT EXISTS account (id int PRIMARY KEY, balance int NOT NULL)",
             "INSERT INTO account SELECT i, 10000 FROM generate_series(1, 100) i ON CONFLICT DO NOTHING",
         ])
-        .serve(CHARGE, service(charge).item(|charge: &Charge| charge.customer).undo(refund).read_committed())
+        .serve(CHARGE, charge)
         .serve(BALANCE, service(balance).item(|customer: &i32| *customer).reads())
-        .conflicts([never("charge", "charge"), same_item("charge", "balance")])
+        .conflicts([charges, same_item("charge", "balance")])
 }

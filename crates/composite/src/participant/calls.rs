@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::event::{Arrival, Effect, Ended, Refusal, Sent};
 use super::root::{Ballot, Call, Phase, Root, Stage};
+use super::rule::{Rule, holds};
 use super::{Effects, Participant};
 use crate::locks::{Grant, Holding};
 use crate::name::{CallId, Name, RootId};
@@ -119,7 +120,7 @@ impl Participant {
                 known.is_doomed |= known.phase != Phase::Active;
             }
             Sent::LeftNothing => {}
-            Sent::Failed => known.is_doomed = true,
+            Sent::Failed => known.is_doomed |= holds(Rule::FailedCallsCount),
         }
     }
 
@@ -141,8 +142,9 @@ impl Participant {
                 }
                 self.answer(root, call, answer, out);
             }
-            Ended::Held { answer } => {
-                entry.stage = Stage::Answered { slot: None, is_held: true, answer: answer.clone() };
+            Ended::Held { slot, answer } => {
+                assert!(!is_beginning, "where a root began its local transaction is the decision");
+                entry.stage = Stage::Answered { slot: Some(slot), is_held: true, answer: answer.clone() };
                 self.answered(root, call, Holding::Closed);
                 self.answer(root, call, answer, out);
             }

@@ -80,8 +80,10 @@ pub enum Ended {
         /// The answer to the call.
         answer: Text,
     },
-    /// It has answered and stays open until its root ends: it has no undo.
+    /// It has answered and is kept prepared until its root ends: it has no undo.
     Held {
+        /// The slot.
+        slot: Slot,
         /// The answer to the call.
         answer: Text,
     },
@@ -212,6 +214,8 @@ pub enum Event {
     Told(RootId, Name, Settled),
     /// A parent was asked for the outcome and has answered.
     Learned(RootId, Name, Outcome),
+    /// [`Effect::CommitHeld`] is durable.
+    HeldCommitted(RootId, CallId),
     /// An undo is durable.
     Undone(RootId, CallId),
     /// The root's slots are durably free.
@@ -252,7 +256,7 @@ pub enum Effect {
         /// The oldest generation in its answers.
         generation: Option<u64>,
     },
-    /// Make ready whatever is held open, and write a yes to the journal. \[`VoteWritten`, `VoteFailed`\]
+    /// Write a yes to the journal. \[`VoteWritten`, `VoteFailed`\]
     WriteVote(RootId, Option<Nonce>),
     /// Answer a parent's question.
     SendVote(RootId, Name, Vote),
@@ -264,7 +268,9 @@ pub enum Effect {
     TellAbort(RootId, Name),
     /// Answer a parent that told an outcome.
     SendSettled(RootId, Name, Settled),
-    /// Undo a call, again and again until it is done. \[`Undone`\]
+    /// Commit the local transaction that was kept prepared, again and again until it is done. \[`HeldCommitted`\]
+    CommitHeld(RootId, CallId),
+    /// Undo a call, or roll back what was kept prepared, again and again until it is done. \[`Undone`\]
     Undo(RootId, CallId),
     /// Have the slots of a committed root freed, by their next use or together with others. \[`Freed`\]
     Free(RootId, Vec<Slot>),

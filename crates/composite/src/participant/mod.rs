@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //!
-//! 1. *Locks.* Every call that runs or is answered holds its lock; a root's locks go when it is committed here,
-//!    and call by call as it is undone, in reverse order.
+//! 1. *Locks.* Every call that runs or is answered holds its lock; a root's locks go when it is committed here (of a
+//!    call without undo, when its prepared local transaction is), and call by call as it is undone, in reverse order.
 //! 2. *No yes without its promise.* A yes is sent only after it is durable, when no call is under way, the caller
 //!    has counted the calls that were executed, and (for the first parent that asks) all children said yes.
 //! 3. *In doubt is in doubt.* Once a yes was sent, only a parent's word ends the root here.
@@ -39,6 +39,7 @@ pub mod event;
 mod outcome;
 mod recover;
 mod root;
+pub mod rule;
 mod vote;
 
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ pub use event::{
     ANY_NONCE, Arrival, Effect, Ended, Event, Mark, No, Nonce, Outcome, Prepare, Refusal, Sent, Settled,
     Slot, Text, Vote,
 };
-pub use recover::{Remembered, SlotFacts, VoteFacts};
+pub use recover::{Origin, Remembered, SlotFacts, VoteFacts};
 pub use root::Phase;
 
 use root::Root;
@@ -121,6 +122,7 @@ impl Participant {
             Event::Abort(root, parent) => self.abort_told(&root, &parent, &mut out),
             Event::Told(root, child, settled) => self.told(&root, &child, settled, &mut out),
             Event::Learned(root, parent, outcome) => self.learned(&root, &parent, outcome, &mut out),
+            Event::HeldCommitted(root, call) => self.held_committed(&root, &call, &mut out),
             Event::Undone(root, call) => self.undone(&root, &call, &mut out),
             Event::Freed(root) => self.freed(&root, &mut out),
             Event::Noted(root) => self.noted(&root),
@@ -164,6 +166,17 @@ impl Participant {
     /// Whether only a parent can end this root here.
     pub fn is_in_doubt(&self, root: &RootId) -> bool {
         self.roots.get(root).is_some_and(Root::is_in_doubt)
+    }
+
+    /// Whether one of these calls runs here.
+    pub fn is_within(&self, root: &RootId, ancestors: &[CallId]) -> bool {
+        let known = self.roots.get(root);
+        known.is_some_and(|known| ancestors.iter().any(|call| known.calls.contains_key(call)))
+    }
+
+    /// Whether anything of a root is here.
+    pub fn knows(&self, root: &RootId) -> bool {
+        self.roots.contains_key(root)
     }
 
     /// Whether calls of this root are refused because it has ended here.
@@ -214,7 +227,7 @@ impl Participant {
             is_in_doubt: known.is_in_doubt(),
             began_here: known.began.is_some(),
             locks: match known.phase {
-                Phase::Committed => 0,
+                Phase::Committed => known.calls.values().filter(|call| call.is_held()).count(),
                 _ => known.calls.values().filter(|call| call.stage != root::Stage::Waiting).count(),
             },
         };

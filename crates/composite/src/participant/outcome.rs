@@ -2,6 +2,7 @@
 
 use super::event::{ANY_NONCE, Effect, Mark, No, Nonce, Outcome, Settled};
 use super::root::{Phase, Root, Stage};
+use super::rule::{Rule, holds};
 use super::vote::refuse_parents;
 use super::{Effects, Participant};
 use crate::name::{CallId, Name, RootId};
@@ -12,7 +13,7 @@ const COMMITS_BEFORE_NOTE: u8 = 2;
 impl Participant {
     /// Calls of this root are refused from now on.
     pub(super) fn mark(&mut self, root: &RootId, mark: Mark, out: &mut Effects) {
-        if !self.marks.contains_key(root) {
+        if !self.marks.contains_key(root) && holds(Rule::EndedRootsAreMarked) {
             self.marks.insert(root.clone(), mark);
             out.push(Effect::Mark(root.clone(), mark));
         }
@@ -66,8 +67,10 @@ impl Participant {
         if known.told_by.as_ref() == Some(parent) {
             return Settled::Pending;
         }
+        // What is kept prepared cannot be written into, and will be committed soon.
+        let holds_any = known.holds_any();
         let entry = known.parents.entry(parent.clone()).or_default();
-        if entry.commits < COMMITS_BEFORE_NOTE {
+        if entry.commits < COMMITS_BEFORE_NOTE && !holds_any {
             entry.commits += 1;
             if entry.commits == COMMITS_BEFORE_NOTE && !known.is_freeing {
                 out.push(Effect::Note(root.clone(), known.slots()));
@@ -76,14 +79,18 @@ impl Participant {
         Settled::Pending
     }
 
-    /// The root is committed: locks go, children are told.
+    /// The root is committed: locks go, children are told. Calls whose effects are kept prepared have their locks until these are
+    /// there: who came next would not see them, and take a place before this root.
     pub(super) fn commit(&mut self, root: &RootId, told_by: Option<Name>, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root that is committed is known");
         known.phase = Phase::Committed;
         known.told_by = told_by;
         for (call, entry) in &known.calls {
             assert!(entry.is_answered(), "a root is committed with all its calls");
-            self.locks.release(root, call, entry.arrival.service, &entry.arrival.item);
+            match entry.is_held() {
+                true => out.push(Effect::CommitHeld(root.clone(), call.clone())),
+                false => self.locks.release(root, call, entry.arrival.service, &entry.arrival.item),
+            }
         }
         for (name, child) in &known.children {
             out.push(Effect::TellCommit(root.clone(), name.clone(), child.nonce()));
@@ -92,10 +99,23 @@ impl Participant {
         self.free(root, out);
     }
 
+    /// What a call has kept prepared is committed.
+    pub(super) fn held_committed(&mut self, root: &RootId, call: &CallId, out: &mut Effects) {
+        let known = self.roots.get_mut(root).expect("a root is known until all its calls are committed");
+        assert_eq!(known.phase, Phase::Committed, "only a committed root's calls are committed");
+        let entry = known.calls.get_mut(call).expect("a call is known as long as its root");
+        let Stage::Answered { is_held, .. } = &mut entry.stage else { panic!("it was answered") };
+        assert!(std::mem::replace(is_held, false), "a call is committed once");
+        self.locks.release(root, call, entry.arrival.service, &entry.arrival.item);
+        self.wake(out);
+        self.free(root, out);
+    }
+
     /// Has the slots freed once all children are done.
     fn free(&mut self, root: &RootId, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root that is committed is known");
-        if known.is_freeing || !known.children.values().all(|child| child.is_done) {
+        let are_done = known.children.values().all(|child| child.is_done) || !holds(Rule::ForgetsLast);
+        if known.is_freeing || known.holds_any() || !are_done {
             return;
         }
         known.is_freeing = true;
@@ -176,17 +196,18 @@ impl Participant {
         self.undo_next(root, out);
     }
 
-    /// Undoes the last call that is left, once none is under way; forgets the root after the first one.
+    /// Undoes the last call that is left, once none is under way; forgets the root after the first one. What is kept prepared goes
+    /// first: it conflicts with no other call of the root, and its row locks may be in the way of their undos.
     pub(super) fn undo_next(&mut self, root: &RootId, out: &mut Effects) {
         loop {
             let known = self.roots.get_mut(root).expect("a root that is undone is known");
             if known.calls.values().any(|call| matches!(call.stage, Stage::Running | Stage::Undoing)) {
                 return;
             }
-            let last = known.calls.iter_mut().max_by_key(|(_, call)| call.sequence);
+            let last = known.calls.iter_mut().max_by_key(|(_, call)| (call.is_held(), call.sequence));
             let Some((call, entry)) = last.map(|(call, entry)| (call.clone(), entry)) else { break };
             match entry.stage {
-                Stage::Answered { slot: None, is_held: false, .. } => self.drop_call(root, &call, out),
+                Stage::Answered { slot: None, .. } => self.drop_call(root, &call, out),
                 _ => {
                     entry.stage = Stage::Undoing;
                     return out.push(Effect::Undo(root.clone(), call));
@@ -215,7 +236,8 @@ impl Participant {
         match known.phase {
             Phase::Active => {}
             Phase::Preparing if !known.is_in_doubt() => {}
-            Phase::Preparing => return ask_parents(root, known, out),
+            Phase::Preparing if holds(Rule::InDoubtIsInDoubt) => return ask_parents(root, known, out),
+            Phase::Preparing => {}
             Phase::Deciding | Phase::Committed | Phase::Aborting => return,
         }
         self.mark(root, Mark::Undone, out);

@@ -8,6 +8,7 @@
 //! | any | a yes | in doubt: parents are asked |
 //! | any | lost, or another one's | in doubt: a yes may have been sent |
 //! | none | a yes | over: it only read, and later calls of it are refused |
+//! | kept prepared | as above | as above; committed or rolled back with the root |
 //! | any | no yes | active: nobody was promised anything, so it may go on, or be given up at its deadline |
 //!
 //! Locks are there again before the first call is taken; calls that only read have lost theirs, which the
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Arrival, Effect, Mark, Nonce, Slot, Text, Vote};
 use super::outcome::ask_parents;
 use super::root::{Ballot, Call, Phase, Root, Stage};
+use super::rule::{Rule, holds};
 use super::{Effects, Participant};
 use crate::locks::Holding;
 use crate::matrix::Matrix;
@@ -45,6 +47,25 @@ pub struct SlotFacts {
     pub decision: Option<Vec<(Name, Nonce)>>,
     /// The root is known to be committed.
     pub is_noted: bool,
+    /// The local transaction is kept prepared; what its slot will say is known from elsewhere.
+    pub is_held: bool,
+}
+
+/// Which database a component decides in, and since when: one that was replaced or restored from an earlier copy does not know
+/// what it has decided before, so its ignorance means nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Origin {
+    /// The database's mark, made with the component's tables.
+    pub database: String,
+    /// The component's generation.
+    pub generation: u64,
+}
+
+impl Origin {
+    /// Whether what this one does not know cannot have been decided by the other one, which asked before.
+    pub fn speaks_for(&self, asked: &Origin) -> bool {
+        self.database == asked.database && self.generation >= asked.generation
+    }
 }
 
 /// A yes in the journal.
@@ -58,6 +79,9 @@ pub struct VoteFacts {
     pub parents: Vec<Name>,
     /// The votes of the children, as far as they were known.
     pub children: Vec<(Name, Nonce)>,
+    /// Where the parents that asked decide, as far as they said so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<(Name, Origin)>,
 }
 
 /// Everything that a component remembers.
@@ -101,14 +125,15 @@ impl Participant {
 
     /// Enters an answered call.
     fn remember(&mut self, facts: SlotFacts) {
-        let SlotFacts { slot, arrival, sequence, answer, children, began_here, decision, is_noted } = facts;
+        let SlotFacts { slot, arrival, sequence, answer, children, began_here, decision, is_noted, is_held } =
+            facts;
         self.sequence = self.sequence.max(sequence);
         let known = self.roots.entry(arrival.root.clone()).or_insert_with(|| Root::new(None));
         if let Some(parent) = arrival.parent.clone() {
             known.parents.entry(parent).or_default();
         }
         known.is_doomed |= began_here && known.phase != Phase::Committed;
-        for (name, answered) in &children {
+        for (name, answered) in children.iter().filter(|_| holds(Rule::SlotsNameChildren)) {
             known.children.entry(name.clone()).or_default().answered += answered;
         }
         if let Some(decision) = decision {
@@ -121,9 +146,9 @@ impl Participant {
         if is_noted {
             (known.is_noted, known.phase) = (true, Phase::Committed);
         }
-        let stage = Stage::Answered { slot: Some(slot), is_held: false, answer };
+        let stage = Stage::Answered { slot: Some(slot), is_held, answer };
         let call = Call { arrival, stage, sequence, children: children.into_iter().collect() };
-        self.locks.hold(call.request(), Holding::Open);
+        self.locks.hold(call.request(), if is_held { Holding::Closed } else { Holding::Open });
         known.calls.insert(call.arrival.call.clone(), call);
     }
 
@@ -139,7 +164,7 @@ impl Participant {
         if known.is_doomed {
             return self.abort(root, out);
         }
-        if vote.is_none() && is_journal_whole {
+        if vote.is_none() && (is_journal_whole || !holds(Rule::LostJournalIsAYes)) {
             return;
         }
         known.phase = Phase::Preparing;

@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use super::event::{Arrival, No, Nonce, Slot, Text, Vote};
+use super::rule::{Rule, holds};
 use crate::locks::Request;
 use crate::name::{CallId, Name};
 
@@ -45,7 +46,7 @@ pub(super) enum Stage {
     Answered {
         /// The slot that remembers it; none if it only read.
         slot: Option<Slot>,
-        /// Its local transaction is still open: there is something to end even without a slot.
+        /// Its local transaction is kept prepared until the root ends.
         is_held: bool,
         answer: Text,
     },
@@ -74,6 +75,11 @@ impl Call {
         matches!(self.stage, Stage::Answered { .. })
     }
 
+    /// Whether its local transaction is kept prepared.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.stage, Stage::Answered { is_held: true, .. })
+    }
+
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Waiting | Stage::Running)
     }
@@ -93,6 +99,11 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Everybody who was called is asked.
+    pub(super) fn is_asked(&self) -> bool {
+        self.answered > 0 || holds(Rule::FailedCallsCount)
+    }
+
     pub(super) fn nonce(&self) -> Option<Nonce> {
         match self.vote {
             Some(Vote::Yes(nonce)) => Some(nonce),
@@ -196,7 +207,8 @@ impl Root {
 
     /// Whether all children have voted yes.
     pub(super) fn are_children_ready(&self) -> bool {
-        self.children.values().all(|child| matches!(child.vote, Some(Vote::Yes(_))))
+        let mut asked = self.children.values().filter(|child| child.is_asked());
+        asked.all(|child| matches!(child.vote, Some(Vote::Yes(_))))
     }
 
     /// Whether this component, by itself, could say yes to a parent that has counted so many answers.
@@ -218,13 +230,15 @@ impl Root {
         let of_parent = others.filter(|(_, call)| call.arrival.parent.as_ref() == Some(parent));
         let mut counted = 0;
         for (_, call) in of_parent {
-            let Stage::Answered { slot, is_held, .. } = &call.stage else { return Err(No::Ended) };
-            if slot.is_none() && !is_held && generation.is_some_and(|seen| seen != own) {
+            let Stage::Answered { slot, .. } = &call.stage else { return Err(No::Ended) };
+            let is_older = generation.is_some_and(|seen| seen != own);
+            if slot.is_none() && is_older && holds(Rule::GenerationsAreCompared) {
                 return Err(No::Generation);
             }
             counted += 1;
         }
-        if counted == calls { Ok(()) } else { Err(No::Count) }
+        let is_counted = counted == calls || !holds(Rule::CallsAreCounted);
+        if is_counted { Ok(()) } else { Err(No::Count) }
     }
 
     /// All slots of the root.
@@ -238,11 +252,11 @@ impl Root {
 
     /// Whether anything of it has to be ended in the database.
     pub(super) fn has_something_to_end(&self) -> bool {
-        self.calls.values().any(|call| {
-            matches!(
-                call.stage,
-                Stage::Answered { slot: Some(_), .. } | Stage::Answered { is_held: true, .. }
-            )
-        })
+        self.calls.values().any(|call| matches!(call.stage, Stage::Answered { slot: Some(_), .. }))
+    }
+
+    /// Whether local transactions are kept prepared.
+    pub(super) fn holds_any(&self) -> bool {
+        self.calls.values().any(Call::is_held)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::event::{ANY_NONCE, Effect, Mark, No, Prepare, Vote};
 use super::root::{Asked, Ballot, Child, Phase, Root};
+use super::rule::{Rule, holds};
 use super::{Effects, Participant};
 use crate::name::{Name, RootId};
 
@@ -59,7 +60,7 @@ impl Participant {
                 if let Some(vote) = before {
                     return out.push(send(vote));
                 }
-                let is_first = known.is_first_question();
+                let is_first = known.is_first_question() || !holds(Rule::FurtherParentsNeedNotWait);
                 // Where the journal was lost, the yes may have been given under any nonce.
                 if !known.is_promised {
                     known.nonce.get_or_insert(nonce);
@@ -76,9 +77,8 @@ impl Participant {
                 }
                 if known.ballot == Ballot::None && (!is_first || known.are_children_ready()) {
                     write(&root, known, out);
-                } else {
-                    self.answer_parents(&root, out);
                 }
+                self.answer_parents(&root, out);
             }
         }
     }
@@ -114,6 +114,7 @@ impl Participant {
         // The children's votes are part of the record, so what was written early for a further parent is
         // written again.
         write(root, known, out);
+        self.answer_parents(root, out);
     }
 
     pub(super) fn vote_written(&mut self, root: &RootId, out: &mut Effects) {
@@ -167,7 +168,7 @@ impl Participant {
 
 /// Asks everybody who was called and whose yes is not known.
 fn ask_children(root: &RootId, known: &Root, out: &mut Effects) {
-    let unknown = known.children.iter().filter(|(_, child)| child.nonce().is_none());
+    let unknown = known.children.iter().filter(|(_, child)| child.nonce().is_none() && child.is_asked());
     for (name, Child { answered, generation, .. }) in unknown {
         let (root, child) = (root.clone(), name.clone());
         out.push(Effect::AskVote { root, child, calls: *answered, generation: *generation });
@@ -176,7 +177,7 @@ fn ask_children(root: &RootId, known: &Root, out: &mut Effects) {
 
 fn write(root: &RootId, known: &mut Root, out: &mut Effects) {
     let nonce = known.nonce;
-    known.ballot = Ballot::Writing;
+    known.ballot = if holds(Rule::VotesAreWritten) { Ballot::Writing } else { Ballot::Written };
     out.push(Effect::WriteVote(root.clone(), nonce));
 }
 

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::process::{Components, Failure, post, request};
 
 /// Headers of a call that is part of a root of somebody else's.
-fn part_of<'a>(root: &'a str, call: &'a str) -> [(&'a str, &'a str); 3] {
+pub(crate) fn part_of<'a>(root: &'a str, call: &'a str) -> [(&'a str, &'a str); 3] {
     [("Cognate-Root", root), ("Cognate-Parent", "shop"), ("Cognate-Call", call)]
 }
 
-fn one(answer: (u16, Value)) -> Result<Value, Failure> {
+pub(crate) fn one(answer: (u16, Value)) -> Result<Value, Failure> {
     let (status, answer) = answer;
     assert_eq!(status, 200, "{answer}");
     Ok(answer["roots"][0].clone())
@@ -62,6 +62,11 @@ fn a_key_gives_the_stored_answer_and_no_other() -> Result<(), Failure> {
     let (status, problem) = post(shop, "/services/buy", &key, &json!({ "item": 2, "customer": 2 }))?;
     assert_eq!((status, problem["reason"].as_str()), (422, Some("key")));
     assert_eq!(post(shop, "/services/sold", &[], &json!({ "item": 1 }))?.1, json!(1));
+    // A service that only reads keeps its answer, too.
+    let key = [("Idempotency-Key", "read")];
+    assert_eq!(post(shop, "/services/sold", &key, &json!({ "item": 1 }))?, (200, json!(1)));
+    assert_eq!(post(shop, "/services/buy", &[], &json!({ "item": 1, "customer": 2 }))?.0, 200);
+    assert_eq!(post(shop, "/services/sold", &key, &json!({ "item": 1 }))?, (200, json!(1)));
     Ok(())
 }
 
@@ -140,9 +145,74 @@ fn a_root_that_nobody_ends_is_undone_at_its_deadline() -> Result<(), Failure> {
     Ok(())
 }
 
+/// A parent of the tests' own: answers each question for an outcome with this state and origin.
+fn parent(
+    listener: std::net::TcpListener,
+    said: std::sync::Arc<std::sync::Mutex<Value>>,
+) -> std::thread::JoinHandle<()> {
+    use std::io::{Read, Write};
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let Ok(mut socket) = socket else { return };
+            let said = std::sync::Arc::clone(&said);
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                let mut piece = [0; 4096];
+                while let Ok(count @ 1..) = socket.read(&mut piece) {
+                    text.extend_from_slice(&piece[..count]);
+                    // One question fits a packet or two; its body ends with this.
+                    if !text.ends_with(b"]}") {
+                        continue;
+                    }
+                    text.clear();
+                    let answer = json!({ "roots": [*said.lock().unwrap()] }).to_string();
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", answer.len());
+                    if socket.write_all(format!("{head}{answer}").as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    })
+}
+
+#[test]
+fn a_parent_that_was_restored_is_not_believed() -> Result<(), Failure> {
+    let mut components = Components::start()?;
+    let (stock, shop) = (components.address("stock"), components.address("shop"));
+    components.kill(0)?;
+    let origin = |database: &str, generation: u64| json!({ "database": database, "generation": generation });
+    let said = |origin: Value| json!({ "root": "a", "state": "aborted", "origin": origin });
+    let take = json!({ "item": 5 });
+    let headers = [&part_of("a", "a.1")[..], &[("Cognate-Deadline-Ms", "500")]].concat();
+    assert_eq!(post(stock, "/services/take", &headers, &take)?.0, 200);
+    let prepare =
+        json!({ "roots": [{ "root": "a", "parent": "shop", "calls": 1, "origin": origin("d", 7) }] });
+    assert_eq!(one(post(stock, "/composite/prepare", &[], &prepare)?)?["vote"], "yes");
+    // An earlier copy of the parent's database knows nothing of what it has decided later.
+    let answer = std::sync::Arc::new(std::sync::Mutex::new(said(origin("d", 6))));
+    let _parent = parent(std::net::TcpListener::bind(shop)?, std::sync::Arc::clone(&answer));
+    let state = || -> Result<Value, Failure> {
+        Ok(request(stock, "GET", "/status", &[], b"")?.1["roots"][0].clone())
+    };
+    while state()?["forsaken_by"] != "shop" {}
+    assert_eq!(state()?["state"], "in-doubt");
+    // It is remembered through a restart, and another database is no better.
+    *answer.lock().unwrap() = said(origin("e", 8));
+    components.kill(1)?;
+    components.restart(1)?;
+    while state()?["forsaken_by"] != "shop" {}
+    assert_eq!(state()?["state"], "in-doubt");
+    // The parent as it was, started again.
+    *answer.lock().unwrap() = said(origin("d", 8));
+    while !state()?.is_null() {}
+    assert_eq!(post(stock, "/services/count", &[], &take)?, (200, json!(1000)));
+    Ok(())
+}
+
 #[test]
 fn tokens_tell_components_from_clients() -> Result<(), Failure> {
-    let components = Components::start_with(Some("of-peers\nof-clients\n"))?;
+    let components = Components::start_with(Some("of-peers\nof-clients\n"), false)?;
     let shop = components.address("shop");
     let order = json!({ "item": 1, "customer": 1 });
     let bearer = |token: &'static str| [("Authorization", token)];

@@ -74,7 +74,19 @@ fn settled(components: &Components) -> Result<(), Failure> {
 
 #[test]
 fn whoever_is_killed_no_purchase_is_lost_or_half_done() -> Result<(), Failure> {
-    let mut components = Components::start()?;
+    kill_in_turn(Components::start()?)
+}
+
+/// What the payment does is kept prepared until the purchase has ended, also through its own end.
+#[test]
+fn without_undo_no_purchase_is_lost_or_half_done_either() -> Result<(), Failure> {
+    let components = Components::start_without_undo()?;
+    let (_, status) = request(components.address("payment"), "GET", "/status", &[], b"")?;
+    assert!(status["matrix"].to_string().contains("closed"), "{status}");
+    kill_in_turn(components)
+}
+
+fn kill_in_turn(mut components: Components) -> Result<(), Failure> {
     let (is_over, bought) = (AtomicBool::new(false), AtomicUsize::new(0));
     let shop = components.address("shop");
     thread::scope(|scope| {

@@ -15,7 +15,7 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) const NAMES: [&str; 3] = ["shop", "stock", "payment"];
 
 /// Where the example is: beside the test, which cargo builds together with it.
-fn example() -> Result<PathBuf, Failure> {
+pub(crate) fn example() -> Result<PathBuf, Failure> {
     let test = std::env::current_exe()?;
     let folder = test.parent().and_then(Path::parent).ok_or("the test is nowhere")?;
     let example = folder.join("examples").join("purchase");
@@ -26,7 +26,7 @@ fn example() -> Result<PathBuf, Failure> {
 }
 
 /// A port that is free now.
-fn port() -> Result<SocketAddr, Failure> {
+pub(crate) fn port() -> Result<SocketAddr, Failure> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
@@ -36,16 +36,22 @@ pub(crate) struct Components {
     addresses: Vec<SocketAddr>,
     processes: Vec<Option<Child>>,
     token: Option<PathBuf>,
+    without_undo: bool,
 }
 
 impl Components {
     /// Starts all of them.
     pub(crate) fn start() -> Result<Components, Failure> {
-        Components::start_with(None)
+        Components::start_with(None, false)
+    }
+
+    /// Starts all of them; the payment has no undo.
+    pub(crate) fn start_without_undo() -> Result<Components, Failure> {
+        Components::start_with(None, true)
     }
 
     /// The same with these tokens, one a line.
-    pub(crate) fn start_with(tokens: Option<&str>) -> Result<Components, Failure> {
+    pub(crate) fn start_with(tokens: Option<&str>, without_undo: bool) -> Result<Components, Failure> {
         let folder = tempfile::tempdir()?;
         let token = match tokens {
             Some(tokens) => {
@@ -57,11 +63,16 @@ impl Components {
         };
         let addresses = NAMES.iter().map(|_| port()).collect::<Result<_, _>>()?;
         let processes = NAMES.iter().map(|_| None).collect();
-        let mut components = Components { folder, addresses, processes, token };
+        let mut components = Components { folder, addresses, processes, token, without_undo };
         for place in 0..NAMES.len() {
             components.restart(place)?;
         }
         Ok(components)
+    }
+
+    /// The folder of a component's journal.
+    pub(crate) fn journal(&self, place: usize) -> PathBuf {
+        self.folder.path().join(NAMES[place]).join("journal")
     }
 
     /// Where a component listens.
@@ -87,6 +98,9 @@ impl Components {
             .stderr(Stdio::inherit());
         if let Some(token) = &self.token {
             command.arg("--token-file").arg(token);
+        }
+        if self.without_undo && name == "payment" {
+            command.arg("--without-undo");
         }
         let mut process = command.spawn()?;
         let mut line = String::new();

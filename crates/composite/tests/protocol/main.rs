@@ -2,4 +2,5 @@
 
 mod explore;
 mod roots;
+mod rules;
 mod world;

@@ -12,7 +12,7 @@ fn call(text: &str) -> CallId {
 }
 
 /// Lines such as `r.1:7 at 0 calls r.2:7 r.3:7`; roots are named before the dot, and begin with the call `.1`.
-fn plan(lines: &[&str]) -> Plan {
+pub(crate) fn plan(lines: &[&str]) -> Plan {
     let mut plan = Plan::default();
     for line in lines {
         let mut words = line.split(' ');
@@ -25,6 +25,8 @@ fn plan(lines: &[&str]) -> Plan {
                 "calls" => {}
                 "refuses" => drop(plan.refusing.insert(its.clone())),
                 "reads" => drop(plan.reading.insert(its.clone())),
+                "tolerates" => drop(plan.tolerant.insert(its.clone())),
+                "closed" => drop(plan.closed.insert(its.clone())),
                 callee => calls.push(call(callee)),
             }
         }
@@ -37,14 +39,14 @@ fn plan(lines: &[&str]) -> Plan {
     plan
 }
 
-fn run(places: usize, lines: &[&str], budget: Budget) -> Explored {
+pub(crate) fn run(places: usize, lines: &[&str], budget: Budget) -> Explored {
     let plan = plan(lines);
     let explored = explore(&plan, World::new(places, &matrix(&plan_lines()), budget));
     println!("{lines:?} {budget:?}: {explored:?}");
     explored
 }
 
-const NONE: Budget = Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0 };
+pub(crate) const NONE: Budget = Budget { lost: 0, duplicated: 0, crashed: 0, deadlines: 0, journals_lost: 0 };
 
 /// shop calls stock and payment.
 const FORK: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at 2"];
@@ -59,7 +61,7 @@ const INNER_CYCLE: [&str; 4] =
     ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2 calls r.4:4", "r.4:4 at 1"];
 
 /// One calls another.
-const CHAIN: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1"];
+pub(crate) const CHAIN: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1"];
 
 /// Shapes of which faults can be explored in seconds.
 const SMALL: [&[&str]; 3] = [&CHAIN, &FORK, &CYCLE];
@@ -121,6 +123,45 @@ fn two_roots_about_the_same_item() {
 fn calls_that_only_read() {
     let lines = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 reads"];
     run(2, &lines, Budget { crashed: 1, duplicated: 1, ..NONE });
+}
+
+#[test]
+fn calls_without_undo() {
+    let chain = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 closed"];
+    let explored = run(2, &chain, NONE);
+    assert_eq!(explored.committed, explored.ends);
+    run(2, &chain, Budget { crashed: 2, lost: 1, ..NONE });
+    run(2, &chain, Budget { crashed: 1, journals_lost: 1, duplicated: 1, ..NONE });
+    let fork = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1 closed", "r.3:3 at 2"];
+    run(3, &fork, Budget { crashed: 1, ..NONE });
+    run(3, &fork, Budget { deadlines: 1, ..NONE });
+    // The one in the middle is closed, and calls back.
+    let cycle = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3 closed", "r.3:3 at 0"];
+    run(2, &cycle, Budget { crashed: 1, ..NONE });
+}
+
+#[test]
+fn a_call_without_undo_keeps_its_lock_until_it_is_committed() {
+    let lines = ["r.1:1 at 0 calls r.2:7", "r.2:7 at 1 closed", "q.1:2 at 0 calls q.2:7", "q.2:7 at 1"];
+    run(2, &lines, NONE);
+}
+
+#[test]
+fn who_conflicts_with_a_sibling_without_undo_is_refused() {
+    let lines = ["r.1:1 at 0 calls r.2:7 r.3:7", "r.2:7 at 1 closed", "r.3:7 at 1"];
+    let explored = run(2, &lines, Budget { crashed: 1, ..NONE });
+    assert_eq!(explored.committed, 0);
+    // About another item it may follow, and what is undone waits for nothing that is kept prepared.
+    let lines = ["r.1:1 at 0 calls r.2:7 r.3:8", "r.2:7 at 1 closed", "r.3:8 at 1"];
+    assert!(run(2, &lines, Budget { crashed: 1, ..NONE }).committed > 0);
+}
+
+#[test]
+fn a_component_calls_itself() {
+    run(2, &["r.1:1 at 0 calls r.2:2", "r.2:2 at 0"], Budget { crashed: 1, ..NONE });
+    let inner = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 1"];
+    run(2, &inner, Budget { crashed: 1, ..NONE });
+    run(2, &inner, Budget { deadlines: 1, lost: 1, ..NONE });
 }
 
 #[test]

@@ -31,6 +31,10 @@ pub(crate) struct Plan {
     pub(crate) refusing: BTreeSet<CallId>,
     /// Calls that only read.
     pub(crate) reading: BTreeSet<CallId>,
+    /// Calls whose handler goes on when a call of its own has failed.
+    pub(crate) tolerant: BTreeSet<CallId>,
+    /// Calls without undo: their local transactions are kept prepared.
+    pub(crate) closed: BTreeSet<CallId>,
 }
 
 /// How many faults of each kind may happen.
@@ -98,10 +102,14 @@ pub(crate) struct Node {
     // What is durable.
     generation: u64,
     slots: BTreeMap<u32, SlotFacts>,
+    /// Local transactions that are kept prepared, with what their slots will say.
+    prepared: BTreeMap<u32, SlotFacts>,
     votes: BTreeMap<RootId, VoteFacts>,
     marks: BTreeMap<RootId, Mark>,
     is_journal_whole: bool,
     pub(crate) applied: BTreeMap<CallId, u8>,
+    /// Calls that were undone, as long as the journal remembers it.
+    undone: BTreeSet<CallId>,
     nonces: Nonce,
 }
 
@@ -127,6 +135,8 @@ pub(crate) struct World {
     pub(crate) messages: Vec<Message>,
     pub(crate) budget: Budget,
     begun: BTreeSet<RootId>,
+    /// Of calls whose answer was taken: by which generation it was given.
+    accepted: BTreeMap<CallId, u64>,
     /// Roots whose decision is durable.
     pub(crate) decided: BTreeSet<RootId>,
 }
@@ -141,7 +151,8 @@ fn place(name: &Name) -> Place {
 
 /// One service; calls conflict as the line says.
 pub(crate) fn matrix(lines: &[Line]) -> Arc<Matrix> {
-    let service = Declared { name: "s".to_owned(), has_item: true, reads: false, has_undo: true };
+    let service =
+        Declared { name: "s".to_owned(), has_item: true, reads: false, has_undo: true, begins_only: false };
     Arc::new(Matrix::new(vec![service], lines).expect("a matrix"))
 }
 
@@ -153,10 +164,12 @@ impl World {
             work: BTreeSet::new(),
             generation: 1,
             slots: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             votes: BTreeMap::new(),
             marks: BTreeMap::new(),
             is_journal_whole: true,
             applied: BTreeMap::new(),
+            undone: BTreeSet::new(),
             nonces: 0,
         };
         World {
@@ -164,6 +177,7 @@ impl World {
             messages: Vec::new(),
             budget,
             begun: BTreeSet::new(),
+            accepted: BTreeMap::new(),
             decided: BTreeSet::new(),
         }
     }
@@ -206,7 +220,8 @@ impl World {
             actions.extend(idle.map(|(call, _)| Action::Step(place, call.clone())));
             if self.budget.crashed > 0 {
                 actions.push(Action::Crash(place));
-                if self.budget.journals_lost > 0 {
+                // Without its journal a component that has prepared something does not start.
+                if self.budget.journals_lost > 0 && node.prepared.is_empty() {
                     actions.push(Action::CrashAndLoseJournal(place));
                 }
             }
@@ -347,7 +362,10 @@ impl World {
                 self.nodes[place].handlers.insert(call, Handler::Failed);
             }
             // A call does not wait for ever, so the end of its patience is no fault.
-            Effect::Wait(..) | Effect::Decide(..) | Effect::WriteVote(..) | Effect::Undo(..) => {
+            Effect::Wait(..) | Effect::Decide(..) | Effect::WriteVote(..) => {
+                self.nodes[place].work.insert(effect);
+            }
+            Effect::Undo(..) | Effect::CommitHeld(..) => {
                 self.nodes[place].work.insert(effect);
             }
             Effect::Free(..) | Effect::Note(..) | Effect::TellCommit(..) | Effect::AskOutcome(..) => {
@@ -362,6 +380,9 @@ impl World {
                 self.send(&root, place, self::place(&child), Body::Prepare { calls, generation });
             }
             Effect::SendVote(root, parent, vote) => {
+                if matches!(vote, Vote::Yes(_)) {
+                    self.check_that_locks_are_held(plan, place, &root);
+                }
                 self.send(&root, place, self::place(&parent), Body::Vote(vote));
             }
             Effect::TellAbort(root, child) => self.send(&root, place, self::place(&child), Body::Abort),
@@ -388,13 +409,31 @@ impl World {
         }
     }
 
+    /// Who says yes has held the lock of every call that its caller counts on, from its beginning.
+    fn check_that_locks_are_held(&self, plan: &Plan, place: Place, root: &RootId) {
+        let node = &self.nodes[place];
+        for (call, generation) in &self.accepted {
+            if plan.calls[call].0 != place || self.root_of(plan, call) != *root {
+                continue;
+            }
+            assert!(!node.undone.contains(call), "a yes for {call}, which was undone at {place}");
+            let only_reads = plan.reading.contains(call) && plan.calls[call].1.is_empty();
+            assert!(
+                !only_reads || *generation == node.generation,
+                "a yes for {call}, which has lost its lock at {place}"
+            );
+        }
+    }
+
     /// What is undone of a root that is decided may be a late duplicate only, whose mark went with a journal: each call that was
     /// decided about is still there.
     fn check_that_all_is_there(&self, plan: &Plan, place: Place, root: &RootId) {
         for (call, (its_place, _)) in &plan.calls {
             if *its_place == place && self.root_of(plan, call) == *root && !plan.reading.contains(call) {
-                let times = self.nodes[place].applied.get(call).copied().unwrap_or(0);
-                assert!(times > 0, "{root} is decided, and {call} was undone at {place}");
+                let node = &self.nodes[place];
+                let is_held = node.prepared.values().any(|facts| facts.arrival.call == *call);
+                let times = node.applied.get(call).copied().unwrap_or(0);
+                assert!(times > 0 || is_held, "{root} is decided, and {call} was undone at {place}");
             }
         }
     }
@@ -475,8 +514,15 @@ impl World {
             return;
         };
         let is_well = matches!(sent, Sent::Answered { .. });
+        if let Sent::Answered { generation } = sent {
+            self.accepted.insert(plan.calls[of].1[answered].clone(), generation);
+        }
         self.tell(plan, place, Event::Called(root.clone(), of.clone(), name(child), sent));
-        let next = if is_well { Handler::Calls(answered + 1, false) } else { Handler::Failed };
+        let next = if is_well || plan.tolerant.contains(of) {
+            Handler::Calls(answered + 1, false)
+        } else {
+            Handler::Failed
+        };
         if self.nodes[place].handlers.contains_key(of) {
             self.nodes[place].handlers.insert(of.clone(), next);
         }
@@ -532,7 +578,10 @@ impl World {
                     self.roll_back(plan, place, &root, call);
                 } else {
                     let slot = self.apply(plan, place, &root, call, None);
-                    let ended = Ended::Committed { slot, answer: "".into() };
+                    let ended = match slot.filter(|_| plan.closed.contains(call)) {
+                        Some(slot) => Ended::Held { slot, answer: "".into() },
+                        None => Ended::Committed { slot, answer: "".into() },
+                    };
                     self.tell(plan, place, Event::Ended(root, call.clone(), ended));
                 }
             }
@@ -565,33 +614,35 @@ impl World {
         let node = &mut self.nodes[place];
         let participant = node.participant.as_ref().expect("who commits is up");
         let sequence = participant.sequence(root, call).expect("a call that runs has a lock");
+        let children = participant.children_of(root, call);
         if plan.reading.contains(call) && plan.calls[call].1.is_empty() {
             return None;
         }
-        *node.applied.entry(call.clone()).or_default() += 1;
+        let is_closed = plan.closed.contains(call);
+        if !is_closed {
+            *node.applied.entry(call.clone()).or_default() += 1;
+        }
         let caller = plan
             .calls
             .iter()
             .find(|(_, (_, calls))| calls.contains(call))
             .map(|(_, (caller, _))| name(*caller));
-        let children: BTreeMap<Name, u32> =
-            plan.calls[call].1.iter().fold(BTreeMap::new(), |mut sum, callee| {
-                *sum.entry(name(plan.calls[callee].0)).or_default() += 1;
-                sum
-            });
-        let slot = (0..).find(|slot| !node.slots.contains_key(slot)).expect("there is always one more");
+        let is_free = |slot: &u32| !node.slots.contains_key(slot) && !node.prepared.contains_key(slot);
+        let slot = (0..).find(is_free).expect("there is always one more");
         let began_here = self.began_at(plan, root) == place;
         let facts = SlotFacts {
             slot,
             arrival: arrival(root, call, caller, ancestors),
             sequence,
             answer: "".into(),
-            children: children.into_iter().collect(),
+            children,
             began_here,
             decision,
             is_noted: false,
+            is_held: is_closed,
         };
-        self.nodes[place].slots.insert(slot, facts);
+        let node = &mut self.nodes[place];
+        if is_closed { &mut node.prepared } else { &mut node.slots }.insert(slot, facts);
         Some(slot)
     }
 
@@ -614,7 +665,9 @@ impl World {
                 let children = participant.children(&root).into_iter();
                 let children = children.filter_map(|(name, _, nonce)| Some((name, nonce?))).collect();
                 let parents = participant.parents(&root);
-                node.votes.insert(root.clone(), VoteFacts { root: root.clone(), nonce, parents, children });
+                let origins = Vec::new();
+                let facts = VoteFacts { root: root.clone(), nonce, parents, children, origins };
+                node.votes.insert(root.clone(), facts);
                 self.tell(plan, place, Event::VoteWritten(root));
             }
             Effect::Decide(root, call) => {
@@ -629,8 +682,23 @@ impl World {
                     Event::Ended(root, call, Ended::Committed { slot, answer: "".into() }),
                 );
             }
+            Effect::CommitHeld(root, call) => {
+                let held = node.prepared.iter().find(|(_, facts)| facts.arrival.call == call);
+                let slot = *held.expect("what is committed was prepared").0;
+                let mut facts = node.prepared.remove(&slot).expect("found before");
+                facts.is_held = false;
+                node.slots.insert(slot, facts);
+                *node.applied.entry(call.clone()).or_default() += 1;
+                self.tell(plan, place, Event::HeldCommitted(root, call));
+            }
+            Effect::Undo(root, call) if node.prepared.values().any(|facts| facts.arrival.call == call) => {
+                node.prepared.retain(|_, facts| facts.arrival.call != call);
+                node.undone.insert(call.clone());
+                self.tell(plan, place, Event::Undone(root, call));
+            }
             Effect::Undo(root, call) => {
                 node.slots.retain(|_, facts| facts.arrival.call != call);
+                node.undone.insert(call.clone());
                 let applied = node.applied.get_mut(&call).filter(|times| **times > 0);
                 *applied.expect("what is undone was there") -= 1;
                 self.tell(plan, place, Event::Undone(root, call));
@@ -664,6 +732,7 @@ impl World {
             self.budget.journals_lost -= 1;
             node.votes.clear();
             node.marks.clear();
+            node.undone.clear();
             node.is_journal_whole = false;
         }
         // Answers that it has not sent will never come.
@@ -722,7 +791,7 @@ impl World {
         let node = &mut self.nodes[place];
         node.generation += 1;
         let remembered = Remembered {
-            slots: node.slots.values().cloned().collect(),
+            slots: node.slots.values().chain(node.prepared.values()).cloned().collect(),
             votes: node.votes.values().cloned().collect(),
             marks: node.marks.iter().map(|(root, mark)| (root.clone(), *mark)).collect(),
             is_journal_whole: node.is_journal_whole,
@@ -772,6 +841,12 @@ impl World {
             let participant = node.participant.as_ref().ok_or("a component is down at the end")?;
             if !participant.is_idle() {
                 return Err(format!("component {place} has not ended: {:?}", participant.roots()));
+            }
+            if !node.prepared.is_empty() {
+                return Err(format!(
+                    "component {place} keeps something prepared: {:?}",
+                    node.prepared.keys()
+                ));
             }
             if !node.slots.is_empty() {
                 return Err(format!("component {place} has slots in use: {:?}", node.slots.keys()));

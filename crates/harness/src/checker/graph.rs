@@ -99,7 +99,7 @@ pub fn sights(
                 let sight = versions.existence(transaction.id, exists, &own(), violations);
                 all.push((exists.predicate, sight.into_iter().collect()));
             }
-            Event::Write(_) | Event::TakenBack(_) => {}
+            Event::Met(_) | Event::Write(_) | Event::TakenBack(_) => {}
         }
     }
     all

@@ -106,6 +106,9 @@ pub enum Event {
     Scan(Scan),
     /// It learned that a row is there. Judged only where commit numbers are known.
     Exists(Exists),
+    /// A statement that the certifier ended had met a row in this range, which nothing that it had read before can be
+    /// put in one order with. By whose commit the row was there is not known: it was the newest by then.
+    Met(Predicate),
     /// It wrote.
     Write(Write),
     /// It took back what it wrote from the event of this place on.
@@ -119,7 +122,7 @@ pub fn standing(events: &[Event]) -> Vec<&Write> {
         match event {
             Event::Write(write) => standing.push((place, write)),
             Event::TakenBack(from) => standing.retain(|(place, _)| place < from),
-            Event::Scan(_) | Event::Exists(_) => {}
+            Event::Scan(_) | Event::Exists(_) | Event::Met(_) => {}
         }
     }
     standing.into_iter().map(|(_, write)| write).collect()

@@ -46,7 +46,7 @@ impl Readers {
                 let (predicate, existence) = match event {
                     Event::Scan(scan) => (scan.predicate, false),
                     Event::Exists(exists) => (exists.predicate, !exists.as_it_is),
-                    Event::Write(_) | Event::TakenBack(_) => continue,
+                    Event::Met(_) | Event::Write(_) | Event::TakenBack(_) => continue,
                 };
                 let Predicate { table, column, low, high } = predicate;
                 let reader = Reader { place, predicate, existence };
@@ -97,6 +97,7 @@ pub fn judge(
     let closes = |had: &dyn Fn(usize) -> bool| {
         let mut before = before.clone();
         before.extend(preceding_writes(transaction, versions, readers, had));
+        before.extend(met(transaction, versions, had));
         reaches(graph, after.iter().copied().filter(|&place| had(place)), &before, had)
     };
     match (closes(&maybe), closes(&surely)) {
@@ -104,6 +105,20 @@ pub fn judge(
         (true, true) => Judgement::Justified,
         (true, false) => Judgement::Undecided,
     }
+}
+
+/// Who wrote the rows that the victim's last statement met.
+fn met(victim: &Transaction, versions: &Versions, had: &dyn Fn(usize) -> bool) -> Vec<usize> {
+    let mut writers = Vec::new();
+    for event in &victim.events {
+        let Event::Met(predicate) = event else { continue };
+        for (_, chain) in versions.objects().filter(|(object, _)| object.table == predicate.table) {
+            let last = chain.iter().rev().find(|version| version.writer.is_none_or(had));
+            let is_there = last.is_some_and(|version| predicate.holds(version.row.as_ref()));
+            writers.extend(last.filter(|_| is_there).and_then(|version| version.writer));
+        }
+    }
+    writers
 }
 
 /// Who precedes the victim by its writes: the writers of what it replaces, and the readers of that and of what it adds.

@@ -99,7 +99,7 @@ fn replay(
         let (predicate, seen, snapshot, as_it_is) = match event {
             Event::Scan(scan) => (scan.predicate, &scan.seen[..], scan.snapshot, false),
             Event::Exists(exists) => (exists.predicate, &[][..], exists.snapshot, exists.as_it_is),
-            Event::Write(_) | Event::TakenBack(_) => continue,
+            Event::Met(_) | Event::Write(_) | Event::TakenBack(_) => continue,
         };
         let own = own(&transaction.events[..place]);
         for (key, chain) in chains.iter().filter(|(key, _)| !own.contains(key)) {

@@ -188,6 +188,7 @@ fn begin_session(
         options: hello.options,
         process_id: entry.process_id,
         authority,
+        orders: Some(entry.clone()),
     };
     let session = Session::new(server.database.clone(), parameters);
     let mut session = session.map_err(|error| refused(error.sqlstate, error.message.clone()))?;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use cognate_sql::session::CancelHandle;
+use cognate_sql::session::{CancelHandle, Orders};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
@@ -226,6 +226,17 @@ impl Entry {
     /// Has this task woken when the order changes. The order is to be read after the call.
     pub(crate) fn wake_with(&self, waker: &Waker) {
         *self.wake.lock() = Some(waker.clone());
+    }
+}
+
+impl Orders for Entry {
+    fn cancel(&self) {
+        self.cancel_statement();
+    }
+
+    fn terminate(&self) {
+        self.order(Stop::Now);
+        self.cancel_statement();
     }
 }
 

@@ -134,7 +134,7 @@ pub(super) static EXTERNAL: &[Function] = &[
     external(2559, "lastval", &[], Int8).volatile(),
     external(2626, "pg_sleep", &[Float8], Void).volatile(),
     external(2171, "pg_cancel_backend", &[Int4], Bool).volatile(),
-    external(0, "pg_terminate_backend", &[Int4], Bool).volatile(),
+    external(2096, "pg_terminate_backend", &[Int4], Bool).volatile(),
     external(2880, "pg_advisory_lock", &[Int8], Void).volatile(),
     external(2884, "pg_advisory_unlock", &[Int8], Bool).volatile(),
     external(3089, "pg_advisory_xact_lock", &[Int8], Void).volatile(),

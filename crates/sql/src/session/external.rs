@@ -1,10 +1,11 @@
-//! Functions that need the session or the catalog: sequences.
+//! Functions that need the session or the catalog: sequences, and orders to other sessions.
 
 use std::sync::Arc;
 
 use cognate_engine::ReadView;
 
 use super::facts::Facts;
+use super::presence::{Order, order};
 use crate::catalog::{Catalog, Relation, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::ExternalFunctions;
@@ -42,6 +43,10 @@ impl ExternalFunctions for External<'_> {
             }
             ("setval", [sequence, Datum::Int8(value), Datum::Bool(is_called)]) => {
                 self.setval(sequence, *value, *is_called).map(Datum::Int8)
+            }
+            ("pg_cancel_backend", [Datum::Int4(id)]) => order(self.facts, *id, Order::Cancel).map(Datum::Bool),
+            ("pg_terminate_backend", [Datum::Int4(id)]) => {
+                order(self.facts, *id, Order::Terminate).map(Datum::Bool)
             }
             ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
             _ => Err(SqlError::unsupported(format_args!("function {}", function.name))),

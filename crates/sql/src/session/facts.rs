@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::failures::Failure;
 use super::settings::{Effective, Mark, Settings};
-use super::{Authority, SessionParameters, SqlDatabase, presence};
+use super::{Authority, Orders, SessionParameters, SqlDatabase, presence};
 use crate::catalog::{Catalog, Oid, Sequence};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::function::SessionView;
@@ -29,6 +29,7 @@ pub(crate) struct Facts {
     pub(crate) database_name: String,
     pub(crate) process_id: i32,
     pub(super) authority: Authority,
+    pub(super) orders: Option<Arc<dyn Orders>>,
     /// When the session began, microseconds since 2000-01-01 UTC.
     pub(crate) started: i64,
     /// A statement runs.
@@ -59,7 +60,7 @@ struct SequenceValues {
 impl Facts {
     pub(crate) fn new(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Facts {
         let seed = random_u64();
-        let SessionParameters { user, database: database_name, process_id, authority, .. } = parameters;
+        let SessionParameters { user, database: database_name, process_id, authority, orders, .. } = parameters;
         Facts {
             catalog: Mutex::new(database.catalog()),
             shown: Mutex::default(),
@@ -71,6 +72,7 @@ impl Facts {
             database_name,
             process_id,
             authority,
+            orders,
             settings: Mutex::new(settings),
             transaction_id: AtomicU64::new(0),
             random: Mutex::new(SplitMix::new(seed)),

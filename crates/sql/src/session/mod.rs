@@ -92,6 +92,16 @@ pub struct SessionParameters {
     pub process_id: i32,
     /// What the role may do beyond the database.
     pub authority: Authority,
+    /// How other sessions end this one; none if nobody can.
+    pub orders: Option<Arc<dyn Orders>>,
+}
+
+/// What other sessions may order a session's connection to do. Neither waits for it.
+pub trait Orders: std::fmt::Debug + Send + Sync {
+    /// Ends the statement that runs, if one does.
+    fn cancel(&self);
+    /// Ends the session.
+    fn terminate(&self);
 }
 
 /// What a role may do beyond the database. Inside it, all may do everything.

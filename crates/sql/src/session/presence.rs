@@ -5,9 +5,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::SqlDatabase;
+use super::{Authority, SqlDatabase};
 use super::cycle::locate;
 use super::facts::Facts;
+use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{FamilyRow, LockRow, PreparedRow, SessionRow, TransactionRow};
 
 /// The sessions of a database.
@@ -82,6 +83,35 @@ pub(crate) fn sessions(database: &SqlDatabase, asking: &Facts) -> Vec<SessionRow
         }
     };
     database.presence().list().into_iter().map(row).collect()
+}
+
+/// What a session orders another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// `pg_cancel_backend`.
+    Cancel,
+    /// `pg_terminate_backend`.
+    Terminate,
+}
+
+/// Gives a session an order, if the one that asks may do so: of its own role, or as an operator. False if there is no such session.
+pub(crate) fn order(asking: &Facts, process_id: i32, order: Order) -> Result<bool> {
+    let all = asking.database.presence().list();
+    let Some(facts) = all.into_iter().find(|facts| facts.process_id == process_id) else { return Ok(false) };
+    if asking.authority != Authority::Superuser && facts.user != asking.user {
+        let what = match order {
+            Order::Cancel => "query is being canceled",
+            Order::Terminate => "process is being terminated",
+        };
+        let message = format!("must be a member of the role whose {what} or member of pg_signal_backend");
+        return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+    }
+    let Some(orders) = &facts.orders else { return Ok(false) };
+    match order {
+        Order::Cancel => orders.cancel(),
+        Order::Terminate => orders.terminate(),
+    }
+    Ok(true)
 }
 
 fn process_ids(database: &SqlDatabase) -> HashMap<u64, i32> {

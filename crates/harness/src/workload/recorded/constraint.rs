@@ -53,14 +53,19 @@ pub fn held(events: &[Event], now: u64) -> Vec<Event> {
 }
 
 /// What a statement looked at that was ended by the certifier instead of by the constraint: a key was taken, and no order
-/// explains that together with what was read before. The cycle that is named tells which key.
-pub fn contradicted(operation: Operation, failure: &Failure, now: u64) -> Vec<Event> {
+/// explains that together with what was read before. The cycle that is named tells which key. `now`: as [`held`], if it is known.
+pub fn contradicted(operation: Operation, failure: &Failure, now: Option<u64>) -> Vec<Event> {
     let detail = failure.detail.as_deref().unwrap_or_default();
     let into_this = |edge: &&str| edge.contains(" -wr-> ") && edge.contains(" (this transaction): ");
     let Some(edge) = detail.split("; ").find(into_this) else { return Vec::new() };
     let message = if edge.contains(" of index ") { "duplicate" } else { "duplicate _pkey" };
     let duplicate = Failure { sqlstate: "23505".to_owned(), message: message.to_owned(), detail: None };
-    refused(operation, &duplicate, now).unwrap_or_default()
+    let learned = refused(operation, &duplicate, now.unwrap_or_default()).unwrap_or_default();
+    match (now, learned.last()) {
+        (None, Some(Event::Exists(taken))) => vec![Event::Met(taken.predicate)],
+        (None, _) => Vec::new(),
+        (Some(_), _) => learned,
+    }
 }
 
 /// What a statement's refusal tells: `None` if that cannot be recorded, so that the transaction has to end.

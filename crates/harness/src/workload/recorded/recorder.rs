@@ -219,9 +219,7 @@ impl<C: Connection> Recorder<C> {
             }
             Err(failure) => {
                 let now = self.connection.last_commit();
-                if let (Abort::Certifier, Some(now)) =
-                    (Abort::classify(&failure.sqlstate, &failure.message), now)
-                {
+                if Abort::classify(&failure.sqlstate, &failure.message) == Abort::Certifier {
                     open.events.extend(constraint::contradicted(operation, &failure, now));
                 }
                 let now = now.filter(|_| open.savepoint.is_some());

@@ -1,0 +1,117 @@
+//! The test kit finds what is declared compatible and is not.
+
+use cognate_composite::matrix::{Line, never, same_item};
+use cognate_composite::{Call, Component, Difference, Error, Kit, Result, Service, Undo, service};
+
+use crate::process::Failure;
+
+const ADD: Service<i32, ()> = Service::named("tank", "add");
+const SET: Service<i32, i32> = Service::named("tank", "set");
+const DRAW: Service<i32, ()> = Service::named("tank", "draw");
+const LEVEL: Service<(), i32> = Service::named("tank", "level");
+
+async fn level(call: Call, (): ()) -> Result<i32> {
+    Ok(call.sql().query_one("SELECT level FROM tank", &[]).await?.get(0))
+}
+
+async fn raise(call: &Call, by: i32) -> Result<()> {
+    call.sql().execute("UPDATE tank SET level = level + $1", &[&by]).await.map(drop)
+}
+
+async fn add(call: Call, by: i32) -> Result<()> {
+    raise(&call, by).await?;
+    call.undo(&-by)
+}
+
+async fn draw(call: Call, by: i32) -> Result<()> {
+    let lowered = "UPDATE tank SET level = level - $1 WHERE level >= $1";
+    match call.sql().execute(lowered, &[&by]).await? {
+        0 => Err(Error::refuse("too little is left")),
+        _ => call.undo(&by),
+    }
+}
+
+async fn set(call: Call, to: i32) -> Result<i32> {
+    let before: i32 = call.sql().query_one("SELECT level FROM tank", &[]).await?.get(0);
+    call.sql().execute("UPDATE tank SET level = $1", &[&to]).await?;
+    call.undo(&before)?;
+    Ok(before)
+}
+
+async fn by(undo: Undo, by: i32) -> Result<()> {
+    undo.sql().execute("UPDATE tank SET level = level + $1", &[&by]).await.map(drop)
+}
+
+async fn back(undo: Undo, to: i32) -> Result<()> {
+    undo.sql().execute("UPDATE tank SET level = $1", &[&to]).await.map(drop)
+}
+
+async fn kit(lines: &[Line]) -> std::result::Result<(tempfile::TempDir, Kit), Failure> {
+    let folder = tempfile::tempdir()?;
+    let kit = Component::named("tank")
+        .database(&format!("embedded:{}", folder.path().display()))
+        .setup([
+            "CREATE TABLE IF NOT EXISTS tank (level int NOT NULL)",
+            "INSERT INTO tank SELECT 10 WHERE NOT EXISTS (SELECT FROM tank)",
+        ])
+        .serve(ADD, service(add).item(|_: &i32| "tank").undo(by))
+        .serve(SET, service(set).item(|_: &i32| "tank").undo(back))
+        .serve(DRAW, service(draw).item(|_: &i32| "tank").undo(by))
+        .serve(LEVEL, service(level).item(|(): &()| "tank").reads())
+        .conflicts(lines.iter().cloned())
+        .kit(["SELECT level FROM tank"])
+        .await?;
+    Ok((folder, kit))
+}
+
+fn differences(findings: &[cognate_composite::Finding]) -> Vec<&Difference> {
+    findings.iter().map(|finding| &finding.difference).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_be_exchanged_is_not_found() -> std::result::Result<(), Failure> {
+    let (_folder, mut kit) = kit(&[never("add", "add"), same_item("add", "set")]).await?;
+    kit.sample(ADD, &3)?;
+    kit.sample(ADD, &4)?;
+    kit.sample(SET, &5)?;
+    kit.sample(LEVEL, &())?;
+    assert_eq!(kit.check().await?, []);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_exchanged_is_found() -> std::result::Result<(), Failure> {
+    // Two that set lose one of them, and see each other; so does one that reads.
+    let (_folder, mut kit) = kit(&[never("set", "set")]).await?;
+    kit.sample(SET, &5)?;
+    kit.sample(SET, &6)?;
+    let findings = kit.check().await?;
+    let found = differences(&findings);
+    assert!(found.contains(&&Difference::State) && found.contains(&&Difference::Answer), "{findings:?}");
+    let (_folder, mut kit) = self::kit(&[never("add", "level")]).await?;
+    kit.sample(ADD, &1)?;
+    kit.sample(LEVEL, &())?;
+    assert!(differences(&kit.check().await?).contains(&&Difference::AnswerBeforeUndo));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undo_that_overwrites_is_found() -> std::result::Result<(), Failure> {
+    // What was set is put back over what was added since.
+    let (_folder, mut kit) = kit(&[never("set", "add").one_way()]).await?;
+    kit.sample(SET, &5)?;
+    kit.sample(ADD, &1)?;
+    assert!(differences(&kit.check().await?).contains(&&Difference::Undo));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_in_one_order_is_told_apart() -> std::result::Result<(), Failure> {
+    let (_folder, mut kit) = kit(&[never("draw", "draw")]).await?;
+    kit.sample(DRAW, &7)?;
+    kit.sample(DRAW, &8)?;
+    let findings = kit.check().await?;
+    assert!(!findings.is_empty());
+    assert!(findings.iter().all(|finding| finding.difference == Difference::Refusal), "{findings:?}");
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Each rule of the protocol, left out: the exploration finds a history that goes wrong.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cognate_composite::participant::rule::{Rule, omit};
+
+use crate::roots::{CHAIN, NONE, run};
+use crate::world::Budget;
+
+/// With the rule all is well, without it something is found.
+fn needs<T>(rule: Rule, explored: impl Fn() -> T) {
+    explored();
+    omit(Some(rule));
+    let without = catch_unwind(AssertUnwindSafe(explored));
+    omit(None);
+    assert!(without.is_err(), "nobody notices that {rule:?} is left out");
+}
+
+/// One calls another, which calls a third.
+const LINE: [&str; 3] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 2"];
+/// A handler that goes on when its call has failed.
+const TOLERANT: [&str; 2] = ["r.1:1 at 0 calls r.2:2 tolerates", "r.2:2 at 1"];
+/// One of the calls only reads.
+const READS: [&str; 3] = ["r.1:1 at 0 calls r.2:2 r.3:3", "r.2:2 at 1", "r.3:3 at 1 reads"];
+
+/// The shortest cycle: one that is not the root's calls itself.
+const SELF: [&str; 3] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 calls r.3:3", "r.3:3 at 1"];
+
+#[test]
+fn a_root_is_forgotten_last() {
+    needs(Rule::ForgetsLast, || run(2, &CHAIN, Budget { lost: 1, ..NONE }));
+}
+
+#[test]
+fn a_lost_journal_counts_as_a_yes() {
+    let budget = Budget { crashed: 1, journals_lost: 1, ..NONE };
+    needs(Rule::LostJournalIsAYes, || run(2, &CHAIN, budget));
+}
+
+#[test]
+fn votes_are_written_before_they_are_sent() {
+    needs(Rule::VotesAreWritten, || run(2, &CHAIN, Budget { crashed: 1, ..NONE }));
+}
+
+#[test]
+fn who_is_in_doubt_does_not_decide() {
+    needs(Rule::InDoubtIsInDoubt, || run(2, &CHAIN, Budget { deadlines: 1, ..NONE }));
+}
+
+#[test]
+fn who_was_sent_a_call_is_asked_and_a_failed_call_counts() {
+    needs(Rule::FailedCallsCount, || run(2, &TOLERANT, Budget { lost: 1, ..NONE }));
+}
+
+#[test]
+fn calls_are_counted() {
+    needs(Rule::CallsAreCounted, || run(2, &READS, Budget { crashed: 1, ..NONE }));
+}
+
+#[test]
+fn generations_are_compared() {
+    let line = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1 reads"];
+    let budget = Budget { crashed: 1, duplicated: 1, ..NONE };
+    needs(Rule::GenerationsAreCompared, || run(2, &line, budget));
+}
+
+#[test]
+fn slots_name_the_children() {
+    needs(Rule::SlotsNameChildren, || run(3, &LINE, Budget { crashed: 1, ..NONE }));
+}
+
+#[test]
+fn a_further_parent_does_not_wait() {
+    needs(Rule::FurtherParentsNeedNotWait, || {
+        let explored = run(2, &SELF, NONE);
+        assert_eq!(explored.committed, explored.ends, "a cycle that nothing has happened to is committed");
+    });
+}
+
+#[test]
+fn ended_roots_are_marked() {
+    let budget = Budget { deadlines: 1, duplicated: 1, ..NONE };
+    needs(Rule::EndedRootsAreMarked, || run(2, &CHAIN, budget));
+}
