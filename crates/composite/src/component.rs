@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::database::{Pool, Target};
+use crate::fault;
 use crate::http;
 use crate::journal::{Found, Journal};
 use crate::matrix::{Line, Matrix};
@@ -136,6 +137,7 @@ impl Component {
     }
 
     async fn start_inner(self) -> Result<Running, String> {
+        fault::arm()?;
         let name = Name::new(&self.name).map_err(|error| error.to_string())?;
         for (of, service) in &self.services {
             if *of != self.name {
@@ -154,6 +156,7 @@ impl Component {
         let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
         let opened = opening.await.map_err(|error| error.to_string())?;
         let (journal, found) = opened.map_err(|error| error.to_string())?;
+        fault::point("start-journal-opened");
         let target = Target::open(&self.database).await?;
         let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);
         let lease = starting.take().await.map_err(|problem| problem.to_string())?;
@@ -173,6 +176,7 @@ impl Component {
             agree(&lease, &self.name, &journal, id, &participant, &effects).await?;
             effects.retain(|effect| !matches!(effect, Effect::WriteVote(..)));
         }
+        fault::point("start-recovered");
         drop(lease);
         let node = Node::new(name, services, pool, slots, journal, peers, self.options, participant);
         {
@@ -184,6 +188,7 @@ impl Component {
             }
         }
         node.begin(&effects);
+        fault::point("start-begun");
         tracing::info!("component {} of generation {}:\n{matrix}", self.name, taken.generation);
         Ok(Running { node, matrix, tokens: self.tokens })
     }
@@ -237,11 +242,13 @@ async fn agree(
             id
         }
     };
+    fault::point("start-naming-before");
     let update = "UPDATE cognate_composite.component SET journal = $2 WHERE name = $1";
     connection
         .execute(update, &[&component, &id])
         .await
         .map_err(|error| crate::database::in_words(&error))?;
+    fault::point("start-naming-after");
     Ok(())
 }
 

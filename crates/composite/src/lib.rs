@@ -40,12 +40,13 @@
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
 //! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `slots`, `sql` (what is
 //! remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `http`,
-//! `component`.
+//! `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
 mod call;
 mod component;
 mod database;
+mod fault;
 mod http;
 mod journal;
 pub mod locks;
