@@ -223,7 +223,7 @@ fn try_all(trials: &[(&Point, usize, u32)]) -> Result<(), Failure> {
         };
         let sets: Vec<_> = (0..SETS).map(|_| scope.spawn(work)).collect();
         let ended: Vec<_> = sets.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        ended.into_iter().try_for_each(|set| set.map_err(|_| "what was bought is not what is there")?)
+        ended.into_iter().try_for_each(|set| set.map_err(|_| "a set of components panicked")?)
     })
 }
 

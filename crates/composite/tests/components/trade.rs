@@ -1,6 +1,7 @@
 //! Clients that buy through whatever happens to the components, and what must be true afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -150,6 +151,14 @@ fn read(to: SocketAddr, service: &str, arguments: &Value) -> Result<i64, Failure
     }
 }
 
+/// What is there has to be what was told.
+fn same<T: PartialEq + Debug>(what: &str, found: T, told: T) -> Result<(), Failure> {
+    match found == told {
+        true => Ok(()),
+        false => Err(format!("{what}: {found:?} instead of {told:?}").into()),
+    }
+}
+
 /// Everything that was bought of three components.
 #[derive(Default)]
 pub(crate) struct Ledger {
@@ -165,9 +174,9 @@ impl Ledger {
             let number = |field: &str| receipt[field].as_i64().ok_or(format!("{key}: no {field}: {receipt}"));
             *self.sold.entry(number("item")?).or_default() += 1;
             *self.paid.entry(number("customer")?).or_default() += number("price")?;
-            assert!(self.ids.insert(number("id")?), "{key} was answered with another one's purchase");
+            same(&format!("{key} has a purchase of its own"), self.ids.insert(number("id")?), true)?;
             let again = post(shop, "/services/buy", &[("Idempotency-Key", key.as_str())], &order)?;
-            assert_eq!(again, (200, receipt), "{key}");
+            same(&format!("{key} once more"), again, (200, receipt))?;
         }
         Ok(())
     }
@@ -184,9 +193,13 @@ impl Ledger {
             let item = json!({ "item": place });
             let sold = self.sold.get(&place).copied().unwrap_or_default();
             let found = (read(shop, "sold", &item)?, 1000 - read(stock, "count", &item)?);
-            assert_eq!(found, (sold, sold), "item {place}: purchases, and what was taken of its stock");
+            same(&format!("item {place}: purchases, and what was taken of its stock"), found, (sold, sold))?;
             let paid = self.paid.get(&place).copied().unwrap_or_default();
-            assert_eq!(10_000 - read(payment, "balance", &json!(place))?, paid, "paid by customer {place}");
+            same(
+                &format!("paid by customer {place}"),
+                10_000 - read(payment, "balance", &json!(place))?,
+                paid,
+            )?;
         }
         Ok(())
     }
