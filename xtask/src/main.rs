@@ -81,7 +81,8 @@ fn faults(root: &Path) -> Result<(), String> {
     let composite = ["--package", "cognate-composite", "--features", "fault-points", "--locked"];
     let clippy = [&["clippy", "--all-targets"], &composite[..], &["--", "-D", "warnings"]].concat();
     cargo(root, "clippy of fault points", &clippy, &[])?;
-    let tests = [&["test"], &composite[..], &["fault"]].concat();
+    // A name before the dashes would leave the example unbuilt that these tests start.
+    let tests = [&["test"], &composite[..], &["--", "fault"]].concat();
     cargo(root, "faults", &tests, &[])
 }
 

@@ -5,7 +5,7 @@
 //! that does, at several passes:
 //!
 //! ```text
-//! cargo test -p cognate-composite --features fault-points --test components -- --ignored --nocapture at_every_component
+//! cargo test -p cognate-composite --features fault-points -- --ignored --nocapture at_every_component
 //! ```
 
 use std::os::unix::process::ExitStatusExt;

@@ -2,7 +2,7 @@
 //! ports and lose their journals, and while messages between them are lost, said twice and late.
 //!
 //! ```text
-//! COGNATE_STORM_ROOTS=10000 cargo test -p cognate-composite --features fault-points --test components -- --ignored --nocapture storm
+//! COGNATE_STORM_ROOTS=10000 cargo test -p cognate-composite --features fault-points -- --ignored --nocapture storm
 //! ```
 //!
 //! `COGNATE_STORM_SEED` repeats what happened to whom (not when). Without the feature nobody dies at fault points.
