@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clients>
-  ci    fmt, clippy, tidy, tests, explored schedules, a trial of exactly-once and docs, all with warnings denied
+  ci    fmt, clippy, tidy, tests, explored schedules, fault points, a trial of exactly-once and docs, all with warnings denied
   tidy  crate direction, file and function lengths, prose at the head of modules
   isolation --tester PROGRAM --specs FOLDER [--server PROGRAM] [SPEC ...]
         PostgreSQL's isolation specs against this server, as a table
@@ -63,6 +63,7 @@ fn ci(root: &Path) -> Result<(), String> {
     )?;
     cargo(root, "tests", &["test", "--workspace", "--locked", "--no-fail-fast"], &[])?;
     schedules(root)?;
+    faults(root)?;
     exactly_once(root)?;
     cargo(root, "docs", &["doc", "--workspace", "--no-deps", "--locked"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
@@ -73,6 +74,16 @@ fn exactly_once(root: &Path) -> Result<(), String> {
     let example = ["run", "--package", "cognate-client", "--example", "bookstore_tier", "--locked", "--"];
     let trial = ["--buys", "200", "--sites", "3", "--kill-sites", "--havoc"];
     cargo(root, "exactly once", &[&example[..], &trial[..]].concat(), &[])
+}
+
+/// Components of composite transactions that die at every fault point. The long runs are in the heads of the tests' files.
+fn faults(root: &Path) -> Result<(), String> {
+    let composite = ["--package", "cognate-composite", "--features", "fault-points", "--locked"];
+    let clippy = [&["clippy", "--all-targets"], &composite[..], &["--", "-D", "warnings"]].concat();
+    cargo(root, "clippy of fault points", &clippy, &[])?;
+    // A name before the dashes would leave the example unbuilt that these tests start.
+    let tests = [&["test"], &composite[..], &["--", "fault"]].concat();
+    cargo(root, "faults", &tests, &[])
 }
 
 /// The engine under a scheduler that explores schedules: its library alone, with the feature that puts the scheduler in.

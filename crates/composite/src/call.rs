@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::fault;
 use crate::name::{CallId, Name, RootId};
 use crate::node::Node;
 use crate::participant::{Event, Sent};
@@ -125,7 +126,9 @@ impl Call {
         }
         self.inner.has_called.store(true, Ordering::Relaxed);
         let unanswered = Unanswered { node, call: self, child: &child, is_answered: false };
+        fault::point("call-send-before");
         let answer = node.peers().call(&child, service.name(), root, &id, chain, *deadline, body).await;
+        fault::point("call-send-after");
         match answer {
             Ok((text, generation)) => {
                 unanswered.is(Sent::Answered { generation });

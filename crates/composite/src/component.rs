@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::branch::Branch;
 use crate::database::{Pool, Target};
+use crate::fault;
 use crate::http;
 use crate::journal::{Found, Journal};
 use crate::kit::Kit;
@@ -186,6 +187,7 @@ impl Component {
     }
 
     async fn start_inner(mut self) -> Result<Running, String> {
+        fault::arm()?;
         let name = Name::new(&self.name).map_err(|error| error.to_string())?;
         let (services, matrix) = self.declared()?;
         let trusted = match &self.tls {
@@ -201,6 +203,7 @@ impl Component {
         let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
         let opened = opening.await.map_err(|error| error.to_string())?;
         let (journal, found) = opened.map_err(|error| error.to_string())?;
+        fault::point("start-journal-opened");
         let target = Target::open(&self.database).await?;
         let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);
         let lease = starting.take().await.map_err(|problem| problem.to_string())?;
@@ -226,6 +229,7 @@ impl Component {
             agree(&lease, &self.name, &journal, id, &participant, &effects).await?;
             effects.retain(|effect| !matches!(effect, Effect::WriteVote(..)));
         }
+        fault::point("start-recovered");
         drop(lease);
         peers.begin(Origin { database: taken.database.clone(), generation: taken.generation });
         let node = Node::new(name, services, pool, slots, journal, peers, self.options, participant);
@@ -239,6 +243,7 @@ impl Component {
             }
         }
         node.begin(&effects);
+        fault::point("start-begun");
         tracing::info!("component {} of generation {}:\n{matrix}", self.name, taken.generation);
         Ok(Running { node, matrix, tokens: self.tokens })
     }
@@ -292,11 +297,13 @@ async fn agree(
             id
         }
     };
+    fault::point("start-naming-before");
     let update = "UPDATE cognate_composite.component SET journal = $2 WHERE name = $1";
     connection
         .execute(update, &[&component, &id])
         .await
         .map_err(|error| crate::database::in_words(&error))?;
+    fault::point("start-naming-after");
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use crate::fault;
 use crate::matrix::{Matrix, kind};
 use crate::name::{CallId, Name, RootId};
 use crate::node::Node;
@@ -67,7 +68,7 @@ pub(crate) fn router(node: &Arc<Node>, matrix: &Arc<Matrix>, tokens: &Tokens) ->
         .route("/composite/settle", post(settle))
         .route("/composite/resume", post(resume))
         .route("/status", get(status))
-        .route("/faults", get(|| async { axum::Json(json!([])) }))
+        .route("/faults", get(|| async { axum::Json(fault::names()) }))
         .fallback(|| async { Problem::new(404, "path", "there is nothing here").into_response() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Arc::new(app))
@@ -204,6 +205,7 @@ async fn service(
     let generation = app.node.generation();
     match serve(&app, &name, &headers, body).await {
         Ok(answer) => {
+            fault::point("reply-before");
             let headers = [
                 (header::CONTENT_TYPE.as_str(), "application/json".to_owned()),
                 (wire::GENERATION, generation.to_string()),
@@ -297,6 +299,7 @@ async fn prepare(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byt
         let vote = vote.await.unwrap_or(Vote::No(crate::participant::No::Failed));
         votes.push(VoteEntry::new(root, vote));
     }
+    fault::point("vote-reply-before");
     answer(votes)
 }
 
@@ -320,6 +323,7 @@ async fn settled(
         Ok(batch) => batch,
         Err(problem) => return problem.into_response(),
     };
+    fault::point("outcome-take-before");
     let mut is_marked = false;
     let tell = |entry: OutcomeEntry| {
         let parent = entry.parent.clone().unwrap_or_else(|| app.node.name.clone());
@@ -336,6 +340,7 @@ async fn settled(
     if is_marked && app.node.journal.written().await.is_err() {
         return Problem::new(503, "journal", "the journal cannot be written").into_response();
     }
+    fault::point("outcome-take-after");
     answer(states)
 }
 
@@ -350,7 +355,9 @@ async fn outcome(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byt
         let origin = app.node.peers().origin().cloned();
         StateEntry { root: entry.root, state: wire::outcome(outcome).to_owned(), origin }
     };
-    answer(batch.roots.into_iter().map(look).collect())
+    let known = batch.roots.into_iter().map(look).collect();
+    fault::point("outcome-reply-before");
+    answer(known)
 }
 
 #[derive(serde::Deserialize)]

@@ -39,15 +39,15 @@
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
 //! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
-//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `tls`,
-//! `http`, `kit`,
-//! `component`.
+//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects
+//! are done); `tls`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
 mod branch;
 mod call;
 mod component;
 mod database;
+mod fault;
 mod http;
 mod journal;
 mod kit;

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::call::Undo;
 use crate::database::Pool;
+use crate::fault;
 use crate::journal::Journal;
 use crate::name::{CallId, Name, RootId};
 use crate::participant::{
@@ -284,6 +285,7 @@ impl Node {
                     });
                     core.later(deadline + LATE, Timer::MarkOver(root.clone()));
                     is_marked = true;
+                    fault::point("mark-write-before");
                     if let Err(error) = self.journal.mark(root, *mark) {
                         tracing::error!("the journal cannot be written: {error}");
                     }
@@ -291,6 +293,7 @@ impl Node {
                 Effect::SendVote(root, parent, vote) => {
                     let waiting = core.votes.remove(&(root.clone(), parent.clone())).unwrap_or_default();
                     let vote = *vote;
+                    fault::point("vote-send-before");
                     let send = move || {
                         waiting.into_iter().for_each(|waiting| {
                             let _ = waiting.send(vote);
@@ -339,7 +342,9 @@ impl Node {
             }
             Effect::AskVote { root, child, calls, generation } => {
                 tokio::spawn(async move {
+                    fault::point("vote-ask-before");
                     let (vote, why) = node.peers.prepare(&child, &root, calls, generation).await;
+                    fault::point("vote-ask-after");
                     node.core().note_no(&root, why);
                     node.tell(Event::Voted(root, child, vote));
                 });
@@ -377,6 +382,7 @@ impl Node {
     }
 
     fn write_vote(self: &Arc<Self>, core: &Core, root: RootId, nonce: Option<Nonce>) {
+        fault::point("vote-write-before");
         let written = self.journal.vote(core.vote_facts(&root, nonce));
         let node = Arc::clone(self);
         tokio::spawn(async move {
@@ -384,6 +390,7 @@ impl Node {
                 Ok(wait) => wait.await.is_ok(),
                 Err(_) => false,
             };
+            fault::point("vote-write-after");
             node.tell(if is_written { Event::VoteWritten(root) } else { Event::VoteFailed(root) });
         });
     }
@@ -391,8 +398,10 @@ impl Node {
     async fn tell_commit(self: Arc<Self>, root: RootId, child: Name, nonce: Option<Nonce>) {
         for attempt in 1.. {
             sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            fault::point("commit-tell-before");
             match self.peers.commit(&child, &root, nonce).await {
                 Some(settled @ (Settled::Done | Settled::Refused)) => {
+                    fault::point("commit-tell-after");
                     if settled == Settled::Refused {
                         tracing::error!(%root, %child, "is committed, and the component says that it has undone it");
                     }
@@ -408,7 +417,10 @@ impl Node {
         // If it does not get through, the component finds out by its deadline, or asks.
         for attempt in 1..=5 {
             sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
-            if matches!(self.peers.abort(&child, &root).await, Some(Settled::Done | Settled::Refused)) {
+            fault::point("abort-tell-before");
+            let settled = self.peers.abort(&child, &root).await;
+            fault::point("abort-tell-after");
+            if matches!(settled, Some(Settled::Done | Settled::Refused)) {
                 return;
             }
         }
@@ -420,7 +432,9 @@ impl Node {
             if !self.core().participant.is_in_doubt(&root) {
                 return;
             }
+            fault::point("outcome-ask-before");
             if let Some((outcome, origin)) = self.peers.outcome(&parent, &root, nonce).await {
+                fault::point("outcome-ask-after");
                 if outcome == Outcome::Aborted && !self.core().may_believe(&root, &parent, origin.as_ref()) {
                     continue;
                 }
@@ -488,6 +502,7 @@ impl Node {
                 resume.notified().await;
             }
         }
+        fault::point("undo-after");
         self.slots.released(slot);
         if let Some(calls) = self.core().facts.get_mut(&root) {
             calls.remove(&call);
@@ -501,6 +516,7 @@ impl Node {
         }
         let missing =
             |what: &str| Problem::new(400, "failed", format!("{what} of service {}", facts.service));
+        fault::point("undo-before");
         let service = self.services.iter().find(|service| service.declared.name == facts.service);
         let service = service.ok_or_else(|| missing("the component has no"))?;
         let sql = Arc::new(Sql::new(&self.pool, service.begin, false));
@@ -520,6 +536,7 @@ impl Node {
         }
         let (component, generation) = (self.slots.component(), self.slots.generation());
         let (slot, root) = (slot as i32, root.as_str());
+        fault::point("undo-between");
         match sql.commit(&[(RELEASE, &[component, &slot, generation, &root])]).await {
             Ok(()) => Ok(()),
             Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await),

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::call::Call;
 use crate::database::Parameters;
+use crate::fault;
 use crate::locks::Grant;
 use crate::name::{CallId, RootId};
 use crate::node::{Node, RETRY, UnderWay};
@@ -245,6 +246,7 @@ impl Node {
                 false => why.unwrap_or_else(lost).into(),
             });
         }
+        fault::point("decision-before");
         let children = self.core().participant.children(root);
         let slot = match children.is_empty() {
             true => {
@@ -257,6 +259,7 @@ impl Node {
                 Some(self.write_slot(request, running, &answer, Some(decision)).await?)
             }
         };
+        fault::point("decision-after");
         let ended = Ended::Committed { slot, answer: answer.as_str().into() };
         self.tell(Event::Ended(root.clone(), call.clone(), ended));
         Ok(answer)
@@ -296,6 +299,7 @@ impl Node {
         let (component, generation) = (self.slots.component(), self.slots.generation());
         let (slot, name) = (chosen.slot, root.as_str());
         let parameters: Parameters<'_> = &[component, &(slot as i32), generation, &name, &text];
+        fault::point("slot-write-before");
         let written = match self.commit_with((WRITE, parameters), request, running, answer).await {
             Err(NotCommitted::Unknown) => match self.is_written(slot, Some(root)).await? {
                 true => Ok(()),
@@ -311,6 +315,7 @@ impl Node {
                 false => self.after_slot(error).await.into(),
             });
         }
+        fault::point("slot-write-after");
         self.core().facts.entry(root.clone()).or_default().insert(call.clone(), (slot, facts));
         if let Some(freed) = self.slots.written(chosen) {
             self.tell(Event::Freed(freed));
@@ -387,7 +392,10 @@ impl Node {
         let (component, root) = (self.slots.component(), request.arrival.root.as_str());
         let kept = self.options.answers_kept.as_secs_f64();
         let keep: Parameters<'_> = &[component, key, &root, arguments, &answer, &kept];
-        sql.commit(&[statement, (KEEP, keep)]).await
+        fault::point("answer-store-before");
+        let stored = sql.commit(&[statement, (KEEP, keep)]).await;
+        fault::point("answer-store-after");
+        stored
     }
 
     fn facts(

@@ -20,6 +20,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::branch::Branch;
 use crate::database::{Connection, Pool};
+use crate::fault;
 use crate::name::{Name, RootId};
 use crate::participant::{Nonce, Slot};
 use crate::problem::Problem;
@@ -118,6 +119,7 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
             connection.batch(table).await.map_err(words)?;
         }
     }
+    fault::point("start-generation-before");
     let row = connection
         .query(
             "INSERT INTO cognate_composite.component AS c (name, generation, database) VALUES ($1, 1, $2)
@@ -128,6 +130,7 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
         )
         .await
         .map_err(words)?;
+    fault::point("start-generation-after");
     let row = row.first().ok_or("the component has no row")?;
     let (generation, journal) = (row.get::<_, i64>(0), row.get::<_, Option<String>>(1));
     let database = row.get::<_, String>(2);
@@ -140,7 +143,9 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
         )
         .await
         .map_err(words)?;
+    fault::point("start-slots-before");
     connection.batch("COMMIT").await.map_err(words)?;
+    fault::point("start-slots-after");
     let (mut rows, mut free) = (Vec::new(), Vec::new());
     for row in found {
         let slot = row.get::<_, i32>(0) as Slot;
@@ -309,8 +314,10 @@ impl Slots {
             SELECT c.name, g, c.generation FROM (SELECT name, generation FROM cognate_composite.component
                 WHERE name = $1 AND generation = $2 FOR UPDATE) c, generate_series($3::int, $4::int) g";
         let (from, to) = (first as i32, (first + SLOTS - 1) as i32);
+        fault::point("slots-grow-before");
         let made = lease.execute(grow, &[&self.component, &self.generation, &from, &to]).await;
         let made = made.map_err(|error| crate::problem::Error::from(error).into_problem())?;
+        fault::point("slots-grow-after");
         lease.give_back();
         if made == 0 {
             return Err(fenced());
@@ -353,7 +360,10 @@ impl Slots {
             return Vec::new();
         }
         let slots: Vec<i32> = batch.iter().map(|(slot, _)| *slot as i32).collect();
-        match self.write(pool, FREE, &slots).await {
+        fault::point("free-before");
+        let freed = self.write(pool, FREE, &slots).await;
+        fault::point("free-after");
+        match freed {
             Ok(()) => self.with(|state| {
                 state.free.extend(batch.iter().map(|(slot, _)| *slot));
                 batch.into_iter().filter_map(|(_, root)| state.one_freed(root)).collect()

@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
 use crate::database::{Lease, Parameters, Pool};
+use crate::fault;
 use crate::problem::{Error, Problem, Result};
 
 /// How a local transaction begins.
@@ -166,7 +167,12 @@ impl Sql {
         let ours = futures_util::future::join_all(
             statements.iter().map(|(sql, parameters)| lease.query(sql, parameters)),
         );
-        let (begun, ours, committed) = tokio::join!(biased; begin, ours, lease.batch(end));
+        let commit = async {
+            fault::point("commit-before");
+            lease.batch(end).await
+        };
+        let (begun, ours, committed) = tokio::join!(biased; begin, ours, commit);
+        fault::point("commit-after");
         let first = begun.err().or_else(|| ours.into_iter().find_map(|one| one.err()));
         match (first, committed) {
             (None, Ok(())) => {

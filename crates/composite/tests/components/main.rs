@@ -2,10 +2,15 @@
 
 mod branches;
 mod contract;
+#[cfg(feature = "fault-points")]
+mod faults;
 mod fence;
 mod kills;
 mod kit;
 mod process;
+mod proxy;
 mod serial;
+mod storm;
 mod tls;
+mod trade;
 mod within;

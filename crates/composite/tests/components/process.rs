@@ -3,8 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -25,15 +27,33 @@ pub(crate) fn example() -> Result<PathBuf, Failure> {
     }
 }
 
-/// A port that is free now.
+/// How long anything may take that is waited for: a safety net, far above what it takes.
+pub(crate) const END: Duration = Duration::from_secs(120);
+/// Ports that the system does not give to outgoing connections by itself.
+const PORTS: std::ops::Range<u16> = 10_000..30_000;
+
+/// A port that is free, and stays so while its component is down: a connection that is attempted meanwhile must not get it
+/// as its own end.
 pub(crate) fn port() -> Result<SocketAddr, Failure> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let begin = std::process::id() as usize * 61;
+    for _ in PORTS {
+        let place = begin + usize::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (place % PORTS.len()) as u16;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    Err("no port is free".into())
 }
 
 /// The three components, each with an embedded database of its own.
 pub(crate) struct Components {
     folder: tempfile::TempDir,
+    /// Where each listens.
     addresses: Vec<SocketAddr>,
+    /// Where the others find each.
+    doors: Vec<SocketAddr>,
     processes: Vec<Option<Child>>,
     token: Option<PathBuf>,
     without_undo: bool,
@@ -52,6 +72,16 @@ impl Components {
 
     /// The same with these tokens, one a line.
     pub(crate) fn start_with(tokens: Option<&str>, without_undo: bool) -> Result<Components, Failure> {
+        let mut components = Components::prepare(tokens)?;
+        components.without_undo = without_undo;
+        for place in 0..NAMES.len() {
+            components.restart(place)?;
+        }
+        Ok(components)
+    }
+
+    /// None of them runs yet.
+    pub(crate) fn prepare(tokens: Option<&str>) -> Result<Components, Failure> {
         let folder = tempfile::tempdir()?;
         let token = match tokens {
             Some(tokens) => {
@@ -61,13 +91,20 @@ impl Components {
             }
             None => None,
         };
-        let addresses = NAMES.iter().map(|_| port()).collect::<Result<_, _>>()?;
-        let processes = NAMES.iter().map(|_| None).collect();
-        let mut components = Components { folder, addresses, processes, token, without_undo };
-        for place in 0..NAMES.len() {
-            components.restart(place)?;
-        }
-        Ok(components)
+        let addresses = NAMES.iter().map(|_| port()).collect::<Result<Vec<_>, _>>()?;
+        let (doors, processes) = (addresses.clone(), NAMES.iter().map(|_| None).collect());
+        Ok(Components { folder, addresses, doors, processes, token, without_undo: false })
+    }
+
+    /// The others find this component here from their next start on.
+    pub(crate) fn set_door(&mut self, place: usize, door: SocketAddr) {
+        self.doors[place] = door;
+    }
+
+    /// The component listens at another port from its next start on.
+    pub(crate) fn move_away(&mut self, place: usize) -> Result<SocketAddr, Failure> {
+        self.addresses[place] = port()?;
+        Ok(self.addresses[place])
     }
 
     /// The folder of a component's journal.
@@ -83,9 +120,20 @@ impl Components {
 
     /// Starts a component, and returns once it answers.
     pub(crate) fn restart(&mut self, place: usize) -> Result<(), Failure> {
+        match self.restart_with(place, None)? {
+            None => Ok(()),
+            Some(status) => Err(format!("{} did not start: {status}", NAMES[place]).into()),
+        }
+    }
+
+    /// Starts a component with this fault. Returns once it answers, or has ended, and how.
+    pub(crate) fn restart_with(
+        &mut self,
+        place: usize,
+        fault: Option<&str>,
+    ) -> Result<Option<ExitStatus>, Failure> {
         let (name, folder) = (NAMES[place], self.folder.path().join(NAMES[place]));
-        let peers =
-            NAMES.iter().zip(&self.addresses).map(|(name, address)| format!("{name}=http://{address}"));
+        let peers = NAMES.iter().zip(&self.doors).map(|(name, address)| format!("{name}=http://{address}"));
         let mut command = Command::new(example()?);
         command
             .arg(name)
@@ -94,6 +142,7 @@ impl Components {
             .arg("--data")
             .arg(folder.join("journal"))
             .args(["--peers", &peers.collect::<Vec<_>>().join(",")])
+            .env_remove("COGNATE_FAULT")
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit());
         if let Some(token) = &self.token {
@@ -102,16 +151,33 @@ impl Components {
         if self.without_undo && name == "payment" {
             command.arg("--without-undo");
         }
+        if let Some(fault) = fault {
+            command.env("COGNATE_FAULT", fault);
+        }
         let mut process = command.spawn()?;
         let mut line = String::new();
         let output = process.stdout.take().ok_or("no output")?;
         BufReader::new(output).read_line(&mut line)?;
         if !line.contains("listens on") {
-            process.wait()?;
-            return Err(format!("{name} did not start: {line}").into());
+            return Ok(Some(process.wait()?));
         }
         self.processes[place] = Some(process);
-        Ok(())
+        Ok(None)
+    }
+
+    /// Whether a component was started, and not seen to end.
+    pub(crate) fn runs(&self, place: usize) -> bool {
+        self.processes[place].is_some()
+    }
+
+    /// How a component's process has ended, if it has.
+    pub(crate) fn ended(&mut self, place: usize) -> Result<Option<ExitStatus>, Failure> {
+        let Some(process) = &mut self.processes[place] else { return Ok(None) };
+        let status = process.try_wait()?;
+        if status.is_some() {
+            self.processes[place] = None;
+        }
+        Ok(status)
     }
 
     /// Kills a component.
@@ -121,6 +187,30 @@ impl Components {
             process.wait()?;
         }
         Ok(())
+    }
+}
+
+/// Waits until no component has an open root.
+pub(crate) fn settled(components: &Components) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let mut open = Vec::new();
+        for name in NAMES {
+            let (_, status) = request(components.address(name), "GET", "/status", &[], b"")?;
+            assert_eq!(status["parked"], Value::Array(Vec::new()), "{name}");
+            if status["roots"].as_array().is_none_or(|roots| !roots.is_empty()) {
+                open.push(format!("{name}: {}", status["roots"]));
+            } else {
+                assert_eq!((&status["in_doubt"], &status["undo_backlog"]), (&0.into(), &0.into()), "{name}");
+            }
+        }
+        if open.is_empty() {
+            return Ok(());
+        }
+        if begun.elapsed() > END {
+            return Err(format!("roots do not end: {}", open.join("; ")).into());
+        }
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
