@@ -39,8 +39,8 @@
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
 //! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `slots`, `sql` (what is
-//! remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `http`,
-//! `component`.
+//! remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects are done); `openapi`,
+//! `http`, `component`.
 
 mod answers;
 mod call;
@@ -52,6 +52,7 @@ pub mod locks;
 pub mod matrix;
 pub mod name;
 mod node;
+mod openapi;
 pub mod participant;
 mod peers;
 mod problem;

@@ -2,4 +2,5 @@
 
 mod contract;
 mod kills;
+mod page;
 mod process;
