@@ -25,7 +25,7 @@ _SLOTS = 128
 _TABLES = (
     "CREATE SCHEMA IF NOT EXISTS cognate_composite",
     """CREATE TABLE IF NOT EXISTS cognate_composite.component (
-        name text PRIMARY KEY, generation bigint NOT NULL, journal text)""",
+        name text PRIMARY KEY, generation bigint NOT NULL, journal text, database text)""",
     # Room on each page for the versions that updates leave, and pages enough for an index to be worth it.
     """CREATE TABLE IF NOT EXISTS cognate_composite.slot (
         component text NOT NULL, id int NOT NULL, generation bigint NOT NULL, root text, facts text,
@@ -130,7 +130,7 @@ class Slots:
                 # Two components that start at once may both make them; the second one finds them made.
                 connection.execute(table)
         taken = connection.execute(
-            """INSERT INTO cognate_composite.component AS c VALUES (%s::text, 1, NULL)
+            """INSERT INTO cognate_composite.component AS c (name, generation) VALUES (%s::text, 1)
                ON CONFLICT (name) DO UPDATE SET generation = c.generation + 1 RETURNING generation, journal""",
             (component,),
         ).fetchone()
