@@ -6,10 +6,11 @@
 //! needs = ["node", "npm"]                # without these on the machine it is skipped, and that is said
 //! install = [["npm", "install"]]         # commands, run in a copy of the folder
 //! run = ["node", "pipeline.mjs"]         # fails by its exit code, or by not ending in time
+//! seconds = 300                          # how long it may take, if that is long
 //! ```
 //!
 //! The copy is `target/clients/NAME`, and stays, so that a second run installs nothing. The program gets a server of its own on an empty folder, and finds it as libpq's clients do:
-//! `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`. A driver that hangs is ended after [`PATIENCE`].
+//! `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`. A driver that hangs is ended after `seconds`, or after [`PATIENCE`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,8 +20,8 @@ use super::server::{self, Server};
 
 /// A program may take so long; what is measured here is whether it ends at all.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A package manager may take so long.
-const INSTALL_PATIENCE: Duration = Duration::from_secs(300);
+/// A package manager, or a compiler, may take so long.
+const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
 /// How often a program is asked whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -31,6 +32,7 @@ struct Client {
     needs: Vec<String>,
     install: Vec<Vec<String>>,
     run: Vec<String>,
+    patience: Duration,
 }
 
 /// Runs the clients named, or all.
@@ -90,8 +92,11 @@ impl Client {
         let run = table.get("run").and_then(words).ok_or_else(|| wrong("run: no list of words"))?;
         let install = table.get("install").and_then(|value| value.as_array()?.iter().map(words).collect());
         let install = install.ok_or_else(|| wrong("install: no list of commands"))?;
+        let seconds = table.get("seconds").and_then(toml::Value::as_integer);
+        let patience = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let patience = patience.map_or(PATIENCE, Duration::from_secs);
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Client { name, folder, needs, install, run })
+        Ok(Client { name, folder, needs, install, run, patience })
     }
 
     /// Installs and runs it. `Some`: what it needs and is missing.
@@ -112,7 +117,7 @@ impl Client {
             ("PGDATABASE", "cognate"),
             ("PGSSLMODE", "disable"),
         ];
-        run_in(&work, &self.run, &environment, PATIENCE)?;
+        run_in(&work, &self.run, &environment, self.patience)?;
         Ok(None)
     }
 }

@@ -20,6 +20,7 @@ use crate::fault;
 use crate::matrix::{Matrix, kind};
 use crate::name::{CallId, Name, RootId};
 use crate::node::Node;
+use crate::openapi;
 use crate::participant::{Arrival, Effect, Event, Outcome, Phase, Prepare, Settled, Vote};
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request, first_call};
@@ -33,6 +34,9 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const DEPTH_MAX: usize = 32;
 /// Most bytes of a client's key.
 const KEY_BYTES_MAX: usize = 255;
+/// What the status page may load, and who may show it: nothing and nobody else.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What has to be shown to do anything.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -67,7 +71,9 @@ pub(crate) fn router(node: &Arc<Node>, matrix: &Arc<Matrix>, tokens: &Tokens) ->
         .route("/composite/outcome", post(outcome))
         .route("/composite/settle", post(settle))
         .route("/composite/resume", post(resume))
+        .route("/", get(page))
         .route("/status", get(status))
+        .route("/openapi.json", get(openapi))
         .route("/faults", get(|| async { axum::Json(fault::names()) }))
         .fallback(|| async { Problem::new(404, "path", "there is nothing here").into_response() })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -399,6 +405,24 @@ async fn resume(State(app): Shared, headers: HeaderMap, body: Result<Bytes, Byte
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// The page says nothing by itself: it asks for the status, with the token that it is given.
+async fn page() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (headers, include_str!("status.html")).into_response()
+}
+
+async fn openapi(State(app): Shared, headers: HeaderMap) -> Response {
+    if let Err(problem) = app.caller(&headers) {
+        return problem.into_response();
+    }
+    let has_tokens = app.tokens != Tokens::default();
+    axum::Json(openapi::document(app.node.name.as_str(), app.matrix.services(), has_tokens)).into_response()
 }
 
 fn phase(phase: Phase) -> &'static str {

@@ -40,7 +40,7 @@
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
 //! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
 //! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects
-//! are done); `tls`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
+//! are done); `tls`, `openapi`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
 mod branch;
@@ -55,6 +55,7 @@ pub mod locks;
 pub mod matrix;
 pub mod name;
 mod node;
+mod openapi;
 pub mod participant;
 mod peers;
 mod problem;

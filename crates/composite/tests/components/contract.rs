@@ -34,8 +34,18 @@ fn bad_requests_are_told_apart_and_leave_nothing() -> Result<(), Failure> {
         (post(shop, "/composite/prepare", &[], &json!({ "roots": 1 }))?, 400, "arguments"),
         (request(shop, "GET", "/nowhere", &[], b"")?, 404, "path"),
     ];
+    let (status, document) = request(shop, "GET", "/openapi.json", &[], b"")?;
+    assert_eq!(status, 200, "{document}");
+    for name in ["buy", "sold"] {
+        assert!(document["paths"][format!("/services/{name}")]["post"].is_object(), "{document}");
+    }
     for ((status, problem), expected, reason) in reasons {
         assert_eq!((status, problem["reason"].as_str()), (expected, Some(reason)), "{problem}");
+        let described = &document["components"]["responses"][expected.to_string()]["content"];
+        let described = described["application/problem+json"]["schema"]["allOf"][1].clone();
+        let known =
+            described["properties"]["reason"]["enum"].as_array().ok_or("a status that is not described")?;
+        assert!(known.iter().any(|known| known == reason), "{expected} {reason} is not described");
     }
     // An ordinary build has no points at which it can be made to die.
     #[cfg(not(feature = "fault-points"))]

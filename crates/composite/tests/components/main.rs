@@ -7,6 +7,7 @@ mod faults;
 mod fence;
 mod kills;
 mod kit;
+mod page;
 mod process;
 mod proxy;
 mod serial;

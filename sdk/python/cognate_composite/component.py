@@ -1,0 +1,238 @@
+"""A component: a name, services, how these stand to each other, and its start."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from .database import Pool
+from .journal import BadJournal, Journal
+from .matrix import Line, Matrix
+from .names import name as checked
+from .node import Node
+from .participant import Participant
+from .peers import Peers
+from .root import SlotFacts, VoteFacts
+from .run import Runner
+from .server import Server, Tokens
+from .service import Service
+from .slots import Slots, application_name
+
+log = logging.getLogger("cognate_composite")
+
+
+class StartError(Exception):
+    """Why a component does not start, in words for a person."""
+
+
+class Component:
+    """A component that is being put together."""
+
+    def __init__(self, name: str, setup: Iterable[str] = ()) -> None:
+        """`setup`: statements that make its tables, executed at each start, one after the other."""
+        self.name = checked(name)
+        self._setup = list(setup)
+        self._services: dict[str, Service] = {}
+        self._lines: list[Line] = []
+
+    def service(
+        self,
+        *,
+        name: str | None = None,
+        item: Callable[[Any], Any] | None = None,
+        reads: bool = False,
+        isolation: str = "serializable",
+    ) -> Callable[[Callable], Service]:
+        """Offers a function as a service. Its argument, by its annotation, is what comes as JSON.
+
+        `item`: what a call is about; calls about different items need not conflict. `reads`: it changes nothing.
+        `isolation`: `serializable` or `read committed`; the latter is right where each statement finds and changes
+        what it needs in one step, and each pair of services that may be exchanged has been tried at the same time.
+        """
+        if isolation not in ("serializable", "read committed"):
+            raise ValueError(f"no isolation of services: {isolation!r}")
+
+        def declare(run: Callable) -> Service:
+            service = Service(run, name or run.__name__, item, reads, isolation)
+            if service.name in self._services:
+                raise ValueError(f"two services are named {service.name!r}")
+            self._services[service.name] = service
+            return service
+
+        return declare
+
+    def conflicts(self, *lines: Line) -> None:
+        """Says how services stand to each other; what nothing is said about conflicts."""
+        self._lines.extend(lines)
+
+    def start(
+        self,
+        *,
+        database: str,
+        data: str | Path,
+        peers: Mapping[str, str] = {},
+        tokens: Tokens = Tokens(),
+        lock_wait: float = 0.2,
+        connections: int = 24,
+        answers_kept: float = 24 * 3600,
+    ) -> Running:
+        """Takes the component over from whoever had it, takes up what was left, and is ready to listen.
+
+        `database`: `postgresql://…`. `data`: the folder of its journal. `peers`: the other components, by their
+        names: `http://host:port`. `lock_wait` and `answers_kept` are seconds.
+        """
+        try:
+            matrix = Matrix([service.declared for service in self._services.values()], self._lines)
+            others = Peers(self.name, tokens.peer)
+            for peer, address in peers.items():
+                others.set(checked(peer), address)
+            return self._start(matrix, others, database, Path(data), tokens, lock_wait, connections, answers_kept)
+        except (ValueError, OSError, BadJournal, psycopg.Error) as error:
+            raise StartError(f"component {self.name}: {error}") from error
+
+    def _start(
+        self,
+        matrix: Matrix,
+        peers: Peers,
+        database: str,
+        data: Path,
+        tokens: Tokens,
+        lock_wait: float,
+        connections: int,
+        answers_kept: float,
+    ) -> Running:
+        if not database.startswith(("postgresql://", "postgres://")):
+            raise ValueError(f"not a database: {database!r} (postgresql://…)")
+        journal = Journal(data)
+        with psycopg.connect(database, autocommit=True, application_name=application_name(self.name, 0)) as connection:
+            durable = connection.execute("SHOW synchronous_commit").fetchone()
+            if durable and durable[0] == "off":
+                raise ValueError("synchronous_commit is off in its database")
+            for statement in self._setup:
+                connection.execute(statement)
+            slots = Slots(self.name, connection)
+            for row in slots.rows:
+                if row.facts.service not in self._services:
+                    raise ValueError(f"slot {row.slot} is of service {row.facts.service}, which is not there any more")
+            participant = Participant(matrix, slots.generation)
+            is_whole = slots.journal == journal.id if slots.journal else not slots.rows
+            if not is_whole:
+                log.warning(
+                    "component %s: the journal is not the one of this database; nothing is undone before parents were asked",
+                    self.name,
+                )
+            remembered = [row.facts.of(row.root, row.slot, row.is_noted) for row in slots.rows]
+            effects = participant.recover(remembered, list(journal.votes.values()), journal.marks, is_whole)
+            effects = _agree(connection, slots, journal, participant, effects)
+        pool = Pool(database, application_name(self.name, slots.generation), connections)
+        node = Node(self.name, self._services, pool, slots, journal, peers, participant, lock_wait)
+        node.begin(slots.rows, effects)
+        log.info("component %s of generation %d:\n%s", self.name, slots.generation, matrix)
+        return Running(node, Runner(node, answers_kept), matrix, tokens)
+
+    def main(self, arguments: list[str] | None = None) -> None:
+        """The program of a component: `--listen`, `--database`, `--data`, `--peers`, `--token-file`."""
+        parser = argparse.ArgumentParser(description=f"The component {self.name}.")
+        parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0")
+        parser.add_argument("--database", metavar="URL", required=True, help="postgresql://…")
+        parser.add_argument("--data", metavar="DIR", required=True, help="the folder of the journal")
+        parser.add_argument("--peers", metavar="NAME=URL,…", default="", help="the other components")
+        parser.add_argument(
+            "--token-file", metavar="FILE", help="the token of components, and on a second line that of clients"
+        )
+        given = parser.parse_args(arguments)
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+        try:
+            tokens = read_tokens(given.token_file) if given.token_file else Tokens()
+            host, _, port = given.listen.rpartition(":")
+            if tokens == Tokens() and not _is_loopback(host):
+                raise StartError(f"listening on {given.listen} without --token-file lets anybody in")
+            peers = dict(peer.split("=", 1) for peer in given.peers.split(",") if peer)
+            peers.pop(self.name, None)
+            running = self.start(database=given.database, data=given.data, peers=peers, tokens=tokens)
+            address = running.listen(host.strip("[]"), int(port))
+        except (StartError, ValueError, OSError) as error:
+            sys.exit(f"{self.name}: {error}")
+        print(f"{self.name} listens on http://{address[0]}:{address[1]}\n{running.matrix}", flush=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            running.wait_fenced()
+            # Whoever is waiting for an answer hears why there is none.
+            time.sleep(1)
+            sys.exit(f"{self.name}: another process has taken this component over")
+        except KeyboardInterrupt:
+            running.stop()
+
+
+def _agree(
+    connection: psycopg.Connection, slots: Slots, journal: Journal, participant: Participant, effects: list[tuple]
+) -> list[tuple]:
+    """Makes journal and database know each other: first the journal says what it has to, then the database names it."""
+    for what, root, *_ in effects:
+        if what == "write_vote":
+            known = participant.roots[root]
+            children = [(name, child.nonce) for name, child in known.children.items() if child.nonce is not None]
+            journal.vote(VoteFacts(root, None, list(known.parents), children))
+    if slots.journal is None or slots.journal != journal.id:
+        slots.name_journal(connection, journal.name())
+    return [effect for effect in effects if effect[0] != "write_vote"]
+
+
+def read_tokens(file: str | Path) -> Tokens:
+    """The tokens of a file: the first line is that of components, the second one, if there is one, that of clients."""
+    lines = [line.strip() for line in Path(file).read_text().splitlines() if line.strip()]
+    if not lines:
+        raise StartError(f"{file}: holds no token")
+    return Tokens(*lines[:2])
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Running:
+    """A component that runs."""
+
+    def __init__(self, node: Node, runner: Runner, matrix: Matrix, tokens: Tokens) -> None:
+        self.matrix = matrix
+        self._node, self._runner, self._tokens = node, runner, tokens
+        self._server: Server | None = None
+
+    def listen(self, host: str, port: int) -> tuple[str, int]:
+        """Answers calls from now on, at this address."""
+        self._server = Server((host, port), self._node, self._runner, self.matrix, self._tokens)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        address = self._server.server_address
+        return str(address[0]), int(address[1])
+
+    def set_peer(self, name: str, address: str) -> None:
+        """Another component is, or has moved, here."""
+        self._node.peers.set(checked(name), address)
+
+    def remove_peer(self, name: str) -> None:
+        """Another component is not there any more."""
+        self._node.peers.remove(name)
+
+    def wait_fenced(self) -> None:
+        """Returns once another process has taken the component over: this one is to end."""
+        self._node.is_fenced.wait()
+
+    def stop(self) -> None:
+        """Answers no more calls. What was under way is taken up by the next start."""
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+        self._node.stop()

@@ -1,0 +1,190 @@
+"""A component's local database: connections, and the local transaction of a call.
+
+A connection goes back to the pool only if it is known to be idle; otherwise it is closed. A local transaction begins
+with its first statement. It ends with a statement of ours (the slot, or a look at the generation) and COMMIT: a
+failed statement makes COMMIT a rollback, and then ours has failed before it, so a commit is never believed that was
+none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from .problem import Problem
+
+# How long one waits for a connection, in seconds.
+_PATIENCE = 5
+# Waits that only the database sees are bounded here.
+_SETTINGS = ("SET lock_timeout = '2s'", "SET idle_in_transaction_session_timeout = '60s'")
+
+BEGIN = {
+    "serializable": "BEGIN ISOLATION LEVEL SERIALIZABLE",
+    "read committed": "BEGIN ISOLATION LEVEL READ COMMITTED",
+    "read only": "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY",
+}
+
+Statement = tuple[str, Sequence[Any]]
+
+
+class NotCommitted(Exception):
+    """COMMIT went wrong: rolled back because of the cause, or unknown, since its answer was lost."""
+
+    def __init__(self, cause: Exception | None) -> None:
+        super().__init__(str(cause or "the answer of COMMIT was lost"))
+        self.cause = cause
+
+
+class Pool:
+    """Connections that are kept for the next one."""
+
+    def __init__(self, url: str, application_name: str, most: int) -> None:
+        self._url, self._application_name = url, application_name
+        self._idle: list[psycopg.Connection] = []
+        self._lock = threading.Lock()
+        self._permits = threading.Semaphore(most)
+
+    def take(self, *, new: bool = False) -> psycopg.Connection:
+        """A connection that is idle, as far as one can see from here."""
+        if not self._permits.acquire(timeout=_PATIENCE):
+            raise Problem(409, "conflict", "no connection to the database became free in time")
+        with self._lock:
+            if new:
+                self._close_idle()
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.closed:
+                    return connection
+        try:
+            connection = psycopg.connect(
+                self._url, autocommit=True, application_name=self._application_name, connect_timeout=_PATIENCE
+            )
+        except psycopg.Error as error:
+            self._permits.release()
+            raise Problem(503, "database", f"the component's database is away: {error}".strip()) from error
+        try:
+            for setting in _SETTINGS:
+                connection.execute(setting)
+        except psycopg.Error as error:
+            self.give_back(connection, False)
+            raise Problem(503, "database", f"the component's database is away: {error}".strip()) from error
+        return connection
+
+    def give_back(self, connection: psycopg.Connection, is_usable: bool = True) -> None:
+        """Takes a connection back, or closes it."""
+        is_idle = is_usable and connection.info.transaction_status == TransactionStatus.IDLE
+        with self._lock:
+            if is_idle:
+                self._idle.append(connection)
+        if not is_idle:
+            connection.close()
+        self._permits.release()
+
+    def begin(self, statement: str) -> psycopg.Connection:
+        """A connection in a transaction that has just begun. One that was lost while it was idle is replaced."""
+        for is_last in (False, True):
+            connection = self.take(new=is_last)
+            try:
+                connection.execute(statement)
+                return connection
+            except psycopg.Error as error:
+                self.give_back(connection, False)
+                if is_last:
+                    raise Problem(503, "database", f"the component's database is away: {error}".strip()) from error
+        raise AssertionError("the last attempt returns")
+
+    def run(self, *statements: Statement) -> list[psycopg.Cursor]:
+        """Statements of ours in a local transaction of their own."""
+        work = Transaction(self, "read committed")
+        try:
+            results = [work.execute(*statement) for statement in statements]
+            work.commit([])
+            return results
+        except NotCommitted as error:
+            raise error.cause or Problem(503, "database", str(error)) from error
+        finally:
+            work.roll_back()
+
+    def close(self) -> None:
+        """Closes what is idle: connections that are as old as one that turned out to be lost."""
+        with self._lock:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+class Transaction:
+    """The local transaction of one call. Used by one thread, but for `cancel`."""
+
+    def __init__(self, pool: Pool, isolation: str) -> None:
+        self._pool, self._isolation = pool, isolation
+        self._connection: psycopg.Connection | None = None
+        self._lock = threading.Lock()
+        self.is_cancelled = False
+
+    def _begin(self) -> psycopg.Connection:
+        if self._connection is None:
+            connection = self._pool.begin(BEGIN[self._isolation])
+            with self._lock:
+                self._connection = connection
+        if self.is_cancelled:
+            raise Problem(409, "ended", "the root was aborted")
+        return self._connection
+
+    def execute(self, query: Any, parameters: Any = None) -> psycopg.Cursor:
+        """Executes a statement."""
+        return self._begin().execute(query, parameters)
+
+    def commit(self, statements: list[Statement]) -> None:
+        """Runs our own statements and COMMIT."""
+        if self._connection is None and not statements:
+            return
+        try:
+            for statement in statements:
+                self.execute(*statement)
+        except (psycopg.Error, Problem) as error:
+            self.roll_back()
+            raise NotCommitted(error) from error
+        connection = self._connection
+        assert connection is not None
+        try:
+            word = connection.execute("COMMIT").statusmessage
+        except psycopg.Error as error:
+            self.roll_back()
+            is_known = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P", "58"))
+            raise NotCommitted(error if is_known else None) from error
+        self._leave()
+        if word != "COMMIT":
+            raise NotCommitted(Problem(400, "failed", f"COMMIT was answered {word}"))
+
+    def roll_back(self) -> None:
+        """Rolls back, if anything was begun."""
+        if self._connection is not None:
+            try:
+                self._connection.execute("ROLLBACK")
+            except psycopg.Error:
+                self._connection.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            connection, self._connection = self._connection, None
+        assert connection is not None
+        # A cancellation that was sent may still arrive, and would meet whoever has the connection next.
+        self._pool.give_back(connection, not connection.closed and not self.is_cancelled)
+
+    def cancel(self) -> None:
+        """Stops what is under way, from another thread; nothing is begun any more."""
+        self.is_cancelled = True
+        with self._lock:
+            if self._connection is not None and not self._connection.closed:
+                try:
+                    self._connection.cancel()
+                except psycopg.Error:
+                    pass

@@ -1,0 +1,20 @@
+"""Names that travel between components. They are checked where they enter, once."""
+
+import re
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_ID = re.compile(r"[!-+\--~]{1,128}\Z")
+
+
+def name(text: object) -> str:
+    """The name of a component: letters, digits, `-`, `_`, `.`; at most 64 of them."""
+    if isinstance(text, str) and _NAME.match(text):
+        return text
+    raise ValueError(f"not a component's name (letters, digits, - _ . and at most 64 of them): {str(text)[:80]!r}")
+
+
+def identifier(text: object) -> str:
+    """The identifier of a root or a call: 1 to 128 visible ASCII characters without commas."""
+    if isinstance(text, str) and _ID.match(text):
+        return text
+    raise ValueError(f"not an identifier (1 to 128 visible ASCII characters without commas): {str(text)[:80]!r}")

@@ -1,0 +1,120 @@
+"""The other components, found by their names, and what is said to them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from .participant import Vote
+from .problem import Problem, received
+
+# How long a connection may take to be made, and how long a control message waits for its answer, in seconds.
+_CONNECT = 2
+_PATIENCE = 10
+# Most bytes of an answer.
+_ANSWER_BYTES = 8 << 20
+
+
+class Peers:
+    """Whom this component can call. A request has a connection of its own, so it is known whether it was sent."""
+
+    def __init__(self, own: str, token: str | None) -> None:
+        self._own, self._token = own, token
+        self._addresses: dict[str, tuple[str, int]] = {}
+
+    def set(self, name: str, address: str) -> None:
+        """A component is, or has moved, here: `http://host:port`."""
+        parts = urlsplit(address)
+        if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
+            raise ValueError(f"not an address: {address!r} (http://host:port)")
+        self._addresses[name] = (parts.hostname, parts.port or 80)
+
+    def remove(self, name: str) -> None:
+        """A component is not there any more."""
+        self._addresses.pop(name, None)
+
+    def _post(
+        self, to: str, path: str, headers: dict[str, str], body: str, patience: float
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """Sends a request. A failure says by `began` whether it may have arrived."""
+        if to not in self._addresses:
+            raise Problem(503, "away", f"{to}: no such component among the peers")
+        connection = http.client.HTTPConnection(*self._addresses[to], timeout=min(_CONNECT, patience))
+        try:
+            connection.connect()
+        except OSError as error:
+            raise Problem(503, "away", f"{to}: {error}") from error
+        try:
+            connection.sock.settimeout(patience)
+            headers = {"Content-Type": "application/json", "Connection": "close"} | headers
+            if self._token is not None:
+                headers["Authorization"] = f"Bearer {self._token}"
+            connection.request("POST", path, body.encode(), headers)
+            answer = connection.getresponse()
+            text = answer.read(_ANSWER_BYTES + 1)
+            if len(text) > _ANSWER_BYTES:
+                raise http.client.HTTPException("the answer is too long")
+            return answer.status, answer.headers, text
+        except TimeoutError as error:
+            raise Problem(504, "deadline", f"{to} did not answer in time", began=True) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise Problem(503, "away", f"{to}: {error}", began=True) from error
+        finally:
+            connection.close()
+
+    def call(
+        self, child: str, service: str, root: str, call: str, chain: list[str], deadline: float, body: str
+    ) -> tuple[Any, int]:
+        """Calls a service. Answers its answer and the component's generation."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Problem(504, "deadline", "the time of the request is over")
+        headers = {
+            "Cognate-Root": root,
+            "Cognate-Parent": self._own,
+            "Cognate-Call": call,
+            "Cognate-Ancestors": ",".join(chain),
+            "Cognate-Deadline-Ms": str(int(left * 1000)),
+        }
+        status, answered, text = self._post(child, f"/services/{quote(service, safe='')}", headers, body, left)
+        if not 200 <= status < 300:
+            raise received(status, text)
+        try:
+            return json.loads(text), int(answered.get("Cognate-Generation", "0"))
+        except ValueError as error:
+            # It was executed, and what it did cannot be counted.
+            raise Problem(503, "away", f"{child}: not the answer of a component: {error}", began=True) from error
+
+    def prepare(self, child: str, root: str, calls: int, generation: int | None) -> Vote:
+        """Asks for a vote. No answer is a no."""
+        entry = {"root": root, "parent": self._own, "calls": calls, "generation": generation}
+        answer = self._tell(child, "prepare", entry)
+        nonce = answer.get("nonce")
+        if answer.get("vote") == "yes" and isinstance(nonce, int):
+            return Vote(nonce=nonce)
+        return Vote(no="child" if answer else "failed")
+
+    def commit(self, child: str, root: str, nonce: int | None) -> str | None:
+        """Says that a root is committed; nothing if there was no answer."""
+        return self._tell(child, "commit", {"root": root, "parent": self._own, "nonce": nonce}).get("state")
+
+    def abort(self, child: str, root: str) -> str | None:
+        """Says that a root is aborted."""
+        return self._tell(child, "abort", {"root": root, "parent": self._own}).get("state")
+
+    def outcome(self, parent: str, root: str, nonce: int | None) -> str | None:
+        """Asks for the outcome of a root."""
+        return self._tell(parent, "outcome", {"root": root, "child": self._own, "nonce": nonce}).get("state")
+
+    def _tell(self, to: str, what: str, entry: dict[str, Any]) -> dict[str, Any]:
+        """Sends a control message about one root; answers what was said of it, or nothing."""
+        entry = {name: value for name, value in entry.items() if value is not None}
+        try:
+            status, _, text = self._post(to, f"/composite/{what}", {}, json.dumps({"roots": [entry]}), _PATIENCE)
+            answers = json.loads(text)["roots"] if status == 200 else []
+            return next((dict(answer) for answer in answers if answer["root"] == entry["root"]), {})
+        except (Problem, ValueError, KeyError, TypeError):
+            return {}

@@ -1,0 +1,93 @@
+"""What goes wrong, as services and clients see it: problem+json with a reason that programs can tell apart."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+
+
+class Problem(Exception):
+    """A problem. It leaves nothing behind at the component that reports it, but for `unknown`."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        detail: str,
+        *,
+        holder: str | None = None,
+        item: str | None = None,
+        began: bool = False,
+    ) -> None:
+        super().__init__(f"{status} {reason}: {detail}")
+        self.status = status
+        self.reason = reason
+        self.detail = detail
+        self.holder = holder
+        self.item = item
+        # Something of the call may be left elsewhere, so that its root can only be aborted.
+        self.began = began
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the root may succeed if it is begun again."""
+        return self.reason == "conflict"
+
+    def body(self) -> bytes:
+        """As it is sent."""
+        fields = {"status": self.status, "reason": self.reason, "detail": self.detail, "began": self.began}
+        fields |= {"holder": self.holder} if self.holder is not None else {}
+        fields |= {"item": self.item} if self.item is not None else {}
+        return json.dumps(fields).encode()
+
+
+class Refused(Problem):
+    """A rule of the application: raised by a service, it undoes the whole root, which answers 400 `failed`."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(400, "failed", detail)
+
+
+# Answers of these kinds say by themselves that nothing was begun.
+_LEFT_NOTHING = {401, 404, 409, 413, 422, 508}
+
+
+def received(status: int, body: bytes) -> Problem:
+    """A problem as another component has written it. What it does not say is taken for the worse."""
+    try:
+        fields = json.loads(body)
+        texts = {name: fields.get(name) for name in ("holder", "item")}
+        if not all(text is None or isinstance(text, str) for text in texts.values()):
+            raise ValueError("not a problem")
+        return Problem(status, str(fields["reason"]), str(fields["detail"]), **texts, began=bool(fields.get("began")))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        text = body[:200].decode("utf-8", "replace")
+        return Problem(status, "failed", text, began=status not in _LEFT_NOTHING)
+
+
+def is_serialization(error: BaseException) -> bool:
+    """Whether running the same local transaction again may help."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01")
+
+
+def of_database(error: psycopg.Error) -> Problem:
+    """A database's error, by what the caller can do about it."""
+    code = error.sqlstate
+    if code is None:
+        return Problem(503, "database", f"the component's database is away: {error}".strip())
+    detail = f"{error.diag.message_primary or error} (SQLSTATE {code})"
+    if code in ("40001", "40P01", "55P03"):
+        return Problem(409, "conflict", detail)
+    if code.startswith(("08", "57P", "53")):
+        return Problem(503, "database", detail)
+    return Problem(400, "failed", detail)
+
+
+def of(error: Exception) -> Problem:
+    """Any failure of a service. A defect in its code is the component's, and says so."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, psycopg.Error):
+        return of_database(error)
+    return Problem(503, "defect", f"the service has failed: {type(error).__name__}: {error}")

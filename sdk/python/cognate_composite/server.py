@@ -1,0 +1,362 @@
+"""A component's HTTP side; docs/composite-wire.md has the contract."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from . import shape
+from .locks import Arrival
+from .matrix import Matrix
+from .names import identifier, name
+from .node import DEADLINE_MAX, Node
+from .openapi import document
+from .problem import Problem
+from .run import Request, Runner
+from .slots import Fenced
+
+log = logging.getLogger("cognate_composite")
+
+# Most bytes of a request, and how many more are read so that whoever sends them hears the answer.
+_BODY_BYTES = 4 << 20
+_DRAIN_BYTES = 16 << 20
+# How long a request may take if it does not say, in seconds.
+_DEADLINE = 10.0
+# Most calls that a call may be part of.
+_DEPTH = 32
+# Most bytes of a client's key.
+_KEY_BYTES = 255
+# How long an answer to a question for a vote is waited for: longer than any parent does.
+_VOTE = 70.0
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What has to be shown to do anything: by other components, and by clients; a component's is good for both."""
+
+    peer: str | None = None
+    client: str | None = None
+
+
+@dataclass
+class _Prepare:
+    root: str
+    parent: str
+    calls: int
+    generation: int | None = None
+
+
+@dataclass
+class _Outcome:
+    root: str
+    parent: str | None = None
+    child: str | None = None
+    nonce: int | None = None
+
+
+@dataclass
+class _Settle:
+    root: str
+    outcome: str
+
+
+@dataclass
+class _Resume:
+    slot: int
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one component."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(
+        self, address: tuple[str, int], node: Node, runner: Runner, matrix: Matrix, tokens: Tokens
+    ) -> None:
+        self.node, self.runner, self.matrix, self.tokens = node, runner, matrix, tokens
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever goes away in the middle is nobody's problem."""
+        log.debug("a connection of %s ended", client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # An answer is one packet, sent at once.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+    # An idle connection is closed after this, in seconds.
+    timeout = 75
+    server: Server
+
+    def do_GET(self) -> None:
+        self._serve({"/status": self._status, "/faults": self._faults, "/openapi.json": self._openapi})
+
+    def do_POST(self) -> None:
+        self._serve(
+            {
+                "/composite/prepare": self._prepare,
+                "/composite/commit": lambda body: self._settled("commit_told", body),
+                "/composite/abort": lambda body: self._settled("abort_told", body),
+                "/composite/outcome": self._outcome,
+                "/composite/settle": self._settle,
+                "/composite/resume": self._resume,
+            }
+        )
+
+    def _serve(self, routes: dict[str, Callable[[Any], Any]]) -> None:
+        self._read_body()
+        try:
+            path = urlsplit(self.path).path
+            if self.server.node.is_fenced.is_set():
+                raise Fenced()
+            if self.command == "POST" and path.startswith("/services/"):
+                text = self._service(unquote(path.removeprefix("/services/"))).encode()
+                return self._send(200, text, "application/json", str(self.server.node.generation))
+            if path not in routes:
+                raise Problem(404, "path", "there is nothing here")
+            if self._caller() == "client" and path.startswith("/composite/"):
+                raise Problem(401, "token", "this needs the token of a component")
+            body = self._json() if self.command == "POST" else None
+            self._send(200, json.dumps(routes[path](body)).encode(), "application/json")
+        except Problem as problem:
+            self._send(problem.status, problem.body(), "application/problem+json")
+        except Exception:
+            log.exception("%s %s", self.command, self.path)
+            problem = Problem(503, "defect", "the component has failed", began=True)
+            self._send(503, problem.body(), "application/problem+json")
+
+    # A request.
+
+    def _read_body(self) -> None:
+        """Reads the body before anything is answered, so that the connection can be used again."""
+        self._body, self._refused = b"", None
+        coding, length = self.headers.get("Transfer-Encoding"), self.headers.get("Content-Length")
+        if coding is not None:
+            self._read_chunks(coding)
+        elif length is not None and not length.isdecimal():
+            self._refuse(Problem(400, "arguments", "Content-Length is no number"))
+        elif length is not None and int(length) > _BODY_BYTES:
+            self._drain(min(int(length), _DRAIN_BYTES))
+            self._refuse(Problem(413, "size", f"the request has more than {_BODY_BYTES} bytes"))
+        elif length is not None:
+            self._body = self.rfile.read(int(length))
+            if len(self._body) < int(length):
+                self._refuse(Problem(400, "arguments", "the body was cut"))
+
+    def _read_chunks(self, coding: str) -> None:
+        pieces, left = [], _BODY_BYTES
+        while coding.strip().lower() == "chunked":
+            size = self.rfile.readline(1024).split(b";")[0].strip()
+            try:
+                length = int(size, 16)
+            except ValueError:
+                break
+            if length > left or length < 0:
+                return self._refuse(Problem(413, "size", f"the request has more than {_BODY_BYTES} bytes"))
+            if length == 0:
+                # Fields that follow the body are of no interest.
+                while self.rfile.readline(1024).strip():
+                    pass
+                self._body = b"".join(pieces)
+                return None
+            pieces.append(self.rfile.read(length))
+            self.rfile.readline(1024)
+            left -= length
+        return self._refuse(Problem(400, "arguments", "the body's coding is not understood"))
+
+    def _drain(self, length: int) -> None:
+        while length > 0 and (piece := self.rfile.read(min(length, 1 << 16))):
+            length -= len(piece)
+
+    def _refuse(self, problem: Problem) -> None:
+        self._refused, self.close_connection = problem, True
+
+    def _json(self) -> Any:
+        if self._refused:
+            raise self._refused
+        try:
+            return shape.loads(self._body)
+        except ValueError as error:
+            raise Problem(400, "arguments", f"not JSON: {error}") from error
+
+    def _typed(self, of: Any, body: Any) -> Any:
+        try:
+            value = shape.read(of, body, "the body")
+            for field in ("root", "parent", "child"):
+                check = identifier if field == "root" else name
+                if getattr(value, field, None) is not None:
+                    check(getattr(value, field))
+            return value
+        except ValueError as error:
+            raise Problem(400, "arguments", str(error)) from error
+
+    def _roots(self, of: Any, body: Any) -> list[Any]:
+        if not isinstance(body, dict) or not isinstance(body.get("roots"), list):
+            raise Problem(400, "arguments", "the body is no list of roots")
+        return [self._typed(of, entry) for entry in body["roots"]]
+
+    def _text(self, header: str) -> str | None:
+        """The text of a header, which may be there once."""
+        values = self.headers.get_all(header, [])
+        if len(values) > 1:
+            raise Problem(400, "arguments", f"the header {header} is given twice")
+        try:
+            return values[0].encode("latin-1").decode().strip() if values else None
+        except ValueError as error:
+            raise Problem(400, "arguments", f"the header {header} is not UTF-8") from error
+
+    def _caller(self) -> str:
+        """Who a request comes from: a `peer` or a `client`."""
+        tokens = self.server.tokens
+        if tokens == Tokens():
+            return "peer"
+        scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
+        for caller, token in (("peer", tokens.peer), ("client", tokens.client)):
+            if token is not None and scheme == "Bearer" and hmac.compare_digest(token.encode(), shown.strip().encode()):
+                return caller
+        raise Problem(401, "token", "a token is needed, as Authorization: Bearer")
+
+    def _deadline(self) -> float:
+        text = self._text("Cognate-Deadline-Ms")
+        if text is None:
+            left = _DEADLINE
+        elif text.isascii() and text.isdecimal():
+            left = min(int(text[:12]) / 1000, DEADLINE_MAX)
+        else:
+            raise Problem(400, "arguments", f"Cognate-Deadline-Ms: not a number of milliseconds: {text}")
+        if left == 0:
+            raise Problem(504, "deadline", "the time of the request is over")
+        return time.monotonic() + left
+
+    def _place(self) -> tuple[str, str, str, tuple[str, ...]] | None:
+        """Where a call belongs: root, caller, call and its ancestors. None if it begins a root."""
+        root, parent, call, ancestors = (
+            self._text(f"Cognate-{header}") for header in ("Root", "Parent", "Call", "Ancestors")
+        )
+        if root is None and parent is None and call is None and ancestors is None:
+            return None
+        if root is None or parent is None or call is None:
+            raise Problem(400, "arguments", "the headers Cognate-Root, Cognate-Parent, Cognate-Call belong together")
+        try:
+            within = tuple(identifier(one.strip()) for one in (ancestors or "").split(",") if one.strip())
+            place = identifier(root), name(parent), identifier(call), within
+        except ValueError as error:
+            raise Problem(400, "arguments", str(error)) from error
+        if len(within) > _DEPTH:
+            raise Problem(508, "depth", f"more than {_DEPTH} calls within each other")
+        return place
+
+    # Routes.
+
+    def _service(self, service_name: str) -> str:
+        caller, place = self._caller(), self._place()
+        if place and caller != "peer":
+            raise Problem(401, "token", "only components take part in roots that have begun")
+        node, runner = self.server.node, self.server.runner
+        service = node.services.get(service_name)
+        if service is None:
+            raise Problem(404, "service", f"no service {service_name!r} here")
+        deadline, body = self._deadline(), self._json()
+        key = self._text("Idempotency-Key")
+        if key is not None and not 1 <= len(key.encode()) <= _KEY_BYTES:
+            raise Problem(400, "arguments", f"a key has 1 to {_KEY_BYTES} bytes")
+        try:
+            arguments, item = service.prepare(body)
+            compared = shape.canonical(body)
+            digest = int.from_bytes(hashlib.sha256(compared.encode()).digest()[:8]) >> 1
+        except ValueError as error:
+            raise Problem(400, "arguments", str(error)) from error
+        if place is None:
+            arrival = Arrival("new", "1", None, (), service.name, item, digest)
+            request = Request(arrival, service, arguments, deadline, (key, compared) if key else None)
+            return runner.once(request, key) if key else runner.root(request)
+        if not service.reads and service.undoing is None:
+            raise Problem(409, "closed", f"{service.name} has no undo: it can only begin a root")
+        root, parent, call, ancestors = place
+        arrival = Arrival(root, call, parent, ancestors, service.name, item, digest)
+        return runner.execute(Request(arrival, service, arguments, deadline))
+
+    def _prepare(self, body: Any) -> Any:
+        entries = self._roots(_Prepare, body)
+        asked = [self.server.node.vote(one.root, one.parent, one.calls, one.generation) for one in entries]
+        until, votes = time.monotonic() + _VOTE, []
+        for entry, waiting in zip(entries, asked):
+            vote = waiting.result(max(0.0, until - time.monotonic()))
+            said = {"vote": "no", "reason": vote.no} if vote.no else {"vote": "yes", "nonce": vote.nonce}
+            votes.append({"root": entry.root} | said)
+        return {"roots": votes}
+
+    def _settled(self, event: str, body: Any) -> Any:
+        node, states = self.server.node, []
+        for entry in self._roots(_Outcome, body):
+            details = (entry.parent or node.name,) + ((entry.nonce,) if event == "commit_told" else ())
+            states.append({"root": entry.root, "state": node.settled(event, entry.root, *details)})
+        return {"roots": states}
+
+    def _outcome(self, body: Any) -> Any:
+        node = self.server.node
+        entries = self._roots(_Outcome, body)
+        states = [node.outcome(entry.root, entry.child or node.name, entry.nonce) for entry in entries]
+        return {"roots": [{"root": entry.root, "state": state} for entry, state in zip(entries, states)]}
+
+    def _settle(self, body: Any) -> Any:
+        settle = self._typed(_Settle, body)
+        if settle.outcome not in ("committed", "aborted"):
+            raise Problem(400, "arguments", f"{settle.outcome!r} is neither committed nor aborted")
+        if not self.server.node.settle(settle.root, settle.outcome):
+            raise Problem(404, "root", "this root is not in doubt here")
+        return {"root": settle.root, "state": "done"}
+
+    def _resume(self, body: Any) -> Any:
+        slot = self._typed(_Resume, body).slot
+        if not self.server.node.resume(slot):
+            raise Problem(404, "slot", f"slot {slot} is not parked")
+        return {"slot": slot}
+
+    def _status(self, _: Any) -> Any:
+        return self.server.node.status() | {"matrix": self.server.matrix.shown()}
+
+    def _faults(self, _: Any) -> Any:
+        return []
+
+    def _openapi(self, _: Any) -> Any:
+        node = self.server.node
+        return document(node.name, list(node.services.values()), self.server.tokens != Tokens())
+
+    # An answer.
+
+    def _send(self, status: int, body: bytes, kind: str, generation: str | None = None) -> None:
+        try:
+            self.send_response_only(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            if generation is not None:
+                self.send_header("Cognate-Generation", generation)
+            if self.close_connection:
+                self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+        except OSError:
+            # Whoever has asked is gone; the answer comes back if he asks again.
+            self.close_connection = True
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """A request that is none of HTTP's, or of a kind that nothing here takes."""
+        self.close_connection = True
+        problem = Problem(404, "path", "there is nothing here") if code == 501 else Problem(400, "arguments", str(message))
+        self._send(problem.status, problem.body(), "application/problem+json")
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Requests are not logged."""

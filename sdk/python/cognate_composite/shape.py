@@ -1,0 +1,117 @@
+"""Arguments as a service's annotation has them: dataclasses, numbers, texts, lists, or whatever JSON there is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from typing import Any
+
+
+def read(shape: Any, value: Any, where: str = "the arguments") -> Any:
+    """A JSON value as this shape; says in a ValueError what does not fit."""
+    if shape is Any:
+        return value
+    if shape in (None, types.NoneType):
+        return _is(value is None, value, where, "null")
+    origin, inner = typing.get_origin(shape), typing.get_args(shape)
+    if origin in (typing.Union, types.UnionType):
+        for one in inner:
+            try:
+                return read(one, value, where)
+            except ValueError:
+                continue
+        return _is(False, value, where, str(shape))
+    if dataclasses.is_dataclass(shape):
+        return _fields(shape, _is(isinstance(value, dict), value, where, "an object"), where)
+    if shape is list or origin is list:
+        one = inner[0] if inner else Any
+        return [read(one, item, f"{where}[{place}]") for place, item in enumerate(_is(isinstance(value, list), value, where, "a list"))]
+    if shape is dict or origin is dict:
+        one = inner[1] if inner else Any
+        return {key: read(one, item, f"{where}.{key}") for key, item in _is(isinstance(value, dict), value, where, "an object").items()}
+    if shape is bool or shape is str:
+        return _is(isinstance(value, shape), value, where, shape.__name__)
+    if shape is int:
+        return _is(isinstance(value, int) and not isinstance(value, bool), value, where, "an integer")
+    if shape is float:
+        return float(_is(isinstance(value, (int, float)) and not isinstance(value, bool), value, where, "a number"))
+    raise TypeError(f"{shape} cannot be an argument of a service")
+
+
+def _is(fits: bool, value: Any, where: str, what: str) -> Any:
+    if fits:
+        return value
+    raise ValueError(f"{where}: not {what}: {json.dumps(value)[:80]}")
+
+
+def _fields(shape: Any, value: dict, where: str) -> Any:
+    hints, given = typing.get_type_hints(shape), {}
+    for field in dataclasses.fields(shape):
+        if field.name in value:
+            given[field.name] = read(hints[field.name], value[field.name], f"{where}.{field.name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ValueError(f"{where}: {field.name} is missing")
+    return shape(**given)
+
+
+def write(value: Any) -> str:
+    """A value as JSON."""
+    return json.dumps(value, default=_plain, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def loads(text: bytes | str) -> Any:
+    """JSON from outside, without what Python adds to it."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def canonical(value: Any) -> str:
+    """JSON as it is compared: objects have no order."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def schema(shape: Any) -> dict[str, Any]:
+    """The shape as JSON Schema."""
+    origin, inner = typing.get_origin(shape), typing.get_args(shape)
+    if dataclasses.is_dataclass(shape):
+        hints = typing.get_type_hints(shape)
+        needed = [
+            field.name
+            for field in dataclasses.fields(shape)
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        ]
+        properties = {field.name: schema(hints[field.name]) for field in dataclasses.fields(shape)}
+        return {"type": "object", "properties": properties, "required": needed}
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [schema(one) for one in inner]}
+    if shape is list or origin is list:
+        return {"type": "array", "items": schema(inner[0]) if inner else {}}
+    if shape is dict or origin is dict:
+        return {"type": "object"}
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", None: "null", types.NoneType: "null"}
+    return {"type": names[shape]} if shape in names else {}
+
+
+def check(shape: Any) -> None:
+    """Says in a TypeError if a shape cannot be read."""
+    inner = typing.get_args(shape)
+    if dataclasses.is_dataclass(shape):
+        inner = tuple(typing.get_type_hints(shape).values())
+    elif not (shape in (Any, None, types.NoneType, bool, int, float, str, list, dict) or inner):
+        raise TypeError(f"{shape} cannot be an argument of a service")
+    for one in inner:
+        check(one)

@@ -1,0 +1,266 @@
+"""What a component remembers inside its database: the tables that docs/composite-wire.md names, shared with others.
+
+A slot is a row of a pool that is updated in place, in the same local transaction as the service's SQL. Each start of
+a component takes a new generation and writes it into its row and all its slots, waiting for whoever still writes
+there; a statement about a slot of another generation divides by zero, so that the local transaction of an older
+process fails as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict, dataclass
+
+import psycopg
+
+from .database import Pool, Statement, Transaction
+from .locks import Arrival
+from .participant import SlotFacts
+from .problem import Problem
+
+# Slots of a new component, and how many are added when they do not suffice.
+_SLOTS = 128
+
+_TABLES = (
+    "CREATE SCHEMA IF NOT EXISTS cognate_composite",
+    """CREATE TABLE IF NOT EXISTS cognate_composite.component (
+        name text PRIMARY KEY, generation bigint NOT NULL, journal text, database text)""",
+    # Room on each page for the versions that updates leave, and pages enough for an index to be worth it.
+    """CREATE TABLE IF NOT EXISTS cognate_composite.slot (
+        component text NOT NULL, id int NOT NULL, generation bigint NOT NULL, root text, facts text,
+        noted boolean NOT NULL DEFAULT false, PRIMARY KEY (component, id)) WITH (fillfactor = 10)""",
+    """CREATE TABLE IF NOT EXISTS cognate_composite.answer (
+        component text NOT NULL, key text NOT NULL, root text NOT NULL, arguments text NOT NULL,
+        answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))""",
+)
+# An insertion that always meets its row is the one statement that can fail on what it finds, on every database.
+_WRITE = """INSERT INTO cognate_composite.slot AS s
+    VALUES (%s::text, %s::int, %s::bigint, %s::text, %s::text, false)
+    ON CONFLICT (component, id) DO UPDATE SET root = excluded.root, facts = excluded.facts, noted = false,
+        generation = s.generation / (CASE WHEN s.generation = excluded.generation THEN 1 ELSE 0 END)"""
+_RELEASE = """INSERT INTO cognate_composite.slot AS s VALUES (%s::text, %s::int, %s::bigint, %s::text, NULL, false)
+    ON CONFLICT (component, id) DO UPDATE SET root = NULL, facts = NULL, generation = s.generation
+        / (CASE WHEN s.generation = excluded.generation AND s.root = excluded.root THEN 1 ELSE 0 END)"""
+_FENCE = """SELECT 1 / count(*) FROM cognate_composite.component
+    WHERE name = %s::text AND generation = %s::bigint"""
+_FREE = """UPDATE cognate_composite.slot SET root = NULL, facts = NULL
+    WHERE component = %s::text AND generation = %s::bigint AND id = ANY(%s::int[])"""
+_NOTE = """UPDATE cognate_composite.slot SET noted = true
+    WHERE component = %s::text AND generation = %s::bigint AND id = ANY(%s::int[])"""
+# The component's row is locked, so that no later process misses slots that come late.
+_GROW = """INSERT INTO cognate_composite.slot
+    SELECT c.name, g, c.generation FROM (SELECT name, generation FROM cognate_composite.component
+        WHERE name = %s::text AND generation = %s::bigint FOR UPDATE) c, generate_series(%s::int, %s::int) g"""
+# An update waits for whoever still writes the row; a read would not.
+_TOUCH = """UPDATE cognate_composite.slot SET generation = generation
+    WHERE component = %s::text AND id = %s::int AND generation = %s::bigint RETURNING root"""
+_KEEP = """INSERT INTO cognate_composite.answer VALUES (%s::text, %s::text, %s::text, %s::text, %s::text,
+    now() + make_interval(secs => %s::float8))"""
+_KEPT = """SELECT arguments, answer, kept_until < now() FROM cognate_composite.answer
+    WHERE component = %s::text AND key = %s::text"""
+_FORGET = """DELETE FROM cognate_composite.answer
+    WHERE component = %s::text AND key = %s::text AND kept_until < now()"""
+_SWEEP = "DELETE FROM cognate_composite.answer WHERE component = %s::text AND kept_until < now()"
+# It waits for whoever is inserting the same key, and is taken back.
+_TOUCH_KEY = """INSERT INTO cognate_composite.answer VALUES (%s::text, %s::text, '', '', '', now())
+    ON CONFLICT (component, key) DO UPDATE SET root = cognate_composite.answer.root RETURNING root"""
+
+
+class Fenced(Problem):
+    """Another process has taken the component over."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "fenced", "another process has taken this component over")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a slot says, as JSON."""
+
+    call: str
+    parent: str | None
+    ancestors: list[str]
+    service: str
+    item: str
+    sequence: int
+    arguments: int
+    answer: str
+    # What the service pushed for its undo, each as JSON, the last one last.
+    undo: list[str]
+    children: list[tuple[str, int]]
+    began_here: bool
+    decision: list[tuple[str, int]] | None
+    deadline_ms: int
+
+    def of(self, root: str, slot: int, is_noted: bool) -> SlotFacts:
+        """As the participant remembers it."""
+        arrival = Arrival(
+            root, self.call, self.parent, tuple(self.ancestors), self.service, self.item, self.arguments
+        )
+        return SlotFacts(
+            slot, arrival, self.sequence, self.answer, self.children, self.began_here, self.decision, is_noted
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A slot in use, as it is found at a start."""
+
+    slot: int
+    root: str
+    facts: Facts
+    is_noted: bool
+
+
+def application_name(component: str, generation: int) -> str:
+    """The name of a component's connections."""
+    return f"cognate-composite:{component}:{generation}"
+
+
+class Slots:
+    """The pool of slots of a component, and its other rows. A start takes them over from whoever had them."""
+
+    def __init__(self, component: str, connection: psycopg.Connection) -> None:
+        self.component = component
+        for table in _TABLES:
+            try:
+                connection.execute(table)
+            except psycopg.Error:
+                # Two components that start at once may both make them; the second one finds them made.
+                connection.execute(table)
+        taken = connection.execute(
+            """INSERT INTO cognate_composite.component AS c (name, generation) VALUES (%s::text, 1)
+               ON CONFLICT (name) DO UPDATE SET generation = c.generation + 1 RETURNING generation, journal""",
+            (component,),
+        ).fetchone()
+        assert taken is not None
+        self.generation: int = taken[0]
+        self.journal: str | None = taken[1]
+        self._end_older(connection)
+        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        # Waits for whoever still writes a slot.
+        take = "UPDATE cognate_composite.slot SET generation = %s::bigint WHERE component = %s::text"
+        connection.execute(take, (self.generation, component))
+        read = """SELECT id, root, facts, noted FROM cognate_composite.slot
+            WHERE component = %s::text ORDER BY id"""
+        found = connection.execute(read, (component,)).fetchall()
+        connection.execute("COMMIT")
+        self.rows = [Row(slot, root, Facts(**json.loads(facts)), noted) for slot, root, facts, noted in found if root]
+        self._free = [slot for slot, root, _, _ in found if not root]
+        self._next = 1 + max((slot for slot, *_ in found), default=-1)
+        # Slots of roots that are over; in the database they are not free yet.
+        self._freeing: list[tuple[int, str]] = []
+        self._lock = threading.Lock()
+
+    def _end_older(self, connection: psycopg.Connection) -> None:
+        """Ends the connections of earlier processes of the component, where the database can."""
+        sessions = connection.execute(
+            """SELECT pid, application_name FROM pg_stat_activity
+               WHERE application_name IS NOT NULL AND pid <> pg_backend_pid()"""
+        )
+        mine = application_name(self.component, self.generation)
+        for pid, name in sessions.fetchall():
+            if name.startswith(f"cognate-composite:{self.component}:") and name != mine:
+                try:
+                    connection.execute("SELECT pg_terminate_backend(%s::int)", (pid,))
+                except psycopg.errors.FeatureNotSupported:
+                    return
+
+    def name_journal(self, connection: psycopg.Connection, journal: str) -> None:
+        """From now on the database belongs to this journal."""
+        name = "UPDATE cognate_composite.component SET journal = %s::text WHERE name = %s::text"
+        connection.execute(name, (journal, self.component))
+
+    # Slots.
+
+    def choose(self, pool: Pool) -> int:
+        """A slot to write; the pool grows if there is none."""
+        while True:
+            with self._lock:
+                if self._free:
+                    return self._free.pop()
+                first, self._next = self._next, self._next + _SLOTS
+            grown = pool.run((_GROW, (self.component, self.generation, first, first + _SLOTS - 1)))
+            if grown[0].rowcount == 0:
+                raise Fenced()
+            self.released(*range(first + _SLOTS - 1, first - 1, -1))
+
+    def released(self, *slots: int) -> None:
+        """These are free, in the database, too."""
+        with self._lock:
+            self._free.extend(slots)
+
+    def write(self, slot: int, root: str, facts: Facts) -> Statement:
+        """Writes a slot; divides by zero if it belongs to another generation."""
+        return _WRITE, (self.component, slot, self.generation, root, json.dumps(asdict(facts)))
+
+    def release(self, slot: int, root: str) -> Statement:
+        """Frees the slot of a call that is undone; divides by zero if it is not this root's any more."""
+        return _RELEASE, (self.component, slot, self.generation, root)
+
+    def fence(self) -> Statement:
+        """Divides by zero if the component has another generation."""
+        return _FENCE, (self.component, self.generation)
+
+    def free_later(self, root: str, slots: list[int]) -> None:
+        """The root is over: its slots may be used again."""
+        with self._lock:
+            self._freeing.extend((slot, root) for slot in slots)
+
+    def free_now(self, pool: Pool) -> set[str]:
+        """Frees the slots of roots that are over, all together; answers these roots."""
+        with self._lock:
+            batch, self._freeing = self._freeing, []
+        if batch:
+            try:
+                self._update(pool, _FREE, [slot for slot, _ in batch])
+            except (psycopg.Error, Problem):
+                with self._lock:
+                    self._freeing = batch + self._freeing
+                raise
+            self.released(*(slot for slot, _ in batch))
+        return {root for _, root in batch}
+
+    def note(self, pool: Pool, slots: list[int]) -> None:
+        """Writes into slots that their root is committed."""
+        self._update(pool, _NOTE, slots)
+
+    def _update(self, pool: Pool, sql: str, slots: list[int]) -> None:
+        updated = pool.run((sql, (self.component, self.generation, slots)))
+        if updated[0].rowcount != len(slots):
+            raise Fenced()
+
+    def holder(self, pool: Pool, slot: int) -> str | None:
+        """The root that a slot holds, once whoever still writes it has ended."""
+        row = pool.run((_TOUCH, (self.component, slot, self.generation)))[0].fetchone()
+        if row is None:
+            raise Fenced()
+        return row[0]
+
+    # Answers.
+
+    def keep(self, key: str, root: str, arguments: str, answer: str, seconds: float) -> Statement:
+        """Keeps an answer; fails for a key that is kept already."""
+        return _KEEP, (self.component, key, root, arguments, answer, seconds)
+
+    def kept(self, pool: Pool, key: str) -> tuple[str, str] | None:
+        """Arguments and answer of a key."""
+        row = pool.run((_KEPT, (self.component, key)))[0].fetchone()
+        if row and row[2]:
+            pool.run((_FORGET, (self.component, key)))
+            return None
+        return (row[0], row[1]) if row else None
+
+    def sweep_answers(self, pool: Pool) -> None:
+        """Removes the answers whose time is over."""
+        pool.run((_SWEEP, (self.component,)))
+
+    def is_kept(self, pool: Pool, key: str, root: str) -> bool:
+        """Whether this root's answer is kept, once nobody can be writing it any more."""
+        touching = Transaction(pool, "read committed")
+        try:
+            row = touching.execute(_TOUCH_KEY, (self.component, key)).fetchone()
+            return row is not None and row[0] == root
+        finally:
+            touching.roll_back()

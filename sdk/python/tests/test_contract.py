@@ -1,0 +1,267 @@
+"""The contract of docs/composite-wire.md, as another implementation meets it at a component in Python."""
+
+import http.client
+import time
+import unittest
+
+import psycopg
+
+from support import Fleet, database_url, execute, part_of
+
+
+class Contract(unittest.TestCase):
+    tokens: str | None = None
+
+    def setUp(self) -> None:
+        self.fleet = Fleet(("stock",), self.tokens)
+        self.addCleanup(self.fleet.stop)
+
+    def take(self, root: str, call: str, item: int = 5, **more: str) -> tuple[int, object]:
+        return self.fleet.post("stock", "/services/take", {"item": item}, part_of(root, call, **more))
+
+    def count(self, item: int = 5) -> tuple[int, object]:
+        return self.fleet.post("stock", "/services/count", {"item": item})
+
+    def reason(self, answer: tuple[int, dict]) -> tuple[int, str]:
+        return answer[0], answer[1]["reason"]
+
+    def until(self, what: str, state: str, **entry: object) -> None:
+        until = time.monotonic() + 20
+        while self.fleet.about("stock", what, **entry)["state"] != state:
+            self.assertLess(time.monotonic(), until, self.fleet.status("stock"))
+            time.sleep(0.02)
+
+
+class Roots(Contract):
+    def test_a_root_is_voted_for_committed_and_undone_as_its_parents_say(self) -> None:
+        # A call commits early; who counts the same item meets its lock.
+        self.assertEqual(self.take("a", "a.1"), (200, None))
+        status, problem = self.count()
+        self.assertEqual((status, problem["reason"], problem["holder"], problem["item"]), (409, "conflict", "a", "5"))
+        # The same call again is the same call, and counts once.
+        self.assertEqual(self.take("a", "a.1"), (200, None))
+        self.assertEqual(self.reason(self.take("a", "a.1", 6)), (422, "arguments"))
+        vote = self.fleet.about("stock", "prepare", root="a", parent="shop", calls=1)
+        self.assertEqual(vote["vote"], "yes")
+        no = self.fleet.about("stock", "prepare", root="a", parent="shop", calls=2)
+        self.assertEqual((no["vote"], no["reason"]), ("no", "count"))
+        shown = self.fleet.status("stock")
+        self.assertEqual((shown["in_doubt"], shown["roots"][0]["state"]), (1, "in-doubt"))
+        # Another nonce is another vote's.
+        other = self.fleet.about("stock", "commit", root="a", parent="shop", nonce=vote["nonce"] ^ 1)
+        self.assertEqual(other["state"], "refused")
+        self.until("commit", "done", root="a", parent="shop", nonce=vote["nonce"])
+        self.assertEqual(self.count(), (200, 999))
+        self.assertEqual(self.fleet.about("stock", "abort", root="a", parent="shop")["state"], "refused")
+        # What is aborted is as it was before, and nothing late of it runs.
+        self.assertEqual(self.take("b", "b.1")[0], 200)
+        self.until("abort", "done", root="b", parent="shop")
+        self.assertEqual(self.count(), (200, 999))
+        self.assertEqual(self.reason(self.take("b", "b.2")), (409, "ended"))
+        self.assertEqual(self.fleet.about("stock", "commit", root="b", parent="shop")["state"], "refused")
+        self.assertEqual(self.fleet.status("stock")["roots"], [])
+
+    def test_of_an_unknown_root_nothing_is_known(self) -> None:
+        self.assertEqual(self.fleet.about("stock", "abort", root="early", parent="shop")["state"], "done")
+        self.assertEqual(self.reason(self.take("early", "1.1")), (409, "ended"))
+        vote = self.fleet.about("stock", "prepare", root="u", parent="shop", calls=1)
+        self.assertEqual((vote["vote"], vote["reason"]), ("no", "unknown"))
+        self.assertEqual(self.fleet.about("stock", "outcome", root="u", child="shop")["state"], "aborted")
+        self.assertEqual(self.fleet.about("stock", "commit", root="u", parent="shop")["state"], "done")
+        self.assertEqual(self.reason(self.take("u", "1.1")), (409, "ended"))
+        # Of no calls nothing was executed, and nothing will be.
+        self.assertEqual(self.fleet.about("stock", "prepare", root="n", parent="shop", calls=0)["vote"], "yes")
+        # The marks outlive the process.
+        self.fleet.kill("stock")
+        self.fleet.start("stock")
+        for root in ("early", "u", "n"):
+            self.assertEqual(self.reason(self.take(root, "1.1")), (409, "ended"), root)
+        self.assertEqual(self.count(), (200, 1000))
+
+    def test_a_root_that_nobody_ends_is_undone_at_its_deadline(self) -> None:
+        self.assertEqual(self.take("late", "late.1", Deadline_Ms="300")[0], 200)
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 5}), 1000)
+        vote = self.fleet.about("stock", "prepare", root="late", parent="shop", calls=1)
+        self.assertEqual((vote["vote"], vote["reason"]), ("no", "ended"))
+
+    def test_in_doubt_is_in_doubt_through_a_kill_and_without_the_journal(self) -> None:
+        self.assertEqual(self.take("d", "d.1")[0], 200)
+        # The parent is away, so nobody can tell the outcome.
+        self.fleet.kill("shop")
+        vote = self.fleet.about("stock", "prepare", root="d", parent="shop", calls=1)
+        self.assertEqual(vote["vote"], "yes")
+        for data in ("journal", "another"):
+            self.fleet.kill("stock")
+            self.fleet.start("stock", data)
+            shown = self.fleet.status("stock")
+            self.assertEqual([root["state"] for root in shown["roots"]], ["in-doubt"], data)
+            self.assertEqual(self.count()[0], 409)
+        self.until("commit", "done", root="d", parent="shop", nonce=vote["nonce"])
+        self.assertEqual(self.count(), (200, 999))
+
+    def test_a_person_settles_what_no_parent_ends(self) -> None:
+        self.fleet.kill("shop")
+        self.assertEqual(self.take("s", "s.1")[0], 200)
+        self.assertEqual(self.fleet.about("stock", "prepare", root="s", parent="shop", calls=1)["vote"], "yes")
+        settle = {"root": "s", "outcome": "aborted"}
+        self.assertEqual(self.fleet.post("stock", "/composite/settle", settle), (200, {"root": "s", "state": "done"}))
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 5}), 1000)
+        self.assertEqual(self.reason(self.fleet.post("stock", "/composite/settle", settle)), (404, "root"))
+
+    def test_an_undo_that_fails_is_parked_and_resumed(self) -> None:
+        self.assertEqual(self.take("p", "p.1")[0], 200)
+        execute("DROP TABLE item")
+        self.fleet.about("stock", "abort", root="p", parent="shop")
+        until = time.monotonic() + 30
+        while not (parked := self.fleet.status("stock")["parked"]):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.1)
+        self.assertEqual((parked[0]["root"], parked[0]["call"]), ("p", "p.1"))
+        execute("CREATE TABLE item (id int PRIMARY KEY, stock int NOT NULL, price int NOT NULL)")
+        execute("INSERT INTO item VALUES (5, 999, 10)")
+        slot = {"slot": parked[0]["slot"]}
+        self.assertEqual(self.fleet.post("stock", "/composite/resume", slot), (200, slot))
+        self.until("abort", "done", root="p", parent="shop")
+        self.assertEqual(self.count(), (200, 1000))
+        self.assertEqual(self.reason(self.fleet.post("stock", "/composite/resume", slot)), (404, "slot"))
+
+    def test_an_ancestor_that_holds_the_lock_is_told_at_once(self) -> None:
+        self.assertEqual(self.take("c", "c.1")[0], 200)
+        within = part_of("c", "c.1.1", Ancestors="c.1")
+        status = self.reason(self.fleet.post("stock", "/services/count", {"item": 5}, within))
+        self.assertEqual(status, (409, "ancestor"))
+        # A sibling that has answered lets others of its root follow.
+        sibling = part_of("c", "c.2")
+        self.assertEqual(self.fleet.post("stock", "/services/count", {"item": 5}, sibling), (200, 999))
+
+    def test_a_call_that_only_read_votes_no_after_a_restart(self) -> None:
+        headers = part_of("r", "r.1")
+        self.assertEqual(self.fleet.post("stock", "/services/count", {"item": 5}, headers), (200, 1000))
+        generation = self.fleet.status("stock")["generation"]
+        self.fleet.kill("stock")
+        self.fleet.start("stock")
+        vote = self.fleet.about("stock", "prepare", root="r", parent="shop", calls=1, generation=generation)
+        self.assertEqual(vote["vote"], "no")
+
+    def test_the_older_of_two_processes_is_fenced_and_ends(self) -> None:
+        self.assertEqual(self.take("f", "f.1")[0], 200)
+        with self.assertRaisesRegex(AssertionError, "another process has it open"):
+            self.fleet.start("stock")
+        older, port = self.fleet._processes["stock"], self.fleet.ports["stock"]
+        self.fleet.ports["stock"] = 0
+        self.fleet.start("stock", "elsewhere")
+        self.fleet.ports["stock"] = port
+        try:
+            self.assertEqual(self.take("g", "g.1")[0], 503)
+            self.assertNotEqual(older.wait(20), 0)
+        finally:
+            older.kill()
+            older.wait()
+            older.stdout.close()
+
+
+class Requests(Contract):
+    def test_bad_requests_are_told_apart_and_leave_nothing(self) -> None:
+        deep = part_of("deep", "d", Ancestors=",".join(["c"] * 40))
+        post, request, take = self.fleet.post, self.fleet.request, {"item": 1}
+        cases = [
+            (post("stock", "/services/sell", take), 404, "service"),
+            (post("stock", "/services/take", {"item": "one"}), 400, "arguments"),
+            (post("stock", "/services/take", {"item": True}), 400, "arguments"),
+            (post("stock", "/services/take", {}), 400, "arguments"),
+            (post("stock", "/services/take", [1]), 400, "arguments"),
+            (request("stock", "POST", "/services/take", b"{"), 400, "arguments"),
+            (request("stock", "POST", "/services/take", b'{"item":NaN}'), 400, "arguments"),
+            (request("stock", "POST", "/services/take", b"[" * 100_000), 400, "arguments"),
+            (request("stock", "POST", "/services/take", b'{"item":1,"x":"\\ud800"}'), 400, "arguments"),
+            (request("stock", "POST", "/services/take", b" " * (10 << 20)), 413, "size"),
+            (post("stock", "/services/take", take, {"Cognate-Deadline-Ms": "0"}), 504, "deadline"),
+            (post("stock", "/services/take", take, {"Cognate-Deadline-Ms": "soon"}), 400, "arguments"),
+            (post("stock", "/services/take", take, {"Cognate-Root": "r"}), 400, "arguments"),
+            (post("stock", "/services/take", take, part_of("r", "a,b")), 400, "arguments"),
+            (post("stock", "/services/take", take, {"Idempotency-Key": ""}), 400, "arguments"),
+            (post("stock", "/services/take", take, deep), 508, "depth"),
+            (post("stock", "/services/take", {"item": 101}), 400, "failed"),
+            (post("stock", "/services/take", {"item": 1 << 40}), 400, "failed"),
+            (post("stock", "/composite/prepare", {"roots": 1}), 400, "arguments"),
+            (post("stock", "/composite/prepare", {"roots": [{"root": "a b", "parent": "shop", "calls": 1}]}), 400, "arguments"),
+            (request("stock", "GET", "/nowhere"), 404, "path"),
+            (request("stock", "DELETE", "/status"), 404, "path"),
+        ]
+        for number, (answer, status, reason) in enumerate(cases):
+            self.assertEqual(self.reason(answer), (status, reason), f"case {number}: {answer}")
+        self.assertEqual(self.fleet.status("stock")["roots"], [])
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 1}), 1000)
+
+    def test_a_body_in_pieces_is_a_body(self) -> None:
+        pieces = iter([b'{"item"', b":3}"])
+        connection = http.client.HTTPConnection("127.0.0.1", self.fleet.ports["stock"], timeout=20)
+        for _ in range(2):
+            connection.request("POST", "/services/take", pieces, {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+            answer = connection.getresponse()
+            self.assertEqual((answer.status, answer.read()), (200, b"null"))
+            pieces = iter([b'{"item":3}'])
+        connection.close()
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 3}), 998)
+
+    def test_a_key_gives_the_stored_answer_and_no_other(self) -> None:
+        key = {"Idempotency-Key": "k"}
+        for _ in range(2):
+            self.assertEqual(self.fleet.post("stock", "/services/take", {"item": 1}, key), (200, None))
+        self.assertEqual(self.reason(self.fleet.post("stock", "/services/take", {"item": 2}, key)), (422, "key"))
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 1}), 999)
+        counted = self.fleet.post("stock", "/services/count", {"item": 1}, {"Idempotency-Key": "reads"})
+        self.assertEqual(counted, (200, 999))
+        self.fleet.kill("stock")
+        self.fleet.start("stock")
+        self.assertEqual(self.fleet.post("stock", "/services/take", {"item": 1}, key), (200, None))
+        self.assertEqual(self.fleet.read("stock", "count", {"item": 1}), 999)
+
+    def test_the_database_that_goes_away_is_found_again(self) -> None:
+        self.assertEqual(self.count(), (200, 1000))
+        ended = 0
+        with psycopg.connect(database_url(), autocommit=True) as connection:
+            sessions = "SELECT pid, application_name FROM pg_stat_activity WHERE application_name IS NOT NULL"
+            for pid, name in connection.execute(sessions).fetchall():
+                if name.startswith("cognate-composite:stock:"):
+                    try:
+                        connection.execute("SELECT pg_terminate_backend(%s::int)", (pid,))
+                        ended += 1
+                    except psycopg.errors.FeatureNotSupported:
+                        self.skipTest("this database does not end sessions")
+        self.assertGreater(ended, 0)
+        self.assertEqual(self.count(), (200, 1000))
+
+    def test_the_document_names_the_services(self) -> None:
+        status, document = self.fleet.request("stock", "GET", "/openapi.json")
+        self.assertEqual(status, 200)
+        self.assertEqual(set(document["paths"]), {"/services/take", "/services/count"})
+        body = document["paths"]["/services/take"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        self.assertEqual(body, {"type": "object", "properties": {"item": {"type": "integer"}}, "required": ["item"]})
+
+
+class Tokens(Contract):
+    tokens = "of-peers\nof-clients\n"
+
+    def test_tokens_tell_components_from_clients(self) -> None:
+        order = {"item": 1, "customer": 1}
+
+        def bearer(token: str) -> dict[str, str]:
+            return {"Authorization": f"Bearer {token}"}
+
+        take = {"item": 1}
+        for headers, expected in [({}, 401), (bearer("wrong"), 401), (bearer("of-clients"), 200), (bearer("of-peers"), 200)]:
+            self.assertEqual(self.fleet.post("stock", "/services/take", take, headers)[0], expected, headers)
+            self.assertEqual(self.fleet.request("stock", "GET", "/status", b"", headers)[0], expected, headers)
+        # Only components may speak of roots.
+        headers = part_of("r", "r.1") | bearer("of-clients")
+        self.assertEqual(self.fleet.post("stock", "/services/take", take, headers)[0], 401)
+        about = {"roots": [{"root": "r", "parent": "shop"}]}
+        self.assertEqual(self.fleet.post("stock", "/composite/abort", about, bearer("of-clients"))[0], 401)
+        self.assertEqual(self.fleet.post("stock", "/composite/abort", about, bearer("of-peers"))[0], 200)
+        # The components show theirs to each other.
+        self.assertEqual(self.fleet.post("shop", "/services/buy", order, bearer("of-clients"))[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,205 @@
+"""The pure parts: the matrix, the participant's rows that processes rarely meet, the journal, and shapes."""
+
+import dataclasses
+import tempfile
+import unittest
+from pathlib import Path
+
+from cognate_composite import never, same_item, shape
+from cognate_composite.journal import BadJournal, Journal
+from cognate_composite.locks import Arrival
+from cognate_composite.matrix import ALWAYS, NEVER, SAME_ITEM, Declared, Matrix
+from cognate_composite.participant import Participant
+from cognate_composite.root import SlotFacts, Vote, VoteFacts
+
+SERVICES = [Declared("take", True, False, True), Declared("count", True, True, False), Declared("buy", False, False, False)]
+MATRIX = Matrix(SERVICES, [never("take", "take"), never("buy", "take"), same_item("take", "count")])
+
+
+def arrival(root: str, call: str, parent: str | None, service: str = "take", ancestors: tuple = ()) -> Arrival:
+    return Arrival(root, call, parent, ancestors, service, "7", 1)
+
+
+def kinds(effects: list) -> list[str]:
+    return [effect[0] for effect in effects]
+
+
+class Matrices(unittest.TestCase):
+    def test_what_nothing_is_said_about_conflicts_but_reads_with_reads(self) -> None:
+        self.assertEqual((MATRIX.cell("buy", "buy"), MATRIX.cell("count", "count")), (ALWAYS, NEVER))
+        self.assertEqual((MATRIX.cell("take", "count"), MATRIX.cell("count", "take")), (SAME_ITEM, SAME_ITEM))
+
+    def test_a_line_that_makes_no_sense_is_refused(self) -> None:
+        for line in (never("take", "x"), same_item("buy", "take")):
+            with self.assertRaises(ValueError):
+                Matrix(SERVICES, [line])
+
+    def test_the_undo_counts_and_a_line_may_be_one_way(self) -> None:
+        matrix = Matrix(SERVICES, [never("take", "take").undo(SAME_ITEM), never("count", "take").one_way()])
+        self.assertEqual(matrix.cell("take", "take"), SAME_ITEM)
+        self.assertEqual((matrix.cell("count", "take"), matrix.cell("take", "count")), (NEVER, ALWAYS))
+
+
+class Participants(unittest.TestCase):
+    def setUp(self) -> None:
+        self.one = Participant(MATRIX, 1)
+
+    def answered(self, root: str, call: str, parent: str | None, slot: int = 0) -> None:
+        self.assertEqual(kinds(self.one.arrive(arrival(root, call, parent))), ["run"])
+        self.assertEqual(kinds(self.one.committed(root, call, slot, "null")), ["answer"])
+
+    def test_a_sibling_waits_and_another_root_conflicts(self) -> None:
+        self.one.arrive(arrival("r", "1", "shop"))
+        self.assertEqual(kinds(self.one.arrive(arrival("r", "2", "shop", "count"))), ["wait"])
+        self.assertEqual(kinds(self.one.arrive(arrival("q", "1", "shop", "count"))), ["wait"])
+        self.assertEqual(self.one.committed("r", "1", 0, "null"), [("answer", "r", "1", "null"), ("run", "r", "2")])
+        (refused,) = self.one.waited_enough("q", "1")
+        self.assertEqual((refused[3].kind, refused[3].root), ("conflict", "r"))
+        self.assertEqual(kinds(self.one.arrive(arrival("r", "3", "shop", "count", ("1",)))), ["refuse"])
+
+    def test_a_further_parent_is_answered_while_the_first_ones_answer_waits_for_the_children(self) -> None:
+        self.one.arrive(arrival("r", "1", "shop"))
+        self.assertTrue(self.one.may_call("r", "1", "below"))
+        self.one.called("r", "1", "below", "answered", 4)
+        self.one.committed("r", "1", 0, "null")
+        self.answered("r", "2", "office", 1)
+        self.assertEqual(self.one.prepare("r", "shop", 1, None, 11), [("ask_vote", "r", "below", 1, 4)])
+        self.assertEqual(self.one.prepare("r", "office", 1, None, 12), [("write_vote", "r", 11)])
+        self.assertEqual(self.one.vote_written("r"), [("send_vote", "r", "office", Vote(nonce=11))])
+        # With the child's yes the record is written again, and the first parent hears.
+        self.assertEqual(self.one.voted("r", "below", Vote(nonce=5)), [("write_vote", "r", 11)])
+        self.assertEqual(self.one.vote_written("r"), [("send_vote", "r", "shop", Vote(nonce=11))])
+        self.assertEqual(kinds(self.one.commit_told("r", "shop", 11)), ["tell_commit", "send_settled"])
+        # A further parent is let go once the database knows.
+        self.assertEqual(self.one.commit_told("r", "office", 11), [("send_settled", "r", "office", "pending")])
+        self.assertEqual(kinds(self.one.commit_told("r", "office", 11)), ["note", "send_settled"])
+        self.one.noted("r")
+        self.assertEqual(self.one.commit_told("r", "office", 11), [("send_settled", "r", "office", "done")])
+        self.assertEqual(self.one.told("r", "below", "done"), [("free", "r", [0, 1])])
+        self.assertEqual(self.one.freed("r"), [("forget", "r", True)])
+        self.assertTrue(self.one.is_idle)
+
+    def test_a_no_below_keeps_a_yes_that_is_out_in_doubt(self) -> None:
+        self.one.arrive(arrival("r", "1", "shop"))
+        self.one.may_call("r", "1", "below")
+        self.one.called("r", "1", "below", "answered", 1)
+        self.one.committed("r", "1", 0, "null")
+        self.one.prepare("r", "shop", 1, None, 11)
+        self.one.prepare("r", "office", 0, None, 12)
+        self.one.vote_written("r")
+        self.assertEqual(self.one.voted("r", "below", Vote(no="count")), [("send_vote", "r", "shop", Vote(no="child"))])
+        self.assertTrue(self.one.is_in_doubt("r"))
+        self.assertEqual(self.one.deadline("r"), [("ask_outcome", "r", "shop", 11), ("ask_outcome", "r", "office", 11)])
+        out = self.one.learned("r", "shop", "aborted")
+        self.assertEqual(out, [("mark", "r", "undone"), ("tell_abort", "r", "below"), ("undo", "r", "1")])
+        self.assertEqual(self.one.undone("r", "1"), [("forget", "r", False)])
+        self.assertTrue(self.one.is_idle)
+
+    def test_where_it_began_all_vote_and_the_commit_decides(self) -> None:
+        self.one.arrive(arrival("r", "1", None, "buy"))
+        self.one.may_call("r", "1", "stock")
+        self.one.called("r", "1", "stock", "answered", 3)
+        self.assertEqual(self.one.finish("r"), [("ask_vote", "r", "stock", 1, 3)])
+        self.assertEqual(self.one.outcome("r", "stock", 8), "pending")
+        self.assertEqual(self.one.voted("r", "stock", Vote(nonce=8)), [("decide", "r", "1")])
+        out = self.one.committed("r", "1", 0, "{}")
+        self.assertEqual(out, [("answer", "r", "1", "{}"), ("tell_commit", "r", "stock", 8)])
+        # A vote that this was not decided by was made for a late duplicate.
+        self.assertEqual([self.one.outcome("r", "stock", nonce) for nonce in (8, 9)], ["committed", "aborted"])
+
+    def test_a_failed_call_dooms_its_root_and_undo_goes_backwards(self) -> None:
+        self.answered("r", "1", "shop", 0)
+        self.answered("r", "2", "shop", 1)
+        self.one.arrive(arrival("r", "3", "shop"))
+        self.one.may_call("r", "3", "below")
+        self.one.called("r", "3", "below", "failed")
+        self.assertEqual(kinds(self.one.arrive(arrival("r", "4", "shop"))), ["refuse"])
+        self.one.rolled_back("r", "3")
+        out = self.one.prepare("r", "shop", 2, None, 1)
+        self.assertEqual(out[0], ("send_vote", "r", "shop", Vote(no="doomed")))
+        self.assertEqual(out[1:], [("mark", "r", "undone"), ("tell_abort", "r", "below"), ("undo", "r", "2")])
+        self.assertEqual(self.one.undone("r", "2"), [("undo", "r", "1")])
+        self.assertEqual(self.one.undone("r", "1"), [("forget", "r", False)])
+        self.assertTrue(self.one.is_idle)
+
+    def recovered(self, votes: list, marks: dict, is_whole: bool, **more: object) -> tuple[Participant, list]:
+        facts = {"children": [("below", 1)], "began_here": False, "decision": None, "is_noted": False} | more
+        slots = [SlotFacts(0, arrival("r", "1", "shop"), 5, "null", **facts)]
+        one = Participant(MATRIX, 2)
+        return one, one.recover(slots, votes, marks, is_whole)
+
+    def test_slots_and_journal_say_what_a_root_is(self) -> None:
+        yes = VoteFacts("r", 9, ["shop", "office"], [("below", 3)])
+        cases = [
+            ([], {}, True, {}, "active", []),
+            ([yes], {}, True, {}, "in-doubt", ["ask_outcome", "ask_outcome"]),
+            ([], {}, False, {}, "in-doubt", ["write_vote", "ask_outcome"]),
+            ([yes], {}, True, {"is_noted": True}, "committed", ["tell_commit"]),
+            ([], {}, True, {"began_here": True}, "aborting", ["tell_abort", "undo"]),
+            ([], {}, True, {"began_here": True, "decision": [("below", 3)]}, "committed", ["tell_commit"]),
+        ]
+        for votes, marks, is_whole, more, state, expected in cases:
+            one, effects = self.recovered(votes, marks, is_whole, **more)
+            self.assertEqual((one.shown()[0]["state"], kinds(effects)), (state, expected))
+        only_read = Participant(MATRIX, 2)
+        only_read.recover([], [yes], {}, True)
+        self.assertEqual(kinds(only_read.arrive(arrival("r", "2", "shop"))), ["refuse"])
+
+
+class Journals(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "journal"
+
+    def test_votes_and_marks_are_there_again_and_a_torn_line_is_not(self) -> None:
+        journal = Journal(self.folder)
+        name, vote = journal.name(), VoteFacts("r", 7, ["shop"], [("below", 3)])
+        journal.vote(vote)
+        journal.vote(VoteFacts("q", None, [], []))
+        journal.mark("m", "empty")
+        journal.end("q", True)
+        with self.assertRaises(BadJournal):
+            Journal(self.folder)
+        journal.close()
+        with open(self.folder / "journal", "ab") as file:
+            file.write(b'00000000 {"mark":["torn')
+        for _ in range(2):
+            journal = Journal(self.folder)
+            self.assertEqual((journal.id, journal.votes), (name, {"r": vote}))
+            self.assertEqual(journal.marks, {"m": "empty", "q": "committed"})
+            journal.close()
+
+    def test_damage_in_the_middle_is_not_passed_over(self) -> None:
+        journal = Journal(self.folder)
+        journal.name()
+        journal.mark("a", "empty")
+        journal.mark("b", "empty")
+        journal.close()
+        text = (self.folder / "journal").read_bytes()
+        (self.folder / "journal").write_bytes(text.replace(b'"a"', b'"x"'))
+        with self.assertRaisesRegex(BadJournal, "line 2 is damaged"):
+            Journal(self.folder)
+
+
+@dataclasses.dataclass
+class Line:
+    item: int
+    count: int = 1
+    note: str | None = None
+
+
+class Shapes(unittest.TestCase):
+    def test_what_fits_is_read_and_what_does_not_is_named(self) -> None:
+        self.assertEqual(shape.read(list[Line], [{"item": 1, "more": 0}]), [Line(1)])
+        self.assertEqual(shape.read(dict[str, float], {"a": 1}), {"a": 1.0})
+        for of, value in [(int, True), (int, 1.5), (Line, {"count": 1}), (Line, {"item": 1, "note": 2}), (None, 0)]:
+            with self.assertRaises(ValueError):
+                shape.read(of, value)
+
+    def test_objects_have_no_order_where_they_are_compared(self) -> None:
+        self.assertEqual(shape.canonical({"b": 1, "a": [2]}), shape.canonical(shape.loads('{"a":[2], "b":1}')))
+
+
+if __name__ == "__main__":
+    unittest.main()
