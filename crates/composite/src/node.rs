@@ -132,6 +132,8 @@ pub(crate) struct Node {
     pub(crate) is_fenced: std::sync::atomic::AtomicBool,
     /// Requests with a key take turns.
     turns: Mutex<HashMap<String, Weak<Turn>>>,
+    /// Roots that were begun here.
+    pub(crate) begun: std::sync::atomic::AtomicU64,
 }
 
 /// One of the requests with a key has it.
@@ -174,6 +176,7 @@ impl Node {
             fenced,
             is_fenced,
             turns,
+            begun: 0.into(),
         })
     }
 
