@@ -39,7 +39,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cognate", &["cognate-server", "cognate-sql", "cognate-engine", "cognate-env"]),
     (
         "cognate-harness",
-        &["cognate", "cognate-server", "cognate-sql", "cognate-engine", "cognate-env", "cognate-client"],
+        &[
+            "cognate",
+            "cognate-composite",
+            "cognate-server",
+            "cognate-sql",
+            "cognate-engine",
+            "cognate-env",
+            "cognate-client",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -384,6 +384,16 @@ impl Running {
         &self.matrix
     }
 
+    /// How many roots were begun here since the start; each attempt of a request is one.
+    pub fn roots_begun(&self) -> u64 {
+        self.node.begun.load(Ordering::Relaxed)
+    }
+
+    /// How often the journal was flushed since the start.
+    pub fn journal_flushes(&self) -> u64 {
+        self.node.journal.flushes()
+    }
+
     /// Another component is, or has moved, here.
     ///
     /// # Errors

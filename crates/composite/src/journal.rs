@@ -148,6 +148,11 @@ impl Journal {
         work(&mut self.alive.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// How often it was flushed since it was opened.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.log.statistics().batches
+    }
+
     /// Says which journal this is.
     ///
     /// # Errors

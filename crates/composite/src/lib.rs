@@ -39,8 +39,8 @@
 //!
 //! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
 //! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
-//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `run`, `answers` (effects
-//! are done); `tls`, `openapi`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
+//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `undo`, `lost`, `run`,
+//! `answers` (effects are done); `tls`, `openapi`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
 mod branch;
@@ -52,6 +52,7 @@ mod http;
 mod journal;
 mod kit;
 pub mod locks;
+mod lost;
 pub mod matrix;
 pub mod name;
 mod node;
@@ -64,6 +65,7 @@ mod service;
 mod slots;
 mod sql;
 mod tls;
+mod undo;
 pub mod wire;
 
 pub use call::{Call, Undo};

@@ -38,7 +38,7 @@ const TICK: Duration = Duration::from_millis(25);
 /// How often answers whose time is over are removed.
 const TICKS_A_SWEEP: u64 = 2400;
 /// Pauses between repetitions of what must get through.
-const AGAIN: Backoff = Backoff {
+pub(crate) const AGAIN: Backoff = Backoff {
     patience: Duration::from_secs(5),
     patience_max: Duration::from_secs(5),
     pause: Duration::from_millis(50),
@@ -53,8 +53,6 @@ pub(crate) const RETRY: Backoff = Backoff {
 };
 /// After so many keys, those that nobody waits for are forgotten.
 const TURNS_MAX: usize = 4096;
-/// An undo that has failed so often is parked.
-const UNDO_ATTEMPTS: u32 = 8;
 
 /// How a component works.
 #[derive(Debug, Clone)]
@@ -85,7 +83,7 @@ pub(crate) struct Parked {
     pub(crate) call: CallId,
     pub(crate) slot: Slot,
     pub(crate) why: String,
-    resume: Arc<Notify>,
+    pub(crate) resume: Arc<Notify>,
 }
 
 pub(crate) struct Core {
@@ -139,6 +137,8 @@ pub(crate) struct Node {
     pub(crate) is_fenced: std::sync::atomic::AtomicBool,
     /// Requests with a key take turns.
     turns: Mutex<HashMap<String, Weak<Turn>>>,
+    /// Roots that were begun here.
+    pub(crate) begun: std::sync::atomic::AtomicU64,
 }
 
 /// One of the requests with a key has it.
@@ -184,6 +184,7 @@ impl Node {
             fenced,
             is_fenced,
             turns,
+            begun: 0.into(),
         })
     }
 
@@ -443,175 +444,6 @@ impl Node {
         }
     }
 
-    /// Commits a branch, until it is done.
-    async fn commit_held(self: Arc<Self>, root: RootId, call: CallId) {
-        let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
-        let (slot, facts) = known.expect("what is committed has a slot");
-        let name = facts.branch.as_deref().expect("what is kept prepared has a name");
-        for attempt in 1.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
-            match self.end_branch(&root, slot, name, Outcome::Committed).await {
-                Ok(()) => return drop(self.tell(Event::HeldCommitted(root, call))),
-                Err(why) => tracing::warn!(%root, %call, attempt, "cannot be committed yet: {why}"),
-            }
-        }
-    }
-
-    async fn end_branch(
-        &self,
-        root: &RootId,
-        slot: Slot,
-        name: &str,
-        outcome: Outcome,
-    ) -> Result<(), Problem> {
-        let own = (self.slots.component(), self.slots.generation());
-        crate::branch::end(&self.pool, own, (name, slot, root), outcome).await
-    }
-
-    /// Undoes a call until it is done; too many failures park it until a person says more.
-    async fn undo(self: Arc<Self>, root: RootId, call: CallId) {
-        let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
-        let (slot, facts) = known.expect("what is undone has a slot");
-        let (mut attempt, mut met) = (0u32, 0u32);
-        loop {
-            let why = match self.undo_once(&root, slot, &facts).await {
-                Ok(()) => break,
-                // It met another local transaction, which is nobody's fault.
-                Err(why) if why.is_transient() => {
-                    met += 1;
-                    sleep(RETRY.pause(met + 1, rand::random::<u64>())).await;
-                    continue;
-                }
-                // Its database is away: that passes, and a person could do nothing else.
-                Err(why) if why.reason == "database" => {
-                    met += 1;
-                    sleep(AGAIN.pause(met + 1, rand::random::<u64>())).await;
-                    continue;
-                }
-                Err(why) => why,
-            };
-            attempt += 1;
-            sleep(AGAIN.pause(attempt + 1, rand::random::<u64>())).await;
-            tracing::warn!(%root, %call, attempt, "cannot be undone yet: {why}");
-            if attempt % UNDO_ATTEMPTS == 0 {
-                let resume = Arc::new(Notify::new());
-                let (root, call) = (root.clone(), call.clone());
-                tracing::error!(%root, %call, slot, "parked: resume it by POST /composite/resume {{\"slot\":{slot}}}");
-                let why = why.to_string();
-                self.core().parked.push(Parked { root, call, slot, why, resume: Arc::clone(&resume) });
-                resume.notified().await;
-            }
-        }
-        fault::point("undo-after");
-        self.slots.released(slot);
-        if let Some(calls) = self.core().facts.get_mut(&root) {
-            calls.remove(&call);
-        }
-        self.tell(Event::Undone(root, call));
-    }
-
-    async fn undo_once(&self, root: &RootId, slot: Slot, facts: &Facts) -> Result<(), Problem> {
-        if let Some(name) = &facts.branch {
-            return self.end_branch(root, slot, name, Outcome::Aborted).await;
-        }
-        let missing =
-            |what: &str| Problem::new(400, "failed", format!("{what} of service {}", facts.service));
-        fault::point("undo-before");
-        let service = self.services.iter().find(|service| service.declared.name == facts.service);
-        let service = service.ok_or_else(|| missing("the component has no"))?;
-        let sql = Arc::new(Sql::new(&self.pool, service.begin, false));
-        let work = async {
-            for pushed in facts.undo.iter().rev() {
-                let undo = service.undo.as_ref().ok_or_else(|| missing("there is no undo"))?;
-                let undoing = undo(Undo::new(Arc::clone(&sql)), pushed);
-                undoing
-                    .map_err(|error| missing(&format!("what was stored does not fit the undo ({error})")))?
-                    .await?;
-            }
-            Ok::<(), Error>(())
-        };
-        if let Err(error) = work.await {
-            sql.roll_back().await;
-            return Err(error.into_problem());
-        }
-        let (component, generation) = (self.slots.component(), self.slots.generation());
-        let (slot, root) = (slot as i32, root.as_str());
-        fault::point("undo-between");
-        match sql.commit(&[(RELEASE, &[component, &slot, generation, &root])]).await {
-            Ok(()) => Ok(()),
-            Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await),
-            // The slot says whether it is done: if so, the next attempt finds it free, and another statement of ours tells.
-            Err(NotCommitted::Unknown) => match self.is_written(slot as Slot, None).await? {
-                true => Ok(()),
-                false => Err(Problem::new(503, "database", "the answer of COMMIT was lost")),
-            },
-        }
-    }
-
-    /// What the failure of a statement about a slot means.
-    pub(crate) async fn after_slot(&self, error: Error) -> Problem {
-        let is_of_fence = match &error {
-            Error::Database(error) => error.code().is_some_and(|code| code.code() == "22012"),
-            _ => false,
-        };
-        if is_of_fence {
-            self.fence();
-            return fenced();
-        }
-        error.into_problem()
-    }
-
-    /// Another process has the component: this one takes no calls any more.
-    fn fence(&self) {
-        if !self.is_fenced.swap(true, std::sync::atomic::Ordering::SeqCst) {
-            tracing::error!("another process has taken component {} over; this one ends", self.name);
-        }
-        self.fenced.notify_waiters();
-    }
-
-    /// Whether a branch is prepared, once nobody can be preparing it any more.
-    pub(crate) async fn is_prepared(&self, name: &str, slot: Slot) -> bool {
-        self.pool.close_idle();
-        for attempt in 1u32.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
-            match crate::branch::is_prepared(&self.pool, self.slots.component(), name, slot).await {
-                Ok(is_prepared) => return is_prepared,
-                Err(why) => tracing::warn!(slot, "it is not known yet whether a branch is prepared: {why}"),
-            }
-        }
-        false
-    }
-
-    /// Nothing of a root is left that was not even begun.
-    pub(crate) fn forget_branch(&self, root: &RootId) {
-        let core = self.core();
-        if !core.participant.knows(root) && !core.participant.is_marked(root) {
-            self.journal.forget(root);
-        }
-    }
-
-    /// Whether a slot holds this call's root (or none), once whoever still writes it has ended.
-    pub(crate) async fn is_written(&self, slot: Slot, root: Option<&RootId>) -> Result<bool, Problem> {
-        self.pool.close_idle();
-        for attempt in 1u32.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
-            let Ok(lease) = self.pool.take().await else { continue };
-            // An update waits for the row; a read would not.
-            let touch = "UPDATE cognate_composite.slot SET generation = generation
-                WHERE component = $1 AND id = $2 AND generation = $3 RETURNING root";
-            let row =
-                lease.query(touch, &[self.slots.component(), &(slot as i32), self.slots.generation()]).await;
-            let Ok(rows) = row else { continue };
-            lease.give_back();
-            let Some(row) = rows.first() else {
-                self.fence();
-                return Err(fenced());
-            };
-            return Ok(row.get::<_, Option<String>>(0).as_deref() == root.map(RootId::as_str));
-        }
-        Ok(false)
-    }
-
     fn forget(&self, core: &mut Core, root: &RootId, outcome: Outcome) {
         let (_, deadline) = core.times.remove(root).unwrap_or_else(|| (Instant::now(), Instant::now()));
         core.facts.remove(root);
@@ -656,14 +488,6 @@ impl Node {
         receiver
     }
 
-    /// Tries a parked undo again.
-    pub(crate) fn resume(&self, slot: Slot) -> bool {
-        let mut core = self.core();
-        let Some(place) = core.parked.iter().position(|parked| parked.slot == slot) else { return false };
-        core.parked.remove(place).resume.notify_one();
-        true
-    }
-}
 
 /// What is written of a vote.
 pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {

@@ -62,6 +62,7 @@ impl Node {
             let root = arrival.root.clone();
             let (prepared, key) = (Arc::clone(&request.prepared), request.key.clone());
             self.core().aborts.insert(root.clone(), Vec::new());
+            self.begun.fetch_add(1, Ordering::Relaxed);
             let reply = self.execute(Request { arrival, prepared, key, deadline: request.deadline }).await;
             self.aborted(&root).await;
             let Err(problem) = reply else { return reply };

@@ -241,6 +241,8 @@ pub(crate) struct Slots {
     component: String,
     generation: i64,
     state: Mutex<State>,
+    /// Held by who makes slots: others wait for these instead of making more.
+    growing: tokio::sync::Mutex<()>,
 }
 
 /// A slot that a local transaction is about to write.
@@ -262,6 +264,7 @@ impl Slots {
             component: component.to_owned(),
             generation: taken.generation as i64,
             state: Mutex::new(state),
+            growing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -282,7 +285,7 @@ impl Slots {
         loop {
             match self.with(|state| state.free.pop()) {
                 Some(slot) => return Ok(Chosen { slot, replaced: None }),
-                None => self.grow(pool).await?,
+                None => self.grow(pool, |state| !state.free.is_empty()).await?,
             }
         }
     }
@@ -296,12 +299,20 @@ impl Slots {
             });
             match chosen {
                 Some(chosen) => return Ok(chosen),
-                None => self.grow(pool).await?,
+                None => self.grow(pool, |state| !state.free.is_empty() || !state.freeing.is_empty()).await?,
             }
         }
     }
 
-    async fn grow(&self, pool: &std::sync::Arc<Pool>) -> Result<(), Problem> {
+    async fn grow(
+        &self,
+        pool: &std::sync::Arc<Pool>,
+        suffices: impl FnOnce(&mut State) -> bool,
+    ) -> Result<(), Problem> {
+        let _growing = self.growing.lock().await;
+        if self.with(suffices) {
+            return Ok(());
+        }
         let first = self.with(|state| {
             let first = state.next;
             state.next += SLOTS;

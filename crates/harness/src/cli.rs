@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::command::all::{self, AllArgs};
 use crate::command::analytic::{self, AnalyticArgs};
 use crate::command::bookstore::{self, BookstoreArgs};
+use crate::command::composite::{self, CompositeArgs};
 use crate::command::crash::{self, CrashArgs};
 use crate::command::device::{self, DeviceArgs};
 use crate::command::governor::{self, GovernorArgs};
@@ -40,6 +41,8 @@ enum Command {
     Bookstore(BookstoreArgs),
     /// Stock pgbench with prepared statements: select-only, tpcb-like and simple-update, in turns; medians and ratios.
     Pgbench(PgbenchArgs),
+    /// Composite transactions: the paper's trees of services, and the purchase against two-phase commits written by hand.
+    Composite(CompositeArgs),
     /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing else is.
     Crash(CrashArgs),
     /// The PSSI paper's three experiments: late and early lock release, and the governor, on a slow and a fast log device.
@@ -89,6 +92,7 @@ impl Cli {
         match &self.command {
             Command::Bookstore(args) => bookstore::run(args).await,
             Command::Pgbench(args) => pgbench::run(args).await,
+            Command::Composite(args) => composite::run(args).await,
             Command::Crash(args) => crash::run(args).await,
             Command::Device(args) => device::run(args).await,
             Command::Governor(args) => governor::run(args).await,

@@ -5,6 +5,7 @@ mod bookstore_data;
 mod bookstore_invariants;
 mod checker;
 mod command_line;
+mod composite;
 mod histories;
 mod interleavings;
 mod report_shape;

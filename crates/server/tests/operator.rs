@@ -139,7 +139,9 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
     let mut bob = as_user(&server, "bob").await;
     let mut ann = as_user(&server, "ann").await;
     let (of_eve, of_bob) = (process_id(&mut eve).await, process_id(&mut bob).await);
-    for (function, what) in [("cancel", "query is being canceled"), ("terminate", "process is being terminated")] {
+    for (function, what) in
+        [("cancel", "query is being canceled"), ("terminate", "process is being terminated")]
+    {
         let answer = eve.query(&format!("SELECT pg_{function}_backend({of_bob})")).await;
         let error = answer.last().expect("an answer");
         assert_eq!(error.sqlstate(), "42501");
@@ -155,11 +157,17 @@ async fn sessions_are_ended_by_their_role_and_by_the_operator() {
             break;
         }
     }
-    assert_eq!(ann.query(&format!("SELECT pg_cancel_backend({of_bob})")).await[1].values(), [Some("t".to_owned())]);
+    assert_eq!(
+        ann.query(&format!("SELECT pg_cancel_backend({of_bob})")).await[1].values(),
+        [Some("t".to_owned())]
+    );
     let answer = bob.until_ready().await;
     assert!(answer.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57014"));
     // An idle session is ended with a word, and is gone.
-    assert_eq!(ann.query(&format!("SELECT pg_terminate_backend({of_eve})")).await[1].values(), [Some("t".to_owned())]);
+    assert_eq!(
+        ann.query(&format!("SELECT pg_terminate_backend({of_eve})")).await[1].values(),
+        [Some("t".to_owned())]
+    );
     let farewell = eve.until_end().await;
     assert!(farewell.iter().any(|message| message.tag == 'E' && message.sqlstate() == "57P01"));
     server.stop().await;

@@ -112,6 +112,11 @@ const SERIES: &[Benchmark] = &[
         "snum --sweep 1,5,20,40,80,160 --reads 5 --updates 1 --hot 100 --systems pssi,ssi,si,postgres --seconds 4 --rounds 2",
         "snum --sweep 4,8 --reads 5 --updates 1 --hot 100 --systems pssi,si --seconds 1 --rounds 1 --rows 2000",
     )),
+    drawing(benchmark(
+        "composite",
+        "composite --database embedded,postgres",
+        "composite --database embedded,postgres --trees 1x1,2x2 --seconds 1 --rounds 1 --clients 5",
+    )),
     benchmark("recovery", "recovery", "recovery --megabytes 40 --rounds 1"),
     benchmark("crash", "crash", "crash --rounds 3"),
 ];

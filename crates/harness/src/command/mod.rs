@@ -3,6 +3,7 @@
 pub mod all;
 pub mod analytic;
 pub mod bookstore;
+pub mod composite;
 pub mod crash;
 pub mod device;
 pub mod governor;

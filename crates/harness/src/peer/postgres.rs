@@ -24,6 +24,8 @@ pub struct PostgresOptions {
     pub shared_buffers: Option<String>,
     /// `max_prepared_transactions`; PostgreSQL's own default is 0: there are none.
     pub prepared_transactions: u32,
+    /// `max_connections`; 300 if none.
+    pub connections: Option<u32>,
 }
 
 /// A running PostgreSQL; stopped when dropped.
@@ -166,11 +168,12 @@ fn make_cluster(initdb: &Path, data: &Path, folder: &Path, owner: Option<Owner>)
 fn write_settings(data: &Path, port: u16, options: &PostgresOptions) -> Result<()> {
     let shared_buffers = options.shared_buffers.as_deref().unwrap_or("1GB");
     let prepared_transactions = options.prepared_transactions;
+    let connections = options.connections.unwrap_or(300);
     let settings = format!(
         "listen_addresses = '127.0.0.1'\n\
          port = {port}\n\
          unix_socket_directories = ''\n\
-         max_connections = 300\n\
+         max_connections = {connections}\n\
          shared_buffers = {shared_buffers}\n\
          fsync = on\n\
          synchronous_commit = on\n\

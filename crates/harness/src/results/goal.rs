@@ -167,6 +167,48 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("mip", "lookup_wire_begin_of_few");
     further "the look-up of a family in the engine alone, which is logarithmic, among as many / among few",
         Nothing, "×", "", |f| f.param("mip", "lookup_family_of_few");
+    further "composite, one service on PostgreSQL, 25 clients: the same handler with plain SQL", AtLeast(0.8), "×", "0.95×",
+        |f| f.param("composite", "of_plain");
+    further "composite, the same: its statement committed by itself, which only one statement can be", Nothing, "×", "",
+        |f| f.param("composite", "of_plain_autocommit");
+    further "composite, purchase over three PostgreSQL databases, 25 clients: 2PC of the same HTTP shape", AtLeast(1.3), "×", "2×",
+        |f| f.param("composite", "of_http");
+    further "composite, the same: 2PC over three connections of one process", AtLeast(1.0), "×", "1.5×",
+        |f| f.param("composite", "of_direct");
+    further "composite, the same: no atomicity, the same HTTP shape", Nothing, "×", "1×",
+        |f| f.param("composite", "of_none");
+    further "composite, the same: 2PC of the same HTTP shape, the shop's commit decides", Nothing, "×", "",
+        |f| f.param("composite", "of_http_last");
+    further "composite, the same: 2PC over three connections, the shop's commit decides", Nothing, "×", "",
+        |f| f.param("composite", "of_direct_last");
+    further "composite, PostgreSQL, 25 clients: response time over cardinality, slope / response time of 1x1", AtMost(1.1), "×", "0.8×",
+        |f| f.param("composite", "postgres_slope_many");
+    further "composite, PostgreSQL, 1 client: response time over cardinality, slope / response time of 1x1", AtMost(1.1), "×", "0.8×",
+        |f| f.param("composite", "postgres_slope_one");
+    further "composite, PostgreSQL, 1 client, parallel calls: the longest response time / (1x1 × levels)", Nothing, "×", "≤ 1×",
+        |f| f.param("composite", "postgres_parallel_of_depth");
+    further "composite, PostgreSQL, local transactions a second from cardinality 3 on: lowest / highest", AtLeast(0.8), "×", "0.95×",
+        |f| f.param("composite", "postgres_steady");
+    further "composite, PostgreSQL, 4x2, all conflict, without waiting: aborted roots", AtMost(25.0), " %", "15 %",
+        |f| f.param("composite", "postgres_aborted_not_waiting");
+    further "composite, PostgreSQL, 4x2, all conflict, with the default wait: aborted roots", AtMost(5.0), " %", "1 %",
+        |f| f.param("composite", "postgres_aborted_waiting");
+    further "composite, embedded, 25 clients: response time over cardinality, slope / response time of 1x1", AtMost(1.1), "×", "0.8×",
+        |f| f.param("composite", "embedded_slope_many");
+    further "composite, embedded, 1 client: response time over cardinality, slope / response time of 1x1", AtMost(1.1), "×", "0.8×",
+        |f| f.param("composite", "embedded_slope_one");
+    further "composite, embedded, 1 client, parallel calls: the longest response time / (1x1 × levels)", Nothing, "×", "≤ 1×",
+        |f| f.param("composite", "embedded_parallel_of_depth");
+    further "composite, embedded, local transactions a second from cardinality 3 on: lowest / highest", AtLeast(0.8), "×", "0.95×",
+        |f| f.param("composite", "embedded_steady");
+    further "composite, embedded, 4x2, all conflict, without waiting: aborted roots", AtMost(25.0), " %", "15 %",
+        |f| f.param("composite", "embedded_aborted_not_waiting");
+    further "composite, embedded, 4x2, all conflict, with the default wait: aborted roots", AtMost(5.0), " %", "1 %",
+        |f| f.param("composite", "embedded_aborted_waiting");
+    further "composite, purchase on PostgreSQL without failures: commits a subtransaction", AtMost(1.1), "", "1.02",
+        |f| f.param("composite", "commits_a_subtransaction");
+    further "composite, the same: flushes of the journals a subtransaction", Nothing, "", "",
+        |f| f.param("composite", "flushes_a_subtransaction");
 };
 
 #[cfg(test)]

@@ -242,6 +242,18 @@ fn further(record: &Record) -> String {
         "mip_of_plain",
         "retries_lost_pct",
         "postgres_crowd_of_before",
+        "cardinality",
+        "local_per_s",
+        "stdev_ms",
+        "of_plain",
+        "of_plain_autocommit",
+        "of_http",
+        "of_http_last",
+        "of_direct",
+        "of_direct_last",
+        "of_none",
+        "commits_a_subtransaction",
+        "flushes_a_subtransaction",
     ];
     let shown = names.iter().filter(|name| **name != "rounds" || record.workload == "crash");
     let found = shown.filter_map(|name| {

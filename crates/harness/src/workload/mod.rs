@@ -1,6 +1,7 @@
 //! The loads that systems are put under.
 
 pub mod bookstore;
+pub mod composite;
 pub mod keyed;
 pub mod log;
 pub mod mip;

@@ -44,7 +44,9 @@ impl ExternalFunctions for External<'_> {
             ("setval", [sequence, Datum::Int8(value), Datum::Bool(is_called)]) => {
                 self.setval(sequence, *value, *is_called).map(Datum::Int8)
             }
-            ("pg_cancel_backend", [Datum::Int4(id)]) => order(self.facts, *id, Order::Cancel).map(Datum::Bool),
+            ("pg_cancel_backend", [Datum::Int4(id)]) => {
+                order(self.facts, *id, Order::Cancel).map(Datum::Bool)
+            }
             ("pg_terminate_backend", [Datum::Int4(id)]) => {
                 order(self.facts, *id, Order::Terminate).map(Datum::Bool)
             }

@@ -60,7 +60,8 @@ struct SequenceValues {
 impl Facts {
     pub(crate) fn new(database: SqlDatabase, parameters: SessionParameters, settings: Settings) -> Facts {
         let seed = random_u64();
-        let SessionParameters { user, database: database_name, process_id, authority, orders, .. } = parameters;
+        let SessionParameters { user, database: database_name, process_id, authority, orders, .. } =
+            parameters;
         Facts {
             catalog: Mutex::new(database.catalog()),
             shown: Mutex::default(),

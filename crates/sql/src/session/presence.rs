@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::{Authority, SqlDatabase};
 use super::cycle::locate;
 use super::facts::Facts;
+use super::{Authority, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::pg_catalog::{FamilyRow, LockRow, PreparedRow, SessionRow, TransactionRow};
 

@@ -1,0 +1,133 @@
+//! The end of calls: an undo, or the end of a branch. Each is tried again until it is done.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::call::Undo;
+use crate::fault;
+use crate::name::{CallId, RootId};
+use crate::node::{AGAIN, Node, Parked, RETRY};
+use crate::participant::{Event, Outcome, Slot};
+use crate::problem::{Error, Problem};
+use crate::slots::{Facts, RELEASE};
+use crate::sql::{NotCommitted, Sql};
+
+/// An undo that has failed so often is parked.
+const UNDO_ATTEMPTS: u32 = 8;
+
+impl Node {
+    /// Commits a branch, until it is done.
+    pub(crate) async fn commit_held(self: Arc<Self>, root: RootId, call: CallId) {
+        let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
+        let (slot, facts) = known.expect("what is committed has a slot");
+        let name = facts.branch.as_deref().expect("what is kept prepared has a name");
+        for attempt in 1.. {
+            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            match self.end_branch(&root, slot, name, Outcome::Committed).await {
+                Ok(()) => return drop(self.tell(Event::HeldCommitted(root, call))),
+                Err(why) => tracing::warn!(%root, %call, attempt, "cannot be committed yet: {why}"),
+            }
+        }
+    }
+
+    async fn end_branch(
+        &self,
+        root: &RootId,
+        slot: Slot,
+        name: &str,
+        outcome: Outcome,
+    ) -> Result<(), Problem> {
+        let own = (self.slots.component(), self.slots.generation());
+        crate::branch::end(&self.pool, own, (name, slot, root), outcome).await
+    }
+
+    /// Undoes a call until it is done; too many failures park it until a person says more.
+    pub(crate) async fn undo(self: Arc<Self>, root: RootId, call: CallId) {
+        let known = self.core().facts.get(&root).and_then(|calls| calls.get(&call)).cloned();
+        let (slot, facts) = known.expect("what is undone has a slot");
+        let (mut attempt, mut met) = (0u32, 0u32);
+        loop {
+            let why = match self.undo_once(&root, slot, &facts).await {
+                Ok(()) => break,
+                // It met another local transaction, which is nobody's fault.
+                Err(why) if why.is_transient() => {
+                    met += 1;
+                    sleep(RETRY.pause(met + 1, rand::random::<u64>())).await;
+                    continue;
+                }
+                // Its database is away: that passes, and a person could do nothing else.
+                Err(why) if why.reason == "database" => {
+                    met += 1;
+                    sleep(AGAIN.pause(met + 1, rand::random::<u64>())).await;
+                    continue;
+                }
+                Err(why) => why,
+            };
+            attempt += 1;
+            sleep(AGAIN.pause(attempt + 1, rand::random::<u64>())).await;
+            tracing::warn!(%root, %call, attempt, "cannot be undone yet: {why}");
+            if attempt % UNDO_ATTEMPTS == 0 {
+                let resume = Arc::new(Notify::new());
+                let (root, call) = (root.clone(), call.clone());
+                tracing::error!(%root, %call, slot, "parked: resume it by POST /composite/resume {{\"slot\":{slot}}}");
+                let why = why.to_string();
+                self.core().parked.push(Parked { root, call, slot, why, resume: Arc::clone(&resume) });
+                resume.notified().await;
+            }
+        }
+        fault::point("undo-after");
+        self.slots.released(slot);
+        if let Some(calls) = self.core().facts.get_mut(&root) {
+            calls.remove(&call);
+        }
+        self.tell(Event::Undone(root, call));
+    }
+
+    async fn undo_once(&self, root: &RootId, slot: Slot, facts: &Facts) -> Result<(), Problem> {
+        if let Some(name) = &facts.branch {
+            return self.end_branch(root, slot, name, Outcome::Aborted).await;
+        }
+        let missing =
+            |what: &str| Problem::new(400, "failed", format!("{what} of service {}", facts.service));
+        fault::point("undo-before");
+        let service = self.services.iter().find(|service| service.declared.name == facts.service);
+        let service = service.ok_or_else(|| missing("the component has no"))?;
+        let sql = Arc::new(Sql::new(&self.pool, service.begin, false));
+        let work = async {
+            for pushed in facts.undo.iter().rev() {
+                let undo = service.undo.as_ref().ok_or_else(|| missing("there is no undo"))?;
+                let undoing = undo(Undo::new(Arc::clone(&sql)), pushed);
+                undoing
+                    .map_err(|error| missing(&format!("what was stored does not fit the undo ({error})")))?
+                    .await?;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = work.await {
+            sql.roll_back().await;
+            return Err(error.into_problem());
+        }
+        let (component, generation) = (self.slots.component(), self.slots.generation());
+        let (slot, root) = (slot as i32, root.as_str());
+        fault::point("undo-between");
+        match sql.commit(&[(RELEASE, &[component, &slot, generation, &root])]).await {
+            Ok(()) => Ok(()),
+            Err(NotCommitted::RolledBack(error)) => Err(self.after_slot(error).await),
+            // The slot says whether it is done: if so, the next attempt finds it free, and another statement of ours tells.
+            Err(NotCommitted::Unknown) => match self.is_written(slot as Slot, None).await? {
+                true => Ok(()),
+                false => Err(Problem::new(503, "database", "the answer of COMMIT was lost")),
+            },
+        }
+    }
+
+    /// Tries a parked undo again.
+    pub(crate) fn resume(&self, slot: Slot) -> bool {
+        let mut core = self.core();
+        let Some(place) = core.parked.iter().position(|parked| parked.slot == slot) else { return false };
+        core.parked.remove(place).resume.notify_one();
+        true
+    }
+}

@@ -1,0 +1,215 @@
+//! One service against plain SQL, and the purchase against two-phase commits that are written by hand: in turns.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Bench, client_threads};
+use crate::driver::Outcome;
+use crate::error::{Error, Result};
+use crate::median::{median_ratio, ratio_error};
+use crate::report;
+use crate::workload::composite::by_hand::{self, Atomicity};
+use crate::workload::composite::direct::{DECISIONS, Decision, Direct};
+use crate::workload::composite::host::{Components, Host};
+use crate::workload::composite::http::Posts;
+use crate::workload::composite::place::{DatabaseKind, Place};
+use crate::workload::composite::plain::{self, Way};
+use crate::workload::composite::purchase::{self, SITES};
+use crate::workload::composite::tree::{self, Semantics, Shape, Tree};
+
+/// What clients talk to.
+enum Target {
+    Http(std::net::SocketAddr, fn(&mut crate::random::Random) -> String),
+    Direct(Box<Direct>),
+}
+
+/// One of what is compared.
+struct Compared {
+    name: &'static str,
+    /// How the composite's record calls the ratio to this one; empty for the composite itself.
+    ratio: &'static str,
+    /// What the names of its databases begin with.
+    prefix: &'static str,
+    target: Target,
+    rates: Vec<f64>,
+    all: Option<Outcome>,
+}
+
+impl Compared {
+    fn new(name: &'static str, ratio: &'static str, prefix: &'static str, target: Target) -> Compared {
+        Compared { name, ratio, prefix, target, rates: Vec::new(), all: None }
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.all.as_ref().map_or(0, |all| all.total().acknowledged)
+    }
+
+    async fn round(&mut self, bench: &mut Bench<'_>, label: String) -> Result<()> {
+        let (run, clients) = (bench.next_run(), bench.args.clients);
+        let outcome = match &self.target {
+            Target::Http(address, body) => {
+                let (name, path) = (self.name.to_owned(), "/services/buy");
+                let posts = Posts { name, address: *address, path, body: *body, run };
+                bench.drive(Arc::new(posts), clients, label).await?
+            }
+            Target::Direct(direct) => {
+                bench.drive(Arc::new(Direct { run, ..direct.as_ref().clone() }), clients, label).await?
+            }
+        };
+        self.rates.push(outcome.committed_per_s());
+        match &mut self.all {
+            Some(all) => all.add(&outcome),
+            none => *none = Some(outcome),
+        }
+        Ok(())
+    }
+}
+
+/// Each of them in turn, forwards and backwards.
+async fn in_turns(bench: &mut Bench<'_>, what: &str, compared: &mut [Compared]) -> Result<()> {
+    for round in 0..2 * bench.args.rounds {
+        let mut order: Vec<usize> = (0..compared.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            let label = format!("{what}: {}", compared[index].name);
+            compared[index].round(bench, label).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A record for each, and the ratios on the composite's.
+fn record(bench: &mut Bench<'_>, place: &Place, what: &str, compared: &[Compared]) {
+    let ours = compared[0].rates.clone();
+    let mut records = Vec::new();
+    for one in compared {
+        let Some(all) = &one.all else { continue };
+        let params = bench.parameters(
+            place,
+            DatabaseKind::Postgres,
+            &[
+                ("case", json!(format!("{what}, {}", one.name))),
+                ("clients", json!(bench.args.clients)),
+                ("per_s_of_rounds", json!(one.rates)),
+            ],
+        );
+        records.push(report::records(one.name, "composite", &params, all).remove(0));
+    }
+    for one in compared.iter().filter(|one| !one.ratio.is_empty()) {
+        let (ratio, error) = (median_ratio(&ours, &one.rates), ratio_error(&ours, &one.rates));
+        println!("{what}: composite / {}: {ratio:.2} ± {error:.2}", one.name);
+        if let Some(first) = records.first_mut() {
+            first.measured(one.ratio, ratio, error);
+        }
+    }
+    bench.records.append(&mut records);
+}
+
+fn wrong(what: &str, site: &str, acknowledged: u64, found: i64) -> Error {
+    Error::Violation(format!("{what}: {site}: {acknowledged} WERE ANSWERED, AND {found} ARE THERE"))
+}
+
+async fn make(place: &mut Place, database: &str, statements: &[String]) -> Result<()> {
+    use crate::error::DatabaseContext;
+    place.database(database).await?;
+    let client = place.client(database).await?;
+    for statement in statements {
+        client.batch_execute(statement).await.at(database, statement.as_str())?;
+    }
+    Ok(())
+}
+
+/// A tree of one service against the same handler with plain SQL.
+pub(super) async fn plain(bench: &mut Bench<'_>, place: &mut Place) -> Result<()> {
+    let shape = Shape { depth: 1, width: 1 };
+    let one = tree::component(Tree { shape, semantics: Semantics::AllConflict, parallel: false }, 0);
+    let parts = vec![(tree::NAMES[0], one)];
+    let components = Components::start(place, "one_", client_threads(), parts).await?;
+    let composite = Target::Http(components.address(), tree::body);
+    let mut compared = vec![Compared::new("composite", "", "one_n0", composite)];
+    let host = Host::new(client_threads())?;
+    for (way, ratio, database) in [
+        (Way::Transaction, "of_plain", "one_plain"),
+        (Way::Autocommit, "of_plain_autocommit", "one_autocommit"),
+    ] {
+        make(place, database, &tree::tables()).await?;
+        let address = host.serve(plain::router(place.config(database)?, way)).await?;
+        compared.push(Compared::new(way.name(), ratio, database, Target::Http(address, tree::body)));
+    }
+    in_turns(bench, "1x1", &mut compared).await?;
+    components.settle().await?;
+    for one in &compared {
+        let found = place.number(one.prefix, tree::TOTAL).await?;
+        if found != one.acknowledged() as i64 {
+            return Err(wrong("1x1", one.prefix, one.acknowledged(), found));
+        }
+    }
+    record(bench, place, "1x1", &compared);
+    components.stop().await
+}
+
+/// The purchase over three databases.
+pub(super) async fn purchase(bench: &mut Bench<'_>, place: &mut Place) -> Result<()> {
+    let parts = (0..SITES.len()).map(|site| (SITES[site], purchase::component(site)));
+    let components = Components::start(place, "composite_", client_threads(), parts.collect()).await?;
+    let composite = Target::Http(components.address(), purchase::body);
+    let mut compared = vec![Compared::new("composite", "", "composite_", composite)];
+    let host = Host::new(client_threads())?;
+    for (name, ratio, prefix, atomicity) in [
+        ("2PC over HTTP", "of_http", "http_", Atomicity::TwoPhase(Decision::Textbook)),
+        (
+            "2PC over HTTP, last resource",
+            "of_http_last",
+            "http_last_",
+            Atomicity::TwoPhase(Decision::LastResource),
+        ),
+        ("no atomicity over HTTP", "of_none", "none_", Atomicity::None),
+    ] {
+        let configs = sites(place, prefix).await?;
+        let address = by_hand::start(&host, configs, atomicity, prefix).await?;
+        compared.push(Compared::new(name, ratio, prefix, Target::Http(address, purchase::body)));
+    }
+    for (name, ratio, prefix, decision) in [
+        ("2PC, direct", "of_direct", "direct_", Decision::Textbook),
+        ("2PC, direct, last resource", "of_direct_last", "direct_last_", Decision::LastResource),
+    ] {
+        let configs = sites(place, prefix).await?;
+        let direct = Box::new(Direct { configs, decision, run: (0, 0) });
+        compared.push(Compared::new(name, ratio, prefix, Target::Direct(direct)));
+    }
+    in_turns(bench, "purchase", &mut compared).await?;
+    components.settle().await?;
+    for one in &compared {
+        check(place, one.prefix, one.acknowledged()).await?;
+    }
+    place.nothing_in_doubt().await?;
+    record(bench, place, "purchase", &compared);
+    components.stop().await
+}
+
+/// Makes the databases and tables of a purchase that is written by hand.
+async fn sites(place: &mut Place, prefix: &str) -> Result<[tokio_postgres::Config; 3]> {
+    for (site, name) in SITES.iter().enumerate() {
+        let mut statements = purchase::tables(site);
+        if site == 0 {
+            statements.extend(DECISIONS.map(str::to_owned));
+        }
+        make(place, &format!("{prefix}{name}"), &statements).await?;
+    }
+    let config = |site: usize| place.config(&format!("{prefix}{}", SITES[site]));
+    Ok([config(0)?, config(1)?, config(2)?])
+}
+
+/// Each purchase that was answered is at each site, and no other.
+pub(super) async fn check(place: &Place, prefix: &str, acknowledged: u64) -> Result<()> {
+    for (site, name) in SITES.iter().enumerate() {
+        let found = place.number(&format!("{prefix}{name}"), &purchase::count(site)).await?;
+        if found != acknowledged as i64 {
+            return Err(wrong("purchase", &format!("{prefix}{name}"), acknowledged, found));
+        }
+    }
+    Ok(())
+}
