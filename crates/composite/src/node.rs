@@ -14,7 +14,6 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::call::Undo;
 use crate::database::Pool;
 use crate::fault;
 use crate::journal::Journal;
@@ -23,10 +22,9 @@ use crate::participant::{
     Effect, Event, Nonce, Origin, Outcome, Participant, Refusal, Settled, Slot, Vote, VoteFacts,
 };
 use crate::peers::Peers;
-use crate::problem::{Error, Problem};
+use crate::problem::Problem;
 use crate::service::Erased;
-use crate::slots::{Facts, RELEASE, Slots, fenced};
-use crate::sql::{NotCommitted, Sql};
+use crate::slots::{Facts, Slots};
 use crate::wire::DEADLINE_MAX;
 
 /// How long marks outlast the deadline of their roots.
@@ -487,7 +485,7 @@ impl Node {
         self.perform(&mut core, &effects);
         receiver
     }
-
+}
 
 /// What is written of a vote.
 pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option<Nonce>) -> VoteFacts {

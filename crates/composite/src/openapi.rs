@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn declared(name: &str) -> Declared {
-        Declared { name: name.to_owned(), has_item: false, reads: false, has_undo: true }
+        Declared { name: name.to_owned(), has_item: false, reads: false, has_undo: true, begins_only: false }
     }
 
     /// All `$ref`s of a value.

@@ -178,7 +178,7 @@ fn parent(
                         continue;
                     }
                     text.clear();
-                    let answer = json!({ "roots": [*said.lock().unwrap()] }).to_string();
+                    let answer = json!({ "roots": [*said.lock().expect("nobody panics")] }).to_string();
                     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", answer.len());
                     if socket.write_all(format!("{head}{answer}").as_bytes()).is_err() {
                         return;
@@ -211,13 +211,13 @@ fn a_parent_that_was_restored_is_not_believed() -> Result<(), Failure> {
     while state()?["forsaken_by"] != "shop" {}
     assert_eq!(state()?["state"], "in-doubt");
     // It is remembered through a restart, and another database is no better.
-    *answer.lock().unwrap() = said(origin("e", 8));
+    *answer.lock().expect("nobody panics") = said(origin("e", 8));
     components.kill(1)?;
     components.restart(1)?;
     while state()?["forsaken_by"] != "shop" {}
     assert_eq!(state()?["state"], "in-doubt");
     // The parent as it was, started again.
-    *answer.lock().unwrap() = said(origin("d", 8));
+    *answer.lock().expect("nobody panics") = said(origin("d", 8));
     while !state()?.is_null() {}
     assert_eq!(post(stock, "/services/count", &[], &take)?, (200, json!(1000)));
     Ok(())

@@ -128,7 +128,7 @@ fn the_page_asks_for_a_token_shows_what_is_open_and_how_to_end_it() -> Result<()
         let said = "\nSKIPPED: the status page is not tested, since there is no Chromium here (Debian's package chromium)\n";
         return Ok(std::io::stderr().write_all(said.as_bytes())?);
     };
-    let components = Components::start_with(Some("of-peers\nof-clients\n"))?;
+    let components = Components::start_with(Some("of-peers\nof-clients\n"), false)?;
     let stock = components.address("stock");
     // A name that would be markup, and that a shell would take apart.
     let root = "<img/src=x/onerror=document.title='owned'>";
