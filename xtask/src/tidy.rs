@@ -53,7 +53,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Outside dependency, and the only crates that may name it.
-const HOMES: &[(&str, &[&str])] = &[("sqlparser", &["cognate-sql"]), ("tokio-rustls", &["cognate-server"])];
+const HOMES: &[(&str, &[&str])] =
+    &[("sqlparser", &["cognate-sql"]), ("tokio-rustls", &["cognate-server", "cognate-composite"])];
 
 /// The engine's source, where these stand in `sync` only.
 const SCHEDULED: &str = "crates/engine/src/";
