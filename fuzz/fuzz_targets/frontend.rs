@@ -1,4 +1,5 @@
-//! `cargo +nightly fuzz run frontend`: everything that reads bytes of a client. `crates/server/tests/codec.rs` runs the same on a bounded number of seeds.
+//! `cargo +nightly fuzz run frontend`: everything that reads bytes of a client.
+//! `crates/server/tests/codec.rs` runs the same on a bounded number of seeds.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

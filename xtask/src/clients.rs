@@ -1,6 +1,7 @@
 //! `cargo xtask clients`: PostgreSQL drivers as their registries have them, against this server.
 //!
-//! Each folder of `xtask/clients/` is a client: a program, what its package manager needs, and `client.toml`:
+//! Each folder of `xtask/clients/` is a client: a program, what its package manager needs, and
+//! `client.toml`:
 //!
 //! ```toml
 //! needs = ["node", "npm"]                # without these on the machine it is skipped, and that is said
@@ -9,8 +10,10 @@
 //! seconds = 300                          # how long it may take, if that is long
 //! ```
 //!
-//! The copy is `target/clients/NAME`, and stays, so that a second run installs nothing. The program gets a server of its own on an empty folder, and finds it as libpq's clients do:
-//! `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`. A driver that hangs is ended after `seconds`, or after [`PATIENCE`].
+//! The copy is `target/clients/NAME`, and stays, so that a second run installs nothing. The program
+//! gets a server of its own on an empty folder, and finds it as libpq's clients do: `PGHOST`,
+//! `PGPORT`, `PGUSER`, `PGDATABASE`. A driver that hangs is ended after `seconds`, or after
+//! [`PATIENCE`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};

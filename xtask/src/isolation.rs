@@ -1,9 +1,10 @@
 //! `cargo xtask isolation`: PostgreSQL's own isolation specs, against this server.
 //!
-//! The tester and the specs are PostgreSQL's and are not part of this repository: the tester is a program, the specs a
-//! folder with `specs/` and `expected/`. Each spec gets a server of its own on an empty folder. Its output is cut into
-//! permutations, and each of them compared with what PostgreSQL answers. Where they differ, the serialization failures
-//! tell how: Cognate aborts only where a cycle closes, so it should have fewer of them, or choose another victim.
+//! The tester and the specs are PostgreSQL's and are not part of this repository: the tester is a
+//! program, the specs a folder with `specs/` and `expected/`. Each spec gets a server of its own on
+//! an empty folder. Its output is cut into permutations, and each of them compared with what
+//! PostgreSQL answers. Where they differ, the serialization failures tell how: Cognate aborts only
+//! where a cycle closes, so it should have fewer of them, or choose another victim.
 //!
 //! ```text
 //! permutation of the output ── equal to that of some expected file ──▶ same
@@ -24,8 +25,9 @@ const FAILURE: &str = "could not serialize access";
 const START: &str = "starting permutation: ";
 /// Seconds after which the tester cancels a step that hangs.
 const STEP_SECONDS: &str = "5";
-/// How PostgreSQL's own runs are set. The time-out is ours, longer than a step: where PostgreSQL has aborted a transaction already, a permutation may leave Cognate's
-/// open; the table is dropped then.
+/// How PostgreSQL's own runs are set. The time-out is ours, longer than a step: where PostgreSQL
+/// has aborted a transaction already, a permutation may leave Cognate's open; the table is dropped
+/// then.
 const SETTINGS: [(&str, &str); 4] = [
     ("PGISOLATIONTIMEOUT", STEP_SECONDS),
     ("PGDATESTYLE", "Postgres, MDY"),

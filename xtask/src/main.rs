@@ -1,9 +1,11 @@
-//! The project's own chores: `cargo xtask ci` is the one gate, locally and in CI; `cargo xtask tidy` checks the shape of the house;
-//! `cargo xtask isolation` runs PostgreSQL's isolation specs, for which it needs PostgreSQL's tester; `cargo xtask regress` runs
-//! PostgreSQL's regression scripts and compares, for which it needs PostgreSQL; `cargo xtask clients` runs programs of PostgreSQL
-//! drivers, which it takes from their registries.
+//! The project's own chores: `cargo xtask ci` is the one gate, locally and in CI; `cargo xtask
+//! tidy` checks the shape of the house; `cargo xtask isolation` runs PostgreSQL's isolation specs,
+//! for which it needs PostgreSQL's tester; `cargo xtask regress` runs PostgreSQL's regression
+//! scripts and compares, for which it needs PostgreSQL; `cargo xtask clients` runs programs of
+//! PostgreSQL drivers, which it takes from their registries.
 //!
-//! Nothing here changes a file. Each step prints its name and its time, and the first that fails ends the run.
+//! Nothing here changes a file. Each step prints its name and its time, and the first that fails
+//! ends the run.
 
 mod clients;
 mod isolation;
@@ -68,7 +70,8 @@ fn ci(root: &Path) -> Result<(), String> {
     cargo(root, "docs", &["doc", "--workspace", "--no-deps", "--locked"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-/// Requests over three sites and three application servers, all of which are killed: each happens once. The long trial is in the example's head.
+/// Requests over three sites and three application servers, all of which are killed: each happens
+/// once. The long trial is in the example's head.
 fn exactly_once(root: &Path) -> Result<(), String> {
     cargo(root, "cognate for the trial", &["build", "--package", "cognate", "--locked"], &[])?;
     let example = ["run", "--package", "cognate-client", "--example", "bookstore_tier", "--locked", "--"];
@@ -76,7 +79,8 @@ fn exactly_once(root: &Path) -> Result<(), String> {
     cargo(root, "exactly once", &[&example[..], &trial[..]].concat(), &[])
 }
 
-/// Components of composite transactions that die at every fault point. The long runs are in the heads of the tests' files.
+/// Components of composite transactions that die at every fault point. The long runs are in the
+/// heads of the tests' files.
 fn faults(root: &Path) -> Result<(), String> {
     let composite = ["--package", "cognate-composite", "--features", "fault-points", "--locked"];
     let clippy = [&["clippy", "--all-targets"], &composite[..], &["--", "-D", "warnings"]].concat();
@@ -86,7 +90,8 @@ fn faults(root: &Path) -> Result<(), String> {
     cargo(root, "faults", &tests, &[])
 }
 
-/// The engine under a scheduler that explores schedules: its library alone, with the feature that puts the scheduler in.
+/// The engine under a scheduler that explores schedules: its library alone, with the feature that
+/// puts the scheduler in.
 fn schedules(root: &Path) -> Result<(), String> {
     let engine = ["--package", "cognate-engine", "--features", "shuttle", "--lib", "--locked"];
     let clippy = [&["clippy", "--tests"], &engine[..], &["--", "-D", "warnings"]].concat();

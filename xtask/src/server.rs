@@ -1,4 +1,5 @@
-//! A server of its own for each piece of work, on an empty folder and a port that the system chooses.
+//! A server of its own for each piece of work, on an empty folder and a port that the system
+//! chooses.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ fn failed(doing: &str, error: &std::io::Error) -> String {
     format!("{doing}: {error}")
 }
 
-/// Starts a server on a folder and a port that the system chooses, and waits until it is ready: the child, which the caller ends, and its port, or why there is none.
+/// Starts a server on a folder and a port that the system chooses, and waits until it is ready: the
+/// child, which the caller ends, and its port, or why there is none.
 pub(crate) fn spawn(
     program: &Path,
     data: &Path,

@@ -1,7 +1,9 @@
-//! How long to wait before the next attempt: exponential, capped, with jitter. Pure: chance is given from outside.
+//! How long to wait before the next attempt: exponential, capped, with jitter. Pure: chance is
+//! given from outside.
 //!
-//! A retry aborts a slower predecessor where it overtakes it (the tombstones of MIP), so clients that retry faster than a request takes would keep each other's
-//! attempts from finishing. So both the patience with an answer and the pause before the next attempt double with each attempt.
+//! A retry aborts a slower predecessor where it overtakes it (the tombstones of MIP), so clients
+//! that retry faster than a request takes would keep each other's attempts from finishing. So both
+//! the patience with an answer and the pause before the next attempt double with each attempt.
 
 use std::time::Duration;
 
@@ -39,8 +41,8 @@ impl Backoff {
         doubled(self.patience, attempt.saturating_sub(1), self.patience_max)
     }
 
-    /// How long to pause before an attempt, counted from 1; the first begins at once. `chance` is any number; it chooses between half of
-    /// the pause and all of it.
+    /// How long to pause before an attempt, counted from 1; the first begins at once. `chance` is
+    /// any number; it chooses between half of the pause and all of it.
     pub fn pause(&self, attempt: u32, chance: u64) -> Duration {
         let Some(times) = attempt.checked_sub(2) else { return Duration::ZERO };
         let whole = doubled(self.pause, times, self.pause_max);

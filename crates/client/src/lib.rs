@@ -1,4 +1,5 @@
-//! e-Transactions: a request is executed exactly once, although clients time out and application servers stall, die or are wrongly suspected.
+//! e-Transactions: a request is executed exactly once, although clients time out and application
+//! servers stall, die or are wrongly suspected.
 //!
 //! ```text
 //! your client                 your application servers                        the sites
@@ -6,10 +7,13 @@
 //!   etransaction::Client                  etransaction::Run
 //! ```
 //!
-//! - `etransaction` is the protocol, pure: events in, effects out. `backoff` says how long to wait, as data, and `xid` what an identifier is. None of them does I/O.
-//! - `site` is what a database site can do for the protocol, `pool` its connections, and `application` drives a run over all sites: the application
-//!   server's side. It keeps nothing between requests but connections.
-//! - `postgres` (feature `sites`) is a site reached by the PostgreSQL protocol: Cognate, or plain PostgreSQL with less (see `postgres::plain`).
+//! - `etransaction` is the protocol, pure: events in, effects out. `backoff` says how long to wait,
+//!   as data, and `xid` what an identifier is. None of them does I/O.
+//! - `site` is what a database site can do for the protocol, `pool` its connections, and
+//!   `application` drives a run over all sites: the application server's side. It keeps nothing
+//!   between requests but connections.
+//! - `postgres` (feature `sites`) is a site reached by the PostgreSQL protocol: Cognate, or plain
+//!   PostgreSQL with less (see `postgres::plain`).
 //! - `http` (feature `http`) is the surface, `POST /etx`, and the client side that uses it.
 //!
 #![cfg_attr(

@@ -2,10 +2,14 @@
 //!
 //! # Rules
 //!
-//! 1. *Known to be idle, or thrown away.* Whoever takes a connection has a [`Lease`]. Only [`Lease::give_back`] returns it to the pool; a lease that is dropped, for whatever
-//!    reason (an error, a time-out, a cancelled future, a panic), closes its connection. So nothing has to be remembered for a connection to be thrown away.
-//! 2. *Bounded.* There are never more leases than `connections_max`; who wants another waits. The caller bounds the wait.
-//! 3. *The last one back is the first one out*, so that few are used when few are needed; what is found closed is dropped on the way.
+//! 1. *Known to be idle, or thrown away.* Whoever takes a connection has a [`Lease`]. Only
+//!    [`Lease::give_back`] returns it to the pool; a lease that is dropped, for whatever reason (an
+//!    error, a time-out, a cancelled future, a panic), closes its connection. So nothing has to be
+//!    remembered for a connection to be thrown away.
+//! 2. *Bounded.* There are never more leases than `connections_max`; who wants another waits. The
+//!    caller bounds the wait.
+//! 3. *The last one back is the first one out*, so that few are used when few are needed; what is
+//!    found closed is dropped on the way.
 //!
 //! ```text
 //! take          nothing idle: connect                    1 leased
@@ -81,7 +85,8 @@ impl<S: Site> Pool<S> {
         }
     }
 
-    /// A new connection, after an idle one turned out to be lost: the others are as old, and are closed.
+    /// A new connection, after an idle one turned out to be lost: the others are as old, and are
+    /// closed.
     ///
     /// # Errors
     /// The site cannot be reached.

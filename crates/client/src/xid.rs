@@ -1,7 +1,9 @@
 //! Identifiers of requests: what may be one, and fresh ones.
 //!
-//! The sites' rule (`cognate_engine::sibling`): text of 1 to [`XID_BYTES_MAX`] bytes without NUL. The form `client/number` lets a site keep one number for
-//! all requests of a client that are acknowledged, if the client numbers them 1, 2, 3, … without gaps, and takes a new name whenever it has lost count.
+//! The sites' rule (`cognate_engine::sibling`): text of 1 to [`XID_BYTES_MAX`] bytes without NUL.
+//! The form `client/number` lets a site keep one number for all requests of a client that are
+//! acknowledged, if the client numbers them 1, 2, 3, … without gaps, and takes a new name whenever
+//! it has lost count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,6 +1,7 @@
 //! Cognate inside a program: tables, transactions, and how long a point read takes.
 //!
-//! `cargo run --release --example embedded` (a folder may be given; otherwise a temporary one is used and removed)
+//! `cargo run --release --example embedded` (a folder may be given; otherwise a temporary one is
+//! used and removed)
 
 use std::time::Instant;
 

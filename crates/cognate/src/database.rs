@@ -17,11 +17,12 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a folder, making an empty database if there is none, and recovers what was committed. Memory: 256 MB, see
-    /// [`Database::open_with`].
+    /// Opens a folder, making an empty database if there is none, and recovers what was committed.
+    /// Memory: 256 MB, see [`Database::open_with`].
     ///
     /// # Errors
-    /// If the folder is open elsewhere, damaged (file and offset are named), or cannot be read or written.
+    /// If the folder is open elsewhere, damaged (file and offset are named), or cannot be read or
+    /// written.
     pub fn open(path: impl Into<PathBuf>) -> Result<Database> {
         Database::open_with(Options::new(path))
     }
@@ -55,8 +56,8 @@ impl Database {
         &self.sql
     }
 
-    /// Checkpoints and closes, so that the next open has nothing to recover. Without it nothing is lost; sessions that
-    /// are still used afterwards get errors.
+    /// Checkpoints and closes, so that the next open has nothing to recover. Without it nothing is
+    /// lost; sessions that are still used afterwards get errors.
     ///
     /// # Errors
     /// If the checkpoint cannot be written; what was committed stays in the log.

@@ -16,12 +16,12 @@
 //! # Ok::<(), cognate::Error>(())
 //! ```
 //!
-//! A [`Session`] runs one statement at a time; a program opens as many as it likes, on any threads. A statement outside a
-//! transaction commits by itself and is durable when the call returns. The same folder can later be served by
-//! `cognate serve`, but not at the same time.
+//! A [`Session`] runs one statement at a time; a program opens as many as it likes, on any threads.
+//! A statement outside a transaction commits by itself and is durable when the call returns. The
+//! same folder can later be served by `cognate serve`, but not at the same time.
 //!
-//! Every call has a twin whose name ends in `_async` for programs that have an executor. The plain calls need none: they wait
-//! on the calling thread, and must not be made from inside one.
+//! Every call has a twin whose name ends in `_async` for programs that have an executor. The plain
+//! calls need none: they wait on the calling thread, and must not be made from inside one.
 
 mod database;
 mod row;

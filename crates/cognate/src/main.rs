@@ -33,7 +33,8 @@ enum Action {
     },
 }
 
-/// Every option can also be set in the environment or in the configuration file (keys as the options, `_` for `-`).
+/// Every option can also be set in the environment or in the configuration file (keys as the
+/// options, `_` for `-`).
 #[derive(Clone, Debug, Args)]
 struct Serve {
     /// TOML file with settings; options and environment go before it.
@@ -48,7 +49,8 @@ struct Serve {
     /// Where /health and /metrics are, or `off` [default: 127.0.0.1:8433].
     #[arg(long, value_name = "HOST:PORT", env = "COGNATE_HTTP")]
     http: Option<String>,
-    /// Memory budget, e.g. 256MB [default: 1GB or a quarter of the machine's, whichever is smaller].
+    /// Memory budget, e.g. 256MB [default: 1GB or a quarter of the machine's, whichever is
+    /// smaller].
     #[arg(long, value_name = "SIZE", env = "COGNATE_MEMORY")]
     memory: Option<String>,
     /// Most sessions at a time [default: 1000].
@@ -78,19 +80,22 @@ struct Serve {
     /// Most transactions that execute at a time: `auto`, `off` or a number [default: auto].
     #[arg(long, value_name = "N", env = "COGNATE_ACTIVE_LIMIT")]
     active_limit: Option<String>,
-    /// Application servers that take requests which were left prepared: URLs such as http://10.0.0.1:9000, with commas between them [default: none].
+    /// Application servers that take requests which were left prepared: URLs such as
+    /// http://10.0.0.1:9000, with commas between them [default: none].
     #[arg(long, value_name = "URLS", env = "COGNATE_APPLICATION_SERVERS")]
     application_servers: Option<String>,
     /// After how long such a request is handed to one of them; 0 is never [default: 10s].
     #[arg(long, value_name = "TIME", env = "COGNATE_IN_DOUBT_PUSH_AFTER")]
     in_doubt_push_after: Option<String>,
-    /// Number of this site among those that take part in the same requests, 1 to 1023: no two have the same [default: 1].
+    /// Number of this site among those that take part in the same requests, 1 to 1023: no two have
+    /// the same [default: 1].
     #[arg(long, value_name = "N", env = "COGNATE_SITE")]
     site: Option<u16>,
     /// The user that may change settings which are the whole server's [default: cognate].
     #[arg(long, value_name = "NAME", env = "COGNATE_SUPERUSER")]
     superuser: Option<String>,
-    /// File whose first line is the token (`Authorization: Bearer TOKEN`) that metrics and the details of health need; COGNATE_HTTP_TOKEN is the token itself.
+    /// File whose first line is the token (`Authorization: Bearer TOKEN`) that metrics and the
+    /// details of health need; COGNATE_HTTP_TOKEN is the token itself.
     #[arg(long, value_name = "FILE", env = "COGNATE_HTTP_TOKEN_FILE")]
     http_token_file: Option<PathBuf>,
     /// Show metrics to everybody who reaches an --http address that is not loopback.
@@ -99,10 +104,12 @@ struct Serve {
     /// Let clients on other machines connect without encryption.
     #[arg(long, env = "COGNATE_ALLOW_PLAINTEXT")]
     allow_plaintext: bool,
-    /// When a commit releases its locks: `early` (once it is ordered) or `late` (once it is durable) [default: early].
+    /// When a commit releases its locks: `early` (once it is ordered) or `late` (once it is
+    /// durable) [default: early].
     #[arg(long, value_name = "WHEN", env = "COGNATE_LOCK_RELEASE")]
     lock_release: Option<String>,
-    /// For experiments: simulate a log device whose every flush takes this long, 0 to 10s. Nothing is durable then.
+    /// For experiments: simulate a log device whose every flush takes this long, 0 to 10s. Nothing
+    /// is durable then.
     #[arg(long, value_name = "TIME", env = "COGNATE_LOG_DEVICE_LATENCY")]
     log_device_latency: Option<String>,
     /// PEM file of the TLS certificate chain.
@@ -111,7 +118,8 @@ struct Serve {
     /// PEM file of the TLS key.
     #[arg(long, value_name = "FILE", env = "COGNATE_TLS_KEY")]
     tls_key: Option<PathBuf>,
-    /// File whose first line is the password for every user; COGNATE_PASSWORD is the password itself.
+    /// File whose first line is the password for every user; COGNATE_PASSWORD is the password
+    /// itself.
     #[arg(long, value_name = "FILE", env = "COGNATE_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
 }

@@ -26,7 +26,8 @@ pub struct Session {
     encoded: Vec<u8>,
 }
 
-/// A prepared statement. Clones are the same statement; it belongs to the database, not to the session.
+/// A prepared statement. Clones are the same statement; it belongs to the database, not to the
+/// session.
 #[derive(Clone, Debug)]
 pub struct Statement {
     prepared: Arc<Prepared>,
@@ -91,7 +92,8 @@ impl Session {
     /// Runs a statement; returns how many rows it changed (or returned).
     ///
     /// # Errors
-    /// The statement's; outside a transaction nothing of it stays, inside one the transaction can only be rolled back.
+    /// The statement's; outside a transaction nothing of it stays, inside one the transaction can
+    /// only be rolled back.
     pub fn execute(&mut self, statement: impl AsStatement, parameters: &[&dyn Parameter]) -> Result<u64> {
         let timers = self.timers.clone();
         timers.block_on(self.execute_async(statement, parameters))
@@ -115,7 +117,8 @@ impl Session {
         timers.block_on(self.query_one_async(statement, parameters))
     }
 
-    /// Runs statements separated by semicolons, without parameters, in one transaction unless they say otherwise.
+    /// Runs statements separated by semicolons, without parameters, in one transaction unless they
+    /// say otherwise.
     ///
     /// # Errors
     /// Of the first statement that fails.
@@ -271,7 +274,8 @@ impl Session {
         }
     }
 
-    /// Ends the implicit transaction of what went well. An error is still to be given to the session.
+    /// Ends the implicit transaction of what went well. An error is still to be given to the
+    /// session.
     async fn sync<T>(&mut self, ran: Result<T>) -> Result<T> {
         let value = ran?;
         self.session.sync().await?;
@@ -296,8 +300,8 @@ impl Transaction<'_> {
     /// Commits; durable when it returns.
     ///
     /// # Errors
-    /// 40001 if it cannot be serialized with others (retry it all), 25P02 if one of its statements had failed; either way
-    /// nothing of it stays.
+    /// 40001 if it cannot be serialized with others (retry it all), 25P02 if one of its statements
+    /// had failed; either way nothing of it stays.
     pub fn commit(mut self) -> Result<()> {
         self.open = false;
         let failed = self.session.session.status() == TransactionStatus::Failed;
@@ -356,7 +360,8 @@ impl Place {
     }
 }
 
-/// Encodes parameters for `types`: in binary where a value has the type already, in text where it is to be converted.
+/// Encodes parameters for `types`: in binary where a value has the type already, in text where it
+/// is to be converted.
 fn encode(parameters: &[&dyn Parameter], types: &[Type], out: &mut Vec<u8>) -> Result<Vec<Place>> {
     if parameters.len() != types.len() {
         return Err(Error::new(

@@ -1,8 +1,9 @@
 //! Rust values as SQL values, both ways.
 //!
-//! A parameter becomes a value of its own kind (`i64` an int8, `&str` a text) and is converted to what the statement
-//! expects through its text form where the two differ, exactly as a literal in quotes would be. A result is taken as
-//! the Rust type asked for if nothing of it can be lost: any integer as a wider one, anything textual as `String`.
+//! A parameter becomes a value of its own kind (`i64` an int8, `&str` a text) and is converted to
+//! what the statement expects through its text form where the two differ, exactly as a literal in
+//! quotes would be. A result is taken as the Rust type asked for if nothing of it can be lost: any
+//! integer as a wider one, anything textual as `String`.
 
 use bytes::Bytes;
 use cognate_sql::types::{Datum, TypeId};

@@ -1,8 +1,9 @@
 //! Waiting for a future on a thread that has no executor.
 //!
-//! The engine's futures wait for a lock or for the log and are woken from other threads, so parking the caller is all
-//! that is needed. Only timeouts (`statement_timeout`, `lock_timeout`) need somebody who watches the clock: one
-//! thread for the whole database, started when the first statement has to wait.
+//! The engine's futures wait for a lock or for the log and are woken from other threads, so parking
+//! the caller is all that is needed. Only timeouts (`statement_timeout`, `lock_timeout`) need
+//! somebody who watches the clock: one thread for the whole database, started when the first
+//! statement has to wait.
 
 use std::future::Future;
 use std::pin::pin;
@@ -47,7 +48,8 @@ impl Timers {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                     return output;
                 }
-                // An unpark that came before makes this return at once; a stray one only polls once more.
+                // An unpark that came before makes this return at once; a stray one only polls once
+                // more.
                 thread::park();
             }
         })

@@ -1,4 +1,5 @@
-//! Statements made to break the server, over the real wire: each gets an answer of its own, and the session goes on.
+//! Statements made to break the server, over the real wire: each gets an answer of its own, and the
+//! session goes on.
 
 use std::fmt::Write as _;
 

@@ -98,7 +98,8 @@ fn ten_thousand_connects_and_drops_leave_nothing_behind() {
                 client.write_all(TERMINATE).expect("sent");
             }
         }
-        // One after the other through the server's door: when this one is answered, those before it were accepted.
+        // One after the other through the server's door: when this one is answered, those before it
+        // were accepted.
         let mut last = process.connect();
         last.write_all(START).expect("sent");
         until_ready(&mut last);

@@ -1,8 +1,8 @@
-//! Damaged files: the server does not start, and says which file is damaged and where. A torn end of the log is no
-//! damage.
+//! Damaged files: the server does not start, and says which file is damaged and where. A torn end
+//! of the log is no damage.
 //!
-//! The data folder under test has every kind of file: a manifest, runs of two checkpoints, and a log with records after
-//! them, of a server that was killed.
+//! The data folder under test has every kind of file: a manifest, runs of two checkpoints, and a
+//! log with records after them, of a server that was killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,8 @@ fn the_server_refuses_damaged_files_by_name_and_offset() {
             fs::write(path, &damaged).expect("written");
             names(&refusal(folder.path()), path, offset);
         }
-        // A file that lost its end, or is missing, is damaged as well, unless it is the end of the log.
+        // A file that lost its end, or is missing, is damaged as well, unless it is the end of the
+        // log.
         if path.extension().is_none_or(|extension| extension != "log") {
             fs::write(path, &bytes[..end / 2]).expect("written");
             names(&refusal(folder.path()), path, end);

@@ -1,8 +1,10 @@
-//! Statements whose input or result is large beside a small memory budget. Each is answered rightly, or refused with an error
-//! of its own; the server's resident size stays under a bound all the while, and the session goes on.
+//! Statements whose input or result is large beside a small memory budget. Each is answered
+//! rightly, or refused with an error of its own; the server's resident size stays under a bound all
+//! the while, and the session goes on.
 //!
-//! The bound is the budget, which the engine and the statements share in different halves, plus what has no part in it: the program,
-//! messages on their way in and out, and what the allocator keeps of memory that was given back.
+//! The bound is the budget, which the engine and the statements share in different halves, plus
+//! what has no part in it: the program, messages on their way in and out, and what the allocator
+//! keeps of memory that was given back.
 
 use std::fmt::Write as _;
 
@@ -12,8 +14,9 @@ use crate::wire::{Failure, Wire, message};
 const BUDGET_MB: u64 = 64;
 /// What a server needs beyond its budget.
 const BESIDE_MB: u64 = 192;
-/// What large values have given back and is still with the process: the allocator keeps large pieces for a moment, so how much
-/// it is differs from run to run (their peak was 245 to 299 MB in eight runs).
+/// What large values have given back and is still with the process: the allocator keeps large
+/// pieces for a moment, so how much it is differs from run to run (their peak was 245 to 299 MB in
+/// eight runs).
 const RETURNED_MB: u64 = 128;
 
 /// What a statement may come to.
@@ -343,7 +346,8 @@ fn no_value_takes_more_than_its_share() {
     walk(&process, &mut wire, values, BESIDE_MB + RETURNED_MB);
 }
 
-/// A run of rows that stays text comes to the same as rows that are parsed one by one, also where it is refused.
+/// A run of rows that stays text comes to the same as rows that are parsed one by one, also where
+/// it is refused.
 #[test]
 fn rows_that_stay_text_mean_what_parsed_rows_mean() {
     let (_folder, _process, mut wire) = serve();
@@ -481,7 +485,8 @@ fn what_is_copied_has_its_share() {
     assert_eq!(run(&mut wire, "SELECT count(*) FROM copied").as_deref(), Ok("50000"));
 }
 
-/// Statements, portals and cursors that stay while others run are charged for what they hold, and give it back.
+/// Statements, portals and cursors that stay while others run are charged for what they hold, and
+/// give it back.
 #[test]
 fn what_is_kept_has_its_share() {
     let (_folder, process, mut wire) = serve();

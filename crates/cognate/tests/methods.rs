@@ -73,7 +73,8 @@ fn snapshot_isolation_permits_write_skew() {
 #[test]
 fn two_phase_locking_makes_writers_wait_for_readers() {
     let (_folder, database) = database(Method::TwoPhaseLocking);
-    // The first waits for the second's shared lock until its time is up, and gives its own back; then the second is alone.
+    // The first waits for the second's shared lock until its time is up, and gives its own back;
+    // then the second is alone.
     assert_eq!(write_skew(&database), (Err(sqlstate::LOCK_NOT_AVAILABLE), Ok(())));
     let (mut a, mut b, mut c) = sessions(&database);
     // A range is locked against phantoms.
@@ -120,8 +121,8 @@ fn a_deferrable_reader_waits_for_those_that_run() {
     run(&mut reader, &["COMMIT"]).expect("it is in no cycle");
 }
 
-/// READ ONLY, by either executor and deferrable or not, locks what it reads under two-phase locking: with early release, what is durable is no state that
-/// the locks protect.
+/// READ ONLY, by either executor and deferrable or not, locks what it reads under two-phase
+/// locking: with early release, what is durable is no state that the locks protect.
 #[test]
 fn read_only_transactions_lock_as_well_under_two_phase_locking() {
     let (_folder, database) = database(Method::TwoPhaseLocking);

@@ -26,7 +26,8 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 }
 
 impl Process {
-    /// Starts a server over a folder, on a port that the system chooses, and waits until it is ready.
+    /// Starts a server over a folder, on a port that the system chooses, and waits until it is
+    /// ready.
     pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Process {
         let data = data.to_str().expect("UTF-8");
         let mut command = command(&["serve", "--data", data, "--listen", "127.0.0.1:0", "--http", "off"]);

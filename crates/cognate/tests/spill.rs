@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use cognate::{Database, Options};
 use cognate_env::sim::SimDisk;
 
-/// A database whose statements may hold 2 MB, and one whose statements hold all that is asked here in memory.
+/// A database whose statements may hold 2 MB, and one whose statements hold all that is asked here
+/// in memory.
 struct Pair {
     folder: tempfile::TempDir,
     small: Database,

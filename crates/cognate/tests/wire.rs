@@ -1,5 +1,5 @@
-//! A client of the wire protocol that blocks: simple queries, and single messages for tests that say what no driver
-//! would.
+//! A client of the wire protocol that blocks: simple queries, and single messages for tests that
+//! say what no driver would.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

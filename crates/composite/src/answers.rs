@@ -1,8 +1,8 @@
-//! Exactly once at the root: the answer to a request that has a key is stored in the decision's own local
-//! transaction, and given again to whoever asks with the same key.
+//! Exactly once at the root: the answer to a request that has a key is stored in the decision's own
+//! local transaction, and given again to whoever asks with the same key.
 //!
-//! Only committed answers are stored, so what failed can be tried again. A second request that comes while the first
-//! one is under way waits for it.
+//! Only committed answers are stored, so what failed can be tried again. A second request that
+//! comes while the first one is under way waits for it.
 
 use std::sync::Arc;
 

@@ -1,13 +1,16 @@
-//! Closed branches: the local transactions of calls without undo, kept prepared until their root ends (paper, §3.3).
+//! Closed branches: the local transactions of calls without undo, kept prepared until their root
+//! ends (paper, §3.3).
 //!
-//! A branch writes its slot like any other call and then, instead of COMMIT, PREPARE TRANSACTION. So what it has
-//! done survives a crash of component and database, holds its row locks, and is seen by nobody.
+//! A branch writes its slot like any other call and then, instead of COMMIT, PREPARE TRANSACTION.
+//! So what it has done survives a crash of component and database, holds its row locks, and is seen
+//! by nobody.
 //!
 //! # Who knows of it
 //!
-//! Its slot is not to be seen either, so what the slot says is in the *journal*, durable before the branch is prepared.
-//! The database lists branches by their names, which carry component, generation and slot. A start takes up the branches
-//! that both know; one that the journal does not know keeps the component from starting, since its root would be unknown.
+//! Its slot is not to be seen either, so what the slot says is in the *journal*, durable before the
+//! branch is prepared. The database lists branches by their names, which carry component,
+//! generation and slot. A start takes up the branches that both know; one that the journal does not
+//! know keeps the component from starting, since its root would be unknown.
 //!
 //! ```text
 //! journal  {"held":["r","cognate-composite:stock:3:17:9f…",{facts}]}        flushed
@@ -18,9 +21,10 @@
 //!
 //! # The fence
 //!
-//! A start cannot write its generation into slots of branches, whose rows are locked. Nobody else can either; and when the branch
-//! has ended, the generation is written then ([`end`]). Two processes never have the same journal, and a process without it does not
-//! start while there are branches: so an older process ends no branch that a later one has taken up.
+//! A start cannot write its generation into slots of branches, whose rows are locked. Nobody else
+//! can either; and when the branch has ended, the generation is written then ([`end`]). Two
+//! processes never have the same journal, and a process without it does not start while there are
+//! branches: so an older process ends no branch that a later one has taken up.
 
 use std::sync::Arc;
 

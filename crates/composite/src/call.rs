@@ -1,4 +1,5 @@
-//! What a service has while it runs: SQL in its local transaction, calls of other services, and its undo stack.
+//! What a service has while it runs: SQL in its local transaction, calls of other services, and its
+//! undo stack.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,7 +77,8 @@ impl Call {
         }
     }
 
-    /// The local transaction: begun by the first statement, committed when the service has answered.
+    /// The local transaction: begun by the first statement, committed when the service has
+    /// answered.
     pub fn sql(&self) -> &Sql {
         &self.inner.sql
     }
@@ -102,11 +104,12 @@ impl Call {
         Ok(())
     }
 
-    /// Calls a service of another component, as part of the same root. Several calls may be under way at once.
+    /// Calls a service of another component, as part of the same root. Several calls may be under
+    /// way at once.
     ///
     /// # Errors
-    /// The service refused, is away, or met a conflict. If anything of the call may be left, the root can only be
-    /// aborted, also if this error is caught.
+    /// The service refused, is away, or met a conflict. If anything of the call may be left, the
+    /// root can only be aborted, also if this error is caught.
     pub async fn call<A: Serialize, R: DeserializeOwned>(
         &self,
         service: Service<A, R>,
@@ -188,7 +191,8 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// What an undo has: SQL in a local transaction. It makes no calls: what its call did elsewhere is undone there.
+/// What an undo has: SQL in a local transaction. It makes no calls: what its call did elsewhere is
+/// undone there.
 #[derive(Clone)]
 pub struct Undo {
     sql: Arc<Sql>,

@@ -1,7 +1,7 @@
 //! A component: a name, a local database, services, and how these stand to each other.
 //!
-//! Its start takes the component over from whoever had it, reads slots and journal, takes up what was left, and only
-//! then answers calls.
+//! Its start takes the component over from whoever had it, reads slots and journal, takes up what
+//! was left, and only then answers calls.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use axum::Router;
 use cognate_env::RealDisk;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
 
 use crate::branch::Branch;
 use crate::database::{Pool, Target};
@@ -114,13 +115,15 @@ impl Component {
         self
     }
 
-    /// What other components, and what clients, have to show. Without tokens anybody on this machine may do anything.
+    /// What other components, and what clients, have to show. Without tokens anybody on this
+    /// machine may do anything.
     pub fn tokens(mut self, tokens: http::Tokens) -> Component {
         self.tokens = tokens;
         self
     }
 
-    /// Calls peers at `https` addresses with these certificates. To take calls by TLS, serve its router on [`Tls::listen`].
+    /// Calls peers at `https` addresses with these certificates. To take calls by TLS, serve its
+    /// router on [`Tls::listen`].
     pub fn tls(mut self, tls: Tls) -> Component {
         self.tls = Some(tls);
         self
@@ -147,7 +150,8 @@ impl Component {
         self.start_inner().await.map_err(|why| StartError { component, why })
     }
 
-    /// Its services in the test kit, on its database: `state` are the queries whose rows are compared.
+    /// Its services in the test kit, on its database: `state` are the queries whose rows are
+    /// compared.
     ///
     /// # Errors
     /// As [`Component::start`].
@@ -208,8 +212,17 @@ impl Component {
         let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);
         let lease = starting.take().await.map_err(|problem| problem.to_string())?;
         check_durability(&lease).await?;
+        let words = |error: tokio_postgres::Error| crate::database::in_words(&error);
+        let holds_any = !crate::branch::prepared(&lease, &self.name).await.map_err(words)?.is_empty();
         for statement in &self.setup {
-            lease.batch(statement).await.map_err(|error| crate::database::in_words(&error))?;
+            match lease.batch(statement).await {
+                Ok(()) => {}
+                // What is kept prepared has it locked, so it is there.
+                Err(error) if holds_any && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                    tracing::warn!("left out, since a prepared call is in its way: {statement}");
+                }
+                Err(error) => return Err(words(error)),
+            }
         }
         let mut taken = take_over(&lease, &self.name).await?;
         if services.iter().any(|service| service.declared.is_closed()) {
@@ -274,7 +287,8 @@ fn is_journal_whole(component: &str, taken: &Taken, found: &Found) -> bool {
     is_whole
 }
 
-/// Makes journal and database know each other: first the journal says what it has to, then the database names it.
+/// Makes journal and database know each other: first the journal says what it has to, then the
+/// database names it.
 async fn agree(
     connection: &crate::database::Connection,
     component: &str,

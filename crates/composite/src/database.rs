@@ -1,13 +1,15 @@
-//! A component's local database: connections by PostgreSQL's protocol, to a server or to an engine in this process.
+//! A component's local database: connections by PostgreSQL's protocol, to a server or to an engine
+//! in this process.
 //!
 //! # Rules
 //!
-//! 1. *Known to be idle, or thrown away.* Only [`Lease::give_back`] returns a connection to the pool. A lease that is
-//!    dropped, for whatever reason, has its statement cancelled and its connection closed.
-//! 2. *Bounded.* At most `connections_max` at a time, and a few more for calls that others wait for who have a connection of
-//!    their own here; who waits for one waits a bound of the pool's own.
-//! 3. *Told apart.* Connections are named after component and generation, so that a later process of the same
-//!    component can end those of an earlier one.
+//! 1. *Known to be idle, or thrown away.* Only [`Lease::give_back`] returns a connection to the
+//!    pool. A lease that is dropped, for whatever reason, has its statement cancelled and its
+//!    connection closed.
+//! 2. *Bounded.* At most `connections_max` at a time, and a few more for calls that others wait for
+//!    who have a connection of their own here; who waits for one waits a bound of the pool's own.
+//! 3. *Told apart.* Connections are named after component and generation, so that a later process
+//!    of the same component can end those of an earlier one.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -25,7 +27,8 @@ use crate::problem::Problem;
 
 /// Most statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 256;
-/// One connection more for so many, and at least one for such a call and one for the pool of slots, which may have to grow.
+/// One connection more for so many, and at least one for such a call and one for the pool of slots,
+/// which may have to grow.
 const RESERVED: usize = 4;
 const RESERVED_MIN: usize = 2;
 /// How long an abandoned statement's cancellation may take.

@@ -1,12 +1,14 @@
-//! Fault points: named places where the process can be made to die, so that tests see what a crash leaves there.
+//! Fault points: named places where the process can be made to die, so that tests see what a crash
+//! leaves there.
 //!
-//! With the feature `fault-points`, `COGNATE_FAULT=point:n` aborts the process when it passes that point for the
-//! n-th time. Nothing is flushed, rolled back or said before: it is as if the power had gone there. Passes are
-//! counted for the whole process, from the start of its first component. `GET /faults` answers the names. Without
-//! the feature there is no point, no name, and nothing looks at the variable.
+//! With the feature `fault-points`, `COGNATE_FAULT=point:n` aborts the process when it passes that
+//! point for the n-th time. Nothing is flushed, rolled back or said before: it is as if the power
+//! had gone there. Passes are counted for the whole process, from the start of its first component.
+//! `GET /faults` answers the names. Without the feature there is no point, no name, and nothing
+//! looks at the variable.
 //!
-//! A point's name says what it is about and which side of it it is on. Most come in pairs: *before* nothing has
-//! happened yet, *after* it has happened and nobody else knows.
+//! A point's name says what it is about and which side of it it is on. Most come in pairs: *before*
+//! nothing has happened yet, *after* it has happened and nobody else knows.
 //!
 //! ```text
 //! COGNATE_FAULT=vote-write-after:3
@@ -22,8 +24,9 @@ pub(crate) use present::{arm, names, point};
 /// Every point, in the order in which a component meets them.
 #[cfg(any(test, feature = "fault-points"))]
 const NAMES: [&str; 43] = [
-    // Start and recovery: the journal is open; the generation is taken; slots are read; journal and database
-    // name each other; what was left is known; it is begun, and the first call is about to be accepted.
+    // Start and recovery: the journal is open; the generation is taken; slots are read; journal and
+    // database name each other; what was left is known; it is begun, and the first call is about to
+    // be accepted.
     "start-journal-opened",
     "start-generation-before",
     "start-generation-after",
@@ -33,7 +36,8 @@ const NAMES: [&str; 43] = [
     "start-naming-after",
     "start-recovered",
     "start-begun",
-    // A call: sent to another component; its slot written; its local transaction ended; its answer given.
+    // A call: sent to another component; its slot written; its local transaction ended; its answer
+    // given.
     "call-send-before",
     "call-send-after",
     "slots-grow-before",

@@ -1,6 +1,8 @@
-//! The journal of a component: its votes and marks, in a file of its own beside the database (paper, §3.5).
+//! The journal of a component: its votes and marks, in a file of its own beside the database
+//! (paper, §3.5).
 //!
-//! It is the engine's log, so many records share a flush, and a torn tail is cut. A record is a line of JSON:
+//! It is the engine's log, so many records share a flush, and a torn tail is cut. A record is a
+//! line of JSON:
 //!
 //! ```text
 //! {"id":"4f0…"}                                             the first one: which journal this is
@@ -10,8 +12,9 @@
 //! {"end":["r",true]}                                        r has ended; true: committed
 //! ```
 //!
-//! Votes, branches and marks are waited for. An end that is lost makes its root be in doubt once more, and its parents
-//! still remember. What is older than everything alive is removed, whole segments at a time.
+//! Votes, branches and marks are waited for. An end that is lost makes its root be in doubt once
+//! more, and its parents still remember. What is older than everything alive is removed, whole
+//! segments at a time.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,16 +1,17 @@
 //! The test kit: whether what is declared compatible is so.
 //!
-//! A matrix that lets two services pass each other which may not is silently wrong: everything works, and the order of roots
-//! is lost. So a component's tests give sample calls, and the kit runs every two of them that do not conflict,
-//! on the same state:
+//! A matrix that lets two services pass each other which may not is silently wrong: everything
+//! works, and the order of roots is lost. So a component's tests give sample calls, and the kit
+//! runs every two of them that do not conflict, on the same state:
 //!
 //! | | has to be the same |
 //! |---|---|
 //! | `a b` and `b a` | the state, and each call's answer |
 //! | `a b`, undo of `a` and `b` | the state, and the answer to `b` |
 //!
-//! The state is what the component's queries show. Each run is one local transaction that is rolled back, so all begin with the
-//! same one, and nothing is left. Calls of other components are not made: only local effects count for the matrix.
+//! The state is what the component's queries show. Each run is one local transaction that is rolled
+//! back, so all begin with the same one, and nothing is left. Calls of other components are not
+//! made: only local effects count for the matrix.
 //!
 //! ```no_run
 //! # use cognate_composite::{Component, Service};
@@ -51,8 +52,8 @@ pub enum Difference {
     State,
     /// The first one's answer is another one, depending on which came first.
     Answer,
-    /// The first one was refused in one order only. A refusal ends its root, which then has no place in the order; so that is
-    /// wrong only if somebody goes on after it.
+    /// The first one was refused in one order only. A refusal ends its root, which then has no
+    /// place in the order; so that is wrong only if somebody goes on after it.
     Refusal,
     /// After the second one the undo of the first does not lead to the state without it.
     Undo,
@@ -100,7 +101,8 @@ impl fmt::Debug for Kit {
     }
 }
 
-/// What was seen of some calls: each one's answer or refusal, what they pushed, and the state after them.
+/// What was seen of some calls: each one's answer or refusal, what they pushed, and the state after
+/// them.
 struct Seen {
     answers: Vec<std::result::Result<String, String>>,
     stacks: Vec<Vec<String>>,

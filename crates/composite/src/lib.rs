@@ -1,10 +1,11 @@
-//! Composite transactions: services of autonomous components call each other in any shape, and the whole is
-//! atomic, serializable and recoverable, without a coordinator.
+//! Composite transactions: services of autonomous components call each other in any shape, and the
+//! whole is atomic, serializable and recoverable, without a coordinator.
 //!
-//! The protocol is that of the paper "CheeTah: a Lightweight Transaction Server for Plug-and-Play Internet Data
-//! Management" (VLDB 2000): each call is a local transaction of its own that commits early; call-level locks hold
-//! its place in the order until the root ends; what has to be taken back is undone by the service's own undo;
-//! and the end is agreed on by a two-phase commit that follows the calls.
+//! The protocol is that of the paper "CheeTah: a Lightweight Transaction Server for Plug-and-Play
+//! Internet Data Management" (VLDB 2000): each call is a local transaction of its own that commits
+//! early; call-level locks hold its place in the order until the root ends; what has to be taken
+//! back is undone by the service's own undo; and the end is agreed on by a two-phase commit that
+//! follows the calls.
 //!
 //! ```no_run
 //! use cognate_composite::matrix::never;
@@ -37,10 +38,11 @@
 //! # }
 //! ```
 //!
-//! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks); `participant`
-//! (a component's part in everything, pure); `problem`, `wire`; `journal`, `database`, `branch`, `slots`,
-//! `sql` (what is remembered); `service`, `call` (what a developer has); `node`, `undo`, `lost`, `run`,
-//! `answers` (effects are done); `tls`, `openapi`, `http`, `kit`, `component`. Beside them all: `fault` (where tests make a process die).
+//! Floors, from the ground: `name`; `matrix` (which services conflict); `locks` (call-level locks);
+//! `participant` (a component's part in everything, pure); `problem`, `wire`; `journal`,
+//! `database`, `branch`, `slots`, `sql` (what is remembered); `service`, `call` (what a developer
+//! has); `node`, `undo`, `lost`, `run`, `answers` (effects are done); `tls`, `openapi`, `http`,
+//! `kit`, `component`. Beside them all: `fault` (where tests make a process die).
 
 mod answers;
 mod branch;

@@ -1,17 +1,17 @@
 //! The table of call-level locks of one component (paper, §§3.2 and 3.3).
 //!
-//! A lock belongs to one call: a service, and the item that the call is about. It is taken before the
-//! call runs and kept until its root ends here: committed, or undone call by call. So the order in which
-//! roots went through conflicting calls is one and the same at all components.
+//! A lock belongs to one call: a service, and the item that the call is about. It is taken before
+//! the call runs and kept until its root ends here: committed, or undone call by call. So the order
+//! in which roots went through conflicting calls is one and the same at all components.
 //!
 //! # The sibling rule
 //!
-//! Calls of one root may conflict, and then follow each other, but never overlap: the second begins after
-//! the first one's local commit. Three cases would wait for themselves and are told apart:
+//! Calls of one root may conflict, and then follow each other, but never overlap: the second begins
+//! after the first one's local commit. Three cases would wait for themselves and are told apart:
 //!
 //! - the holder is an *ancestor* of the new call: it ends only after the new one has;
-//! - the holder is *closed* (it has no undo, so its local transaction stays open until the root ends):
-//!   the new one would wait for it inside the database;
+//! - the holder is *closed* (it has no undo, so its local transaction stays open until the root
+//!   ends): the new one would wait for it inside the database;
 //! - otherwise the new one waits until the holder has committed.
 //!
 //! ```text

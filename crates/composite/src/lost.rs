@@ -1,4 +1,5 @@
-//! What has become of a local transaction whose answer was lost or refused: looked up where nobody can be writing any more.
+//! What has become of a local transaction whose answer was lost or refused: looked up where nobody
+//! can be writing any more.
 
 use tokio::time::sleep;
 

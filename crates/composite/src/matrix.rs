@@ -1,8 +1,9 @@
-//! The conflict matrix of a component: which of its services may not come between each other's effects.
+//! The conflict matrix of a component: which of its services may not come between each other's
+//! effects.
 //!
-//! A new call of `t2` conflicts with a held lock of `t1` if the matrix says so for (`t1`, `t2`), or for
-//! (`t2`, the undo of `t1`): the undo must still be possible after whatever was let in (paper, §3.2).
-//! Only local effects count; what a service calls elsewhere is looked after there.
+//! A new call of `t2` conflicts with a held lock of `t1` if the matrix says so for (`t1`, `t2`), or
+//! for (`t2`, the undo of `t1`): the undo must still be possible after whatever was let in (paper,
+//! §3.2). Only local effects count; what a service calls elsewhere is looked after there.
 //!
 //! # Defaults
 //!
@@ -52,7 +53,8 @@ pub struct Line {
     held: String,
     new: String,
     conflict: Conflict,
-    /// The new call against the undo of the held one; by default the same as against the call itself.
+    /// The new call against the undo of the held one; by default the same as against the call
+    /// itself.
     undo: Option<Conflict>,
     is_symmetric: bool,
 }
@@ -83,7 +85,8 @@ impl Line {
         self
     }
 
-    /// Only for a lock of the first service that is held when the second is called, not the other way round.
+    /// Only for a lock of the first service that is held when the second is called, not the other
+    /// way round.
     pub fn one_way(mut self) -> Line {
         self.is_symmetric = false;
         self

@@ -1,7 +1,9 @@
-//! A running component: its participant, and everything that the participant's effects are done with.
+//! A running component: its participant, and everything that the participant's effects are done
+//! with.
 //!
-//! The participant is told under one mutex, and what it wants done is begun under the same one, in its order: work
-//! that takes time becomes a task, and tells the participant when it is done. Nothing waits under the mutex.
+//! The participant is told under one mutex, and what it wants done is begun under the same one, in
+//! its order: work that takes time becomes a task, and tells the participant when it is done.
+//! Nothing waits under the mutex.
 //!
 //! Mutex order: `Node::core`, then those of `Slots`, `Journal` and `Peers`, which are leaves.
 
@@ -91,13 +93,15 @@ pub(crate) struct Core {
     votes: HashMap<(RootId, Name), Vec<oneshot::Sender<Vote>>>,
     /// Where the parents decide that have asked for votes, as far as they said so.
     pub(crate) origins: HashMap<RootId, Vec<(Name, Origin)>>,
-    /// Roots in doubt whose parent is not what it was: it knows nothing of them, and that means nothing.
+    /// Roots in doubt whose parent is not what it was: it knows nothing of them, and that means
+    /// nothing.
     pub(crate) forsaken: HashMap<RootId, Name>,
     /// Why somebody has voted no, of roots that began here.
     pub(crate) noes: HashMap<RootId, Problem>,
     /// What the slots of answered calls say.
     pub(crate) facts: HashMap<RootId, HashMap<CallId, (Slot, Facts)>>,
-    /// Abort messages under way, of the roots that begin here: their clients are answered after them.
+    /// Abort messages under way, of the roots that begin here: their clients are answered after
+    /// them.
     pub(crate) aborts: HashMap<RootId, Vec<JoinHandle<()>>>,
     /// When roots began here, and when their time is over.
     pub(crate) times: HashMap<RootId, (Instant, Instant)>,
@@ -495,7 +499,8 @@ pub(crate) fn vote_facts(participant: &Participant, root: &RootId, nonce: Option
 }
 
 impl Core {
-    /// A call is not under way any more. The same call may have come again meanwhile, which is another one.
+    /// A call is not under way any more. The same call may have come again meanwhile, which is
+    /// another one.
     pub(crate) fn ended(&mut self, root: &RootId, call: &CallId, cancel: &Arc<Notify>) {
         let key = (root.clone(), call.clone());
         if self.under_way.get(&key).is_some_and(|known| Arc::ptr_eq(&known.cancel, cancel)) {
@@ -519,8 +524,9 @@ impl Core {
         VoteFacts { origins, ..vote_facts(&self.participant, root, nonce) }
     }
 
-    /// Whether a parent that knows nothing of a root has never decided about it. One that was replaced, or restored from an
-    /// earlier copy, may have: the root stays in doubt, and a person settles it.
+    /// Whether a parent that knows nothing of a root has never decided about it. One that was
+    /// replaced, or restored from an earlier copy, may have: the root stays in doubt, and a person
+    /// settles it.
     fn may_believe(&mut self, root: &RootId, parent: &Name, origin: Option<&Origin>) -> bool {
         let asked =
             self.origins.get(root).and_then(|origins| origins.iter().find(|(name, _)| name == parent));

@@ -1,7 +1,8 @@
-//! The OpenAPI document of a component, from its services: what a client in another language, or `curl`, needs to know.
+//! The OpenAPI document of a component, from its services: what a client in another language, or
+//! `curl`, needs to know.
 //!
-//! The shapes of arguments and answers are left open: a schema would need one more trait of every type that a developer
-//! passes, and the checks that count are serde's.
+//! The shapes of arguments and answers are left open: a schema would need one more trait of every
+//! type that a developer passes, and the checks that count are serde's.
 //!
 //! ```text
 //! /services/take   post   headers of the contract, JSON ─▶ 200 JSON, or a problem of each status with its reasons
@@ -13,7 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::matrix::{Declared, kind};
 use crate::wire;
 
-/// What a service may be answered, besides 200: a status, its reasons, and what they have in common.
+/// What a service may be answered, besides 200: a status, its reasons, and what they have in
+/// common.
 const PROBLEMS: [(u16, &[&str], &str); 9] = [
     (400, &["arguments", "failed"], "the arguments do not fit, or the service refuses"),
     (401, &["token"], "no token, a wrong one, or a client's where a component's is needed"),

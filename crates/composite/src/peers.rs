@@ -1,7 +1,7 @@
 //! The other components, found by their names, and what is said to them.
 //!
-//! Calls go one by one. Control messages about many roots share a request: while one is under way, those that come
-//! meanwhile wait for the next one, as commits do for a flush.
+//! Calls go one by one. Control messages about many roots share a request: while one is under way,
+//! those that come meanwhile wait for the next one, as commits do for a flush.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -227,7 +227,8 @@ impl Peers {
         settled(&self.send(child, Kind::Abort, root, entry).await?)
     }
 
-    /// Asks for the outcome of a root. Answers from which database it is known, too, if the parent says so.
+    /// Asks for the outcome of a root. Answers from which database it is known, too, if the parent
+    /// says so.
     pub(crate) async fn outcome(
         self: &Arc<Self>,
         parent: &Name,

@@ -1,4 +1,5 @@
-//! What goes wrong, as user code and clients see it: problem+json (RFC 9457) with a reason that programs can tell apart.
+//! What goes wrong, as user code and clients see it: problem+json (RFC 9457) with a reason that
+//! programs can tell apart.
 
 use std::fmt;
 
@@ -11,7 +12,8 @@ use crate::database::in_words;
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,
-    /// For programs: `conflict`, `ancestor`, `closed-sibling`, `running`, `ended`, `failed`, `arguments`, …
+    /// For programs: `conflict`, `ancestor`, `closed-sibling`, `running`, `ended`, `failed`,
+    /// `arguments`, …
     pub reason: String,
     /// For people.
     pub detail: String,
@@ -76,7 +78,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The service refuses, in words for a person: the whole root is undone and answers 400 `failed`.
+    /// The service refuses, in words for a person: the whole root is undone and answers 400
+    /// `failed`.
     pub fn refuse(why: impl Into<String>) -> Error {
         Error::Refused(why.into())
     }

@@ -6,8 +6,8 @@
 //! arrive ─▶ lock ─▶ handler ─▶ votes ─▶ answer's row, slot and COMMIT ─▶ answer      begins one
 //! ```
 //!
-//! A local transaction that met another one is run again here, if it has called nobody. A root that met a conflict
-//! anywhere is aborted, and begun again under another name.
+//! A local transaction that met another one is run again here, if it has called nobody. A root that
+//! met a conflict anywhere is aborted, and begun again under another name.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,8 @@ pub(crate) struct Key {
 pub(crate) type Reply = Result<String, Problem>;
 
 impl Node {
-    /// Begins a root, again if it meets conflicts, until it is committed, refused, or its time is over.
+    /// Begins a root, again if it meets conflicts, until it is committed, refused, or its time is
+    /// over.
     pub(crate) async fn root(self: &Arc<Self>, request: Request) -> Reply {
         for attempt in 1u32.. {
             let mut arrival = request.arrival.clone();
@@ -216,7 +217,8 @@ impl Node {
             false => Some(self.write_slot(request, running, &answer, None).await?),
         };
         let ended = Ended::Committed { slot, answer: answer.as_str().into() };
-        // If the root was aborted meanwhile, this is undone now; whoever hears the answer votes in vain.
+        // If the root was aborted meanwhile, this is undone now; whoever hears the answer votes in
+        // vain.
         self.tell(Event::Ended(root.clone(), call.clone(), ended));
         Ok(answer)
     }

@@ -1,4 +1,5 @@
-//! Services as a developer declares them: a typed function, what a call of it is about, and how it is undone.
+//! Services as a developer declares them: a typed function, what a call of it is about, and how it
+//! is undone.
 
 use std::fmt;
 use std::future::Future;
@@ -102,8 +103,8 @@ impl<A: 'static> Handler<A> {
         self
     }
 
-    /// How a call is undone after its local transaction has committed: this runs for each value that the service pushed
-    /// with [`Call::undo`], the last one first, in one local transaction.
+    /// How a call is undone after its local transaction has committed: this runs for each value
+    /// that the service pushed with [`Call::undo`], the last one first, in one local transaction.
     pub fn undo<U, F, Fut>(mut self, undo: F) -> Handler<A>
     where
         U: DeserializeOwned,
@@ -117,22 +118,23 @@ impl<A: 'static> Handler<A> {
         self
     }
 
-    /// The service changes nothing: it runs in a transaction that only reads, and its calls never conflict with other reads.
+    /// The service changes nothing: it runs in a transaction that only reads, and its calls never
+    /// conflict with other reads.
     pub fn reads(mut self) -> Handler<A> {
         self.reads = true;
         self
     }
 
-    /// The service only begins roots: clients call it, and no other component. Then it needs no undo, and its database need not
-    /// prepare transactions.
+    /// The service only begins roots: clients call it, and no other component. Then it needs no
+    /// undo, and its database need not prepare transactions.
     pub fn begins_only(mut self) -> Handler<A> {
         self.begins_only = true;
         self
     }
 
-    /// The service and its undo run at READ COMMITTED instead of SERIALIZABLE. That is right where each of their statements
-    /// finds and changes what it needs in one step, and every pair of services that may be exchanged has been tried at the same
-    /// time, undos included.
+    /// The service and its undo run at READ COMMITTED instead of SERIALIZABLE. That is right where
+    /// each of their statements finds and changes what it needs in one step, and every pair of
+    /// services that may be exchanged has been tried at the same time, undos included.
     pub fn read_committed(mut self) -> Handler<A> {
         self.isolation = Begin::ReadCommitted;
         self

@@ -1,15 +1,17 @@
-//! What a component remembers inside its database: tables `cognate_composite.{component, slot, answer}`.
+//! What a component remembers inside its database: tables `cognate_composite.{component, slot,
+//! answer}`.
 //!
-//! A *slot* is a row of a fixed pool that is updated in place, in the same local transaction as the user's SQL
-//! (paper, §3.7), so a subtransaction costs one commit. A slot whose root is over is freed by its next use, or
-//! together with others when there is none for a while.
+//! A *slot* is a row of a fixed pool that is updated in place, in the same local transaction as the
+//! user's SQL (paper, §3.7), so a subtransaction costs one commit. A slot whose root is over is
+//! freed by its next use, or together with others when there is none for a while.
 //!
 //! # The fence
 //!
-//! Each start of a component takes a new *generation* and writes it into its row and into every slot, waiting for
-//! whoever is still writing there. Every statement about a slot names the generation that it was taken under, and
-//! one that finds no row divides by zero: so the local transaction of an older process fails as a whole, and its
-//! SQL is never committed without its slot.
+//! Each start of a component takes a new *generation* and writes it into its row and into every
+//! slot, waiting for whoever is still writing there. Every statement about a slot names the
+//! generation that it was taken under, and one that finds no row divides by zero: so the local
+//! transaction of an older process fails as a whole, and its SQL is never committed without its
+//! slot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +36,8 @@ const TABLES: [&str; 4] = [
     "CREATE SCHEMA IF NOT EXISTS cognate_composite",
     "CREATE TABLE IF NOT EXISTS cognate_composite.component (
         name text PRIMARY KEY, generation bigint NOT NULL, journal text, database text)",
-    // Room on each page for the versions that updates leave, and pages enough for an index to be worth it.
+    // Room on each page for the versions that updates leave, and pages enough for an index to be
+    // worth it.
     "CREATE TABLE IF NOT EXISTS cognate_composite.slot (
         component text NOT NULL, id int NOT NULL, generation bigint NOT NULL, root text, facts text,
         noted boolean NOT NULL DEFAULT false, PRIMARY KEY (component, id)) WITH (fillfactor = 10)",
@@ -43,8 +46,8 @@ const TABLES: [&str; 4] = [
         answer text NOT NULL, kept_until timestamptz NOT NULL, PRIMARY KEY (component, key))",
 ];
 
-/// Writes a slot; divides by zero if it belongs to another generation. An insertion that always meets its row is the one
-/// statement that can fail on what it finds, on every database.
+/// Writes a slot; divides by zero if it belongs to another generation. An insertion that always
+/// meets its row is the one statement that can fail on what it finds, on every database.
 pub(crate) const WRITE: &str = "INSERT INTO cognate_composite.slot AS s VALUES ($1, $2, $3, $4, $5, false)
     ON CONFLICT (component, id) DO UPDATE SET root = excluded.root, facts = excluded.facts, noted = false,
         generation = s.generation / (CASE WHEN s.generation = excluded.generation THEN 1 ELSE 0 END)";
@@ -165,8 +168,8 @@ pub(crate) async fn take_over(connection: &Connection, component: &str) -> Resul
     Ok(Taken { generation: generation as u64, database, journal, rows, branches, free })
 }
 
-/// Begins a local transaction and writes the generation into all slots but those of branches, waiting for whoever still writes
-/// one. Answers the branches.
+/// Begins a local transaction and writes the generation into all slots but those of branches,
+/// waiting for whoever still writes one. Answers the branches.
 async fn take_slots(connection: &Connection, component: &str, generation: i64) -> Result<Vec<Branch>, Error> {
     let update =
         "UPDATE cognate_composite.slot SET generation = $2 WHERE component = $1 AND id <> ALL($3::int[])";
@@ -191,9 +194,9 @@ pub(crate) fn application_name(component: &str, generation: u64) -> String {
     format!("cognate-composite:{component}:{generation}")
 }
 
-/// Ends the connections of earlier processes of the component, where the database can: a local transaction that wrote no
-/// slot (it only read, or began a root and called nobody) meets no other fence than the look at the generation before its
-/// COMMIT.
+/// Ends the connections of earlier processes of the component, where the database can: a local
+/// transaction that wrote no slot (it only read, or began a root and called nobody) meets no other
+/// fence than the look at the generation before its COMMIT.
 async fn end_older(connection: &Connection, component: &str, generation: i64) -> Result<(), Error> {
     let mine = application_name(component, generation as u64);
     let pattern = application_name(component, 0).trim_end_matches('0').to_owned();
@@ -280,7 +283,8 @@ impl Slots {
         &self.generation
     }
 
-    /// A slot that is free in the database, too: what a branch writes is seen only at its end, and may never be.
+    /// A slot that is free in the database, too: what a branch writes is seen only at its end, and
+    /// may never be.
     pub(crate) async fn choose_free(&self, pool: &std::sync::Arc<Pool>) -> Result<Chosen, Problem> {
         loop {
             match self.with(|state| state.free.pop()) {

@@ -1,8 +1,9 @@
 //! The local transaction of a call, as its service uses it.
 //!
-//! It begins with the first statement, in the same round trip; it ends with the last statement of ours (the slot)
-//! in the same round trip as COMMIT. A failed statement makes COMMIT a rollback, on PostgreSQL as on Cognate, and
-//! then our own statement has failed before it: so a commit is never believed that was none.
+//! It begins with the first statement, in the same round trip; it ends with the last statement of
+//! ours (the slot) in the same round trip as COMMIT. A failed statement makes COMMIT a rollback, on
+//! PostgreSQL as on Cognate, and then our own statement has failed before it: so a commit is never
+//! believed that was none.
 
 use std::sync::Arc;
 
@@ -179,7 +180,8 @@ impl Sql {
                 lease.give_back();
                 Ok(())
             }
-            // A statement failed, so COMMIT has rolled back; if its answer is lost, too, nothing is committed anyway.
+            // A statement failed, so COMMIT has rolled back; if its answer is lost, too, nothing is
+            // committed anyway.
             (Some(error), Ok(())) if error.code().is_some() => {
                 lease.give_back();
                 Err(rolled_back(error.into()))

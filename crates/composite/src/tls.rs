@@ -1,7 +1,8 @@
 //! TLS between components, and for their clients: a component's certificate, and whom it trusts.
 //!
-//! Tokens say who somebody is; TLS keeps them, and everything else, to themselves. A component that has a certificate takes
-//! no plain connections, and calls those peers by TLS whose addresses say `https`.
+//! Tokens say who somebody is; TLS keeps them, and everything else, to themselves. A component that
+//! has a certificate takes no plain connections, and calls those peers by TLS whose addresses say
+//! `https`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -64,8 +65,8 @@ pub(crate) fn untrusting() -> Result<ClientConfig, String> {
 }
 
 impl Tls {
-    /// From PEM files: the component's certificate chain, its key, and the certificates of the authority that the other
-    /// components' certificates come from.
+    /// From PEM files: the component's certificate chain, its key, and the certificates of the
+    /// authority that the other components' certificates come from.
     ///
     /// # Errors
     /// In words, with the file's name.
@@ -100,7 +101,8 @@ impl Tls {
     }
 }
 
-/// Connections whose handshakes are done. Handshakes run beside each other: a slow client keeps nobody waiting.
+/// Connections whose handshakes are done. Handshakes run beside each other: a slow client keeps
+/// nobody waiting.
 #[derive(Debug)]
 pub struct TlsListener {
     ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,

@@ -1,5 +1,5 @@
-//! What travels between components: names of headers, and bodies of the control messages. `docs/composite-wire.md`
-//! has the whole contract.
+//! What travels between components: names of headers, and bodies of the control messages.
+//! `docs/composite-wire.md` has the whole contract.
 
 use std::time::Duration;
 

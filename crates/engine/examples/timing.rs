@@ -1,6 +1,8 @@
-//! Times the engine's hot paths on one thread: `cargo run --release -p cognate-engine --example timing`.
+//! Times the engine's hot paths on one thread: `cargo run --release -p cognate-engine --example
+//! timing`.
 //!
-//! Prints nanoseconds per operation, best of several rounds. Commits are not waited for, so the disk is not measured.
+//! Prints nanoseconds per operation, best of several rounds. Commits are not waited for, so the
+//! disk is not measured.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::task::{Context, Waker};
@@ -63,7 +65,8 @@ fn reads(database: &Database, place: &str) {
     }
 }
 
-/// Transactions that queue up for one row, each by its own wait: what one newcomer costs. Then all of them go through.
+/// Transactions that queue up for one row, each by its own wait: what one newcomer costs. Then all
+/// of them go through.
 fn waiters(database: &Database) {
     for count in [10, 100, 400, 2000] {
         let key = [7; 8];

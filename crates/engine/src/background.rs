@@ -1,7 +1,8 @@
-//! The threads behind a database: checkpoints, merging of runs, the governor's ticks, and late lock release.
+//! The threads behind a database: checkpoints, merging of runs, the governor's ticks, and late lock
+//! release.
 //!
-//! They end when the last handle to the database goes. Merging runs at low priority and only after a checkpoint has
-//! changed something; it can always be interrupted.
+//! They end when the last handle to the database goes. Merging runs at low priority and only after
+//! a checkpoint has changed something; it can always be interrupted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,30 +2,37 @@
 //!
 //! # One checkpoint, to watermark `W`
 //!
-//! 1. `W` is chosen and pinned like a reader's snapshot, so that no version visible at `W` is collected meanwhile.
-//!    It is at most the durable mark: the base never has what a crash could take back.
-//! 2. For every key that changed since the last watermark, the version visible at `W` goes into one sorted stream, copied
-//!    from memory in slices under short locks. Commits go on: their versions are above `W` and are not looked at.
-//! 3. `Base::apply` writes the stream and switches to it together with the watermark, in one atomic, durable step.
-//! 4. The new view is published. From here on, readers at or above `W` find the same in either place.
-//! 5. Memory is swept in slices: what nobody needs there any more goes (`txn::version` has the rule).
+//! 1. `W` is chosen and pinned like a reader's snapshot, so that no version visible at `W` is
+//!    collected meanwhile. It is at most the durable mark: the base never has what a crash could
+//!    take back.
+//! 2. For every key that changed since the last watermark, the version visible at `W` goes into one
+//!    sorted stream, copied from memory in slices under short locks. Commits go on: their versions
+//!    are above `W` and are not looked at.
+//! 3. `Base::apply` writes the stream and switches to it together with the watermark, in one
+//!    atomic, durable step.
+//! 4. The new view is published. From here on, readers at or above `W` find the same in either
+//!    place.
+//! 5. Memory is swept in slices: what nobody needs there any more goes (`txn::version` has the
+//!    rule).
 //! 6. Dropped trees that no snapshot can see are forgotten, and log segments up to `W` are removed.
 //!
-//! A crash before 3 ends leaves the old base and the whole log; after it, the new base and a log of which recovery skips
-//! what is at or below `W`. There is nothing in between.
+//! A crash before 3 ends leaves the old base and the whole log; after it, the new base and a log of
+//! which recovery skips what is at or below `W`. There is nothing in between.
 //!
 //! # Which watermark
 //!
-//! First the oldest active snapshot (or the durable mark, if that is lower). After it, every active snapshot's versions
-//! up to there are in the base, so even the oldest reader needs nothing more than the base at exactly its own point. If
-//! memory is still over its share, because that reader is long and much has been written since, a second checkpoint
-//! goes to the durable mark. The long reader continues with the view that the first one left; memory keeps only what the
-//! *other*, short-lived snapshots need. So a long reader costs disk space and one extra pass, not memory;
-//! except one that begins after the first checkpoint has chosen its watermark and before the second has: no view is at its
-//! point, and what was committed between that watermark and its snapshot stays in memory as long as it is open.
+//! First the oldest active snapshot (or the durable mark, if that is lower). After it, every active
+//! snapshot's versions up to there are in the base, so even the oldest reader needs nothing more
+//! than the base at exactly its own point. If memory is still over its share, because that reader
+//! is long and much has been written since, a second checkpoint goes to the durable mark. The long
+//! reader continues with the view that the first one left; memory keeps only what the *other*,
+//! short-lived snapshots need. So a long reader costs disk space and one extra pass, not memory;
+//! except one that begins after the first checkpoint has chosen its watermark and before the second
+//! has: no view is at its point, and what was committed between that watermark and its snapshot
+//! stays in memory as long as it is open.
 //!
-//! One consequence: a key that is not in memory may have changed after an old snapshot, in the base. `Store::changed`
-//! compares the two views then.
+//! One consequence: a key that is not in memory may have changed after an old snapshot, in the
+//! base. `Store::changed` compares the two views then.
 
 use crate::key::SmallKey;
 use crate::manager::Manager;
@@ -102,8 +109,10 @@ impl Iterator for Changes<'_> {
 }
 
 impl Manager {
-    /// Moves what is durable into the base, as far as readers let it; further, if memory stays above `target` bytes. Returns the bytes that had to stay in memory although
-    /// the base had them before: snapshots need them that are older than that. What younger ones need, a transaction's that was just at work, is gone after the next sweep.
+    /// Moves what is durable into the base, as far as readers let it; further, if memory stays
+    /// above `target` bytes. Returns the bytes that had to stay in memory although the base had
+    /// them before: snapshots need them that are older than that. What younger ones need, a
+    /// transaction's that was just at work, is gone after the next sweep.
     ///
     /// # Errors
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
@@ -137,7 +146,8 @@ impl Manager {
         Ok(self.sweep(before))
     }
 
-    /// Removes from memory what nobody needs there. Returns the bytes of what stays although it is from `before` or older.
+    /// Removes from memory what nobody needs there. Returns the bytes of what stays although it is
+    /// from `before` or older.
     fn sweep(&self, before: Csn) -> u64 {
         let needs = self.store.needs();
         let mut kept = 0;

@@ -1,7 +1,9 @@
 //! Where a damaged row lies: the file and the offset that whoever restores it wants to know.
 //!
-//! Every byte is under a checksum, so bytes that rot are found, and named, where they are read. What is looked for here is a row that came back just as it was
-//! written and still makes no sense. Its version says where it is: one in memory came from a record of the log, any other from a block of a run.
+//! Every byte is under a checksum, so bytes that rot are found, and named, where they are read.
+//! What is looked for here is a row that came back just as it was written and still makes no sense.
+//! Its version says where it is: one in memory came from a record of the log, any other from a
+//! block of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +22,8 @@ pub(crate) struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// The file with the version of a row that a snapshot shows, and the offset in it: of the log's record, or of the run's block. `None` if it is nowhere yet,
-    /// or there is no such row.
+    /// The file with the version of a row that a snapshot shows, and the offset in it: of the log's
+    /// record, or of the run's block. `None` if it is nowhere yet, or there is no such row.
     pub(crate) fn find(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Option<(PathBuf, u64)> {
         let commit = self.memory.with_tree(tree, |of| of.commit_of(key, snapshot));
         // What is in the base as well may have left the log.

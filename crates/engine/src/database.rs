@@ -28,7 +28,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the folder, creating an empty database if there is none, and recovers what was committed.
+    /// Opens the folder, creating an empty database if there is none, and recovers what was
+    /// committed.
     ///
     /// # Errors
     /// `Corrupt` naming file and offset, `InUse` if it is open already, `Io`.
@@ -50,9 +51,10 @@ impl Database {
         Transaction::begin(Arc::clone(&self.manager), isolation, access)
     }
 
-    /// Begins a read-only transaction whose snapshot no cycle of dependencies can ever go through: it needs no certification, and never fails for
-    /// others. Waits until those serializable transactions have ended that were running at the snapshot; if one of them turns out to lead to before it,
-    /// begins again with a newer one.
+    /// Begins a read-only transaction whose snapshot no cycle of dependencies can ever go through:
+    /// it needs no certification, and never fails for others. Waits until those serializable
+    /// transactions have ended that were running at the snapshot; if one of them turns out to lead
+    /// to before it, begins again with a newer one.
     ///
     /// # Errors
     /// `LogPoisoned` if the snapshot cannot become durable.
@@ -67,7 +69,8 @@ impl Database {
                 return Ok(transaction);
             }
             drop(transaction);
-            // Who leads to before the snapshot may be certified and not shown yet: the next one is to show it.
+            // Who leads to before the snapshot may be certified and not shown yet: the next one is
+            // to show it.
             self.manager.wait_durable(self.certified()).await?;
             if self.manager.sequencer.is_in_doubt(snapshot) {
                 self.manager.prepared.decided_since(decisions).await;
@@ -132,7 +135,8 @@ impl Database {
         self.manager.rollback_sibling(xid, instance)
     }
 
-    /// Aborts, for ever, all instances up to this one that are not prepared; also of a family that nothing is known of.
+    /// Aborts, for ever, all instances up to this one that are not prepared; also of a family that
+    /// nothing is known of.
     ///
     /// # Errors
     /// As `commit_instance`.
@@ -140,7 +144,8 @@ impl Database {
         self.manager.refuse_sibling(xid, upto)
     }
 
-    /// The table of a family. What it tells as aborted is so for ever, and stored first if it was not.
+    /// The table of a family. What it tells as aborted is so for ever, and stored first if it was
+    /// not.
     ///
     /// # Errors
     /// As `commit_instance`.
@@ -148,7 +153,8 @@ impl Database {
         self.manager.show_family(xid)
     }
 
-    /// Forgets a decided family, since its client has the answer. The wait is for the record of that.
+    /// Forgets a decided family, since its client has the answer. The wait is for the record of
+    /// that.
     ///
     /// # Errors
     /// As `commit_instance`.
@@ -166,7 +172,8 @@ impl Database {
         self.manager.store.visible()
     }
 
-    /// The last commit that has its place in the order: whatever anybody knows of this database rests on it or on earlier ones.
+    /// The last commit that has its place in the order: whatever anybody knows of this database
+    /// rests on it or on earlier ones.
     pub fn certified(&self) -> Csn {
         self.manager.store.log.last()
     }
@@ -186,8 +193,9 @@ impl Database {
         self.manager.store.log.poisoned().is_some()
     }
 
-    /// The file with the version of a row that a snapshot shows, and the offset of the record or the block that has it: for who finds that the row makes no sense.
-    /// Reads what it takes to find it.
+    /// The file with the version of a row that a snapshot shows, and the offset of the record or
+    /// the block that has it: for who finds that the row makes no sense. Reads what it takes to
+    /// find it.
     pub fn place_of(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Option<(PathBuf, u64)> {
         self.manager.store.place_of(tree, key, snapshot)
     }
@@ -228,7 +236,8 @@ impl Database {
         self.manager.set_certifier_bytes(bytes);
     }
 
-    /// About how many rows a tree has. Rows that changed lately, or often, may count more than once.
+    /// About how many rows a tree has. Rows that changed lately, or often, may count more than
+    /// once.
     pub fn approximate_rows(&self, tree: TreeId) -> u64 {
         self.manager.store.approximate_rows(tree)
     }
@@ -240,7 +249,8 @@ impl Database {
         (checkpoints << 32) + self.manager.store.memory.entries() / 8192
     }
 
-    /// Moves what is committed so far into the base store and cuts the log. Blocks: run it on a thread of its own.
+    /// Moves what is committed so far into the base store and cuts the log. Blocks: run it on a
+    /// thread of its own.
     ///
     /// # Errors
     /// `LogPoisoned`, `DiskFull` or `Io`; nothing is lost then.

@@ -11,8 +11,9 @@ use crate::storage;
 use crate::sync::thread;
 use crate::{Csn, Error};
 
-/// Resolves when a commit is durable, or with `LogPoisoned` if it never will be. While memory is full it also waits
-/// for the checkpoint, which slows writers down. Dropping it changes nothing about the commit.
+/// Resolves when a commit is durable, or with `LogPoisoned` if it never will be. While memory is
+/// full it also waits for the checkpoint, which slows writers down. Dropping it changes nothing
+/// about the commit.
 #[derive(Debug)]
 pub struct DurableWait {
     step: Step,
@@ -36,7 +37,8 @@ impl DurableWait {
         DurableWait { step: Step::Late(wait), room }
     }
 
-    /// Blocks the calling thread until the answer is known. For synchronous callers; never inside an async task.
+    /// Blocks the calling thread until the answer is known. For synchronous callers; never inside
+    /// an async task.
     ///
     /// # Errors
     /// `LogPoisoned`.

@@ -1,6 +1,6 @@
-//! What can go wrong in the engine, and what the caller should do about it: retry the transaction, free space, wait,
-//! or restore. The mapping to SQLSTATE lives in the SQL layer; see [`Error::is_retryable`] for the part that matters
-//! to embedders.
+//! What can go wrong in the engine, and what the caller should do about it: retry the transaction,
+//! free space, wait, or restore. The mapping to SQLSTATE lives in the SQL layer; see
+//! [`Error::is_retryable`] for the part that matters to embedders.
 //!
 //! Errors are `Clone`, because one failed flush is the answer to every commit that waited for it.
 
@@ -21,7 +21,8 @@ pub enum Error {
         /// Which rule, in words.
         detail: String,
     },
-    /// The commit would have closed a cycle of dependencies: no serial order explains what the transactions in it saw. Roll back and retry.
+    /// The commit would have closed a cycle of dependencies: no serial order explains what the
+    /// transactions in it saw. Roll back and retry.
     #[error("could not serialize access: the commit of transaction {} would close a cycle of dependencies", cycle.victim)]
     DependencyCycle {
         /// The cycle.
@@ -54,8 +55,9 @@ pub enum Error {
         /// What was expected and what was found.
         what: String,
     },
-    /// Stored bytes whose checksum is right do not say anything that this version understands: they were written wrongly, or by another one. Where file and
-    /// offset are known it becomes [`Error::Corrupt`].
+    /// Stored bytes whose checksum is right do not say anything that this version understands: they
+    /// were written wrongly, or by another one. Where file and offset are known it becomes
+    /// [`Error::Corrupt`].
     #[error("{what}")]
     Undecodable {
         /// What was expected and what was found.
@@ -66,8 +68,8 @@ pub enum Error {
     /// The program has a defect.
     #[error("{0}")]
     Defect(&'static str),
-    /// An earlier write or flush of the log failed, so no commit can be made durable any more. Reads go on; restart
-    /// the process once the cause is gone.
+    /// An earlier write or flush of the log failed, so no commit can be made durable any more.
+    /// Reads go on; restart the process once the cause is gone.
     #[error("the log stopped accepting commits after a failure: {cause}")]
     LogPoisoned {
         /// The first failure.
@@ -97,7 +99,8 @@ pub enum Error {
         /// The data folder.
         path: PathBuf,
     },
-    /// The identifier is that of a prepared transaction. Choose another one, or finish that transaction.
+    /// The identifier is that of a prepared transaction. Choose another one, or finish that
+    /// transaction.
     #[error("the identifier of the prepared transaction is already in use")]
     AlreadyPrepared,
     /// No prepared transaction has this identifier.

@@ -1,8 +1,8 @@
 //! Keys as the maps in memory hold them: short ones in place.
 //!
-//! Searching a map compares many keys, each at another place in memory; what counts is not to follow a pointer for
-//! each of them. Up to `INLINE` bytes are kept in the node itself, padded with zeros, so that two such keys are mostly
-//! ordered by one comparison of their first sixteen bytes.
+//! Searching a map compares many keys, each at another place in memory; what counts is not to
+//! follow a pointer for each of them. Up to `INLINE` bytes are kept in the node itself, padded with
+//! zeros, so that two such keys are mostly ordered by one comparison of their first sixteen bytes.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -68,7 +68,8 @@ impl Ord for SmallKey {
     fn cmp(&self, other: &SmallKey) -> Ordering {
         if let (SmallKey::Inline { bytes: a, .. }, SmallKey::Inline { bytes: b, .. }) = (self, other)
             && let (Some(a), Some(b)) = (a.first_chunk::<16>(), b.first_chunk::<16>())
-            // Padding is zero, so a difference in the padding has the sign that the lengths would give.
+            // Padding is zero, so a difference in the padding has the sign that the lengths would
+            // give.
             && let order @ (Ordering::Less | Ordering::Greater) = u128::from_be_bytes(*a).cmp(&u128::from_be_bytes(*b))
         {
             return order;

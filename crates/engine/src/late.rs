@@ -1,9 +1,10 @@
-//! Late lock release: with `early_lock_release` off, a commit's versions become visible and its locks are released
-//! only when it is durable.
+//! Late lock release: with `early_lock_release` off, a commit's versions become visible and its
+//! locks are released only when it is durable.
 //!
-//! Commits queue here in the order of their numbers. A thread waits for the log and settles them in that order: the
-//! visible mark moves, then the locks go, then whoever waits for the commit is woken. If the log fails, what is queued
-//! never becomes visible; its locks are released all the same, for every later commit fails anyway.
+//! Commits queue here in the order of their numbers. A thread waits for the log and settles them in
+//! that order: the visible mark moves, then the locks go, then whoever waits for the commit is
+//! woken. If the log fails, what is queued never becomes visible; its locks are released all the
+//! same, for every later commit fails anyway.
 
 use std::collections::VecDeque;
 use std::future::Future;

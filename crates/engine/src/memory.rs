@@ -1,11 +1,14 @@
-//! The committed versions that are in memory: one ordered map a tree, each key with its chain of versions.
+//! The committed versions that are in memory: one ordered map a tree, each key with its chain of
+//! versions.
 //!
-//! Memory holds every version that is newer than what the base store has, and what older snapshots still need.
-//! A reader looks here first, and asks the base only for what is missing here (`scan` and `store` say in which
-//! order, and why a version that moves to the base meanwhile is never missed).
+//! Memory holds every version that is newer than what the base store has, and what older snapshots
+//! still need. A reader looks here first, and asks the base only for what is missing here (`scan`
+//! and `store` say in which order, and why a version that moves to the base meanwhile is never
+//! missed).
 //!
-//! The map from tree id to tree is replaced, never changed, so that finding a tree takes no lock. Each tree has its
-//! own reader-writer lock, held for one key or one batch of keys, never across a wait.
+//! The map from tree id to tree is replaced, never changed, so that finding a tree takes no lock.
+//! Each tree has its own reader-writer lock, held for one key or one batch of keys, never across a
+//! wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -19,7 +22,8 @@ use crate::sync::{ArcSwap, CachePadded, Mutex, RwLock, spin};
 use crate::txn::version::{Chain, Needs, Version};
 use crate::{Csn, TreeId, Value};
 
-/// Bytes that a short key costs besides its versions: its place in a node of the map, which is about two thirds full.
+/// Bytes that a short key costs besides its versions: its place in a node of the map, which is
+/// about two thirds full.
 const KEY_BYTES: usize = 64;
 /// A commit that makes a chain this long trims it.
 const LONG_CHAIN: usize = 8;
@@ -65,7 +69,8 @@ impl Tree {
             .map(|version| version.value.clone())
     }
 
-    /// Lends `read` the value of `key` that a reader at `snapshot` finds in memory: `None` if memory has none, false if it is deleted.
+    /// Lends `read` the value of `key` that a reader at `snapshot` finds in memory: `None` if
+    /// memory has none, false if it is deleted.
     #[inline]
     pub(crate) fn lend(&self, key: &[u8], snapshot: Csn, read: &mut dyn FnMut(Lent<'_>)) -> Option<bool> {
         let map = spin::read(&self.map);
@@ -89,16 +94,16 @@ impl Tree {
         spin::read(&self.map).get(&SmallKey::new(key)).map(|chain| chain.newest().clone())
     }
 
-    /// The newest version of `key`, if it is newer than `snapshot`: `Some(None)` if it is not, `None` if memory has no
-    /// version of the key.
+    /// The newest version of `key`, if it is newer than `snapshot`: `Some(None)` if it is not,
+    /// `None` if memory has no version of the key.
     pub(crate) fn changed(&self, key: &[u8], snapshot: Csn) -> Option<Option<Version>> {
         let map = spin::read(&self.map);
         let newest = map.get(&SmallKey::new(key))?.newest();
         Some((newest.csn > snapshot).then(|| newest.clone()))
     }
 
-    /// Copies up to `limit` keys of `range` as of `snapshot`, in the given direction, under one lock. True if the
-    /// range is exhausted; otherwise the last key of `into` says how far it came.
+    /// Copies up to `limit` keys of `range` as of `snapshot`, in the given direction, under one
+    /// lock. True if the range is exhausted; otherwise the last key of `into` says how far it came.
     pub(crate) fn batch(
         &self,
         range: Range<'_>,
@@ -119,8 +124,8 @@ impl Tree {
         }
     }
 
-    /// Copies keys after `after` whose version at `snapshot` is newer than `newer_than`, looking at no more than
-    /// `limit` keys. Returns where to go on, or `None` at the end.
+    /// Copies keys after `after` whose version at `snapshot` is newer than `newer_than`, looking at
+    /// no more than `limit` keys. Returns where to go on, or `None` at the end.
     pub(crate) fn changes(
         &self,
         after: Option<&SmallKey>,
@@ -199,7 +204,8 @@ impl Memory {
         ids
     }
 
-    /// Installs the versions that commit `csn` made in one tree. Commits come in the order of their numbers.
+    /// Installs the versions that commit `csn` made in one tree. Commits come in the order of their
+    /// numbers.
     pub(crate) fn install(
         &self,
         id: TreeId,
@@ -228,8 +234,9 @@ impl Memory {
                     let chain = occupied.get_mut();
                     grown += version.bytes();
                     chain.push(version);
-                    // Only at some lengths, so that a chain that must be long is not searched at every commit.
-                    // The newest version is above every floor, so the chain never becomes empty here.
+                    // Only at some lengths, so that a chain that must be long is not searched at
+                    // every commit. The newest version is above every floor, so the chain never
+                    // becomes empty here.
                     if chain.len() >= LONG_CHAIN && chain.len().is_power_of_two() {
                         shrunk += chain.bytes();
                         chain.trim(&needs());
@@ -245,7 +252,8 @@ impl Memory {
         self.account(grown, shrunk);
     }
 
-    /// Installs what commit `csn` of the log wrote in one tree, where nobody can need older versions.
+    /// Installs what commit `csn` of the log wrote in one tree, where nobody can need older
+    /// versions.
     pub(crate) fn replay(
         &self,
         id: TreeId,
@@ -273,7 +281,8 @@ impl Memory {
         self.bytes.fetch_add((grown as u64).wrapping_sub(shrunk as u64), Ordering::Relaxed);
     }
 
-    /// Trims up to `limit` keys after `after`. Returns where to go on, or `None` at the end, and the bytes of what had to stay although it was committed at or below `old`.
+    /// Trims up to `limit` keys after `after`. Returns where to go on, or `None` at the end, and
+    /// the bytes of what had to stay although it was committed at or below `old`.
     pub(crate) fn trim(
         &self,
         tree: &Tree,

@@ -1,7 +1,10 @@
-//! What a transaction notes for its certification besides the reads that its views and cursors note by themselves.
+//! What a transaction notes for its certification besides the reads that its views and cursors note
+//! by themselves.
 //!
-//! Mostly a transaction depends on what its snapshot shows. Some checks look at the newest commits instead (uniqueness, foreign keys, the catalog): under a lock that keeps the answer
-//! true until the end. The certifier relies on that, so such a lock outlives the savepoint that it was taken after (`lock::held`).
+//! Mostly a transaction depends on what its snapshot shows. Some checks look at the newest commits
+//! instead (uniqueness, foreign keys, the catalog): under a lock that keeps the answer true until
+//! the end. The certifier relies on that, so such a lock outlives the savepoint that it was taken
+//! after (`lock::held`).
 
 use std::ops::Bound;
 
@@ -11,7 +14,8 @@ use crate::transaction::Transaction;
 use crate::{Error, TreeId};
 
 impl Transaction {
-    /// Notes that the transaction depends on the version of a key that its snapshot shows. Reading does this by itself.
+    /// Notes that the transaction depends on the version of a key that its snapshot shows. Reading
+    /// does this by itself.
     #[inline]
     pub fn note_read(&self, tree: TreeId, key: &[u8]) {
         if let Some(reads) = self.sight.reads() {
@@ -19,8 +23,9 @@ impl Transaction {
         }
     }
 
-    /// Notes that the transaction depends on the newest version of a key, and holds a lock that keeps it so until the end: all its locks stay from now on, whatever
-    /// savepoint is rolled back to.
+    /// Notes that the transaction depends on the newest version of a key, and holds a lock that
+    /// keeps it so until the end: all its locks stay from now on, whatever savepoint is rolled back
+    /// to.
     pub fn note_latest(&mut self, tree: TreeId, key: &[u8]) {
         if let Some(reads) = self.sight.reads() {
             reads.latest(tree, key);
@@ -51,7 +56,8 @@ impl Transaction {
         }
     }
 
-    /// Asks the certifier whether any order explains what was read up to now. To be asked before the client is told of a newer state than the snapshot's.
+    /// Asks the certifier whether any order explains what was read up to now. To be asked before
+    /// the client is told of a newer state than the snapshot's.
     ///
     /// # Errors
     /// `DependencyCycle` if there is none: the transaction cannot commit any more.
@@ -70,7 +76,8 @@ impl Transaction {
         self.held.pin();
     }
 
-    /// Notes a change of something that is no row but that others may depend on (`note_latest`), under a tree id above those of rows.
+    /// Notes a change of something that is no row but that others may depend on (`note_latest`),
+    /// under a tree id above those of rows.
     pub fn note_write(&mut self, tree: TreeId, key: &[u8]) {
         if self.manager.sequencer.certifies() {
             self.notes.push((tree, SmallKey::new(key)));

@@ -17,14 +17,17 @@ pub struct Options {
     pub memory_bytes: u64,
     /// The largest write set (with its locks) of one transaction, in bytes.
     pub transaction_bytes: u64,
-    /// So many bytes of what a transaction writes into trees of its own stay in memory before they go to disk. That may happen any number
-    /// of times, so such writes are not bounded by `transaction_bytes`.
+    /// So many bytes of what a transaction writes into trees of its own stay in memory before they
+    /// go to disk. That may happen any number of times, so such writes are not bounded by
+    /// `transaction_bytes`.
     pub spill_bytes: u64,
-    /// Release locks and show versions when the commit is ordered (true), or only when it is durable (false).
+    /// Release locks and show versions when the commit is ordered (true), or only when it is
+    /// durable (false).
     pub early_lock_release: bool,
     /// How transactions at `SERIALIZABLE` are made so.
     pub serializable: Method,
-    /// Memory of the certifier, in bytes. At the bound it summarizes old transactions, which may cost needless aborts and never a missed cycle.
+    /// Memory of the certifier, in bytes. At the bound it summarizes old transactions, which may
+    /// cost needless aborts and never a missed cycle.
     pub certifier_bytes: u64,
     /// How many transactions may execute at a time.
     pub active_limit: ActiveLimit,

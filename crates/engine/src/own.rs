@@ -1,7 +1,9 @@
-//! The engine's own trees: rows that the engine keeps for itself, in the store that it keeps everything in.
+//! The engine's own trees: rows that the engine keeps for itself, in the store that it keeps
+//! everything in.
 //!
-//! They are versions in memory, records in the log and rows of the base like all others, so checkpoints and recovery need to know nothing of
-//! them. No transaction writes them; an operation of the engine does, in its one record.
+//! They are versions in memory, records in the log and rows of the base like all others, so
+//! checkpoints and recovery need to know nothing of them. No transaction writes them; an operation
+//! of the engine does, in its one record.
 
 use crate::key::SmallKey;
 use crate::{TransactionId, TreeId, Value};

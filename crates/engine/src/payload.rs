@@ -13,8 +13,8 @@
 //!         key length, value length + 1 (0 = deleted), key, value
 //! ```
 //!
-//! The log guards the bytes with a checksum; a payload that does not decode was written by another version or is a
-//! defect, and is reported as such.
+//! The log guards the bytes with a checksum; a payload that does not decode was written by another
+//! version or is a defect, and is reported as such.
 
 use crate::key::SmallKey;
 use crate::own::OwnRow;
@@ -54,8 +54,8 @@ impl Encoder {
         encoder
     }
 
-    /// A record that changes the engine's own rows, which are ascending by tree and key; with `of_prepared` it commits the prepared
-    /// transaction `id`.
+    /// A record that changes the engine's own rows, which are ascending by tree and key; with
+    /// `of_prepared` it commits the prepared transaction `id`.
     pub(crate) fn own(id: TransactionId, of_prepared: bool, next_tree: u64, rows: &[OwnRow]) -> Vec<u8> {
         let size: usize =
             rows.iter().map(|(_, key, value)| 16 + key.len() + value.as_ref().map_or(0, |v| v.len())).sum();

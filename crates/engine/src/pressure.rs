@@ -1,15 +1,17 @@
 //! Memory pressure: when the next checkpoint is due, and who waits for it.
 //!
-//! Versions in memory may grow to the soft limit freely; then a checkpoint is asked for. Beyond the hard limit they
-//! came faster than checkpoints take them away: then a commit's answer waits until one more round of the checkpoint
-//! thread is over. It waits behind the durability that it waits for anyway, holding no lock and blocking no thread. It
-//! waits for one round, not for memory to be free: so nobody waits for memory that only he himself (a snapshot, an
-//! open cursor) keeps in use. What a round had to leave in memory although the base had it before (*kept*: an older
-//! snapshot needs it there) moves the limits up for the next one, and down again when it can. What was written meanwhile moves them, too, so that
-//! not every commit waits for a round, but by no more than [`LEEWAY`]: writers cannot push the limits away however slow the rounds are.
+//! Versions in memory may grow to the soft limit freely; then a checkpoint is asked for. Beyond the
+//! hard limit they came faster than checkpoints take them away: then a commit's answer waits until
+//! one more round of the checkpoint thread is over. It waits behind the durability that it waits
+//! for anyway, holding no lock and blocking no thread. It waits for one round, not for memory to be
+//! free: so nobody waits for memory that only he himself (a snapshot, an open cursor) keeps in use.
+//! What a round had to leave in memory although the base had it before (*kept*: an older snapshot
+//! needs it there) moves the limits up for the next one, and down again when it can. What was
+//! written meanwhile moves them, too, so that not every commit waits for a round, but by no more
+//! than [`LEEWAY`]: writers cannot push the limits away however slow the rounds are.
 //!
-//! If checkpoints fail (no space on the device), commits beyond the hard limit are refused with that failure; reads go
-//! on.
+//! If checkpoints fail (no space on the device), commits beyond the hard limit are refused with
+//! that failure; reads go on.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +23,8 @@ use crate::Error;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
-/// How far what was written in a round moves the limits up, in rooms (the distance of the limits, an eighth of the budget).
+/// How far what was written in a round moves the limits up, in rooms (the distance of the limits,
+/// an eighth of the budget).
 const LEEWAY: u64 = 2;
 
 /// Limits of the version store, and the rounds of the checkpoint thread.
@@ -98,7 +101,8 @@ impl Pressure {
         self.state.lock().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Notes how much memory is in use after a commit. The answer is what the commit's answer has to wait for.
+    /// Notes how much memory is in use after a commit. The answer is what the commit's answer has
+    /// to wait for.
     pub(crate) fn note(self: &Arc<Self>, bytes: u64) -> Option<RoundWait> {
         if bytes <= self.soft() {
             return None;
@@ -115,8 +119,8 @@ impl Pressure {
         Some(RoundWait { pressure: Arc::clone(self), round: state.round + 1 })
     }
 
-    /// Blocks the caller for one round if memory is far beyond the hard limit: the last resort against committers
-    /// that never wait for their commits to be durable.
+    /// Blocks the caller for one round if memory is far beyond the hard limit: the last resort
+    /// against committers that never wait for their commits to be durable.
     pub(crate) fn hold_back(&self, bytes: u64) {
         if bytes <= self.hard() + 2 * self.room {
             return;
@@ -151,7 +155,8 @@ impl Pressure {
         }
     }
 
-    /// A round of the checkpoint thread is over, leaving `bytes` in use, of which so many were kept.
+    /// A round of the checkpoint thread is over, leaving `bytes` in use, of which so many were
+    /// kept.
     pub(crate) fn end_round(&self, bytes: u64, kept: Result<u64, Error>) {
         if let Ok(kept) = &kept {
             let soft = match bytes > self.soft_least {
@@ -220,8 +225,8 @@ mod tests {
     use crate::durable::DurableWait;
     use crate::storage;
 
-    /// Threads that are always over the hard limit, against the rounds that they wait for: nobody waits for a round
-    /// that never comes.
+    /// Threads that are always over the hard limit, against the rounds that they wait for: nobody
+    /// waits for a round that never comes.
     #[test]
     fn every_wait_ends() {
         let pressure = Arc::new(Pressure::new(800));

@@ -1,7 +1,8 @@
 //! What a transaction sees at one moment, to be read for as long as one likes.
 //!
-//! A view holds the snapshot and the own writes made before it. What the transaction writes later, and snapshots it moves to, do not change it: a
-//! statement that reads through a view never meets its own effects, and a portal that rests between two rows goes on where it was.
+//! A view holds the snapshot and the own writes made before it. What the transaction writes later,
+//! and snapshots it moves to, do not change it: a statement that reads through a view never meets
+//! its own effects, and a portal that rests between two rows goes on where it was.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -84,7 +85,8 @@ impl ReadView {
         }
     }
 
-    /// Lends `read` the value of a key; false if there is none. `read` may be called under a lock: it must not use the database.
+    /// Lends `read` the value of a key; false if there is none. `read` may be called under a lock:
+    /// it must not use the database.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store.

@@ -1,13 +1,18 @@
-//! A running transaction's read set, shared with its views and cursors (`sight`), and the budget of all of them.
+//! A running transaction's read set, shared with its views and cursors (`sight`), and the budget of
+//! all of them.
 //!
-//! Every read of a transaction that will be certified comes here, from whatever thread. The mutex is the transaction's own; nobody waits for it but a
-//! cursor on another thread of the same statement.
+//! Every read of a transaction that will be certified comes here, from whatever thread. The mutex
+//! is the transaction's own; nobody waits for it but a cursor on another thread of the same
+//! statement.
 //!
 //! # The budget
 //!
-//! All running transactions together may keep about as many bytes of reads apart as the certifier may remember of ended ones. A set takes from the budget in steps, so that reads do
-//! not meet in one counter, and has a few kilobytes for nothing. When the budget is used up, who has less than an equal share of it may still grow up to that; who has more joins its own reads to
-//! ranges instead of growing; beyond twice the budget everybody does. So nobody is refused, no dependency is missed, and it is the large sets that become coarse.
+//! All running transactions together may keep about as many bytes of reads apart as the certifier
+//! may remember of ended ones. A set takes from the budget in steps, so that reads do not meet in
+//! one counter, and has a few kilobytes for nothing. When the budget is used up, who has less than
+//! an equal share of it may still grow up to that; who has more joins its own reads to ranges
+//! instead of growing; beyond twice the budget everybody does. So nobody is refused, no dependency
+//! is missed, and it is the large sets that become coarse.
 //!
 //! ```text
 //! budget 32 MB, one transaction reads 2 MB (a sixteenth, the most that one may have); ten more do
@@ -259,7 +264,8 @@ mod tests {
         set.points().iter().any(|point| set.key(point) == wanted) || set.ranges().iter().any(inside)
     }
 
-    /// A thousand transactions read as much as they can, one after the other and turn by turn: together they stay below twice the budget, and no read is lost.
+    /// A thousand transactions read as much as they can, one after the other and turn by turn:
+    /// together they stay below twice the budget, and no read is lost.
     #[test]
     fn many_large_sets_stay_within_their_budget_and_lose_nothing() {
         const LIMIT: usize = 4 << 20;

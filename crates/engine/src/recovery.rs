@@ -1,7 +1,8 @@
 //! Recovery: the log's commits after the base store's watermark, installed in memory.
 //!
-//! No snapshot exists yet, so each key keeps its last version only. If the log holds more than memory may, what was
-//! replayed so far moves into the base before the replay goes on, up to a record that is certainly on the medium.
+//! No snapshot exists yet, so each key keeps its last version only. If the log holds more than
+//! memory may, what was replayed so far moves into the base before the replay goes on, up to a
+//! record that is certainly on the medium.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -35,7 +36,8 @@ pub struct Recovered {
     pub bytes: u64,
 }
 
-/// Opens the log and brings `memory` and `base` up to its end. The answer has the marks from which numbers go on, and what was replayed.
+/// Opens the log and brings `memory` and `base` up to its end. The answer has the marks from which
+/// numbers go on, and what was replayed.
 ///
 /// # Errors
 /// `Corrupt` naming file and offset, `Io`.
@@ -107,7 +109,8 @@ fn prepared_loads(memory: &Memory, base: &Base) -> Result<Vec<u64>, Error> {
     Ok(loads)
 }
 
-/// Hands over what the rows of prepared transactions say, as they are at the end of the log, by transaction id.
+/// Hands over what the rows of prepared transactions say, as they are at the end of the log, by
+/// transaction id.
 ///
 /// # Errors
 /// From the base store, `Undecodable` if a row is not of this version, and those of `take`.

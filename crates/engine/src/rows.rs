@@ -1,8 +1,9 @@
 //! Rows that were copied out of a map of versions or writes, and the ranges that they are asked for
 //! by.
 //!
-//! Keys and short values lie in one buffer, one behind the other. Copying so few bytes costs less than counting one more
-//! reference to each of them, and taking it back later, which is another place in memory for every row.
+//! Keys and short values lie in one buffer, one behind the other. Copying so few bytes costs less
+//! than counting one more reference to each of them, and taking it back later, which is another
+//! place in memory for every row.
 
 use std::ops::Bound;
 
@@ -170,7 +171,8 @@ pub(crate) fn is_empty_range((lower, upper): &Range<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// Short values, long ones and deletions come back as they were put, by place and as entries, again after a restart.
+    /// Short values, long ones and deletions come back as they were put, by place and as entries,
+    /// again after a restart.
     #[test]
     fn rows_come_back_as_they_were_put() {
         let mut rows = Rows::default();

@@ -1,22 +1,24 @@
 //! A cursor over a key range at one snapshot: memory, base store and own writes, merged.
 //!
-//! The cursor takes committed versions from memory in batches, each under one short lock, and everything else from a
-//! scan of the base. It holds no lock between calls, and it owns all it needs (its snapshot is pinned), so it may live
-//! as long as its transaction, across statements.
+//! The cursor takes committed versions from memory in batches, each under one short lock, and
+//! everything else from a scan of the base. It holds no lock between calls, and it owns all it
+//! needs (its snapshot is pinned), so it may live as long as its transaction, across statements.
 //!
 //! # Why a version that moves meanwhile is not missed
 //!
-//! The checkpoint publishes a new view of the base *before* it drops the versions from memory. The cursor reads a
-//! batch of memory first and looks for the current view *after* that. For a key in the batch's range, the version it
-//! wants was either in memory then, and is in the batch; or it had been dropped before, and then the view that has it
-//! was published before, and is found now. A view never changes, so it stays right for this batch however late its
-//! rows are read. With each further batch the view is looked up again, and if a newer one belongs to the snapshot, the
-//! base scan is opened anew behind the last key taken from memory.
+//! The checkpoint publishes a new view of the base *before* it drops the versions from memory. The
+//! cursor reads a batch of memory first and looks for the current view *after* that. For a key in
+//! the batch's range, the version it wants was either in memory then, and is in the batch; or it
+//! had been dropped before, and then the view that has it was published before, and is found now. A
+//! view never changes, so it stays right for this batch however late its rows are read. With each
+//! further batch the view is looked up again, and if a newer one belongs to the snapshot, the base
+//! scan is opened anew behind the last key taken from memory.
 //!
-//! A tree that the transaction itself made has nothing committed in it; there the base's part is what the transaction has spilled.
+//! A tree that the transaction itself made has nothing committed in it; there the base's part is
+//! what the transaction has spilled.
 //!
-//! A row of the base is handed out only if the memory batch reaches beyond it or memory is exhausted: that is why a
-//! batch is refilled as soon as it is empty, before the next choice.
+//! A row of the base is handed out only if the memory batch reaches beyond it or memory is
+//! exhausted: that is why a batch is refilled as soon as it is empty, before the next choice.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -93,7 +95,8 @@ impl Batch {
         self.rows.key(self.rows.len().checked_sub(1)?).map(SmallVec::from_slice)
     }
 
-    /// Replaces the rows by those that `read` appends, up to a limit; `read` answers whether these are the last.
+    /// Replaces the rows by those that `read` appends, up to a limit; `read` answers whether these
+    /// are the last.
     fn refill(&mut self, read: impl FnOnce(usize, &mut Rows) -> bool) {
         self.rows.restart(self.limit);
         self.exhausted = read(self.limit, &mut self.rows);
@@ -383,7 +386,8 @@ impl Scan {
         }
     }
 
-    /// Which key's turn it is: `Less` the first's, `Greater` the second's, `Equal` both. A missing key comes last.
+    /// Which key's turn it is: `Less` the first's, `Greater` the second's, `Equal` both. A missing
+    /// key comes last.
     #[inline]
     fn order(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
         match (a, b) {

@@ -1,6 +1,7 @@
 //! What a transaction reads at: its snapshot, and the set of what it has read there.
 //!
-//! Views and cursors share it, so that each of them holds one thing and whatever they read is noted, wherever they are.
+//! Views and cursors share it, so that each of them holds one thing and whatever they read is
+//! noted, wherever they are.
 
 use crate::Csn;
 use crate::reads::Reads;

@@ -1,7 +1,9 @@
 //! Boxes that a thread uses again.
 //!
-//! One thread makes a read set or a node of the graph, and another one, who prunes the graph, drops it. The allocator would take each box back to the thread that it came from; instead, whoever drops
-//! one keeps it, emptied, for one of their own. Each kind has its spares in a thread-local; where a thread ends, they are gone, and its boxes are made and dropped as usual.
+//! One thread makes a read set or a node of the graph, and another one, who prunes the graph, drops
+//! it. The allocator would take each box back to the thread that it came from; instead, whoever
+//! drops one keeps it, emptied, for one of their own. Each kind has its spares in a thread-local;
+//! where a thread ends, they are gone, and its boxes are made and dropped as usual.
 
 use std::cell::RefCell;
 

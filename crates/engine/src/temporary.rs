@@ -1,7 +1,8 @@
 //! Temporary files: what a statement cannot hold in memory.
 //!
-//! They lie in a folder of their own within the database's, are never synced, and go when their holder drops them. What a crash leaves of
-//! them is removed when the database is opened again: no one could read it.
+//! They lie in a folder of their own within the database's, are never synced, and go when their
+//! holder drops them. What a crash leaves of them is removed when the database is opened again: no
+//! one could read it.
 
 use std::io;
 use std::path::{Path, PathBuf};

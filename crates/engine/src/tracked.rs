@@ -23,7 +23,8 @@ impl TrackedView {
         &self.view
     }
 
-    /// The keys that were read, found or not, and the trees of which more than single keys were read.
+    /// The keys that were read, found or not, and the trees of which more than single keys were
+    /// read.
     pub fn seen(&self) -> (Vec<(TreeId, Key)>, Vec<TreeId>) {
         self.reads().map(Reads::seen).unwrap_or_default()
     }

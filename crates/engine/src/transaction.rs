@@ -1,16 +1,19 @@
 //! A transaction: a snapshot to read at, a private write set, and locks.
 //!
-//! Reads go to own writes, then to memory, then to the base store. Writes stay private until `commit`, so rolling back
-//! is forgetting. Dropping a transaction rolls it back.
+//! Reads go to own writes, then to memory, then to the base store. Writes stay private until
+//! `commit`, so rolling back is forgetting. Dropping a transaction rolls it back.
 //!
-//! *First updater wins*: whoever changes a row locks it exclusively first, waiting for the holder, and then asks
-//! `check_unchanged`. Under snapshot isolation a row that was changed since the snapshot is a serialization failure;
-//! under read committed the caller re-reads it with `get_latest` and evaluates its condition again.
+//! *First updater wins*: whoever changes a row locks it exclusively first, waiting for the holder,
+//! and then asks `check_unchanged`. Under snapshot isolation a row that was changed since the
+//! snapshot is a serialization failure; under read committed the caller re-reads it with
+//! `get_latest` and evaluates its condition again.
 //!
-//! *Trees of its own*: what a transaction writes into a tree that it made (`create_tree`) may be of any size; beyond a share of the memory
-//! budget it goes to disk before the commit (`txn::bulk`). Nobody else can reach such a tree, so its rows need no locks.
+//! *Trees of its own*: what a transaction writes into a tree that it made (`create_tree`) may be of
+//! any size; beyond a share of the memory budget it goes to disk before the commit (`txn::bulk`).
+//! Nobody else can reach such a tree, so its rows need no locks.
 //!
-//! Locks stay until the end of the transaction, or until a savepoint before them is rolled back to, as in PostgreSQL. Some outlive that: `lock::held` says which, and why.
+//! Locks stay until the end of the transaction, or until a savepoint before them is rolled back to,
+//! as in PostgreSQL. Some outlive that: `lock::held` says which, and why.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -89,7 +92,8 @@ impl Transaction {
         }
     }
 
-    /// A read-only transaction that is not certified, and whether its snapshot stays safe is watched.
+    /// A read-only transaction that is not certified, and whether its snapshot stays safe is
+    /// watched.
     pub(crate) fn begin_watched(manager: &Arc<Manager>) -> (Transaction, Watch) {
         let mut transaction = Transaction::begin(Arc::clone(manager), Isolation::Snapshot, Access::ReadOnly);
         let (snapshot, watch) = manager.sequencer.pin_watched();
@@ -128,8 +132,9 @@ impl Transaction {
         self.writes.bytes()
     }
 
-    /// Moves to the current snapshot: at the start of each statement under read committed, and at the start of the
-    /// first statement otherwise. Open cursors keep the snapshot they were opened with.
+    /// Moves to the current snapshot: at the start of each statement under read committed, and at
+    /// the start of the first statement otherwise. Open cursors keep the snapshot they were opened
+    /// with.
     pub fn refresh_snapshot(&mut self) {
         if self.sight.csn() != self.manager.store.mark(self.access) {
             let reads = self.sight.reads().map(Reads::take_apart);
@@ -144,8 +149,8 @@ impl Transaction {
         self.manager.active.set_snapshot(self.id, self.slot, self.sight.csn());
     }
 
-    /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay: whoever failed because others were faster
-    /// succeeds now.
+    /// Begins anew at the current snapshot, as if nothing had been read or written. Locks stay:
+    /// whoever failed because others were faster succeeds now.
     pub fn restart(&mut self) {
         self.writes.discard_spilled(&self.manager.store.base);
         self.writes = WriteSet::new(Arc::clone(&self.manager.budget));
@@ -184,7 +189,8 @@ impl Transaction {
         self.writes.private().filter(|private| private.has(tree))
     }
 
-    /// Makes a tree: its id was never used and will never be given out again. Until the commit only this transaction can know of it.
+    /// Makes a tree: its id was never used and will never be given out again. Until the commit only
+    /// this transaction can know of it.
     pub fn create_tree(&mut self) -> TreeId {
         let tree = self.manager.store.allocate_tree();
         self.writes.add_private(tree);
@@ -201,8 +207,8 @@ impl Transaction {
         self.writes.tree(tree).is_some() || self.private(tree).is_some()
     }
 
-    /// The newest committed version of a key; own writes are not considered. `Transaction::changed` is cheaper for
-    /// asking whether that is what the snapshot shows.
+    /// The newest committed version of a key; own writes are not considered. `Transaction::changed`
+    /// is cheaper for asking whether that is what the snapshot shows.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store. `LogPoisoned` if that version is lost.
@@ -215,8 +221,9 @@ impl Transaction {
         Ok(latest)
     }
 
-    /// Notes that the transaction looks at what commit `csn` left. Once the log has failed, what was never durable is lost though it is still in
-    /// memory: nothing can be decided by it, and to try again with a new snapshot would show the same for ever.
+    /// Notes that the transaction looks at what commit `csn` left. Once the log has failed, what
+    /// was never durable is lost though it is still in memory: nothing can be decided by it, and to
+    /// try again with a new snapshot would show the same for ever.
     fn look_at(&self, csn: Csn) -> Result<(), Error> {
         self.rest_on(csn);
         if csn > self.manager.store.durable()
@@ -227,18 +234,20 @@ impl Transaction {
         Ok(())
     }
 
-    /// Notes that the transaction has looked at what commit `csn` left. Everything here that looks beyond the snapshot does this by itself.
+    /// Notes that the transaction has looked at what commit `csn` left. Everything here that looks
+    /// beyond the snapshot does this by itself.
     pub fn rest_on(&self, csn: Csn) {
         self.looked_at.raise(csn);
     }
 
-    /// The last commit that anything may rest on which the transaction has shown or decided (`rest`).
+    /// The last commit that anything may rest on which the transaction has shown or decided
+    /// (`rest`).
     pub fn rests_on(&self) -> Csn {
         self.looked_at.last().max(self.sight.csn())
     }
 
-    /// The own write of a key: `None` if it was not written, `Some(None)` if it was deleted. In a tree of the transaction's own both may
-    /// stand for a deleted key.
+    /// The own write of a key: `None` if it was not written, `Some(None)` if it was deleted. In a
+    /// tree of the transaction's own both may stand for a deleted key.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store.
@@ -253,8 +262,9 @@ impl Transaction {
         }
     }
 
-    /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending. It sees the snapshot of
-    /// this moment and the own writes made so far, whatever is written while it is open.
+    /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending. It sees
+    /// the snapshot of this moment and the own writes made so far, whatever is written while it is
+    /// open.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store.
@@ -271,7 +281,8 @@ impl Transaction {
         Scan::open(store, sight, tree, (lower, upper), reverse, own, private, true)
     }
 
-    /// An ascending cursor for who looks for own writes, or for what must not be overwritten: what it shows is not counted as read.
+    /// An ascending cursor for who looks for own writes, or for what must not be overwritten: what
+    /// it shows is not counted as read.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store.
@@ -305,12 +316,12 @@ impl Transaction {
         TrackedView::new(ReadView::new(store, sight, own, sequence, private))
     }
 
-    /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free; dropping the future
-    /// withdraws the request.
+    /// Locks a row until the end of the transaction. Waits (with `Block`) until it is free;
+    /// dropping the future withdraws the request.
     ///
     /// # Errors
-    /// `Deadlock` if waiting would never end, `LockNotAvailable` under `NoWait`, `TransactionTooLarge` if the locks
-    /// and writes exceed the limit.
+    /// `Deadlock` if waiting would never end, `LockNotAvailable` under `NoWait`,
+    /// `TransactionTooLarge` if the locks and writes exceed the limit.
     pub async fn lock(
         &mut self,
         tree: TreeId,
@@ -343,8 +354,8 @@ impl Transaction {
         Ok(LockOutcome::Granted { waited })
     }
 
-    /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and `Write` cost next to
-    /// nothing.
+    /// Locks a whole tree until the end of the transaction; otherwise like `lock`. `Read` and
+    /// `Write` cost next to nothing.
     ///
     /// # Errors
     /// As `lock`.
@@ -379,8 +390,8 @@ impl Transaction {
         Ok(LockOutcome::Granted { waited })
     }
 
-    /// The newest committed version of a key, if it is not the one that the snapshot shows. To be asked with the row
-    /// locked: then the answer stays true.
+    /// The newest committed version of a key, if it is not the one that the snapshot shows. To be
+    /// asked with the row locked: then the answer stays true.
     ///
     /// # Errors
     /// `Corrupt` or `Io` from the base store. `LogPoisoned` if that version is lost.
@@ -398,7 +409,8 @@ impl Transaction {
     /// Asks, with the row locked exclusively, whether this transaction may overwrite it.
     ///
     /// # Errors
-    /// `SerializationFailure` if it was changed after the snapshot, unless the level is read committed.
+    /// `SerializationFailure` if it was changed after the snapshot, unless the level is read
+    /// committed.
     pub fn check_unchanged(&self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
         if self.isolation == Isolation::ReadCommitted {
             return Ok(());
@@ -426,7 +438,8 @@ impl Transaction {
     /// Writes a key. Nobody else sees it before the commit.
     ///
     /// # Errors
-    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`; with trees of the transaction's own also `DiskFull` and `Io`.
+    /// `TransactionTooLarge` (nothing is written then), `ReadOnly`; with trees of the transaction's
+    /// own also `DiskFull` and `Io`.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
         self.writable()?;
         self.write(tree, key, Some(value))
@@ -455,8 +468,8 @@ impl Transaction {
         self.write(tree, key, None)
     }
 
-    /// Drops a tree with the commit: its data goes once no snapshot needs it. The caller holds its exclusive lock.
-    /// Own writes in it are forgotten at commit.
+    /// Drops a tree with the commit: its data goes once no snapshot needs it. The caller holds its
+    /// exclusive lock. Own writes in it are forgotten at commit.
     pub fn drop_tree(&mut self, tree: TreeId) {
         self.writes.drop_tree(tree);
     }
@@ -468,7 +481,8 @@ impl Transaction {
         savepoint
     }
 
-    /// Undoes the writes made since `savepoint`, which stays valid, and releases the locks taken since; later ones are gone.
+    /// Undoes the writes made since `savepoint`, which stays valid, and releases the locks taken
+    /// since; later ones are gone.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.writes.rollback_to(savepoint);
         self.writes.rollback_spilled(savepoint, &self.manager.store.base);
@@ -484,11 +498,12 @@ impl Transaction {
         self.held.unmark(savepoint.ordinal());
     }
 
-    /// Commits: the transaction gets its place in the order of commits and its changes become visible. Whoever is
-    /// told about it must wait for `Commit::durable` first.
+    /// Commits: the transaction gets its place in the order of commits and its changes become
+    /// visible. Whoever is told about it must wait for `Commit::durable` first.
     ///
     /// # Errors
-    /// `DependencyCycle` at `Isolation::Serializable`, `LogPoisoned` or `ShuttingDown`, `DiskFull` or `Io`; the transaction is rolled back then.
+    /// `DependencyCycle` at `Isolation::Serializable`, `LogPoisoned` or `ShuttingDown`, `DiskFull`
+    /// or `Io`; the transaction is rolled back then.
     pub fn commit(mut self) -> Result<Commit, Error> {
         if self.member.is_some() {
             return Err(Error::CannotPrepare {

@@ -1,8 +1,9 @@
 //! Views of the base store: which of its states belongs to which snapshot.
 //!
-//! A checkpoint moves the base to a new watermark. Snapshots below that go on with an earlier view, which the base keeps
-//! readable (its runs never change); so an old reader holds disk space, not memory, and does not hold up checkpoints.
-//! The view of a snapshot is the newest whose watermark is not above it.
+//! A checkpoint moves the base to a new watermark. Snapshots below that go on with an earlier view,
+//! which the base keeps readable (its runs never change); so an old reader holds disk space, not
+//! memory, and does not hold up checkpoints. The view of a snapshot is the newest whose watermark
+//! is not above it.
 //!
 //! ```text
 //! views      0          500              900
@@ -42,8 +43,8 @@ impl Views {
         self.list.load().iter().map(BaseView::watermark).collect()
     }
 
-    /// Makes the base's present state the view of the newest snapshots. One of the same watermark (after a merge of
-    /// runs) replaces the last.
+    /// Makes the base's present state the view of the newest snapshots. One of the same watermark
+    /// (after a merge of runs) replaces the last.
     pub(crate) fn publish(&self, base: &Base) {
         let _publishing = self.publishing.lock();
         let mut list = Vec::clone(&self.list.load());
@@ -55,7 +56,8 @@ impl Views {
         self.list.store(Arc::new(list));
     }
 
-    /// Lets go of views that no snapshot needs: neither one of `active` (ascending) nor a newer one.
+    /// Lets go of views that no snapshot needs: neither one of `active` (ascending) nor a newer
+    /// one.
     pub(crate) fn prune(&self, active: &[Csn]) {
         let _publishing = self.publishing.lock();
         let list = self.list.load();

@@ -1,12 +1,15 @@
 //! The disk as the storage engine sees it.
 //!
 //! Promises a backend makes, and nothing more:
-//! - a write is readable at once, but survives a crash only after [`File::sync_data`] on that file returned `Ok`;
-//! - a file's creation, renaming or removal survives a crash only after [`Disk::sync_dir`] on its folder returned `Ok`;
-//! - a crash may keep any subset of the 512-byte sectors of unsynced writes, and any prefix of the unsynced changes of
-//!   a folder;
+//! - a write is readable at once, but survives a crash only after [`File::sync_data`] on that file
+//!   returned `Ok`;
+//! - a file's creation, renaming or removal survives a crash only after [`Disk::sync_dir`] on its
+//!   folder returned `Ok`;
+//! - a crash may keep any subset of the 512-byte sectors of unsynced writes, and any prefix of the
+//!   unsynced changes of a folder;
 //! - a write that the end of the process or a full disk interrupts ends with a whole sector;
-//! - after a failed `sync_data` nothing is known about the unsynced bytes, and a second `sync_data` proves nothing.
+//! - after a failed `sync_data` nothing is known about the unsynced bytes, and a second `sync_data`
+//!   proves nothing.
 
 use std::fmt;
 use std::io;
@@ -43,9 +46,11 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Makes the file's bytes and length durable.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Writes all of `data` at `offset` and makes it durable: [`File::write_all_at`] and [`File::sync_data`] in one.
+    /// Writes all of `data` at `offset` and makes it durable: [`File::write_all_at`] and
+    /// [`File::sync_data`] in one.
     ///
-    /// If address, offset and length are multiples of [`DIRECT`], a backend may go past the operating system's cache, in one call.
+    /// If address, offset and length are multiples of [`DIRECT`], a backend may go past the
+    /// operating system's cache, in one call.
     fn write_durable(&self, data: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(data, offset)?;
         self.sync_data()
@@ -82,7 +87,8 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(done)
     }
 
-    /// Writes `data` at the current end and returns the offset where it begins. Not atomic between callers.
+    /// Writes `data` at the current end and returns the offset where it begins. Not atomic between
+    /// callers.
     fn append(&self, data: &[u8]) -> io::Result<u64> {
         let offset = self.len()?;
         self.write_all_at(data, offset)?;
@@ -116,6 +122,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes creations, renames and removals in a folder durable.
     fn sync_dir(&self, folder: &Path) -> io::Result<()>;
 
-    /// Takes the exclusive lock named by a file, creating it if missing. `WouldBlock` if somebody else holds it.
+    /// Takes the exclusive lock named by a file, creating it if missing. `WouldBlock` if somebody
+    /// else holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 }

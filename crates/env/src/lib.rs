@@ -1,8 +1,9 @@
 //! The outside world behind traits: disk, clock and randomness.
 //!
-//! Everything above this crate reaches the machine only through [`Disk`], [`Clock`] and [`Rng`], so that the same code
-//! runs on the real machine ([`RealDisk`], [`RealClock`], [`RealRng`]) and inside a seeded simulation ([`sim`]) that
-//! loses power, tears writes, fails flushes and fills up, and does it again the same way for the same seed.
+//! Everything above this crate reaches the machine only through [`Disk`], [`Clock`] and [`Rng`], so
+//! that the same code runs on the real machine ([`RealDisk`], [`RealClock`], [`RealRng`]) and
+//! inside a seeded simulation ([`sim`]) that loses power, tears writes, fails flushes and fills up,
+//! and does it again the same way for the same seed.
 
 pub mod clock;
 pub mod disk;

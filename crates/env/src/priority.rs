@@ -5,8 +5,8 @@
 /// How far below the others a background thread stands, in the operating system's steps of 1.
 const STEPS: i32 = 10;
 
-/// Lowers the priority of the calling thread alone, for good. Does nothing where the system refuses: priority is a
-/// wish, and the work is done either way.
+/// Lowers the priority of the calling thread alone, for good. Does nothing where the system
+/// refuses: priority is a wish, and the work is done either way.
 pub fn lower_thread_priority() {
     // On Linux the priority of "the calling process" is that of the calling thread.
     #[cfg(target_os = "linux")]

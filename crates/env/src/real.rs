@@ -19,7 +19,8 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile {
     file: fs::File,
-    /// The same file, opened anew for durable writes past the cache when the first of them comes; `None` where the file system has no such.
+    /// The same file, opened anew for durable writes past the cache when the first of them comes;
+    /// `None` where the file system has no such.
     direct: OnceLock<Option<fs::File>>,
 }
 
@@ -144,7 +145,8 @@ impl File for RealFile {
         let aligned = [data.as_ptr().addr(), data.len(), offset as usize].iter().all(|at| at % DIRECT == 0);
         if aligned && let Some(direct) = self.direct.get_or_init(|| self.open_direct()) {
             match direct.write_all_at(data, offset) {
-                // The device wants another alignment. Nothing was promised yet, so the ordinary way may begin anew.
+                // The device wants another alignment. Nothing was promised yet, so the ordinary way
+                // may begin anew.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 result => return result,
             }
@@ -187,7 +189,8 @@ impl Clock for RealClock {
     }
 }
 
-/// Unpredictable numbers, from the keys the standard library seeds its hash tables with. Not for secrets.
+/// Unpredictable numbers, from the keys the standard library seeds its hash tables with. Not for
+/// secrets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealRng;
 

@@ -8,8 +8,8 @@ pub trait Rng: Send + Sync + fmt::Debug {
     fn next_u64(&self) -> u64;
 }
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): small, seeded, good enough
-/// to choose faults and to spread salts. Not for secrets.
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): small,
+/// seeded, good enough to choose faults and to spread salts. Not for secrets.
 #[derive(Debug, Clone)]
 pub struct SplitMix {
     state: u64,

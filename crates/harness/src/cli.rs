@@ -25,9 +25,10 @@ use crate::error::{Error, Result};
 
 /// Benchmarks of Cognate, side by side with PostgreSQL.
 ///
-/// Every subcommand starts the servers it needs on free loopback ports with temporary data, shows progress, ends with
-/// a table, and stops what it started, also on Ctrl-C. `--peer postgres` runs the same load on an installed PostgreSQL
-/// with durable settings in the same invocation: only ratios taken in one run mean much.
+/// Every subcommand starts the servers it needs on free loopback ports with temporary data, shows
+/// progress, ends with a table, and stops what it started, also on Ctrl-C. `--peer postgres` runs
+/// the same load on an installed PostgreSQL with durable settings in the same invocation: only
+/// ratios taken in one run mean much.
 #[derive(Debug, Parser)]
 #[command(name = "cognate-bench", version, max_term_width = 110)]
 pub struct Cli {
@@ -37,37 +38,49 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The TPC-W bookstore: fourteen interactions in three mixes, then a check of the store's invariants.
+    /// The TPC-W bookstore: fourteen interactions in three mixes, then a check of the store's
+    /// invariants.
     Bookstore(BookstoreArgs),
-    /// Stock pgbench with prepared statements: select-only, tpcb-like and simple-update, in turns; medians and ratios.
+    /// Stock pgbench with prepared statements: select-only, tpcb-like and simple-update, in turns;
+    /// medians and ratios.
     Pgbench(PgbenchArgs),
-    /// Composite transactions: the paper's trees of services, and the purchase against two-phase commits written by hand.
+    /// Composite transactions: the paper's trees of services, and the purchase against two-phase
+    /// commits written by hand.
     Composite(CompositeArgs),
-    /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing else is.
+    /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing
+    /// else is.
     Crash(CrashArgs),
-    /// The PSSI paper's three experiments: late and early lock release, and the governor, on a slow and a fast log device.
+    /// The PSSI paper's three experiments: late and early lock release, and the governor, on a slow
+    /// and a fast log device.
     Device(DeviceArgs),
-    /// The self-tuning limit of executing transactions against the best fixed one, over the number of clients.
+    /// The self-tuning limit of executing transactions against the best fixed one, over the number
+    /// of clients.
     Governor(GovernorArgs),
-    /// Long statements of every kind: how soon each ends when cancelled, and what point reads wait for beside two of them.
+    /// Long statements of every kind: how soon each ends when cancelled, and what point reads wait
+    /// for beside two of them.
     Interrupt(InterruptArgs),
     /// Durable commits through the engine's log against the raw device with the same bytes a batch.
     Log(LogArgs),
-    /// Data four times the memory budget, random reads: the server's resident size against the budget.
+    /// Data four times the memory budget, random reads: the server's resident size against the
+    /// budget.
     Memory(MemoryArgs),
-    /// What sibling transactions cost and save: latency, fail-over, storage, retries, lookups, and pairs against PostgreSQL's.
+    /// What sibling transactions cost and save: latency, fail-over, storage, retries, lookups, and
+    /// pairs against PostgreSQL's.
     Mip(MipArgs),
     /// Point reads with and without a long analytic query beside them: the 99th percentile.
     Mixed(MixedArgs),
-    /// Five long queries over one table, in turns: grouped sums, a filtered sum, many groups, a window, a self join.
+    /// Five long queries over one table, in turns: grouped sums, a filtered sum, many groups, a
+    /// window, a self join.
     Analytic(AnalyticArgs),
     /// A point read by primary key in the embedded library, one thread: microseconds.
     PointRead(PointReadArgs),
     /// Log written, server killed, server started again: megabytes of log a second.
     Recovery(RecoveryArgs),
-    /// Workload sNuM on Cognate's ways to serializability and on PostgreSQL: throughput, and aborts by reason.
+    /// Workload sNuM on Cognate's ways to serializability and on PostgreSQL: throughput, and aborts
+    /// by reason.
     Snum(SnumArgs),
-    /// Random transactions recorded through SQL, and the verdict: serializable or not, which aborts were needless.
+    /// Random transactions recorded through SQL, and the verdict: serializable or not, which aborts
+    /// were needless.
     Oracle(OracleArgs),
     /// Each statement of the bookstore on its own, for finding the one behind a slow interaction.
     Statements(StatementsArgs),
@@ -78,7 +91,8 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the subcommand until it ends or a signal asks it to stop; whatever it started is stopped then.
+    /// Runs the subcommand until it ends or a signal asks it to stop; whatever it started is
+    /// stopped then.
     pub async fn run(self) -> Result<()> {
         // Dropping the work drops its systems, which stops their servers.
         tokio::select! {

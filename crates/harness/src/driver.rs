@@ -1,17 +1,19 @@
-//! Closed-loop clients: each sends its next request when the last one is answered, for a fixed time.
+//! Closed-loop clients: each sends its next request when the last one is answered, for a fixed
+//! time.
 //!
-//! The clients are spread over a few threads, each with a single-threaded runtime of its own, so that the client
-//! program takes as little of the machine from the server as it can: no work stealing, no wake-ups across threads.
-//! All clients connect and prepare first; then one window opens for everybody:
+//! The clients are spread over a few threads, each with a single-threaded runtime of its own, so
+//! that the client program takes as little of the machine from the server as it can: no work
+//! stealing, no wake-ups across threads. All clients connect and prepare first; then one window
+//! opens for everybody:
 //!
 //! ```text
 //!   connect, prepare │ warm-up │ measured │
 //!                    open     from       until     (a request that ends after `until` is not counted as measured)
 //! ```
 //!
-//! Latency is what a user waits: from the first attempt to the commit, aborted attempts included. The abort rate is
-//! aborted attempts over all attempts. Only serialization failures (40001) and deadlocks (40P01) are aborts; every
-//! other error is counted by its SQLSTATE.
+//! Latency is what a user waits: from the first attempt to the commit, aborted attempts included.
+//! The abort rate is aborted attempts over all attempts. Only serialization failures (40001) and
+//! deadlocks (40P01) are aborts; every other error is counted by its SQLSTATE.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,7 +30,8 @@ use crate::checker::history::Abort;
 use crate::error::{Error, Result, is_retryable, sqlstate};
 use crate::progress;
 
-/// How long clients may take to connect, and how long after the window's end their last request may take.
+/// How long clients may take to connect, and how long after the window's end their last request may
+/// take.
 const GRACE: Duration = Duration::from_secs(120);
 
 /// What is run: how many clients, how long.
@@ -63,7 +66,8 @@ pub trait Workload: Send + Sync + 'static {
 
 /// One closed-loop client.
 pub trait Client {
-    /// Runs one request to its end, retries included, and records each attempt. An error ends this client.
+    /// Runs one request to its end, retries included, and records each attempt. An error ends this
+    /// client.
     fn step(&mut self, recorder: &RefCell<Recorder>) -> impl Future<Output = Result<()>>;
 }
 
@@ -98,7 +102,8 @@ pub struct Counts {
 impl Counts {
     /// Nothing counted yet.
     pub fn new() -> Counts {
-        // Three digits; the histogram grows with the values, and growing cannot fail for times below centuries.
+        // Three digits; the histogram grows with the values, and growing cannot fail for times
+        // below centuries.
         let latency = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
         Counts {
             committed: 0,
@@ -407,7 +412,8 @@ async fn run_client<W: Workload>(
     let recorder = Rc::clone(
         shared.borrow_mut().get_or_insert_with(|| Rc::new(RefCell::new(Recorder::new(opened, kinds)))),
     );
-    // The sender is dropped when the run is given up (an error elsewhere, Ctrl-C): stop between requests then.
+    // The sender is dropped when the run is given up (an error elsewhere, Ctrl-C): stop between
+    // requests then.
     while Instant::now() < opened.until && window.has_changed().is_ok() {
         client.step(&recorder).await?;
     }

@@ -7,7 +7,8 @@ use std::io;
 /// Any failure of a benchmark run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A database answered with an error, or the connection to it broke, where the run cannot go on.
+    /// A database answered with an error, or the connection to it broke, where the run cannot go
+    /// on.
     #[error("{system}: {doing}: {message}")]
     Database {
         /// The system under test, by its name in the report.
@@ -97,12 +98,14 @@ pub fn describe(error: &tokio_postgres::Error) -> String {
     text
 }
 
-/// The five-character SQLSTATE of an error; `08006` (connection failure) when the server did not send one.
+/// The five-character SQLSTATE of an error; `08006` (connection failure) when the server did not
+/// send one.
 pub fn sqlstate(error: &tokio_postgres::Error) -> &str {
     error.code().map_or("08006", |code| code.code())
 }
 
-/// True for the two states that ask the client to run the transaction again: serialization failure and deadlock.
+/// True for the two states that ask the client to run the transaction again: serialization failure
+/// and deadlock.
 pub fn is_retryable(error: &tokio_postgres::Error) -> bool {
     matches!(sqlstate(error), "40001" | "40P01")
 }

@@ -1,8 +1,8 @@
 //! The harness: workloads, peers and faults that show what Cognate does under load.
 //!
-//! Everything here talks to a database the way its users do, over the PostgreSQL protocol with a real driver (or,
-//! for the embedded library, through its public calls), so that one client program drives Cognate and PostgreSQL
-//! alike and the ratio of two figures means something.
+//! Everything here talks to a database the way its users do, over the PostgreSQL protocol with a
+//! real driver (or, for the embedded library, through its public calls), so that one client program
+//! drives Cognate and PostgreSQL alike and the ratio of two figures means something.
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -16,8 +16,9 @@
 //! | `results` | docs/results.md and its pages, from the JSON files of the runs |
 //! | `command` | one file per subcommand of `cognate-bench` |
 //!
-//! Invariants: every server started here is a child with its own temporary folder and a free loopback port, and is
-//! stopped when its handle is dropped, on success, on an error, on a panic and on Ctrl-C alike. Every wait is bounded.
+//! Invariants: every server started here is a child with its own temporary folder and a free
+//! loopback port, and is stopped when its handle is dropped, on success, on an error, on a panic
+//! and on Ctrl-C alike. Every wait is bounded.
 
 pub mod chart;
 pub mod checker;

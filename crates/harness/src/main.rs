@@ -1,4 +1,5 @@
-//! `cognate-bench`: measures Cognate, alone or beside PostgreSQL. `cognate-bench help` lists the benchmarks.
+//! `cognate-bench`: measures Cognate, alone or beside PostgreSQL. `cognate-bench help` lists the
+//! benchmarks.
 
 use std::process::ExitCode;
 

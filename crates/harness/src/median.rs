@@ -1,4 +1,5 @@
-//! Middle values: a machine that is busy with something else for a moment moves a mean, and not these.
+//! Middle values: a machine that is busy with something else for a moment moves a mean, and not
+//! these.
 
 /// The middle one, or the mean of the middle two; not a number if there are none.
 pub fn median(values: &[f64]) -> f64 {
@@ -8,8 +9,9 @@ pub fn median(values: &[f64]) -> f64 {
     f64::midpoint(values[last / 2], values[last - last / 2])
 }
 
-/// The median of `above[n] / below[n]`: what is compared took turns, and the machine is more or less the same for both in one round. Rounds in which the one below did nothing
-/// do not count; not a number if none is left.
+/// The median of `above[n] / below[n]`: what is compared took turns, and the machine is more or
+/// less the same for both in one round. Rounds in which the one below did nothing do not count; not
+/// a number if none is left.
 pub fn median_ratio(above: &[f64], below: &[f64]) -> f64 {
     median(&ratios(above, below))
 }
@@ -19,7 +21,8 @@ fn ratios(above: &[f64], below: &[f64]) -> Vec<f64> {
     both.map(|(above, below)| above / below).collect()
 }
 
-/// The standard error of the mean of such ratios: how far the rounds can be trusted; not a number if there are fewer than two.
+/// The standard error of the mean of such ratios: how far the rounds can be trusted; not a number
+/// if there are fewer than two.
 pub fn ratio_error(above: &[f64], below: &[f64]) -> f64 {
     let ratios = ratios(above, below);
     let count = ratios.len() as f64;

@@ -1,8 +1,9 @@
 //! Exact amounts: cents in an `i64`, sent and received as PostgreSQL's binary `numeric`.
 //!
-//! The driver has no type of its own for `numeric`. An order's total must not pass through a floating-point number, so
-//! this file carries the binary format: four 16-bit words (digit count, weight of the first digit, sign, display
-//! scale), then the digits in base 10,000, most significant first. The scale here is always 2.
+//! The driver has no type of its own for `numeric`. An order's total must not pass through a
+//! floating-point number, so this file carries the binary format: four 16-bit words (digit count,
+//! weight of the first digit, sign, display scale), then the digits in base 10,000, most
+//! significant first. The scale here is always 2.
 
 use std::error::Error;
 use std::fmt;
@@ -106,7 +107,8 @@ impl<'a> FromSql<'a> for Money {
         if raw.len() != usize::from(count) * 2 {
             return Err("a numeric whose length and digit count disagree".into());
         }
-        // Sum every digit at its power of 10,000, in units of a hundredth of a cent (exponent -1 is one digit).
+        // Sum every digit at its power of 10,000, in units of a hundredth of a cent (exponent -1 is
+        // one digit).
         let mut total: i128 = 0;
         for place in 0..i32::from(count) {
             let digit = i128::from(raw.get_u16());

@@ -16,7 +16,8 @@ pub fn steps(what: &str, total: u64) -> ProgressBar {
     bar
 }
 
-/// A bar that fills within `seconds`, such as a measured window; advance it once per tenth of a second.
+/// A bar that fills within `seconds`, such as a measured window; advance it once per tenth of a
+/// second.
 pub fn seconds(what: &str, seconds: f64) -> ProgressBar {
     let bar = ProgressBar::new((seconds * 10.0).ceil() as u64);
     bar.set_style(style("{msg:32} [{bar:40}] {elapsed}"));

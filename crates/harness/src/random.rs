@@ -1,8 +1,9 @@
 //! A small seeded random generator whose values never change between versions.
 //!
-//! The bookstore's rows are a pure function of (seed, table, row number), so the checker can compute what a row was at
-//! load time without having kept it. That needs a generator whose sequence is fixed for good; this is SplitMix64,
-//! whose every output is a bijective scrambling of a counter.
+//! The bookstore's rows are a pure function of (seed, table, row number), so the checker can
+//! compute what a row was at load time without having kept it. That needs a generator whose
+//! sequence is fixed for good; this is SplitMix64, whose every output is a bijective scrambling of
+//! a counter.
 
 /// A seeded generator: equal seeds give equal sequences, on every machine and in every version.
 #[derive(Clone, Debug)]
@@ -22,7 +23,8 @@ impl Random {
         Random { state: seed }
     }
 
-    /// A generator for one row of one stream (a table, a client): streams do not overlap in practice.
+    /// A generator for one row of one stream (a table, a client): streams do not overlap in
+    /// practice.
     pub fn stream(seed: u64, stream: u64, row: u64) -> Self {
         let s = scramble(seed ^ 0x6a09_e667_f3bc_c908);
         let s = scramble(s ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -39,7 +41,8 @@ impl Random {
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         debug_assert!(low <= high);
         let span = (high - low) as u64 + 1;
-        // Multiply-shift instead of a remainder: no division, and a bias below 2^-32 for the spans used here.
+        // Multiply-shift instead of a remainder: no division, and a bias below 2^-32 for the spans
+        // used here.
         low + ((u128::from(self.next_u64()) * u128::from(span)) >> 64) as i64
     }
 
@@ -58,10 +61,11 @@ impl Random {
         from[self.between(0, from.len() as i64 - 1) as usize]
     }
 
-    /// A number in `1..=n`, not uniformly: TPC's NURand, which makes some numbers much more popular than others.
+    /// A number in `1..=n`, not uniformly: TPC's NURand, which makes some numbers much more popular
+    /// than others.
     ///
-    /// The bit-or of a number below a power of two `a` and a uniform one favours numbers whose low bits are set; `a`
-    /// is about an eighth of `n`, TPC-W's choice for its sizes.
+    /// The bit-or of a number below a power of two `a` and a uniform one favours numbers whose low
+    /// bits are set; `a` is about an eighth of `n`, TPC-W's choice for its sizes.
     pub fn skewed(&mut self, n: i32) -> i32 {
         let n = i64::from(n.max(1));
         let a = (n as u64 / 8).next_power_of_two() as i64 - 1;

@@ -1,7 +1,9 @@
-//! What every benchmark ends with: a table for people, a JSON list for programs, a chart on request.
+//! What every benchmark ends with: a table for people, a JSON list for programs, a chart on
+//! request.
 //!
-//! The JSON is a list of `{system, workload, params, committed_per_s, aborted_pct, latency_ms: {mean, p50, p95, p99}}`;
-//! `params` holds everything needed to repeat the line, and figures that are no rates (megabytes, ratios).
+//! The JSON is a list of `{system, workload, params, committed_per_s, aborted_pct, latency_ms:
+//! {mean, p50, p95, p99}}`; `params` holds everything needed to repeat the line, and figures that
+//! are no rates (megabytes, ratios).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -73,7 +75,8 @@ impl Record {
     }
 }
 
-/// One record per kind of request and one for all of them, with `params` and the kind as parameter `interaction`.
+/// One record per kind of request and one for all of them, with `params` and the kind as parameter
+/// `interaction`.
 pub fn records(system: &str, workload: &str, params: &Map<String, Value>, outcome: &Outcome) -> Vec<Record> {
     let seconds = outcome.seconds.max(f64::MIN_POSITIVE);
     let total = outcome.total();
@@ -119,7 +122,8 @@ pub fn table(records: &[Record], column: &str) -> String {
     align(&rows, 2)
 }
 
-/// Lines the cells up in columns: the first `left` to the left, the others to the right; a rule below the head.
+/// Lines the cells up in columns: the first `left` to the left, the others to the right; a rule
+/// below the head.
 pub fn align<const N: usize>(rows: &[[String; N]], left: usize) -> String {
     let mut widths = [0; N];
     for row in rows {
@@ -155,7 +159,8 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// For each row of the first system that the second has too: `first / second` in committed requests a second.
+/// For each row of the first system that the second has too: `first / second` in committed requests
+/// a second.
 pub fn ratios(records: &[Record], column: &str, first: &str, second: &str) -> Vec<(String, f64)> {
     let of = |system: &str, row: &str| {
         records.iter().find(|r| r.system == system && r.param(column) == row).map(|r| r.committed_per_s)

@@ -1,5 +1,5 @@
-//! Tests of the harness that need no database server: generated data, requests, checks and reports; and of the embedded
-//! database by the oracle: generated interleavings and random histories.
+//! Tests of the harness that need no database server: generated data, requests, checks and reports;
+//! and of the embedded database by the oracle: generated interleavings and random histories.
 
 mod bookstore_data;
 mod bookstore_invariants;

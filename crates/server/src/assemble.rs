@@ -1,8 +1,9 @@
 //! Puts a server together and takes it apart again.
 //!
-//! Start: bind both ports (a port in use is found before any file is touched), answer `/health` with "starting", open
-//! the database, accept clients. Stop: accept nobody, let what runs finish for a grace time, cancel the rest, then
-//! checkpoint and close. A client that is idle at the stop is told at once, also inside a block, which rolls back.
+//! Start: bind both ports (a port in use is found before any file is touched), answer `/health`
+//! with "starting", open the database, accept clients. Stop: accept nobody, let what runs finish
+//! for a grace time, cancel the rest, then checkpoint and close. A client that is idle at the stop
+//! is told at once, also inside a block, which rolls back.
 
 use std::io;
 use std::net::SocketAddr;
@@ -99,7 +100,8 @@ pub(crate) fn serving(
     Ok(server)
 }
 
-/// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its time.
+/// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its
+/// time.
 pub(crate) async fn open_database(config: &Config, disk: Arc<dyn Disk>) -> Result<SqlDatabase, StartError> {
     let mut options = Options::new(&config.data).memory(config.memory_bytes);
     options.disk = disk;
@@ -150,7 +152,8 @@ impl Running {
         &self.server.database
     }
 
-    /// Takes over what of this configuration a running server can, for connections that begin from now on, and says in the log what it cannot. On an error nothing has changed.
+    /// Takes over what of this configuration a running server can, for connections that begin from
+    /// now on, and says in the log what it cannot. On an error nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<(), StartError> {
         let access = Access::read(&config).map_err(StartError)?;
         self.server.set_access(access);

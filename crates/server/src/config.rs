@@ -1,9 +1,10 @@
 //! Configuration: four sources, one result.
 //!
-//! A value comes from the command line, else from the environment (`COGNATE_*`), else from the TOML file, else from
-//! the default. The first two arrive as one [`Settings`], the file as another ([`Settings::parse`]); unknown keys in
-//! the file are refused by name. [`Config::resolve`] lays them over one another, checks them, and reads the files
-//! that they name. Every error is one sentence that says which setting is wrong.
+//! A value comes from the command line, else from the environment (`COGNATE_*`), else from the TOML
+//! file, else from the default. The first two arrive as one [`Settings`], the file as another
+//! ([`Settings::parse`]); unknown keys in the file are refused by name. [`Config::resolve`] lays
+//! them over one another, checks them, and reads the files that they name. Every error is one
+//! sentence that says which setting is wrong.
 //!
 //! ```toml
 //! data = "/var/lib/cognate"
@@ -76,7 +77,8 @@ pub struct Settings {
     pub lock_release: Option<String>,
     /// Most transactions that execute at a time: `auto`, `off` or a number.
     pub active_limit: Option<String>,
-    /// Application servers that take requests which were left prepared: URLs with commas between them.
+    /// Application servers that take requests which were left prepared: URLs with commas between
+    /// them.
     pub application_servers: Option<String>,
     /// After how long that happens, e.g. `10s`; `0` is never.
     pub in_doubt_push_after: Option<String>,
@@ -207,7 +209,8 @@ impl Settings {
 
     /// This, with what it leaves open taken from `below`.
     pub fn or(self, below: Settings) -> Settings {
-        // A password given above in either form hides both forms below, so that they cannot contradict each other.
+        // A password given above in either form hides both forms below, so that they cannot
+        // contradict each other.
         let hides_password = self.auth.password.is_some() || self.auth.password_file.is_some();
         let below_auth = if hides_password {
             AuthSettings { password: None, password_file: None, users: below.auth.users }
@@ -258,7 +261,8 @@ impl Settings {
 }
 
 impl Config {
-    /// Fills in defaults and checks everything. Reads the password file and asks the system for its memory.
+    /// Fills in defaults and checks everything. Reads the password file and asks the system for its
+    /// memory.
     pub fn resolve(settings: Settings) -> Result<Config, ConfigError> {
         let listen = address("listen", settings.listen.as_deref().unwrap_or("127.0.0.1:5433"))?;
         let http = match settings.http.as_deref().unwrap_or("127.0.0.1:8433") {
@@ -480,7 +484,8 @@ fn active_limit(text: Option<&str>) -> Result<ActiveLimit, ConfigError> {
     Ok(limit.map_err(|error| ConfigError(format!("active_limit: {error}")))?.unwrap_or_default())
 }
 
-/// Bytes from a number with an optional unit: `B`, `kB`, `MB`, `GB`, `TB` (powers of 1024, any case, `i` allowed).
+/// Bytes from a number with an optional unit: `B`, `kB`, `MB`, `GB`, `TB` (powers of 1024, any
+/// case, `i` allowed).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is not a size; write for example 256MB or 2GB");
     let trimmed = text.trim();

@@ -1,11 +1,13 @@
 //! The threads that serve connections.
 //!
-//! Each connection stays with one thread from its start to its end, and each thread waits for its own sockets. Threads that share sockets
-//! and steal each other's tasks spend much of their time on waking one another: on two cores, two of them answered fewer point reads
-//! of 16 clients (78,000 a second) than one alone (86,000).
+//! Each connection stays with one thread from its start to its end, and each thread waits for its
+//! own sockets. Threads that share sockets and steal each other's tasks spend much of their time on
+//! waking one another: on two cores, two of them answered fewer point reads of 16 clients (78,000 a
+//! second) than one alone (86,000).
 //!
-//! A member of the crew is a runtime with one worker. A statement that computes for long steps aside (see the session's interrupts): then a
-//! further thread takes over the member's other connections, so that nobody waits behind it.
+//! A member of the crew is a runtime with one worker. A statement that computes for long steps
+//! aside (see the session's interrupts): then a further thread takes over the member's other
+//! connections, so that nobody waits behind it.
 
 use std::future::Future;
 use std::io;
@@ -15,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 
-/// Stack of a thread that serves connections: room for stored expressions and views, whose depth no statement shows. Only what is
-/// used of it takes memory.
+/// Stack of a thread that serves connections: room for stored expressions and views, whose depth no
+/// statement shows. Only what is used of it takes memory.
 const STACK_BYTES: usize = 16 << 20;
 
 /// All serving threads.

@@ -1,5 +1,5 @@
-//! A server without a listening socket: its connections are pipes inside the process, over which any client library
-//! speaks PostgreSQL's protocol as it would over a network.
+//! A server without a listening socket: its connections are pipes inside the process, over which
+//! any client library speaks PostgreSQL's protocol as it would over a network.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,8 +29,8 @@ impl std::fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// Opens a folder, making an empty database if there is none, and recovers what was committed. Everything else is
-    /// as a server's settings are if nothing is said.
+    /// Opens a folder, making an empty database if there is none, and recovers what was committed.
+    /// Everything else is as a server's settings are if nothing is said.
     ///
     /// # Errors
     /// The folder is open elsewhere, damaged, or cannot be read or written.
@@ -42,7 +42,8 @@ impl Embedded {
         Ok(Embedded { server: serving(database, access, &config)?, grace: config.shutdown_grace })
     }
 
-    /// The client's end of a new connection, for the runtime that this is called from. The user is whoever the client says.
+    /// The client's end of a new connection, for the runtime that this is called from. The user is
+    /// whoever the client says.
     ///
     /// # Errors
     /// The system has no pipe left.

@@ -14,7 +14,8 @@ use crate::server::Server;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
-/// Pause after an accept that failed for want of file descriptors or memory: there is nothing to do but wait.
+/// Pause after an accept that failed for want of file descriptors or memory: there is nothing to do
+/// but wait.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Binds `address`. Clients that vanish without a word are found by keep-alive probes.

@@ -1,7 +1,9 @@
 //! What a running server takes over when its configuration is read again, and what it cannot.
 //!
-//! Passwords, certificate and key, the superuser, and the authentication timeout are replaced as a whole (`server::Access`). Settings that are also SQL's, for the whole server, are set where the
-//! configuration changed them: what an operator has set by SQL meanwhile stays otherwise. The rest is fixed at the start.
+//! Passwords, certificate and key, the superuser, and the authentication timeout are replaced as a
+//! whole (`server::Access`). Settings that are also SQL's, for the whole server, are set where the
+//! configuration changed them: what an operator has set by SQL meanwhile stays otherwise. The rest
+//! is fixed at the start.
 
 use cognate_sql::session::SqlDatabase;
 

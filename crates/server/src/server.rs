@@ -20,7 +20,8 @@ pub(crate) struct Server {
     pub(crate) database: SqlDatabase,
     pub(crate) crew: Crew,
     pub(crate) registry: Arc<Registry>,
-    /// Who gets in and how: replaced as a whole when the configuration is read again, and read once for each connection.
+    /// Who gets in and how: replaced as a whole when the configuration is read again, and read once
+    /// for each connection.
     access: RwLock<Arc<Access>>,
     /// Memory for large messages of all connections together.
     pub(crate) budget: Arc<Budget>,

@@ -1,8 +1,9 @@
-//! The stub: hands requests that were left prepared back to an application server (MIP paper, §2: "a request push mechanism ... which can simulate the
-//! client retransmission").
+//! The stub: hands requests that were left prepared back to an application server (MIP paper, §2:
+//! "a request push mechanism ... which can simulate the client retransmission").
 //!
-//! A family that is prepared here and not decided holds its locks, whatever became of the server that prepared it. After `cognate.in_doubt_push_after` the stub posts the request
-//! to one of `cognate.application_servers`, as an instance of its own, as a client would that tries again:
+//! A family that is prepared here and not decided holds its locks, whatever became of the server
+//! that prepared it. After `cognate.in_doubt_push_after` the stub posts the request to one of
+//! `cognate.application_servers`, as an instance of its own, as a client would that tries again:
 //!
 //! ```text
 //! POST /etx
@@ -12,8 +13,11 @@
 //! the request string
 //! ```
 //!
-//! What comes back is not looked at: the family is decided then, or what was prepared here is withdrawn, or neither, and its turn comes again, later each time and at the next server. The numbers of several sites' stubs and of clients
-//! never collide (`cognate_engine::sibling`, *Numbers of instances*). [`Stub`] decides what is pushed when, and knows no clock; [`run`] does it.
+//! What comes back is not looked at: the family is decided then, or what was prepared here is
+//! withdrawn, or neither, and its turn comes again, later each time and at the next server. The
+//! numbers of several sites' stubs and of clients never collide
+//! (`cognate_engine::sibling`, *Numbers of instances*). [`Stub`] decides what is pushed when, and
+//! knows no clock; [`run`] does it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +38,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// How often the prepared families are looked at, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_secs(1);
-/// Pushes under way at a time, to each application server: one that does not answer keeps nobody from the others.
+/// Pushes under way at a time, to each application server: one that does not answer keeps nobody
+/// from the others.
 const PUSHES_MAX: usize = 8;
 /// An application server may take so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,8 +76,9 @@ impl Stub {
         Stub { lane, turns: HashMap::new(), looks: 0 }
     }
 
-    /// What is to be pushed now. `families` are all that are prepared and undecided, `room` says how many pushes each server still takes. A family goes to the next server that takes
-    /// one; while there is none, its turn waits.
+    /// What is to be pushed now. `families` are all that are prepared and undecided, `room` says
+    /// how many pushes each server still takes. A family goes to the next server that takes one;
+    /// while there is none, its turn waits.
     pub(crate) fn due(
         &mut self,
         families: &[InDoubt],
@@ -136,7 +142,8 @@ pub(crate) async fn run(server: Arc<Server>, lane: u16, mut stopped: watch::Rece
         let room: Vec<_> = servers.iter().map(room_of).collect();
         let mut free: Vec<_> = room.iter().map(|room| room.available_permits()).collect();
         for push in stub.due(&server.database.engine().in_doubt(), push_after, &mut free) {
-            // There is one: only this loop takes them, and it has counted. A server named twice has one room.
+            // There is one: only this loop takes them, and it has counted. A server named twice has
+            // one room.
             let Ok(place) = Arc::clone(&room[push.server]).try_acquire_owned() else { continue };
             let (client, url) = (client.clone(), format!("{}/etx", servers[push.server]));
             server.metrics.push();

@@ -1,5 +1,6 @@
-//! Bytes that arrive while a statement waits, for a lock or for its own commit: they are answered without any further byte. Every order of what can happen meanwhile
-//! is generated beside the loop itself (`src/pg/conversation/tests.rs`); here are real sockets, real locks and real commits.
+//! Bytes that arrive while a statement waits, for a lock or for its own commit: they are answered
+//! without any further byte. Every order of what can happen meanwhile is generated beside the loop
+//! itself (`src/pg/conversation/tests.rs`); here are real sockets, real locks and real commits.
 
 use std::future::Future;
 use std::time::Duration;
@@ -63,7 +64,8 @@ async fn what_arrives_during_a_lock_wait_is_answered_once_the_lock_is_granted() 
 async fn a_sync_in_a_packet_of_its_own_ends_what_waits_for_the_log() {
     let (server, mut client) = with_rows().await;
     for id in 10..110 {
-        // The Query commits at once and waits for the log; Execute and Sync arrive meanwhile, in three packets.
+        // The Query commits at once and waits for the log; Execute and Sync arrive meanwhile, in
+        // three packets.
         client.send(&message(b'Q', &string(&format!("INSERT INTO x VALUES ({id}, 0)")))).await;
         client.send(&statement(&format!("INSERT INTO x VALUES (1{id}, 0)"))).await;
         tokio::task::yield_now().await;
@@ -160,7 +162,8 @@ async fn a_client_that_leaves_behind_more_than_is_read_ahead_frees_its_locks() {
     leaver.query("BEGIN; INSERT INTO x VALUES (3, 0)").await;
     leaver.send(&statement("UPDATE x SET n = 2 WHERE id = 1")).await;
     let more = [statement("SELECT 1"), sync()].concat().repeat(2_200);
-    // More than is read ahead, and no more than the system takes for a connection: what is on its way hides the close.
+    // More than is read ahead, and no more than the system takes for a connection: what is on its
+    // way hides the close.
     assert!((80_000..100_000).contains(&more.len()));
     leaver.send(&more).await;
     drop(leaver);

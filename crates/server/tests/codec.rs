@@ -141,7 +141,8 @@ fn conversation(random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// What a fuzzer would do, from seeds: conversations that are right but for some bytes that are changed, missing, doubled, or numbers at their limits.
+/// What a fuzzer would do, from seeds: conversations that are right but for some bytes that are
+/// changed, missing, doubled, or numbers at their limits.
 #[test]
 fn damaged_conversations_are_survived() {
     for seed in 0..SEEDS {

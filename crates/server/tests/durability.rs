@@ -1,13 +1,16 @@
-//! What leaves a connection while the log's flushes are held back: nothing that a crash could take back, however it was asked for.
+//! What leaves a connection while the log's flushes are held back: nothing that a crash could take
+//! back, however it was asked for.
 //!
-//! Whether a session waits is asked of the log, which counts who does; so nothing here depends on time.
+//! Whether a session waits is asked of the log, which counts who does; so nothing here depends on
+//! time.
 
 use cognate_env::sim::{Loss, SimDisk};
 
 use crate::client::{Message, RawClient, bind, execute, message, named, parse, string, sync, tags};
 use crate::support::TestServer;
 
-/// A server on a simulated disk with a table of one row, and a session that has changed the row without its commit being durable.
+/// A server on a simulated disk with a table of one row, and a session that has changed the row
+/// without its commit being durable.
 struct Held {
     disk: SimDisk,
     server: TestServer,
@@ -43,8 +46,8 @@ impl Held {
         }
     }
 
-    /// Sends, and sees that the session comes to wait for the log with nothing said but `before`. Then lets the flush go; the answers until
-    /// ReadyForQuery follow.
+    /// Sends, and sees that the session comes to wait for the log with nothing said but `before`.
+    /// Then lets the flush go; the answers until ReadyForQuery follow.
     async fn waits(&mut self, client: &mut RawClient, bytes: &[u8], before: &str) -> Vec<Message> {
         let waiting = self.waiting();
         client.send(bytes).await;
@@ -179,7 +182,8 @@ async fn durable_reads_wait_inside_a_block() {
     client.query("ROLLBACK").await;
 }
 
-/// The log fails while an answer waits for it: the answer is that failure, and the session goes on with what is durable.
+/// The log fails while an answer waits for it: the answer is that failure, and the session goes on
+/// with what is durable.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_rests_on_what_is_lost_is_an_error() {
     let mut held = Held::new().await;
@@ -201,8 +205,9 @@ async fn an_answer_that_rests_on_what_is_lost_is_an_error() {
     held.disk.restart(Loss::Process);
 }
 
-/// What is lost is still in memory. Whoever must decide by the newest version of such a row cannot, at any level; trying again with a new snapshot would
-/// never end, since readers are shown what is durable.
+/// What is lost is still in memory. Whoever must decide by the newest version of such a row cannot,
+/// at any level; trying again with a new snapshot would never end, since readers are shown what is
+/// durable.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_decides_by_a_row_that_is_lost() {
     let mut held = Held::new().await;

@@ -1,5 +1,5 @@
-//! Clients that do not keep to the protocol: each gets a clear answer or the end of its connection, and nobody else
-//! notices anything.
+//! Clients that do not keep to the protocol: each gets a clear answer or the end of its connection,
+//! and nobody else notices anything.
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};

@@ -94,7 +94,8 @@ async fn a_session_that_is_idle_in_its_transaction_is_ended_and_its_locks_are_fr
     let mut other = RawClient::connect(server.address()).await;
     other.query("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)").await;
     let update = "UPDATE t SET n = n + 1 WHERE id = 1";
-    // In a block, in one that has failed but has a savepoint, and in the extended protocol before its Sync.
+    // In a block, in one that has failed but has a savepoint, and in the extended protocol before
+    // its Sync.
     for round in 0..3 {
         let mut client = RawClient::connect(server.address()).await;
         client.query("SET idle_in_transaction_session_timeout = '300ms'").await;

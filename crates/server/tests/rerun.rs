@@ -1,10 +1,12 @@
-//! Statements that fail because of others before anything of their answer was sent: they are run again, and the client
-//! sees one answer, with everything in it once. What was answered after them cannot be taken back.
+//! Statements that fail because of others before anything of their answer was sent: they are run
+//! again, and the client sees one answer, with everything in it once. What was answered after them
+//! cannot be taken back.
 
 use crate::client::{Message, RawClient, bind, execute, message, named, parse, string, sync, tags};
 use crate::support::TestServer;
 
-/// Reads row 1 and writes row 2; [`OTHER`] does it the other way round. The second to commit closes a cycle.
+/// Reads row 1 and writes row 2; [`OTHER`] does it the other way round. The second to commit closes
+/// a cycle.
 const SKEW: &str = "UPDATE t SET n = (SELECT n FROM t WHERE id = 1) + 1 WHERE id = 2 RETURNING n";
 const OTHER: &str = "UPDATE t SET n = (SELECT n FROM t WHERE id = 2) + 100 WHERE id = 1";
 
@@ -79,7 +81,8 @@ async fn nothing_is_run_again_once_a_later_message_was_answered() {
     }
 }
 
-/// Its last statement waits for the other's lock, and fails when that commits: the snapshot is older.
+/// Its last statement waits for the other's lock, and fails when that commits: the snapshot is
+/// older.
 async fn conflict(server: &TestServer, before: &str) -> (RawClient, Vec<Message>) {
     let (mut client, mut other) = two(server).await;
     let mut watcher = RawClient::connect(server.address()).await;

@@ -1,4 +1,5 @@
-//! Sibling transactions over the wire: parameters, what an idle doomed client holds, and requests that are handed back.
+//! Sibling transactions over the wire: parameters, what an idle doomed client holds, and requests
+//! that are handed back.
 
 use std::time::Duration;
 
@@ -61,7 +62,8 @@ async fn a_driver_works_with_parameters() {
     server.stop().await;
 }
 
-/// An application server stalls between two statements; its instance is doomed. Its locks go at once, though it says nothing.
+/// An application server stalls between two statements; its instance is doomed. Its locks go at
+/// once, though it says nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_client_does_not_keep_the_locks_of_a_doomed_instance() {
     let server = TestServer::start().await;
@@ -147,7 +149,8 @@ async fn add_one(_: Text, branches: Branches<PostgresConnection>) -> Result<Stri
     Ok("added".to_owned())
 }
 
-/// The client is dead, and so is the server that prepared: the stub's pushes, over a real application server, decide the families at both sites.
+/// The client is dead, and so is the server that prepared: the stub's pushes, over a real
+/// application server, decide the families at both sites.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
     let with = |site| TestServer::with(Settings { site: Some(site), ..Settings::default() });
@@ -200,9 +203,11 @@ async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
     }
     serving.abort();
     for client in &clients {
-        // The metric is as new as memory; this answer is given once that is durable, and so seen by all that follow.
+        // The metric is as new as memory; this answer is given once that is durable, and so seen by
+        // all that follow.
         assert_eq!(lines(client, "SELECT request FROM cognate_in_doubt").await, [""; 0]);
-        // Of the first family nothing is left but what the push executed; of the second what was prepared, and nothing was executed again.
+        // Of the first family nothing is left but what the push executed; of the second what was
+        // prepared, and nothing was executed again.
         let rows = lines(client, "SELECT id, v FROM t ORDER BY id").await;
         assert_eq!(rows, ["1|1", "5|10"]);
         assert_eq!(lines(client, "SHOW MIPT c/2").await, [format!("1024|committed|{stored}|add")]);
@@ -216,7 +221,8 @@ async fn the_stub_and_an_application_server_decide_what_was_left_prepared() {
     }
 }
 
-/// Two sites: at the first R and C are refused because of each other (each reads what the other writes), at the second they wait for each other.
+/// Two sites: at the first R and C are refused because of each other (each reads what the other
+/// writes), at the second they wait for each other.
 struct Crossing {
     sites: [TestServer; 2],
     clients: [Client; 2],
@@ -233,7 +239,8 @@ async fn cross(request: Text, branches: Branches<PostgresConnection>) -> Result<
 }
 
 impl Crossing {
-    /// R is prepared at the first site only, since its server has stopped; C at the second only, since the first has refused it, and then its server has stopped, too.
+    /// R is prepared at the first site only, since its server has stopped; C at the second only,
+    /// since the first has refused it, and then its server has stopped, too.
     async fn blocked() -> Crossing {
         let with = |site| TestServer::with(Settings { site: Some(site), ..Settings::default() });
         let sites = [with(1).await, with(2).await];
@@ -301,7 +308,8 @@ impl Crossing {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_requests_that_block_each_other_are_both_answered() {
     let crossing = Crossing::blocked().await;
-    // R alone cannot go on: what C has prepared is C's. But it gets out of the way, and C's retry does so before it begins.
+    // R alone cannot go on: what C has prepared is C's. But it gets out of the way, and C's retry
+    // does so before it begins.
     let alone = crossing.server.run("r/1", 2048, "R", &cross).await.expect("the key is good");
     assert!(matches!(alone, Reply::Retry { .. }), "{alone:?}");
     let mut shown = lines(&crossing.clients[0], "SHOW MIPT r/1").await;

@@ -1,8 +1,9 @@
-//! Memory that all statements of a database share: trees of long texts, kept statements, large parameters, what suspended portals and
-//! cursors hold.
+//! Memory that all statements of a database share: trees of long texts, kept statements, large
+//! parameters, what suspended portals and cursors hold.
 //!
-//! Whoever is about to allocate in proportion to what a client sent takes a [`Charge`] first and keeps it as long as
-//! the memory. Beyond the limit the statement gets 53200 and nothing was allocated.
+//! Whoever is about to allocate in proportion to what a client sent takes a [`Charge`] first and
+//! keeps it as long as the memory. Beyond the limit the statement gets 53200 and nothing was
+//! allocated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +29,8 @@ impl Budget {
         Arc::new(Budget { limit, used: AtomicUsize::new(0) })
     }
 
-    /// Takes bytes for `what`. 53200 if others have too many of them, or there are not so many at all.
+    /// Takes bytes for `what`. 53200 if others have too many of them, or there are not so many at
+    /// all.
     pub(crate) fn charge(self: &Arc<Budget>, bytes: usize, what: &str) -> Result<Charge> {
         self.take(bytes, what).map(|()| Charge { budget: Arc::clone(self), bytes })
     }

@@ -1,7 +1,8 @@
 //! SQL errors: one value that carries what PostgreSQL's ErrorResponse carries.
 //!
-//! Every error knows its SQLSTATE, so a client can decide what to do (retry on class 40, fix the statement on class 42,
-//! wait on 53/57, restore on XX001). The value is one pointer wide: results of the hot path stay small.
+//! Every error knows its SQLSTATE, so a client can decide what to do (retry on class 40, fix the
+//! statement on class 42, wait on 53/57, restore on XX001). The value is one pointer wide: results
+//! of the hot path stay small.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -361,7 +362,8 @@ impl DerefMut for SqlError {
 }
 
 impl SqlError {
-    /// Whether it says what became of other transactions, or of the family that the transaction is of.
+    /// Whether it says what became of other transactions, or of the family that the transaction is
+    /// of.
     pub(crate) fn is_of_others(&self) -> bool {
         self.is_retryable() || self.sqlstate.starts_with("MI")
     }

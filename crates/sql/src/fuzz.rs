@@ -1,9 +1,11 @@
-//! The entry for a fuzzer of keys: they come from disk, so any bytes may be read as one. The property tests call it too.
+//! The entry for a fuzzer of keys: they come from disk, so any bytes may be read as one. The
+//! property tests call it too.
 
 use crate::keys::{self, KeyOrder};
 use crate::types::{Type, TypeId};
 
-/// Reads bytes as a key of each type and order that the first byte draws: what can be read can be passed over, and written and read again without a change.
+/// Reads bytes as a key of each type and order that the first byte draws: what can be read can be
+/// passed over, and written and read again without a change.
 pub fn fuzz_key(bytes: &[u8]) {
     let Some((&drawn, key)) = bytes.split_first() else { return };
     let order = KeyOrder { descending: drawn & 1 == 1, nulls_first: drawn & 2 == 2 };

@@ -1,6 +1,7 @@
 //! Keys whose bytes, compared as unsigned bytes, order as the values do.
 //!
-//! Each column is a marker byte and then, unless NULL, the value. The marker puts NULLs first or last; it is never inverted.
+//! Each column is a marker byte and then, unless NULL, the value. The marker puts NULLs first or
+//! last; it is never inverted.
 //!
 //! ```text
 //! 00 NULL, when NULLs come first        01 a value follows        02 NULL, when NULLs come last
@@ -21,10 +22,11 @@
 //! | uuid | its 16 bytes |
 //! | array | each element as an ascending column, then `00`; then the number of dimensions, their lengths, their lower bounds |
 //!
-//! Texts order by their bytes (collation C). Exponent of a numeric: one byte `80 + e` for |e| <= 100; else `ff` or `00` and four bytes
-//! big-endian with the sign bit flipped.
+//! Texts order by their bytes (collation C). Exponent of a numeric: one byte `80 + e` for |e| <=
+//! 100; else `ff` or `00` and four bytes big-endian with the sign bit flipped.
 //!
-//! Equal values have equal keys, so 1.0 and 1.00, -0 and 0, `'a'` and `'a '` of char(2) are one key; what a value looked like is in the row.
+//! Equal values have equal keys, so 1.0 and 1.00, -0 and 0, `'a'` and `'a '` of char(2) are one
+//! key; what a value looked like is in the row.
 
 use bytes::Bytes;
 
@@ -82,7 +84,8 @@ pub fn encode(datums: &[Datum]) -> Vec<u8> {
     out
 }
 
-/// Appends the marker and the bytes that begin the key of every text starting with `prefix` (ascending order only).
+/// Appends the marker and the bytes that begin the key of every text starting with `prefix`
+/// (ascending order only).
 pub fn encode_text_prefix_into(out: &mut Vec<u8>, prefix: &str) {
     out.push(VALUE);
     escape_into(out, prefix.as_bytes());
@@ -101,8 +104,8 @@ pub fn next_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// An integer as a column of another integer type holds it, for a key; `None` if it does not fit, so that no key equals it.
-/// Values of other types are as they are.
+/// An integer as a column of another integer type holds it, for a key; `None` if it does not fit,
+/// so that no key equals it. Values of other types are as they are.
 pub fn convert_integer(datum: &Datum, column: TypeId) -> Option<Datum> {
     if !matches!(datum, Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_)) {
         return Some(datum.clone());
@@ -282,7 +285,8 @@ fn encode_array(out: &mut Vec<u8>, array: &Array) {
     }
 }
 
-/// Whether decoding a key of this type gives back the value exactly as it was, not merely an equal one.
+/// Whether decoding a key of this type gives back the value exactly as it was, not merely an equal
+/// one.
 pub fn is_exact(ty: Type) -> bool {
     match ty.id {
         // -0, and the scale and the blanks that the type does not fix, are lost.
@@ -293,8 +297,9 @@ pub fn is_exact(ty: Type) -> bool {
     }
 }
 
-/// Reads one column from the front of `key` and moves past it. Types for which [`is_exact`] is false give an equal value, and jsonb
-/// cannot be read back at all. XX002 if the bytes are no such key.
+/// Reads one column from the front of `key` and moves past it. Types for which [`is_exact`] is
+/// false give an equal value, and jsonb cannot be read back at all. XX002 if the bytes are no such
+/// key.
 pub fn decode(key: &mut &[u8], ty: Type, order: KeyOrder) -> Result<Datum, SqlError> {
     let mut reader = Reader { bytes: key, mask: if order.descending { 0xff } else { 0 }, skipping: false };
     let datum = reader.column(ty).ok_or_else(corrupt)?;

@@ -1,8 +1,8 @@
 //! A sort that can be left half-way.
 //!
-//! The standard library's sort goes on to its end, whatever a comparison costs (two long texts, say) and whoever waits for it. So items
-//! are sorted in short runs, and runs are merged two by two; before each run and each item of a merge somebody else may say that
-//! it is enough.
+//! The standard library's sort goes on to its end, whatever a comparison costs (two long texts,
+//! say) and whoever waits for it. So items are sorted in short runs, and runs are merged two by
+//! two; before each run and each item of a merge somebody else may say that it is enough.
 //!
 //! ```text
 //! d b | c a | f e        items
@@ -18,7 +18,8 @@ use crate::error::Result;
 /// Items of a run, where they are small.
 pub(crate) const RUN: usize = 1024;
 
-/// Sorts items in runs of so many; what compares equal keeps its order. After an error some of them are gone.
+/// Sorts items in runs of so many; what compares equal keeps its order. After an error some of them
+/// are gone.
 pub(crate) fn sort<T: Default>(
     items: &mut Vec<T>,
     run: usize,

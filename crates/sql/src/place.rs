@@ -1,4 +1,5 @@
-//! Where a stored row lies that makes no sense: added to the error, for whoever restores the folder.
+//! Where a stored row lies that makes no sense: added to the error, for whoever restores the
+//! folder.
 
 use cognate_engine::{Csn, Database};
 

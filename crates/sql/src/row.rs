@@ -9,9 +9,11 @@
 //! data          the bytes of the columns of variable width
 //! ```
 //!
-//! A column's place follows from the types of the columns before it, which [`RowLayout`] sums up once for a table. So a row written before
-//! columns were added is still readable: what it lacks reads as absent ([`Row::get`] gives `None`), and the reader puts the default there.
-//! Long texts and bytea share the row's memory, unless that is a small part of a larger buffer. char(n) is stored without trailing blanks and padded on reading.
+//! A column's place follows from the types of the columns before it, which [`RowLayout`] sums up
+//! once for a table. So a row written before columns were added is still readable: what it lacks
+//! reads as absent ([`Row::get`] gives `None`), and the reader puts the default there. Long texts
+//! and bytea share the row's memory, unless that is a small part of a larger buffer. char(n) is
+//! stored without trailing blanks and padded on reading.
 
 use bytes::Bytes;
 use cognate_engine::Lent;
@@ -96,7 +98,8 @@ impl RowLayout {
         Ok(Bytes::from(out))
     }
 
-    /// Appends the row of these values, one for each column. XX000 if a value is not of its column's type.
+    /// Appends the row of these values, one for each column. XX000 if a value is not of its
+    /// column's type.
     pub fn encode_into(&self, datums: &[Datum], out: &mut Vec<u8>) -> Result<(), SqlError> {
         if datums.len() != self.types.len() || datums.len() > MAX_COLUMNS {
             return Err(SqlError::internal(format!(
@@ -210,14 +213,15 @@ impl Row<'_> {
         column < self.columns && self.bytes[HEADER + column / 8] & (1 << (column % 8)) != 0
     }
 
-    /// The value of a column; `None` if the row was written before the column was added. XX001 if the bytes are damaged.
+    /// The value of a column; `None` if the row was written before the column was added. XX001 if
+    /// the bytes are damaged.
     pub fn get(&self, column: usize) -> Result<Option<Datum>, SqlError> {
         let mut value = Datum::Null;
         Ok(self.read(column, &mut value)?.then_some(value))
     }
 
-    /// Puts the value of a column into a place. False if the row was written before the column was added. XX001 if the bytes are
-    /// damaged.
+    /// Puts the value of a column into a place. False if the row was written before the column was
+    /// added. XX001 if the bytes are damaged.
     #[inline]
     pub fn read(&self, column: usize, place: &mut Datum) -> Result<bool, SqlError> {
         if column >= self.columns {
@@ -288,7 +292,8 @@ fn write_fixed(datum: &Datum, id: TypeId, width: usize, out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Puts the value where it belongs. Each is written there at once: moving one that was just made costs more than reading it.
+/// Puts the value where it belongs. Each is written there at once: moving one that was just made
+/// costs more than reading it.
 #[inline]
 fn read_fixed(bytes: &[u8], id: TypeId, place: &mut Datum) -> Option<()> {
     fn take<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {

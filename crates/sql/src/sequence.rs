@@ -1,8 +1,9 @@
 //! Counters that transactions do not roll back: values of sequences, oids, row ids.
 //!
-//! A counter is handed out from memory. What may have been handed out is stored ahead of use, in blocks, each by a small
-//! engine transaction of its own; after a restart a counter goes on where its stored block ends. So numbers are never given
-//! twice, and a crash or restart skips at most the rest of a block (32 values of a sequence, as in PostgreSQL).
+//! A counter is handed out from memory. What may have been handed out is stored ahead of use, in
+//! blocks, each by a small engine transaction of its own; after a restart a counter goes on where
+//! its stored block ends. So numbers are never given twice, and a crash or restart skips at most
+//! the rest of a block (32 values of a sequence, as in PostgreSQL).
 //!
 //! ```text
 //! nextval 1    stored: 32     in memory: 1
@@ -10,8 +11,9 @@
 //! restart      stored: 32     nextval gives 33       (a gap)
 //! ```
 //!
-//! A value is safe to show once its block is durable. Whoever commits later waits for a later log record, which is
-//! enough; who shows a value without committing waits for [`NextValue::stored_at`].
+//! A value is safe to show once its block is durable. Whoever commits later waits for a later log
+//! record, which is enough; who shows a value without committing waits for
+//! [`NextValue::stored_at`].
 //!
 //! Mutexes: the registry's, then one counter's; the engine's are taken inside.
 
@@ -112,7 +114,8 @@ impl Counters {
         if !covered {
             let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
             let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
-            // Only whole steps are ever given out, so the last of the block is a whole number of steps away.
+            // Only whole steps are ever given out, so the last of the block is a whole number of
+            // steps away.
             let stored = value + (stored - value) / sequence.increment * sequence.increment;
             counter.stored_at = save(&self.engine, sequence.counter, stored, true)?;
             counter.stored = Some(stored);

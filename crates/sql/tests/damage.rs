@@ -1,4 +1,5 @@
-//! Rows that came back as they were written and make no sense: a table's, the catalog's, a counter's. They are damage, named with file and offset.
+//! Rows that came back as they were written and make no sense: a table's, the catalog's, a
+//! counter's. They are damage, named with file and offset.
 
 #![allow(clippy::unwrap_used)]
 

@@ -181,7 +181,8 @@ fn integers_of_other_widths_convert_or_have_no_key() {
     assert!(matches!(keys::convert_integer(&Datum::Int2(5), TypeId::Int8), Some(Datum::Int8(5))));
 }
 
-/// What the fuzzer does, for a bounded time: any bytes, and sound keys with a byte changed, cut or added.
+/// What the fuzzer does, for a bounded time: any bytes, and sound keys with a byte changed, cut or
+/// added.
 #[test]
 fn any_bytes_can_be_read_as_a_key() {
     let mut runner = TestRunner::new(config(2000));

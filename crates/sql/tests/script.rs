@@ -12,16 +12,18 @@
 //! > b: UPDATE 1                               -- and goes on
 //! ```
 //!
-//! A line `name: text` runs the text as one simple query in the session of that name, made when first used. Lines that begin with
-//! two spaces continue it. `>` lines are the expected answer: notices, column names, rows, command tags, errors; then what
-//! other sessions answered that had been waiting. `name! ` cancels the session's statement; `name.` waits for it to end by itself (a timeout);
-//! `restart` closes the database and opens it again, `restart with N kB` with that much memory. `#` is a comment.
+//! A line `name: text` runs the text as one simple query in the session of that name, made when
+//! first used. Lines that begin with two spaces continue it. `>` lines are the expected answer:
+//! notices, column names, rows, command tags, errors; then what other sessions answered that had
+//! been waiting. `name! ` cancels the session's statement; `name.` waits for it to end by itself (a
+//! timeout); `restart` closes the database and opens it again, `restart with N kB` with that much
+//! memory. `#` is a comment.
 //!
-//! `hold` keeps all flushes of the log back from here on, `flush` lets them go, and `crash` takes the power away instead and opens what is left; such a
-//! script runs on a simulated disk.
+//! `hold` keeps all flushes of the log back from here on, `flush` lets them go, and `crash` takes
+//! the power away instead and opens what is left; such a script runs on a simulated disk.
 //!
-//! Whether a session waits is asked of the engine's lock table and of its log, never of a clock. With `BLESS=1` in the environment the answers are
-//! written into the scripts instead of compared.
+//! Whether a session waits is asked of the engine's lock table and of its log, never of a clock.
+//! With `BLESS=1` in the environment the answers are written into the scripts instead of compared.
 
 #![allow(clippy::unwrap_used)]
 
@@ -138,7 +140,8 @@ fn report(out: &mut Vec<String>, error: &SqlError) {
     out.extend(lines.lines().map(str::to_owned));
 }
 
-/// One simple query from start to ReadyForQuery; COPY FROM STDIN takes what follows the first line of the text.
+/// One simple query from start to ReadyForQuery; COPY FROM STDIN takes what follows the first line
+/// of the text.
 pub(crate) async fn simple_query(session: &mut Session, text: &str) -> Vec<String> {
     let (text, data) = match text.split_once("\n  | ") {
         Some((text, data)) => (text, data.replace("\n  | ", "\n") + "\n"),
@@ -378,7 +381,8 @@ impl World {
         self.engine.as_ref().unwrap().statistics().log.waiting
     }
 
-    /// Runs a session's statement until it ends or waits for a lock or, where flushes are held back, for the log.
+    /// Runs a session's statement until it ends or waits for a lock or, where flushes are held
+    /// back, for the log.
     async fn poll(&mut self, name: &str) -> Option<Vec<String>> {
         let client = self.clients.get_mut(name).unwrap();
         let mut running = client.running.take().unwrap();
@@ -514,8 +518,10 @@ scripts!(
     views
 );
 
-/// Paper tests: a sentence each of sections 2, 3.2 and 3.3 of the Multi-Instance-Precommit paper that says how transactions behave. What the stub does (section 2) is
-/// tested with the server, what a crash may not break (section 3.3) with the engine, and the table of section 3.2 is `sibling_locks`.
+/// Paper tests: a sentence each of sections 2, 3.2 and 3.3 of the Multi-Instance-Precommit paper
+/// that says how transactions behave. What the stub does (section 2) is tested with the server,
+/// what a crash may not break (section 3.3) with the engine, and the table of section 3.2 is
+/// `sibling_locks`.
 mod mip_paper {
     use std::path::Path;
 

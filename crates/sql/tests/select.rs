@@ -1,8 +1,10 @@
-//! SELECTs against what PostgreSQL 15 answers: scripts of tables, rows and queries with the answers beside them.
+//! SELECTs against what PostgreSQL 15 answers: scripts of tables, rows and queries with the answers
+//! beside them.
 //!
-//! A script is read statement by statement: CREATE TABLE and CREATE INDEX make a catalog by hand, INSERT fills a store
-//! that is a plain map, SELECT and VALUES are bound, planned and run. The answers (`.out`) were written by PostgreSQL itself; see
-//! [`write_answers`]. An error is one line: its SQLSTATE and message.
+//! A script is read statement by statement: CREATE TABLE and CREATE INDEX make a catalog by hand,
+//! INSERT fills a store that is a plain map, SELECT and VALUES are bound, planned and run. The
+//! answers (`.out`) were written by PostgreSQL itself; see [`write_answers`]. An error is one line:
+//! its SQLSTATE and message.
 
 mod product;
 
@@ -416,7 +418,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/select")
 }
 
-/// The statements of a script, each with its source text. Statements end with `;` at the end of a line.
+/// The statements of a script, each with its source text. Statements end with `;` at the end of a
+/// line.
 fn statements(text: &str) -> Vec<String> {
     let mut statements = vec![];
     let mut current = String::new();
@@ -484,7 +487,8 @@ fn answers_are_postgresqls() {
     for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "sql")) {
         let text = std::fs::read_to_string(path).expect("a script");
         let known = expected(&std::fs::read_to_string(path.with_extension("out")).unwrap_or_default());
-        // Small tables are read whole and hashed, large ones through their indexes: both must agree.
+        // Small tables are read whole and hashed, large ones through their indexes: both must
+        // agree.
         for pretended_rows in [None, Some(1_000_000)] {
             for (statement, answer) in perform(&text, pretended_rows) {
                 let Some(expected) = known.get(&statement) else {
@@ -510,7 +514,8 @@ fn answers_are_postgresqls() {
     assert!(compared > 0);
 }
 
-/// Large tables that are joined by their primary keys are read side by side, where both sides come in the order of the join's keys.
+/// Large tables that are joined by their primary keys are read side by side, where both sides come
+/// in the order of the join's keys.
 #[test]
 fn joins_in_the_order_of_primary_keys_merge() {
     let tables = "CREATE TABLE head (id int PRIMARY KEY, parent int);\n\
@@ -561,8 +566,9 @@ fn expressions_without_a_query() {
     assert_eq!(typed.expr.eval(&Env::new(&[], execution)).expect("a value"), Datum::Int4(7));
 }
 
-/// Asks PostgreSQL for the answers and writes them beside the scripts: run with `--ignored`, `psql` installed, and `PGHOST`, `PGPORT`,
-/// `PGUSER`, `PGDATABASE` naming an empty database, whose schema `public` is dropped; with one thread.
+/// Asks PostgreSQL for the answers and writes them beside the scripts: run with `--ignored`, `psql`
+/// installed, and `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE` naming an empty database, whose schema
+/// `public` is dropped; with one thread.
 #[test]
 #[ignore = "needs a PostgreSQL server"]
 fn write_answers() {

@@ -8,7 +8,8 @@ use proptest::test_runner::TestRunner;
 
 use crate::random::{self, config, exactly};
 
-/// Zones in ISO style, and the other styles in UTC: abbreviations of zones are not those of one moment only.
+/// Zones in ISO style, and the other styles in UTC: abbreviations of zones are not those of one
+/// moment only.
 fn contexts() -> Vec<FormatContext> {
     let zones = ["UTC", "America/New_York", "Asia/Kathmandu"];
     let iso = zones.iter().map(|zone| FormatContext {
@@ -35,7 +36,8 @@ fn value_and_type() -> impl Strategy<Value = (Type, Datum)> {
     random::any_type().prop_flat_map(|ty| (Just(ty), random::value(ty)))
 }
 
-/// Texts lose nothing but what a zone's change of clocks makes ambiguous, and interval fields beyond their usual ranges.
+/// Texts lose nothing but what a zone's change of clocks makes ambiguous, and interval fields
+/// beyond their usual ranges.
 #[test]
 fn texts_read_back() {
     let check = |(ty, datum): (Type, Datum)| {

@@ -1,8 +1,9 @@
 //! Two servers' answers to one message, and what kind of difference there is.
 //!
-//! PostgreSQL's answer is right by definition. Rows are compared in order as far as ORDER BY fixes it: by the columns
-//! that it names; as a multiset otherwise. Plans (EXPLAIN) are each server's own business: of them only that both answer counts.
-//! Types that a script made have numbers of the server's choice.
+//! PostgreSQL's answer is right by definition. Rows are compared in order as far as ORDER BY fixes
+//! it: by the columns that it names; as a multiset otherwise. Plans (EXPLAIN) are each server's own
+//! business: of them only that both answer counts. Types that a script made have numbers of the
+//! server's choice.
 
 use super::wire::{Answer, Column, Outcome};
 
@@ -138,7 +139,8 @@ fn same_rows(words: &[String], wanted: &Answer, got: &Answer) -> bool {
     }
 }
 
-/// The output columns that the outermost ORDER BY names, up to the first item that is an expression.
+/// The output columns that the outermost ORDER BY names, up to the first item that is an
+/// expression.
 fn order_keys(words: &[String], columns: &[Column]) -> Vec<usize> {
     let (mut depth, mut begin) = (0_i32, None);
     for (index, word) in words.iter().enumerate() {
@@ -173,7 +175,8 @@ fn order_keys(words: &[String], columns: &[Column]) -> Vec<usize> {
     keys
 }
 
-/// Words in lower case, names in quotation marks, strings as one, and single signs; without comments.
+/// Words in lower case, names in quotation marks, strings as one, and single signs; without
+/// comments.
 pub(crate) fn tokens(sql: &str) -> Vec<String> {
     let letters: Vec<char> = sql.chars().collect();
     let (mut all, mut at) = (Vec::new(), 0);

@@ -5,7 +5,8 @@
 //! numeric 3f29c1a07be4d512 wrong data      file, statement's mark, class
 //! ```
 //!
-//! A statement's mark is a hash of its text, so the list has none of the texts and does not depend on line numbers.
+//! A statement's mark is a hash of its text, so the list has none of the texts and does not depend
+//! on line numbers.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-/// Those that a transactional application needs: everything but what is about features that Cognate leaves out on
-/// purpose or has for a later day, such as partitions, triggers and procedural languages, full text, geometry, ranges, XML, foreign data,
-/// publications, security labels, large objects, parallel plans, inheritance, extended statistics, rules, access methods, roles.
+/// Those that a transactional application needs: everything but what is about features that Cognate
+/// leaves out on purpose or has for a later day, such as partitions, triggers and procedural
+/// languages, full text, geometry, ranges, XML, foreign data, publications, security labels, large
+/// objects, parallel plans, inheritance, extended statistics, rules, access methods, roles.
 pub(crate) const TRANSACTIONAL: &[&str] = &[
     "boolean",
     "varchar",

@@ -1,9 +1,9 @@
 //! Which differences only follow from an earlier one.
 //!
-//! Where one server made or changed something and the other did not, everything that names it may differ afterwards and
-//! says nothing new. So the names that such a statement writes are remembered with the difference, and a later
-//! difference of a statement that mentions one is booked to the first. A name is trusted again once both servers have
-//! dropped it or made it anew.
+//! Where one server made or changed something and the other did not, everything that names it may
+//! differ afterwards and says nothing new. So the names that such a statement writes are remembered
+//! with the difference, and a later difference of a statement that mentions one is booked to the
+//! first. A name is trusted again once both servers have dropped it or made it anew.
 //!
 //! ```text
 //! CREATE TABLE t (a point)     refused by name: a first difference; t is not trusted
@@ -63,7 +63,8 @@ impl Doubts {
         cause
     }
 
-    /// Whether a statement that both have done leaves what it names the same: it drops it, or makes it from nothing in doubt.
+    /// Whether a statement that both have done leaves what it names the same: it drops it, or makes
+    /// it from nothing in doubt.
     fn is_anew(&self, words: &[String], written: &[String]) -> bool {
         match words.first().map(String::as_str) {
             Some("drop") => true,

@@ -1,10 +1,12 @@
-//! `cargo xtask regress`: PostgreSQL's own regression scripts, sent to PostgreSQL and to this server, and compared.
+//! `cargo xtask regress`: PostgreSQL's own regression scripts, sent to PostgreSQL and to this
+//! server, and compared.
 //!
-//! The scripts are PostgreSQL's and not part of this repository: a folder with `sql/` and `data/` is named on the
-//! command line. Each file begins on fresh servers on which `test_setup` has run. Each statement goes to both; where the
-//! answers differ, the difference is classed, and it is a *first* one or *follows* from an earlier one (a table that one
-//! server could not make). Known differences stand with their reasons in a committed list; the command fails if there is
-//! a first one with wrong data, XX000 or a hang that is not listed.
+//! The scripts are PostgreSQL's and not part of this repository: a folder with `sql/` and `data/`
+//! is named on the command line. Each file begins on fresh servers on which `test_setup` has run.
+//! Each statement goes to both; where the answers differ, the difference is classed, and it is
+//! a *first* one or *follows* from an earlier one (a table that one server could not make). Known
+//! differences stand with their reasons in a committed list; the command fails if there is a first
+//! one with wrong data, XX000 or a hang that is not listed.
 //!
 //! ```text
 //! script ─▶ statement ─┬─▶ PostgreSQL ─▶ answer ─┐

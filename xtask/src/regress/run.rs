@@ -128,7 +128,8 @@ impl<'a> Pair<'a> {
         Ok(wanted)
     }
 
-    /// COPY from a file of the folder becomes COPY FROM STDIN with its content: not every server may read files.
+    /// COPY from a file of the folder becomes COPY FROM STDIN with its content: not every server
+    /// may read files.
     fn data_from_file(&self, sql: &str) -> Result<(String, Option<String>), String> {
         let folder = format!("'{}/data/", self.plan.folder.display());
         let is_copy = sql.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("copy"));
@@ -141,8 +142,8 @@ impl<'a> Pair<'a> {
         Ok((format!("{before}STDIN{after}"), Some(String::from_utf8_lossy(&bytes).into_owned())))
     }
 
-    /// What hangs or has lost its connection gets a new one, and a server that has ended is started again. A block that
-    /// only Cognate is in is ended.
+    /// What hangs or has lost its connection gets a new one, and a server that has ended is started
+    /// again. A block that only Cognate is in is ended.
     fn revive(&mut self, wanted: &Outcome, got: &Outcome) -> Result<(), String> {
         let lost =
             |outcome: &Outcome| !matches!(outcome, Outcome::Answers(_) | Outcome::Hang { cancelled: true });
@@ -213,7 +214,8 @@ impl<'a> Pair<'a> {
                 let user =
                     arguments.split_whitespace().nth(1).filter(|user| *user != "-").unwrap_or("postgres");
                 let [postgres, cognate] = &self.servers;
-                // A user that one of them does not know is a difference of the statements that follow.
+                // A user that one of them does not know is a difference of the statements that
+                // follow.
                 if let Ok(client) = connect(postgres, user, self.plan.timeout) {
                     let other = connect(cognate, user, self.plan.timeout);
                     let other = other.or_else(|_| connect(cognate, "postgres", self.plan.timeout))?;

@@ -1,8 +1,8 @@
 //! A psql script, cut into statements and meta commands as psql cuts it.
 //!
-//! What a script means depends on what the server answers: the lines after a COPY are data only if the server asks for
-//! them, and `\gset` sets variables that later lines use. So the script is read step by step, and whoever runs it says
-//! in between what happened.
+//! What a script means depends on what the server answers: the lines after a COPY are data only if
+//! the server asks for them, and `\gset` sets variables that later lines use. So the script is read
+//! step by step, and whoever runs it says in between what happened.
 //!
 //! ```text
 //! SELECT 1 AS a \gset          Statement { sql: "SELECT 1 AS a", end: Set("") }
@@ -272,7 +272,8 @@ impl Script {
         }
     }
 
-    /// A word; those that open and close the body of a function are counted, since semicolons within end nothing.
+    /// A word; those that open and close the body of a function are counted, since semicolons
+    /// within end nothing.
     fn word(&mut self) {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let word: String =

@@ -1,7 +1,8 @@
-//! The two servers: programs that are started on folders of their own, or addresses where somebody runs them.
+//! The two servers: programs that are started on folders of their own, or addresses where somebody
+//! runs them.
 //!
-//! A program's folder is set up once and then copied for each file of tests, so each of them begins with the same state.
-//! At an address the files run one after another on the same data.
+//! A program's folder is set up once and then copied for each file of tests, so each of them begins
+//! with the same state. At an address the files run one after another on the same data.
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
@@ -152,7 +153,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
-        // SIGINT ends PostgreSQL with a checkpoint, SIGTERM ends Cognate; what does not end is killed.
+        // SIGINT ends PostgreSQL with a checkpoint, SIGTERM ends Cognate; what does not end is
+        // killed.
         let signal = if self.is_cognate { "-TERM" } else { "-INT" };
         drop(Command::new("kill").args([signal, &child.id().to_string()]).status());
         let deadline = Instant::now() + Duration::from_secs(20);

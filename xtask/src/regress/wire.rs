@@ -1,8 +1,9 @@
-//! A blocking client of the PostgreSQL protocol, as small as it can be: simple queries, texts, COPY.
+//! A blocking client of the PostgreSQL protocol, as small as it can be: simple queries, texts,
+//! COPY.
 //!
-//! An answer is kept as it came, so that two servers' answers can be compared: columns with their types, rows, tags,
-//! SQLSTATEs. A statement has a deadline. When it passes, the server is asked to cancel; what does not answer even then
-//! has hung.
+//! An answer is kept as it came, so that two servers' answers can be compared: columns with their
+//! types, rows, tags, SQLSTATEs. A statement has a deadline. When it passes, the server is asked to
+//! cancel; what does not answer even then has hung.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -113,7 +114,8 @@ impl Client {
         }
     }
 
-    /// Sends one message and collects what comes. `data` is for a COPY FROM STDIN; without it, one is failed.
+    /// Sends one message and collects what comes. `data` is for a COPY FROM STDIN; without it, one
+    /// is failed.
     pub(crate) fn query(&mut self, sql: &str, mut data: Option<&str>) -> Outcome {
         self.copied_in = false;
         let mut body = sql.as_bytes().to_vec();

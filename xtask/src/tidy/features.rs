@@ -1,8 +1,9 @@
-//! The database and the tools around it are built of the same crates with the same features, so who builds a tool after the database builds the tool's own
-//! crates.
+//! The database and the tools around it are built of the same crates with the same features, so who
+//! builds a tool after the database builds the tool's own crates.
 //!
-//! Cargo asks for the sum of the features that a build's crates want. A tool that wants one more of a crate far below builds everything above that crate again:
-//! one feature of `syn` was enough for nearly all of it. `crates/cognate/Cargo.toml` names what the tools want besides.
+//! Cargo asks for the sum of the features that a build's crates want. A tool that wants one more of
+//! a crate far below builds everything above that crate again: one feature of `syn` was enough for
+//! nearly all of it. `crates/cognate/Cargo.toml` names what the tools want besides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

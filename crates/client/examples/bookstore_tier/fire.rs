@@ -1,4 +1,5 @@
-//! Kills and pauses application servers at random, and sites if that is asked for, as long as the purchases go on.
+//! Kills and pauses application servers at random, and sites if that is asked for, as long as the
+//! purchases go on.
 
 use std::time::Duration;
 

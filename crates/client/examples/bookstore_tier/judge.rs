@@ -51,7 +51,8 @@ async fn number(client: &Client, sql: &str) -> Result<i64, Error> {
     Ok(client.query_one(sql, &[]).await?.get(0))
 }
 
-/// Waits until no family is in doubt at any site. Nobody asks for these any more: the sites' stubs do it. Answers what is left, by site; nothing where sites have no stubs.
+/// Waits until no family is in doubt at any site. Nobody asks for these any more: the sites' stubs
+/// do it. Answers what is left, by site; nothing where sites have no stubs.
 async fn healed(sites: &[Client]) -> Result<Vec<String>, Error> {
     let begun = Instant::now();
     loop {
@@ -72,7 +73,8 @@ async fn healed(sites: &[Client]) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Prints the verdict; an error if anything happened twice, halfway, or not at all although it was answered.
+/// Prints the verdict; an error if anything happened twice, halfway, or not at all although it was
+/// answered.
 pub(crate) async fn judge(sites: &[String], purchases: &[Bought]) -> Result<(), Error> {
     let mut clients = Vec::with_capacity(sites.len());
     for site in sites {

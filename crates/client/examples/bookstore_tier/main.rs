@@ -1,5 +1,7 @@
-//! A bookstore in three tiers: clients, application servers, and database sites: one with the store, one with the payments, and, if wanted, one for delivery. A purchase changes all of them, and happens
-//! exactly once, although application servers are killed and paused while it is under way.
+//! A bookstore in three tiers: clients, application servers, and database sites: one with the
+//! store, one with the payments, and, if wanted, one for delivery. A purchase changes all of them,
+//! and happens exactly once, although application servers are killed and paused while it is under
+//! way.
 //!
 //! ```text
 //! cargo run -p cognate-client --example bookstore_tier            # a few hundred purchases under fire, and the judgement
@@ -7,8 +9,9 @@
 //! cargo run --release -p cognate-client --example bookstore_tier -- --buys 10000 --clients 16 --sites 3 --kill-sites --havoc   # the long trial
 //! ```
 //!
-//! Everything runs on loopback, in temporary folders. `processes` starts and ends sites and application servers (which are this program, too), `shop` is the request's logic and its
-//! tables, `fire` kills and pauses, `judge` counts at the end.
+//! Everything runs on loopback, in temporary folders. `processes` starts and ends sites and
+//! application servers (which are this program, too), `shop` is the request's logic and its tables,
+//! `fire` kills and pauses, `judge` counts at the end.
 
 mod fire;
 mod judge;
@@ -45,7 +48,8 @@ struct Arguments {
     /// The `cognate` binary; beside this program if none, and built if it is not there.
     #[arg(long)]
     cognate: Option<PathBuf>,
-    /// Databases that run already, store and payment, and delivery if there is a third, as PostgreSQL connection strings. Their bookstore is dropped and made again.
+    /// Databases that run already, store and payment, and delivery if there is a third, as
+    /// PostgreSQL connection strings. Their bookstore is dropped and made again.
     #[arg(long, num_args = 1)]
     site: Vec<String>,
     /// Databases to start: 2, or 3 with one for delivery.
@@ -66,7 +70,8 @@ struct Arguments {
     /// Sites are killed and started again, too.
     #[arg(long)]
     kill_sites: bool,
-    /// Some clients send their request twice at the same time, and some go away before they have an answer.
+    /// Some clients send their request twice at the same time, and some go away before they have an
+    /// answer.
     #[arg(long)]
     havoc: bool,
     /// Determines purchases and victims; chosen and printed if none.
@@ -213,7 +218,8 @@ fn told(answer: Result<http::Answer, http::EtxError>) -> Result<String, String> 
     answer.map(|answer| answer.result().to_owned()).map_err(|error| error.to_string())
 }
 
-/// One request in ten is sent twice at the same time, with the same instance numbers; one in ten is given up after a moment.
+/// One request in ten is sent twice at the same time, with the same instance numbers; one in ten is
+/// given up after a moment.
 async fn havoc_of(client: &EtxClient, request: &str, random: &mut StdRng) -> Bought {
     match random.random_range(0..10) {
         0 => {

@@ -1,4 +1,5 @@
-//! Sites and application servers as child processes on loopback. All of them end with their owner here.
+//! Sites and application servers as child processes on loopback. All of them end with their owner
+//! here.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
-//! The store's, the payments' and the delivery's tables, and Buy Confirm over them. Without a third site nothing is delivered.
+//! The store's, the payments' and the delivery's tables, and Buy Confirm over them. Without a third
+//! site nothing is delivered.
 //!
-//! Nothing in the tables keeps a purchase from being made twice: no unique key, no check. Only so the judgement shows something.
+//! Nothing in the tables keeps a purchase from being made twice: no unique key, no check. Only so
+//! the judgement shows something.
 
 use cognate_client::application::{Branches, Failure};
 use cognate_client::etransaction::Text;
@@ -86,7 +88,8 @@ fn parsed(request: &str) -> Option<(i32, i32, i32)> {
     (words.next().is_none() && quantity > 0).then_some((customer, item, quantity))
 }
 
-/// The logic. What it decides against a purchase is a result, too: the same request always gets the same answer.
+/// The logic. What it decides against a purchase is a result, too: the same request always gets the
+/// same answer.
 pub(crate) async fn buy_confirm(
     request: Text,
     branches: Branches<PostgresConnection>,

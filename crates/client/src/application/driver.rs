@@ -1,9 +1,11 @@
 //! Does what a [`Run`] wants done, and tells it what came of it.
 //!
-//! Each step at a site is a task, so that sites do not wait for each other; there is at most one at each site. A COMMIT for a site at which a step is under way
-//! waits for its end, and the reply to that step is not handed over any more: it would answer a question that nobody asks now.
+//! Each step at a site is a task, so that sites do not wait for each other; there is at most one at
+//! each site. A COMMIT for a site at which a step is under way waits for its end, and the reply to
+//! that step is not handed over any more: it would answer a question that nobody asks now.
 //!
-//! The reply to the client leaves as soon as there is one; what is then still open at the sites is rolled back by a task of its own.
+//! The reply to the client leaves as soon as there is one; what is then still open at the sites is
+//! rolled back by a task of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -152,7 +154,8 @@ impl<S: Site> Driver<S> {
         self.spawn(site, steps::begin(pool, looked, job, self.options.patience));
     }
 
-    /// Runs the logic. After a failure the connections are rolled back, and after an end that is none they are closed.
+    /// Runs the logic. After a failure the connections are rolled back, and after an end that is
+    /// none they are closed.
     async fn execute<L: Logic<S::Connection>>(&mut self, logic: &L) -> Event {
         let connections: Vec<_> =
             self.slots.iter().filter_map(|slot| Some(slot.held.as_ref()?.0.share())).collect();
@@ -206,7 +209,8 @@ impl<S: Site> Driver<S> {
         self.spawn(site, steps::outside(pool, held, job, step, pause, self.options.patience));
     }
 
-    /// Lets go of everything: what is idle goes back to its pool, what is open is rolled back first, also what is under way now once it has ended.
+    /// Lets go of everything: what is idle goes back to its pool, what is open is rolled back
+    /// first, also what is under way now once it has ended.
     fn release(self) {
         let Driver { slots, mut tasks, options, room, .. } = self;
         let patience = options.patience;

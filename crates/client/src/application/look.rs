@@ -1,4 +1,5 @@
-//! What is done without a run: looking at a family at all sites, acknowledging it, and finishing what an execution left prepared everywhere.
+//! What is done without a run: looking at a family at all sites, acknowledging it, and finishing
+//! what an execution left prepared everywhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ pub enum Acknowledged {
     Retry(Text),
 }
 
-/// The smallest instance that one execution has prepared at every site, or that some site has committed.
+/// The smallest instance that one execution has prepared at every site, or that some site has
+/// committed.
 fn winner(looks: &[Look]) -> Option<i64> {
     if let Some(winner) = looks.iter().find_map(|look| match look {
         Look::Committed(winner) => Some(*winner),
@@ -126,7 +128,8 @@ impl<S: Site> ApplicationServer<S> {
         looks.collect()
     }
 
-    /// Lets all sites forget a request whose answer its client has. Asks all of them first: what one site forgets must be decided at every site.
+    /// Lets all sites forget a request whose answer its client has. Asks all of them first: what
+    /// one site forgets must be decided at every site.
     ///
     /// # Errors
     /// The XID is none.
@@ -150,10 +153,12 @@ impl<S: Site> ApplicationServer<S> {
         Ok(Acknowledged::Forgotten)
     }
 
-    /// Commits what one execution has prepared at every site, or what some site has committed: nothing else can be decided any more, whoever looks. False if
-    /// there is no such instance, or not all sites have acknowledged it.
+    /// Commits what one execution has prepared at every site, or what some site has committed:
+    /// nothing else can be decided any more, whoever looks. False if there is no such instance, or
+    /// not all sites have acknowledged it.
     ///
-    /// A run does the same with the tables of its PREPARE, after BEGIN; where BEGIN is refused because something is in doubt, this is what is left.
+    /// A run does the same with the tables of its PREPARE, after BEGIN; where BEGIN is refused
+    /// because something is in doubt, this is what is left.
     pub(super) async fn settle(&self, xid: &str) -> bool {
         let Ok(looks) = self.look(xid).await else { return false };
         let Some(winner) = winner(&looks) else { return false };

@@ -1,15 +1,21 @@
-//! The application server's side: runs the logic of requests over a fixed list of sites, each exactly once.
+//! The application server's side: runs the logic of requests over a fixed list of sites, each
+//! exactly once.
 //!
-//! An [`ApplicationServer`] keeps connections and nothing else: no log, no state of requests, no list of other servers. Any number of them work over the
-//! same sites at once; each may stop at any moment. `driver` does what a [`Run`] wants done, `steps` is one step at one site, `look` is what is done
-//! without a run: acknowledgement, and what a site without siblings needs.
+//! An [`ApplicationServer`] keeps connections and nothing else: no log, no state of requests, no
+//! list of other servers. Any number of them work over the same sites at once; each may stop at any
+//! moment. `driver` does what a [`Run`] wants done, `steps` is one step at one site, `look` is what
+//! is done without a run: acknowledgement, and what a site without siblings needs.
 //!
 //! # Invariants
 //!
-//! - *Every wait is bounded* by [`Patience`]; what is not known to be over is never used again (see [`crate::pool`]).
-//! - *One connection for each site and run*, from BEGIN to PREPARE. There are as many runs at a time as connections to each site, so that no two runs wait for each other's.
-//! - *The logic cannot outlive its transactions*: a run whose logic has kept a branch somewhere fails, and its connections are closed.
-//! - *The sites of all servers are the same, in the same order.* Changing the list while requests are under way breaks "prepared everywhere".
+//! - *Every wait is bounded* by [`Patience`]; what is not known to be over is never used again (see
+//!   [`crate::pool`]).
+//! - *One connection for each site and run*, from BEGIN to PREPARE. There are as many runs at a
+//!   time as connections to each site, so that no two runs wait for each other's.
+//! - *The logic cannot outlive its transactions*: a run whose logic has kept a branch somewhere
+//!   fails, and its connections are closed.
+//! - *The sites of all servers are the same, in the same order.* Changing the list while requests
+//!   are under way breaks "prepared everywhere".
 //!
 //! # A worked history
 //!
@@ -81,9 +87,11 @@ pub struct Options {
     pub connections_max: usize,
     /// How long each wait may take.
     pub patience: Patience,
-    /// Pauses between COMMITs to a site that does not acknowledge, and between attempts that the server numbers itself.
+    /// Pauses between COMMITs to a site that does not acknowledge, and between attempts that the
+    /// server numbers itself.
     pub backoff: Backoff,
-    /// Most attempts at a request whose client does not number them ([`ApplicationServer::answer`]).
+    /// Most attempts at a request whose client does not number them
+    /// ([`ApplicationServer::answer`]).
     pub attempts_max: u32,
 }
 
@@ -98,8 +106,8 @@ impl Default for Options {
     }
 }
 
-/// Why the logic could not be run to its end: the instance is given up, and the client tries again. What the logic *decides* against a request (sold out) is
-/// no failure but a result.
+/// Why the logic could not be run to its end: the instance is given up, and the client tries again.
+/// What the logic *decides* against a request (sold out) is no failure but a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
@@ -137,10 +145,12 @@ impl<C> Branches<C> {
     }
 }
 
-/// A request's logic: from the request string and the sites to the result string. It may be run several times for a request, also at once; one of its
-/// executions counts. What it does elsewhere than at the sites is not undone.
+/// A request's logic: from the request string and the sites to the result string. It may be run
+/// several times for a request, also at once; one of its executions counts. What it does elsewhere
+/// than at the sites is not undone.
 ///
-/// Any `async` closure of this form is one: `|request: Text, branches: Branches<C>| async move { … }`.
+/// Any `async` closure of this form is one: `|request: Text, branches: Branches<C>| async move { …
+/// }`.
 pub trait Logic<C>: Send + Sync + 'static {
     /// Runs it.
     fn run(
@@ -203,7 +213,8 @@ impl<S: Site> ApplicationServer<S> {
         &self.pools
     }
 
-    /// Executes one instance of a request, or finishes or finds the decision for another. May be dropped at any point: it is then as if the server had stopped.
+    /// Executes one instance of a request, or finishes or finds the decision for another. May be
+    /// dropped at any point: it is then as if the server had stopped.
     ///
     /// # Errors
     /// The XID or the number is none.
@@ -221,13 +232,15 @@ impl<S: Site> ApplicationServer<S> {
         let job = Arc::new(Job { xid: xid.into(), instance, request: request.into() });
         let reply = self.drive(&job, logic).await;
         match reply {
-            // Somebody may have prepared it everywhere and stopped: that can be finished, and then there is an answer.
+            // Somebody may have prepared it everywhere and stopped: that can be finished, and then
+            // there is an answer.
             Reply::InDoubt { .. } if self.settle(xid).await => Ok(self.drive(&job, logic).await),
             reply => Ok(reply),
         }
     }
 
-    /// As [`run`](Self::run), for a client that does not number its attempts: takes numbers above the highest that the sites have heard of, and tries a few times.
+    /// As [`run`](Self::run), for a client that does not number its attempts: takes numbers above
+    /// the highest that the sites have heard of, and tries a few times.
     ///
     /// # Errors
     /// The XID is none.

@@ -1,4 +1,5 @@
-//! One step of a run at one site, with its bounds: which connection it goes over, and in what state that is afterwards.
+//! One step of a run at one site, with its bounds: which connection it goes over, and in what state
+//! that is afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,8 @@ pub(super) async fn prepare<S: Site>(
     }
 }
 
-/// A step outside of transactions, after a pause: over the run's own connection, if it has one, or over any.
+/// A step outside of transactions, after a pause: over the run's own connection, if it has one, or
+/// over any.
 pub(super) async fn outside<S: Site>(
     pool: Arc<Pool<S>>,
     held: Option<Held<S>>,
@@ -97,7 +99,8 @@ pub(super) async fn outside<S: Site>(
     }
 }
 
-/// Ends whatever transaction the connection is in. `None` if that cannot be known: the connection is closed.
+/// Ends whatever transaction the connection is in. `None` if that cannot be known: the connection
+/// is closed.
 pub(super) async fn roll_back<S: Site>(lease: Lease<S>, patience: Patience) -> Option<Lease<S>> {
     match timeout(patience.commit, lease.connection().rollback()).await {
         Ok(true) => Some(lease),
@@ -105,8 +108,8 @@ pub(super) async fn roll_back<S: Site>(lease: Lease<S>, patience: Patience) -> O
     }
 }
 
-/// Over a connection of the pool; once more over a new one if that was idle before and proves to be lost. A BEGIN that was lost with it and arrived after all only makes
-/// the second one be refused.
+/// Over a connection of the pool; once more over a new one if that was idle before and proves to be
+/// lost. A BEGIN that was lost with it and arrived after all only makes the second one be refused.
 async fn over_any<S: Site>(
     pool: &Arc<Pool<S>>,
     job: &Job,

@@ -1,7 +1,8 @@
 //! The client's side: attempts over a list of application servers until one answers.
 //!
-//! Each attempt has a number of its own, goes to the next server of the list, and is waited for with more patience than the one before. An answer to an
-//! earlier attempt is as good as one to the last: the servers agree. Refusals of earlier attempts mean nothing.
+//! Each attempt has a number of its own, goes to the next server of the list, and is waited for
+//! with more patience than the one before. An answer to an earlier attempt is as good as one to the
+//! last: the servers agree. Refusals of earlier attempts mean nothing.
 //!
 //! ```text
 //! start                        send attempt 1 to server 0
@@ -11,8 +12,9 @@
 //! answered (2): "order 7"      finished; acknowledge
 //! ```
 //!
-//! A request that the logic refuses (sold out) has that as its result, like any other: only so is the refusal given once, and stays.
-//! Giving up after `attempts_max` is no answer: the request may have been executed, or may be executed yet, once. The same XID can be taken up later
+//! A request that the logic refuses (sold out) has that as its result, like any other: only so is
+//! the refusal given once, and stays. Giving up after `attempts_max` is no answer: the request may
+//! have been executed, or may be executed yet, once. The same XID can be taken up later
 //! ([`Client::resume`]).
 
 use std::time::Duration;
@@ -23,7 +25,8 @@ use crate::backoff::Backoff;
 /// What the driver does for the client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientEffect {
-    /// Sends (request, XID, `instance`) to a server after `pause`, and reports `timed_out(attempt)` if nothing has come `patience` later.
+    /// Sends (request, XID, `instance`) to a server after `pause`, and reports `timed_out(attempt)`
+    /// if nothing has come `patience` later.
     Send {
         /// Number of the attempt, from 1.
         attempt: u32,
@@ -36,7 +39,8 @@ pub enum ClientEffect {
         /// Wait so long for an answer.
         patience: Duration,
     },
-    /// The end. If there is a result: hand it over, and then, once it is safe with whoever asked, let any server tell the sites to forget the XID.
+    /// The end. If there is a result: hand it over, and then, once it is safe with whoever asked,
+    /// let any server tell the sites to forget the XID.
     Finish(Finished),
 }
 
@@ -46,7 +50,8 @@ pub type Finished = Result<Text, ClientError>;
 /// Why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answered. The request was executed once or not at all, and may be executed yet; take it up again with the same XID.
+    /// Nobody answered. The request was executed once or not at all, and may be executed yet; take
+    /// it up again with the same XID.
     #[error(
         "no answer after {attempts} attempts; the request may or may not have been executed, at most once"
     )]
@@ -54,7 +59,8 @@ pub enum ClientError {
         /// How many attempts were made.
         attempts: u32,
     },
-    /// As `Unanswered`, and when last heard of an instance was in doubt at a site without siblings. Nothing goes on there until that is decided.
+    /// As `Unanswered`, and when last heard of an instance was in doubt at a site without siblings.
+    /// Nothing goes on there until that is decided.
     #[error("after {attempts} attempts the request is still in doubt: {reason}")]
     InDoubt {
         /// How many attempts were made.
@@ -102,7 +108,8 @@ impl Client {
         Client { servers, attempts_max, backoff, attempt: 0, highest, in_doubt: None, finished: None }
     }
 
-    /// The highest instance number sent or heard of: who takes the request up later goes on above it.
+    /// The highest instance number sent or heard of: who takes the request up later goes on above
+    /// it.
     pub fn highest(&self) -> i64 {
         self.highest
     }

@@ -1,5 +1,6 @@
-//! The e-Transaction protocol over Multi-Instance-Precommit: `client` is the side that wants one answer, `server` the application server's
-//! side, one [`Run`] for each instance it executes. Both are pure state machines; whoever drives them does the I/O and owns clock and chance.
+//! The e-Transaction protocol over Multi-Instance-Precommit: `client` is the side that wants one
+//! answer, `server` the application server's side, one [`Run`] for each instance it executes. Both
+//! are pure state machines; whoever drives them does the I/O and owns clock and chance.
 //!
 //! # The protocol
 //!
@@ -18,22 +19,30 @@
 //!
 //! # Rules
 //!
-//! 1. *Sites are fixed for a request.* Each is begun and prepared, also where the logic did nothing: or else "prepared everywhere" means nothing.
-//! 2. *One execution.* An instance is chosen only if one and the same execution prepared it at every site (see `server`): a message that arrives twice
-//!    makes two executions under one number.
-//! 3. *Nobody prepares before every site has answered BEGIN*, and the run that begins an instance at a site is the one that prepares it there: BEGIN and PREPARE go
-//!    over one connection; after a loss the run stops. So two executions under one number seldom get in each other's way.
+//! 1. *Sites are fixed for a request.* Each is begun and prepared, also where the logic did
+//!    nothing: or else "prepared everywhere" means nothing.
+//! 2. *One execution.* An instance is chosen only if one and the same execution prepared it at
+//!    every site (see `server`): a message that arrives twice makes two executions under one
+//!    number.
+//! 3. *Nobody prepares before every site has answered BEGIN*, and the run that begins an instance
+//!    at a site is the one that prepares it there: BEGIN and PREPARE go over one connection; after
+//!    a loss the run stops. So two executions under one number seldom get in each other's way.
 //! 4. *COMMIT is repeated until it is acknowledged*, over any connection.
 //! 5. *No answer before every site has committed.*
-//! 6. *Whoever finds the request decided finishes the decision*, and answers with the winner's stored result, not with its own.
-//! 7. *A retry looks before it begins*: most often its forerunner's server stopped between PREPARE and COMMIT, and then nothing needs to be executed again.
-//! 8. A run that stops tells the client to take a higher number. What is prepared it rolls back only on the proof that nobody can have chosen it (see `server`): for
-//!    somebody may be committing it. What has no future is rolled back by whoever learns of it, so that requests do not block each other for ever.
+//! 6. *Whoever finds the request decided finishes the decision*, and answers with the winner's
+//!    stored result, not with its own.
+//! 7. *A retry looks before it begins*: most often its forerunner's server stopped between PREPARE
+//!    and COMMIT, and then nothing needs to be executed again.
+//! 8. A run that stops tells the client to take a higher number. What is prepared it rolls back
+//!    only on the proof that nobody can have chosen it (see `server`): for somebody may be
+//!    committing it. What has no future is rolled back by whoever learns of it, so that requests do
+//!    not block each other for ever.
 //!
 //! # Instance numbers
 //!
-//! The sites' rule (`cognate_engine::sibling`): the low [`LANE_BITS`] bits are the lane, 0 for the client, 1 and up for the sites' stubs; the
-//! rest is the attempt. All lanes are disjoint, and whoever retries goes above the highest number that it has heard of.
+//! The sites' rule (`cognate_engine::sibling`): the low [`LANE_BITS`] bits are the lane, 0 for the
+//! client, 1 and up for the sites' stubs; the rest is the attempt. All lanes are disjoint, and
+//! whoever retries goes above the highest number that it has heard of.
 //!
 //! # A worked history
 //!
@@ -61,7 +70,8 @@ pub const LANE_BITS: u32 = 10;
 /// A request or result string; cheap to clone.
 pub type Text = Arc<str>;
 
-/// The client's number above `highest`, the highest instance number heard of, or 0. `None` if the numbers are used up.
+/// The client's number above `highest`, the highest instance number heard of, or 0. `None` if the
+/// numbers are used up.
 pub fn instance_above(highest: i64) -> Option<i64> {
     let attempt = (highest.max(0) >> LANE_BITS) + 1;
     (attempt <= i64::MAX >> LANE_BITS).then_some(attempt << LANE_BITS)

@@ -1,5 +1,6 @@
-//! The application server's side: one [`Run`] for each instance that it executes. It keeps nothing beyond that, logs nothing, and suspects nobody: what a
-//! run does not finish, another instance will.
+//! The application server's side: one [`Run`] for each instance that it executes. It keeps nothing
+//! beyond that, logs nothing, and suspects nobody: what a run does not finish, another instance
+//! will.
 //!
 //! # Phases
 //!
@@ -18,15 +19,19 @@
 //!
 //! # Why all choose the same
 //!
-//! W is the smallest instance that all tables show as prepared; the tables are of different moments, so an instance may be prepared everywhere by now without all tables
-//! showing it. A retry looks at the tables before it begins anything, and chooses by the same rule: if its client's former attempt has prepared everywhere and its server stopped, nothing is
-//! executed again. Take servers that chose z1 < z2. Who chose z2 saw z1 not prepared at some site, and z2 prepared there: so z1 was under z2's
-//! tombstone there when it looked, and cannot have been prepared there later; so nobody can have chosen z1.
+//! W is the smallest instance that all tables show as prepared; the tables are of different
+//! moments, so an instance may be prepared everywhere by now without all tables showing it. A retry
+//! looks at the tables before it begins anything, and chooses by the same rule: if its client's
+//! former attempt has prepared everywhere and its server stopped, nothing is executed again. Take
+//! servers that chose z1 < z2. Who chose z2 saw z1 not prepared at some site, and z2 prepared
+//! there: so z1 was under z2's tombstone there when it looked, and cannot have been prepared there
+//! later; so nobody can have chosen z1.
 //!
 //! # Who is in the way
 //!
-//! An instance that is prepared at one site and never will be at another keeps its locks until somebody decides. Other requests wait for them, or are refused; and if those are in
-//! the same state at the other site, both wait for ever, whatever their clients do:
+//! An instance that is prepared at one site and never will be at another keeps its locks until
+//! somebody decides. Other requests wait for them, or are refused; and if those are in the same
+//! state at the other site, both wait for ever, whatever their clients do:
 //!
 //! ```text
 //! R's server has prepared 1 at store, and stops; its transaction at payment is rolled back
@@ -34,20 +39,29 @@
 //! R's retries wait at payment for C; C's retries are refused at store because of R
 //! ```
 //!
-//! So what has no future is *withdrawn* where it is prepared ([`Effect::Withdraw`]). That is safe for an instance which cannot have been chosen by anybody, now or later: a site shows it aborted,
-//! which it shows only if that is for ever, and only of what it never had prepared; or two sites have it from different executions. No error and no silence proves that: only tables do.
+//! So what has no future is *withdrawn* where it is prepared ([`Effect::Withdraw`]). That is safe
+//! for an instance which cannot have been chosen by anybody, now or later: a site shows it aborted,
+//! which it shows only if that is for ever, and only of what it never had prepared; or two sites
+//! have it from different executions. No error and no silence proves that: only tables do.
 //!
 //! - A retry withdraws what the tables of its look prove, before it begins.
-//! - A run whose PREPARE was refused asks that site to refuse the instance for good ([`Effect::Refuse`]): the table that comes back is the proof for itself, and stays as the proof for others.
-//! - A retry that does not get through its logic, although it saw an instance in doubt, asks all sites to refuse that, unless it is prepared there by now. Then it is prepared everywhere, and committed; or it is
-//!   withdrawn. A slow forerunner has had the time of a whole execution until then.
+//! - A run whose PREPARE was refused asks that site to refuse the instance for good
+//!   ([`Effect::Refuse`]): the table that comes back is the proof for itself, and stays as the
+//!   proof for others.
+//! - A retry that does not get through its logic, although it saw an instance in doubt, asks all
+//!   sites to refuse that, unless it is prepared there by now. Then it is prepared everywhere, and
+//!   committed; or it is withdrawn. A slow forerunner has had the time of a whole execution until
+//!   then.
 //!
-//! So once a request's run ends without the answer and without losses, nothing that was in doubt before is so any more, and nobody waits for it.
+//! So once a request's run ends without the answer and without losses, nothing that was in doubt
+//! before is so any more, and nobody waits for it.
 //!
 //! # One execution
 //!
-//! A repeated message makes two runs with one instance number. Mostly one of them is refused at some site; but with two crashes each can come to prepare at another
-//! site, and together they would look like one instance that is prepared everywhere, half of which one run did and half the other:
+//! A repeated message makes two runs with one instance number. Mostly one of them is refused at
+//! some site; but with two crashes each can come to prepare at another site, and together they
+//! would look like one instance that is prepared everywhere, half of which one run did and half the
+//! other:
 //!
 //! ```text
 //! run a: BEGIN at store        run b: BEGIN at payment
@@ -55,9 +69,10 @@
 //! payment crashes              run a: BEGIN at payment; all have begun: PREPARE at payment
 //! ```
 //!
-//! So a run has a *token* that is no other's, and stores it with its result ([`stored_result`]); an instance counts as prepared everywhere only if all tables have the
-//! same stored result. What is prepared does not change, so all servers agree on that, too. A result is taken from table or outcome, never from
-//! this run's own execution.
+//! So a run has a *token* that is no other's, and stores it with its result ([`stored_result`]); an
+//! instance counts as prepared everywhere only if all tables have the same stored result. What is
+//! prepared does not change, so all servers agree on that, too. A result is taken from table or
+//! outcome, never from this run's own execution.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,7 +96,8 @@ pub struct Table {
     pub prepared: BTreeMap<i64, Text>,
     /// Instances that are aborted for ever.
     pub aborted: BTreeSet<i64>,
-    /// A stored result that is not prepared here and never will be: what a site without siblings can say of an execution.
+    /// A stored result that is not prepared here and never will be: what a site without siblings
+    /// can say of an execution.
     pub never: Option<Text>,
     /// Below this, whatever is not prepared is aborted for ever; 0 if nothing is known to be.
     pub floor: i64,
@@ -92,7 +108,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Whether the instance, as it is prepared elsewhere with this result, is not prepared at the site, and never will be.
+    /// Whether the instance, as it is prepared elsewhere with this result, is not prepared at the
+    /// site, and never will be.
     fn has_refused(&self, instance: i64, result: &Text) -> bool {
         match self.prepared.get(&instance) {
             Some(other) => other != result,
@@ -122,7 +139,8 @@ pub struct Outcome {
 /// Why a site refuses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// The instance number is in use, or aborted; `highest` is the highest number that the site has heard of, or 0.
+    /// The instance number is in use, or aborted; `highest` is the highest number that the site has
+    /// heard of, or 0.
     Taken {
         /// See above.
         highest: i64,
@@ -131,20 +149,24 @@ pub enum Refused {
     RequestDiffers,
     /// The family was decided, answered and forgotten.
     Forgotten,
-    /// A site without siblings: another instance is prepared or active there, and nothing can be begun beside it. In words.
+    /// A site without siblings: another instance is prepared or active there, and nothing can be
+    /// begun beside it. In words.
     InDoubt(Text),
-    /// The request string is over the site's limit, so that no instance of it can ever be prepared there. In words.
+    /// The request string is over the site's limit, so that no instance of it can ever be prepared
+    /// there. In words.
     RequestTooLarge(Text),
     /// Anything else, in words: a failed validation, a full disk.
     Failed(Text),
 }
 
-/// A site's reply to what it was sent last: once COMMIT is to be sent, a reply to BEGIN or PREPARE is not handed over any more.
+/// A site's reply to what it was sent last: once COMMIT is to be sent, a reply to BEGIN or PREPARE
+/// is not handed over any more.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SiteReply {
     /// To BEGIN: the instance is active.
     Begun,
-    /// To PREPARE: the table; our instance is prepared, or was aborted. To REFUSE, the table. To SHOW MIPT, the same; empty if the site has not heard of the family, or has no such tables.
+    /// To PREPARE: the table; our instance is prepared, or was aborted. To REFUSE, the table. To
+    /// SHOW MIPT, the same; empty if the site has not heard of the family, or has no such tables.
     Table(Table),
     /// To SHOW MIPT, BEGIN, PREPARE or REFUSE: the family is decided.
     Decided(Outcome),
@@ -154,7 +176,8 @@ pub enum SiteReply {
     Withdrawn,
     /// No.
     Refused(Refused),
-    /// The connection is lost, or the site did not reply in time; what was sent may have been done or may yet be done.
+    /// The connection is lost, or the site did not reply in time; what was sent may have been done
+    /// or may yet be done.
     Unreachable,
 }
 
@@ -165,9 +188,11 @@ pub enum Event {
     Site(usize, SiteReply),
     /// The logic has run at all sites, with this result.
     Executed(Text),
-    /// The logic could not be run to its end here, in words (a serialization failure, a lost connection).
+    /// The logic could not be run to its end here, in words (a serialization failure, a lost
+    /// connection).
     Failed(Text),
-    /// The driver's patience is at its end, in words: the run stops where it is, as if its server had crashed, but says so.
+    /// The driver's patience is at its end, in words: the run stops where it is, as if its server
+    /// had crashed, but says so.
     Expired(Text),
 }
 
@@ -180,15 +205,19 @@ pub enum Effect {
     Begin(usize),
     /// Runs the request's logic.
     Execute,
-    /// Sends PREPARE MIP to a site, with the request and this result to store, over the connection of BEGIN.
+    /// Sends PREPARE MIP to a site, with the request and this result to store, over the connection
+    /// of BEGIN.
     Prepare(usize, Text),
-    /// Ends what is active at a site, and sends REFUSE MIP up to an instance, over any connection: what is not prepared there up to it is aborted for ever. The reply is the table.
+    /// Ends what is active at a site, and sends REFUSE MIP up to an instance, over any connection:
+    /// what is not prepared there up to it is aborted for ever. The reply is the table.
     Refuse(usize, i64),
     /// Sends ROLLBACK MIP of prepared instances that cannot have been chosen, over any connection.
     Withdraw(usize, Instances),
-    /// Sends COMMIT MIP of an instance to a site, over any connection; after a pause, if it is not the first time. Its effect does not depend on how often it arrives.
+    /// Sends COMMIT MIP of an instance to a site, over any connection; after a pause, if it is not
+    /// the first time. Its effect does not depend on how often it arrives.
     Commit(usize, i64),
-    /// Ends what may still be active at a site: rolls back, or closes the connection. Not what is prepared.
+    /// Ends what may still be active at a site: rolls back, or closes the connection. Not what is
+    /// prepared.
     Release(usize),
     /// Answers the client. The run has ended.
     Reply(Reply),
@@ -211,7 +240,8 @@ pub enum Reply {
         /// Why, in words.
         reason: Text,
     },
-    /// As `Retry`; another instance is in the way at a site without siblings, and nothing goes on before it is decided there.
+    /// As `Retry`; another instance is in the way at a site without siblings, and nothing goes on
+    /// before it is decided there.
     InDoubt {
         /// The highest number heard of.
         highest: i64,
@@ -220,7 +250,8 @@ pub enum Reply {
     },
     /// The XID was used for another request.
     RequestDiffers,
-    /// No site can hold a request string so long. Nothing was executed, nor ever will be under this XID.
+    /// No site can hold a request string so long. Nothing was executed, nor ever will be under this
+    /// XID.
     RequestTooLarge(Text),
     /// The result was acknowledged before, and is gone.
     Forgotten,
@@ -237,7 +268,8 @@ enum Phase {
     /// Which sites have not replied.
     Beginning(Vec<bool>),
     Executing,
-    /// Also which sites have been asked to refuse what they would not prepare, and the reply if it came to that.
+    /// Also which sites have been asked to refuse what they would not prepare, and the reply if it
+    /// came to that.
     Preparing(Tables, Vec<bool>, Option<Reply>),
     Refusing(Tables, Reply),
     /// Which sites have not withdrawn, and the reply; without one, the run begins afterwards.
@@ -260,7 +292,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run over sites `0..sites`, and what to do first: a number above the client's first one is a retry's, and that looks before it begins. `token` is random.
+    /// A run over sites `0..sites`, and what to do first: a number above the client's first one is
+    /// a retry's, and that looks before it begins. `token` is random.
     pub fn begin(instance: i64, token: u64, request: Text, sites: usize) -> (Run, Vec<Effect>) {
         let sites = sites.max(1);
         let phase = Phase::Looking(vec![None; sites]);
@@ -406,7 +439,8 @@ impl Run {
         }
     }
 
-    /// The logic has failed. What was in doubt before it began may be the cause, and has had its time.
+    /// The logic has failed. What was in doubt before it began may be the cause, and has had its
+    /// time.
     fn clear(&mut self, reason: Text) -> Vec<Effect> {
         if self.doubtful == 0 {
             return self.stop(0, reason);
@@ -520,7 +554,8 @@ fn prepared_everywhere(tables: &[Table]) -> Option<(i64, Text)> {
     first.prepared.iter().find(everywhere).map(|(instance, result)| (*instance, result.clone()))
 }
 
-/// For each site, what is prepared there and cannot have been chosen by anybody; and the highest prepared instance of which that is not proven, or 0.
+/// For each site, what is prepared there and cannot have been chosen by anybody; and the highest
+/// prepared instance of which that is not proven, or 0.
 fn without_future(tables: &[Table]) -> (i64, Vec<Vec<(i64, Text)>>) {
     let mut doubtful = 0;
     let mut of_site = |table: &Table| {
@@ -606,7 +641,8 @@ mod tests {
         assert_eq!(run.on(Event::Site(1, shown(2))), [Effect::Commit(0, 5), Effect::Commit(1, 5)]);
     }
 
-    /// Both of which a site showed that they have no future, the later one by its tombstone; the one that is in doubt is not touched.
+    /// Both of which a site showed that they have no future, the later one by its tombstone; the
+    /// one that is in doubt is not touched.
     #[test]
     fn a_retry_withdraws_what_a_site_shows_as_aborted_before_it_begins() {
         let (mut run, _) = Run::begin(9216, 15, "buy".into(), 2);

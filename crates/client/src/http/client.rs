@@ -1,8 +1,10 @@
 //! The client's HTTP side: one answer to a request, from whichever application server has it.
 //!
-//! [`EtxClient::execute`] drives the pure [`Client`]: each attempt is a task; attempts that were given up go on waiting for their replies, since an answer to any of them is
-//! the answer. An [`Answer`] is handed over first and acknowledged afterwards, in the background: an acknowledgement that is lost costs the sites a little room, one that
-//! comes too early would cost the client its answer.
+//! [`EtxClient::execute`] drives the pure [`Client`]: each attempt is a task; attempts that were
+//! given up go on waiting for their replies, since an answer to any of them is the answer. An
+//! [`Answer`] is handed over first and acknowledged afterwards, in the background: an
+//! acknowledgement that is lost costs the sites a little room, one that comes too early would cost
+//! the client its answer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -106,7 +108,8 @@ impl Answer {
         &self.result
     }
 
-    /// Takes the result, which is now safe with the caller, and lets the sites forget it, in the background.
+    /// Takes the result, which is now safe with the caller, and lets the sites forget it, in the
+    /// background.
     pub fn acknowledge(self) -> Text {
         self.client.acknowledge_later(self.xid);
         self.result
@@ -125,7 +128,8 @@ impl EtxClient {
         EtxClient::named(&format!("{:032x}", rand::random::<u128>()), servers, options)
     }
 
-    /// The same under a name of the caller's, which no other client has or had: its requests are `name/1`, `name/2`, …
+    /// The same under a name of the caller's, which no other client has or had: its requests are
+    /// `name/1`, `name/2`, …
     ///
     /// # Errors
     /// `Address`, `Key`, `Unsendable`.
@@ -162,7 +166,8 @@ impl EtxClient {
         self.execute_as(&self.fresh_xid(), request).await
     }
 
-    /// Has the request of this XID executed, if it was not yet; answers the same as before, if it was.
+    /// Has the request of this XID executed, if it was not yet; answers the same as before, if it
+    /// was.
     ///
     /// # Errors
     /// `Key`, `Unsendable`, `Ended`.
@@ -186,7 +191,8 @@ impl EtxClient {
         }
     }
 
-    /// Does what the pure client wants done, until it has finished. Also answers what was last heard that was no answer.
+    /// Does what the pure client wants done, until it has finished. Also answers what was last
+    /// heard that was no answer.
     async fn pursue(
         &self,
         client: &mut Client,
@@ -278,7 +284,8 @@ impl EtxClient {
         work(&mut self.inner.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets the sites forget a request whose answer is safe with whoever asked. Asks each server at most twice.
+    /// Lets the sites forget a request whose answer is safe with whoever asked. Asks each server at
+    /// most twice.
     ///
     /// # Errors
     /// No server could do it, in words. Nothing is lost by that but a little room at the sites.

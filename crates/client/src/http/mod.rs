@@ -1,4 +1,5 @@
-//! The HTTP surface: `server` answers requests, `client` makes them until there is an answer, `wire` is what goes over the line between them.
+//! The HTTP surface: `server` answers requests, `client` makes them until there is an answer,
+//! `wire` is what goes over the line between them.
 //!
 //! ```text
 //! POST /etx              Idempotency-Key: c/7                the request string
@@ -21,9 +22,11 @@
 //! | 503 | `retry` | try again, here or at another server, after `Retry-After` seconds, with a number above `Etx-Highest` |
 //! | 503 | `in-doubt` | the same; an instance is in the way at a site of plain PostgreSQL |
 //!
-//! Whoever has no `Etx-Outcome` (a proxy's 502, a time-out, a lost connection) knows nothing and tries again with the same key. That is always safe.
+//! Whoever has no `Etx-Outcome` (a proxy's 502, a time-out, a lost connection) knows nothing and
+//! tries again with the same key. That is always safe.
 //!
-//! A key is the text of the header as it is, UTF-8, without surrounding blanks. A request that is under way is not disturbed when its HTTP client goes away.
+//! A key is the text of the header as it is, UTF-8, without surrounding blanks. A request that is
+//! under way is not disturbed when its HTTP client goes away.
 
 mod client;
 mod server;

@@ -1,7 +1,9 @@
-//! Cognate's own statements, in their function form: parameters need no quotes, and a connection prepares them once.
+//! Cognate's own statements, in their function form: parameters need no quotes, and a connection
+//! prepares them once.
 //!
-//! All return the same columns: the instance, its state, its result if it is prepared or committed, and the family's request. What the rows and SQLSTATEs mean for
-//! the protocol is decided here, and nowhere else.
+//! All return the same columns: the instance, its state, its result if it is prepared or committed,
+//! and the family's request. What the rows and SQLSTATEs mean for the protocol is decided here, and
+//! nowhere else.
 
 use std::collections::BTreeMap;
 

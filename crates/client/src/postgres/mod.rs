@@ -1,12 +1,15 @@
 //! A site that is reached by the PostgreSQL protocol.
 //!
-//! `mip` is how Cognate is spoken to, in MIP's own statements; `plain` is what plain PostgreSQL allows, which is less. Which of them a server is shows when a
-//! connection is opened: only Cognate has `cognate_mip_begin`.
+//! `mip` is how Cognate is spoken to, in MIP's own statements; `plain` is what plain PostgreSQL
+//! allows, which is less. Which of them a server is shows when a connection is opened: only Cognate
+//! has `cognate_mip_begin`.
 //!
 //! # Losses
 //!
-//! An error without SQLSTATE means that nothing is known of what was asked: `Unreachable`. The same holds for a server that shuts down under a statement. A connection
-//! that is dropped while a statement is under way asks the server to cancel it, so that no lock is kept for a reply that nobody reads; then it is closed.
+//! An error without SQLSTATE means that nothing is known of what was asked: `Unreachable`. The same
+//! holds for a server that shuts down under a statement. A connection that is dropped while a
+//! statement is under way asks the server to cancel it, so that no lock is kept for a reply that
+//! nobody reads; then it is closed.
 
 mod mip;
 pub mod plain;
@@ -81,7 +84,8 @@ impl PostgresSite {
 impl FromStr for PostgresSite {
     type Err = Error;
 
-    /// From a connection string: `host=127.0.0.1 port=5433 user=shop dbname=cognate`, or a `postgresql://` URL.
+    /// From a connection string: `host=127.0.0.1 port=5433 user=shop dbname=cognate`, or a
+    /// `postgresql://` URL.
     fn from_str(text: &str) -> Result<PostgresSite, Error> {
         let mut config: Config = text.parse()?;
         if config.get_application_name().is_none() {
@@ -118,7 +122,8 @@ enum Kind {
     Plain { version: String },
 }
 
-/// A connection to a [`PostgresSite`], and what a request's logic executes SQL by: inside the instance's transaction, which it must not end itself.
+/// A connection to a [`PostgresSite`], and what a request's logic executes SQL by: inside the
+/// instance's transaction, which it must not end itself.
 #[derive(Debug)]
 pub struct PostgresConnection {
     client: Client,

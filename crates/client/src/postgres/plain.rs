@@ -2,9 +2,10 @@
 //!
 //! # How
 //!
-//! Each instance inserts a row with the request's XID into `cognate_etx` as the first thing in its transaction; its result goes there as the last thing before
-//! `PREPARE TRANSACTION 'etx:<instance>:<token>:<xid>'`. The row's primary key is what keeps two executions apart, and, once it is committed with the work itself,
-//! what a retry finds instead of executing again.
+//! Each instance inserts a row with the request's XID into `cognate_etx` as the first thing in its
+//! transaction; its result goes there as the last thing before `PREPARE TRANSACTION
+//! 'etx:<instance>:<token>:<xid>'`. The row's primary key is what keeps two executions apart, and,
+//! once it is committed with the work itself, what a retry finds instead of executing again.
 //!
 //! ```text
 //! BEGIN of an instance                     what it finds                            it replies
@@ -13,23 +14,33 @@
 //!   its own INSERT waits for a second      an instance is active                    in doubt
 //! ```
 //!
-//! In doubt is not for ever. If one execution has prepared at every site and stopped before its COMMITs, whoever comes next commits it: `pg_prepared_xacts` shows instance and token
-//! at all sites (`application::look`). And an execution that some site has refused to prepare (a serialization failure) can never be prepared everywhere: its server rolls back at once
-//! what it has prepared at the others. Only that server can: the site keeps no table that would tell others. So exactly-once holds here as with Cognate: one execution commits, at all sites, and everyone gets its result.
+//! In doubt is not for ever. If one execution has prepared at every site and stopped before its
+//! COMMITs, whoever comes next commits it: `pg_prepared_xacts` shows instance and token at all
+//! sites (`application::look`). And an execution that some site has refused to prepare (a
+//! serialization failure) can never be prepared everywhere: its server rolls back at once what it
+//! has prepared at the others. Only that server can: the site keeps no table that would tell
+//! others. So exactly-once holds here as with Cognate: one execution commits, at all sites, and
+//! everyone gets its result.
 //!
 //! # What is lost
 //!
-//! - *A retry is not a sibling.* While an instance is active or prepared at a plain site, nothing else of that request can run there. If its server
-//!   stopped, or lost a site, after it had prepared at some sites and before it had at all, the request stays in doubt, and its locks stay, until an operator rolls
-//!   back the prepared transactions of that instance (`ROLLBACK PREPARED`): safe if it is not prepared at every site and its server is known to be dead. Active ones
-//!   end by themselves with their connection, or when they have been idle for [`IDLE`].
+//! - *A retry is not a sibling.* While an instance is active or prepared at a plain site, nothing
+//!   else of that request can run there. If its server stopped, or lost a site, after it had
+//!   prepared at some sites and before it had at all, the request stays in doubt, and its locks
+//!   stay, until an operator rolls back the prepared transactions of that instance (`ROLLBACK
+//!   PREPARED`): safe if it is not prepared at every site and its server is known to be dead.
+//!   Active ones end by themselves with their connection, or when they have been idle for [`IDLE`].
 //! - *No stub.* Nothing but a client's retry heals what is in doubt.
-//! - *No tables of siblings*, no tombstones: an XID used for another request is noticed only once the first is decided.
-//! - *The fact stays as a row.* An acknowledgement empties the row of a request, and leaves it there; there is no high-water mark.
-//! - XIDs have at most [`PLAIN_XID_BYTES_MAX`] bytes, because they go into the identifier of the prepared transaction.
+//! - *No tables of siblings*, no tombstones: an XID used for another request is noticed only once
+//!   the first is decided.
+//! - *The fact stays as a row.* An acknowledgement empties the row of a request, and leaves it
+//!   there; there is no high-water mark.
+//! - XIDs have at most [`PLAIN_XID_BYTES_MAX`] bytes, because they go into the identifier of the
+//!   prepared transaction.
 //! - Logic that ends the transaction itself (COMMIT) is not noticed before its work is committed.
 //!
-//! It needs `max_prepared_transactions` above the number of requests at a time, and the right to create its table (or the table).
+//! It needs `max_prepared_transactions` above the number of requests at a time, and the right to
+//! create its table (or the table).
 
 use tokio_postgres::Error;
 
@@ -132,7 +143,8 @@ async fn find(connection: &PostgresConnection, xid: &str) -> Result<Option<Entry
     Ok(Some(Entry::Committed(Outcome { winner, result, request })))
 }
 
-/// What stands against beginning an instance, if anything does. The prepared ones first: what is committed meanwhile is found afterwards.
+/// What stands against beginning an instance, if anything does. The prepared ones first: what is
+/// committed meanwhile is found afterwards.
 async fn obstacle(connection: &PostgresConnection, xid: &str) -> Result<Option<SiteReply>, Error> {
     let in_doubt = in_doubt(connection, xid).await?;
     Ok(match (find(connection, xid).await?, in_doubt) {
@@ -194,7 +206,8 @@ fn gid(instance: i64, xid: &str, stored: &str) -> Gid {
     Gid { instance, token, xid: xid.to_owned() }
 }
 
-/// An error of PREPARE TRANSACTION. Only those of the transaction itself (and of its statements) mean for sure that it is not prepared.
+/// An error of PREPARE TRANSACTION. Only those of the transaction itself (and of its statements)
+/// mean for sure that it is not prepared.
 fn not_prepared(error: &Error) -> SiteReply {
     match state(error).get(..2) {
         Some("22" | "23" | "25" | "40" | "42" | "54" | "55") => failed(error),
@@ -222,7 +235,8 @@ pub(super) async fn prepare(connection: &PostgresConnection, job: &Job, stored: 
     }
 }
 
-/// A site without siblings keeps no tables of what it has refused. Of this execution it can tell: its transaction is over, so what is not prepared never will be.
+/// A site without siblings keeps no tables of what it has refused. Of this execution it can tell:
+/// its transaction is over, so what is not prepared never will be.
 pub(super) async fn refuse(connection: &PostgresConnection, job: &Job, stored: Option<&str>) -> SiteReply {
     let Some(stored) = stored else { return SiteReply::Table(Table::default()) };
     match in_doubt(connection, &job.xid).await {

@@ -1,6 +1,8 @@
-//! A site in the process: the engine's own families of siblings behind a table of lines, with faults on order.
+//! A site in the process: the engine's own families of siblings behind a table of lines, with
+//! faults on order.
 //!
-//! It watches its callers: a BEGIN or COMMIT inside a transaction, or a step over a connection that is lost, is a violation, and fails the test.
+//! It watches its callers: a BEGIN or COMMIT inside a transaction, or a step over a connection that
+//! is lost, is a violation, and fails the test.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

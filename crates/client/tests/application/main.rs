@@ -1,7 +1,9 @@
-//! The application server's side and the HTTP surface, over sites in the process: the engine's own families of siblings, with faults on order (`fake`).
+//! The application server's side and the HTTP surface, over sites in the process: the engine's own
+//! families of siblings, with faults on order (`fake`).
 //!
-//! `runs` has one fault at a time at every point, `soak` many at random, `surface` the HTTP side of both. Where time is simulated, it goes on when
-//! everything waits; nothing depends on how fast anything is.
+//! `runs` has one fault at a time at every point, `soak` many at random, `surface` the HTTP side of
+//! both. Where time is simulated, it goes on when everything waits; nothing depends on how fast
+//! anything is.
 
 mod fake;
 mod runs;
@@ -45,7 +47,8 @@ pub(crate) fn two_sites() -> ([FakeSite; 2], ApplicationServer<FakeSite>) {
 
 static EXECUTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Writes a line that no other execution writes at every site, and has it as its result: non-deterministic, as the paper's requests are.
+/// Writes a line that no other execution writes at every site, and has it as its result:
+/// non-deterministic, as the paper's requests are.
 pub(crate) async fn write(request: Text, branches: Branches<FakeConnection>) -> Result<String, Failure> {
     let execution = EXECUTIONS.fetch_add(1, Ordering::Relaxed);
     let line = format!("{} {request} {execution}", branches.job().xid);

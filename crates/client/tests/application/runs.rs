@@ -60,7 +60,8 @@ async fn a_decided_family_is_answered_without_running_the_logic_again() {
     assert!(sites.iter().all(|site| lines(site).len() == 1));
 }
 
-/// Its server has stopped between PREPARE and COMMIT, or could not know that all sites have prepared. The retry finds that, whatever befalls its look.
+/// Its server has stopped between PREPARE and COMMIT, or could not know that all sites have
+/// prepared. The retry finds that, whatever befalls its look.
 #[tokio::test(start_paused = true)]
 async fn what_was_prepared_everywhere_is_committed_without_running_the_logic_again() {
     let faults = [None, Some(Fault::LoseRequest), Some(Fault::LoseReply), Some(Fault::Slow(SECOND * 9))];
@@ -89,7 +90,8 @@ async fn what_was_prepared_everywhere_is_committed_without_running_the_logic_aga
     }
 }
 
-/// Every point, every site, every loss: the request is executed once, whatever the first server could say, and nothing is left open.
+/// Every point, every site, every loss: the request is executed once, whatever the first server
+/// could say, and nothing is left open.
 #[tokio::test(start_paused = true)]
 async fn losses_and_slow_sites_at_every_point() {
     let points = [Point::Connect, Point::Begin, Point::Logic, Point::Prepare, Point::Commit];
@@ -188,7 +190,8 @@ async fn every_final_refusal_has_its_type() {
     settled(&sites, &[&server]).await;
 }
 
-/// A reply to BEGIN that comes after the decision is known answers nothing: it once looked like a site that breaks the decision.
+/// A reply to BEGIN that comes after the decision is known answers nothing: it once looked like a
+/// site that breaks the decision.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_that_comes_after_the_decision_is_not_taken_for_one_of_the_commit() {
     let (sites, server) = two_sites();
@@ -251,7 +254,8 @@ async fn logic_that_fails_stalls_or_keeps_its_branches_leaves_nothing_behind() {
     assert!(sites.iter().all(|site| lines(site) == [done(&reply)]));
 }
 
-/// Dropped at any of its waits, a run is as if its server had stopped: connections are closed, and another server goes on.
+/// Dropped at any of its waits, a run is as if its server had stopped: connections are closed, and
+/// another server goes on.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_leaves_nothing_open() {
     let points = [Point::Connect, Point::Begin, Point::Logic, Point::Prepare, Point::Commit];
@@ -378,7 +382,8 @@ async fn without_siblings_a_retry_finishes_what_was_prepared_everywhere() {
     assert!(sites.iter().all(|site| lines(site) == [done(&reply)]));
 }
 
-/// A serialization failure at one site: what is prepared at the other can never be committed, and goes.
+/// A serialization failure at one site: what is prepared at the other can never be committed, and
+/// goes.
 #[tokio::test(start_paused = true)]
 async fn without_siblings_what_a_site_refused_to_prepare_is_withdrawn_from_the_others() {
     for pause in [Duration::ZERO, SECOND / 2] {

@@ -1,8 +1,10 @@
-//! Many requests at once over three sites and three application servers, with everything that can go wrong at random: faults at the sites, servers that are killed in the middle,
-//! calls that are lost, repeated or answered to nobody.
+//! Many requests at once over three sites and three application servers, with everything that can
+//! go wrong at random: faults at the sites, servers that are killed in the middle, calls that are
+//! lost, repeated or answered to nobody.
 //!
-//! At the end the stubs' part is played once for what is left prepared. Then every answered request has happened once, at every site, as it was answered; every other one at most once,
-//! and at all sites or none; nothing is in doubt.
+//! At the end the stubs' part is played once for what is left prepared. Then every answered request
+//! has happened once, at every site, as it was answered; every other one at most once, and at all
+//! sites or none; nothing is in doubt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +27,8 @@ const SERVERS: usize = 3;
 const CLIENTS: u64 = 4;
 const REQUESTS: u64 = 60;
 
-/// An application server that can be killed: whatever it is doing stops where it is, and it begins anew.
+/// An application server that can be killed: whatever it is doing stops where it is, and it begins
+/// anew.
 #[derive(Clone)]
 struct Mortal {
     server: ApplicationServer<FakeSite>,

@@ -1,4 +1,5 @@
-//! HTTP over loopback: the surface's statuses, as any client in any language sees them, and `EtxClient` against servers that are dead, mute or cut off.
+//! HTTP over loopback: the surface's statuses, as any client in any language sees them, and
+//! `EtxClient` against servers that are dead, mute or cut off.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! Breadth first over all states: so the first violation has a shortest history.
 //!
-//! A state is known by 128 bits of hash, its number, and the step that first led to it; no whole states are kept, or the frontier alone would need tens of
-//! gigabytes. They are made again by their steps ([`Path`]): the states of a level have their numbers in the order of their predecessors', so each shares nearly all of
-//! its history with the one before it.
+//! A state is known by 128 bits of hash, its number, and the step that first led to it; no whole
+//! states are kept, or the frontier alone would need tens of gigabytes. They are made again by
+//! their steps ([`Path`]): the states of a level have their numbers in the order of their
+//! predecessors', so each shares nearly all of its history with the one before it.
 //!
 //! ```text
 //! level 2          4        5     6            made again for 4: the first state, 1, 4
@@ -135,7 +136,8 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Explores all states within the bounds, but stops at the first violation that is `wanted`; steps with another are not taken.
+/// Explores all states within the bounds, but stops at the first violation that is `wanted`; steps
+/// with another are not taken.
 pub(crate) fn explore(bounds: &Bounds, wanted: Wanted<'_>) -> Explored {
     let begun = Instant::now();
     let (mut steps, mut depth) = (0, 0);

@@ -1,8 +1,11 @@
-//! What happens after the last fault: everything that was under way is lost, all runs are dead, and from now on nothing fails. A state *heals* if the
-//! clients then get their answers by retrying, and if the stubs without the clients decide or withdraw whatever is prepared.
+//! What happens after the last fault: everything that was under way is lost, all runs are dead, and
+//! from now on nothing fails. A state *heals* if the clients then get their answers by retrying,
+//! and if the stubs without the clients decide or withdraw whatever is prepared.
 //!
-//! This is a witness for "a state with the answers is reachable from here by steps without faults", in the worst case that anything useful was lost. Clients try one
-//! after the other, [`ROUNDS`] times; of two requests each may be the first. That they try at once, over and over, is what [`together`] is about.
+//! This is a witness for "a state with the answers is reachable from here by steps without faults",
+//! in the worst case that anything useful was lost. Clients try one after the other, [`ROUNDS`]
+//! times; of two requests each may be the first. That they try at once, over and over, is what
+//! [`together`] is about.
 
 use std::collections::HashSet;
 
@@ -11,7 +14,8 @@ use cognate_client::etransaction::Reply;
 use crate::explorer::{Hashes, fingerprint};
 use crate::world::{Bounds, Step, Violation, World};
 
-/// So many instances may be needed: one to learn of higher numbers, or to clear what is in the way; one to get through.
+/// So many instances may be needed: one to learn of higher numbers, or to clear what is in the way;
+/// one to get through.
 const ROUNDS: usize = 2;
 /// Where it is to be shown that nothing comes of it.
 const MANY_ROUNDS: usize = 20;
@@ -103,8 +107,10 @@ pub(crate) fn stubs(world: &World, bounds: &Bounds) -> Result<(), Violation> {
     }
 }
 
-/// T3: one attempt of each client, undisturbed but by each other, in every interleaving: whoever has no answer afterwards has nothing prepared anywhere. So requests that go on without an answer are
-/// those whose attempts overlap each time anew; the clients' pauses, longer each time and by chance, end that.
+/// T3: one attempt of each client, undisturbed but by each other, in every interleaving: whoever
+/// has no answer afterwards has nothing prepared anywhere. So requests that go on without an answer
+/// are those whose attempts overlap each time anew; the clients' pauses, longer each time and by
+/// chance, end that.
 ///
 /// `seen` are states that were looked at before.
 pub(crate) fn together(world: &World, bounds: &Bounds, seen: &mut Hashes) -> Result<(), Violation> {

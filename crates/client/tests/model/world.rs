@@ -1,7 +1,9 @@
-//! One state of the model, the steps that are possible in it, and what each does: all decisions are the real code's.
+//! One state of the model, the steps that are possible in it, and what each does: all decisions are
+//! the real code's.
 //!
-//! There are one or two requests, each with a client of its own. Two of them share one row at each site, which both write. How a site keeps them apart, and no more of concurrency control
-//! than that, is the model's ([`Rows`]): who waits for whom, and who is refused because of whom.
+//! There are one or two requests, each with a client of its own. Two of them share one row at each
+//! site, which both write. How a site keeps them apart, and no more of concurrency control than
+//! that, is the model's ([`Rows`]): who waits for whom, and who is refused because of whom.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,9 +18,11 @@ use cognate_engine::sibling::{self, Answer, Collected, Effects, Family, Instance
 pub(crate) enum Rows {
     /// They do not share it.
     Apart,
-    /// By locks: an instance waits for active and prepared ones of the other request, and is refused if that has committed after it began.
+    /// By locks: an instance waits for active and prepared ones of the other request, and is
+    /// refused if that has committed after it began.
     Waits,
-    /// By certification: PREPARE is refused while an instance of the other request is prepared, or if that has committed after this one began.
+    /// By certification: PREPARE is refused while an instance of the other request is prepared, or
+    /// if that has committed after this one began.
     Refuses,
 }
 
@@ -33,7 +37,8 @@ pub(crate) struct Bounds {
     pub(crate) pushes: u8,
     pub(crate) repeats: u8,
     pub(crate) losses: u8,
-    /// So often a request's logic fails, or a site refuses a PREPARE, for no reason that the model knows.
+    /// So often a request's logic fails, or a site refuses a PREPARE, for no reason that the model
+    /// knows.
     pub(crate) failures: u8,
     pub(crate) server_crashes: u8,
     pub(crate) site_crashes: u8,
@@ -108,13 +113,15 @@ impl Execution {
     }
 }
 
-/// A request at a site: the family or, once it is forgotten, the client's record. The rest is the model's own memory.
+/// A request at a site: the family or, once it is forgotten, the client's record. The rest is the
+/// model's own memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Branch {
     pub(crate) family: Family,
     pub(crate) collected: Collected,
     pub(crate) committed: Option<(i64, Text)>,
-    /// Of the active instances: whether the other request had committed when it began, and whether it has written the row.
+    /// Of the active instances: whether the other request had committed when it began, and whether
+    /// it has written the row.
     transactions: BTreeMap<Owner, (bool, bool)>,
 }
 
@@ -154,7 +161,8 @@ pub(crate) enum Step {
     LoseReply(Owner, usize),
     /// What the run sent is lost, and the run notices.
     LoseRequest(Owner, usize),
-    /// A PREPARE whose server has stopped does not arrive; the site notices that the connection is lost.
+    /// A PREPARE whose server has stopped does not arrive; the site notices that the connection is
+    /// lost.
     HangUp(Owner, usize),
     /// The site refuses to prepare.
     Refuse(Owner, usize),
@@ -178,7 +186,8 @@ pub(crate) fn request(of: usize) -> Text {
     ["request", "another"][of].into()
 }
 
-/// What a run's execution computes: different each time, as the paper's non-deterministic results are.
+/// What a run's execution computes: different each time, as the paper's non-deterministic results
+/// are.
 fn computed(owner: Owner) -> Text {
     owner.to_string().into()
 }
@@ -368,7 +377,8 @@ impl World {
         Ok(())
     }
 
-    /// Its runs stop; their connections are lost, but a PREPARE that has been sent may still arrive.
+    /// Its runs stop; their connections are lost, but a PREPARE that has been sent may still
+    /// arrive.
     fn crash_server(&mut self, server: usize) {
         for (owner, execution) in self.runs.iter_mut().filter(|(_, e)| e.server == server && e.is_running()) {
             execution.run = None;
@@ -416,7 +426,8 @@ impl World {
         }
     }
 
-    /// The first message of a run that a site has not processed and that does not wait; or else one that waits.
+    /// The first message of a run that a site has not processed and that does not wait; or else one
+    /// that waits.
     pub(crate) fn unprocessed(&self, owner: Owner) -> Option<Step> {
         let sent = &self.runs.get(&owner)?.sent;
         let mut sites = (0..sent.len()).filter(|site| sent[*site].is_some());
@@ -654,7 +665,8 @@ impl World {
         self.runs.retain(|_, e| e.run.is_some() || e.reply.is_some() || e.sent.iter().any(Option::is_some));
     }
 
-    /// Nothing is under way any more: all servers have crashed, all messages and connections are lost.
+    /// Nothing is under way any more: all servers have crashed, all messages and connections are
+    /// lost.
     pub(crate) fn silence(&mut self) {
         for owner in std::mem::take(&mut self.runs).into_keys() {
             self.sites.iter_mut().for_each(|site| site.hang_up(owner));

@@ -1,5 +1,5 @@
-//! A disk that is full, or fails to flush: commits fail with a SQLSTATE that says so, readers go on, and what was
-//! acknowledged is there after the next start.
+//! A disk that is full, or fails to flush: commits fail with a SQLSTATE that says so, readers go
+//! on, and what was acknowledged is there after the next start.
 
 use std::io::Write as _;
 use std::path::Path;

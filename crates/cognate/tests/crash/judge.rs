@@ -1,5 +1,5 @@
-//! What must be there after a crash: each client's things, totals that are their sums, notes that belong to items, and
-//! indexes that say what the tables say.
+//! What must be there after a crash: each client's things, totals that are their sums, notes that
+//! belong to items, and indexes that say what the tables say.
 
 use std::collections::BTreeMap;
 

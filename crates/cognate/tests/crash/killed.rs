@@ -1,7 +1,7 @@
 //! `kill -9` of the real process under load, twenty times over one folder.
 //!
-//! The kill comes when the clients have got a drawn number of acknowledgements, so the moment is any one within the transactions that run
-//! at that time.
+//! The kill comes when the clients have got a drawn number of acknowledgements, so the moment is
+//! any one within the transactions that run at that time.
 
 use std::sync::mpsc;
 use std::thread;
@@ -48,7 +48,8 @@ fn twenty_kills_lose_nothing_acknowledged_and_leave_nothing_else() {
                         match ledger.transact(&mut wire) {
                             Ok(true) => _ = tell.send(()),
                             Ok(false) => {}
-                            // A killed process says nothing: an error that comes is the server's own failure.
+                            // A killed process says nothing: an error that comes is the server's
+                            // own failure.
                             Err(Failure::Error { sqlstate, message }) => panic!("{sqlstate}: {message}"),
                             Err(Failure::Broken) => return Err(Failure::Broken),
                         }

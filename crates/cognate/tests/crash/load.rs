@@ -1,8 +1,9 @@
-//! The load: transactions over tables with unique and plain indexes, checks, a foreign key that restricts and one that
-//! cascades; and the ledger of each client.
+//! The load: transactions over tables with unique and plain indexes, checks, a foreign key that
+//! restricts and one that cascades; and the ledger of each client.
 //!
-//! A client owns its items, so it knows what must be in the table: what its acknowledged transactions made, and perhaps
-//! one more, whose COMMIT got no answer. The owners' totals are shared: clients meet there, wait, and at times deadlock.
+//! A client owns its items, so it knows what must be in the table: what its acknowledged
+//! transactions made, and perhaps one more, whose COMMIT got no answer. The owners' totals are
+//! shared: clients meet there, wait, and at times deadlock.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +100,8 @@ impl Ledger {
         }
     }
 
-    /// Takes what is there, which must be what was acknowledged, with or without the transaction in doubt.
+    /// Takes what is there, which must be what was acknowledged, with or without the transaction in
+    /// doubt.
     pub(super) fn judge(&mut self, found: Things) {
         let in_doubt = self.in_doubt.take();
         if found == self.things {
@@ -114,8 +116,8 @@ impl Ledger {
         self.things = with;
     }
 
-    /// Runs one transaction. `Ok(true)`: acknowledged. `Err`: there is no going on; what was being committed then is in
-    /// doubt.
+    /// Runs one transaction. `Ok(true)`: acknowledged. `Err`: there is no going on; what was being
+    /// committed then is in doubt.
     pub(super) fn transact(&mut self, sql: &mut dyn Sql) -> Result<bool, Failure> {
         let change = self.draw();
         let level = ["", " ISOLATION LEVEL READ COMMITTED", " ISOLATION LEVEL REPEATABLE READ"];

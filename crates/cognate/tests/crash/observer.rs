@@ -1,7 +1,7 @@
 //! Clients that are told much and write little: what they were told must stay true after a crash.
 //!
-//! The things they look at only ever grow, so each answer gives a lower bound that can be judged later without knowing who else
-//! did what:
+//! The things they look at only ever grow, so each answer gives a lower bound that can be judged
+//! later without knowing who else did what:
 //!
 //! ```text
 //! gate     its state is only raised     "no row has a state below 4" or a row that shows 4: it is 4 at least, for ever
@@ -11,8 +11,9 @@
 //! turn     a sequence                   no number comes twice
 //! ```
 //!
-//! An answer counts when the end of its transaction was acknowledged: COMMIT, ROLLBACK, the error of a statement outside a block, or the
-//! ROLLBACK after an error. With `cognate.durable_reads` it counts at once. Own writes count with their COMMIT only.
+//! An answer counts when the end of its transaction was acknowledged: COMMIT, ROLLBACK, the error
+//! of a statement outside a block, or the ROLLBACK after an error. With `cognate.durable_reads` it
+//! counts at once. Own writes count with their COMMIT only.
 //!
 //! One history that must not happen, and did while answers without rows of their own did not wait:
 //!

@@ -1,10 +1,12 @@
 //! Two hundred crashes of a database on a simulated disk, under load through SQL sessions.
 //!
-//! A crash is the end of the process or of the power at any changing operation of the disk, during recovery as well. Each of 40
-//! databases goes through five, so what an early crash damaged is seen by the later ones.
+//! A crash is the end of the process or of the power at any changing operation of the disk, during
+//! recovery as well. Each of 40 databases goes through five, so what an early crash damaged is seen
+//! by the later ones.
 //!
-//! Sixty more, over twelve databases, at moments when the flushes were held back and others had seen what was not durable yet: there the clients
-//! are observers, and what they were told is judged.
+//! Sixty more, over twelve databases, at moments when the flushes were held back and others had
+//! seen what was not durable yet: there the clients are observers, and what they were told is
+//! judged.
 
 use std::ops::Bound::Unbounded;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +58,8 @@ pub(super) fn open(disk: &SimDisk) -> cognate::Result<Database> {
     Database::open_with(options)
 }
 
-/// Every entry of every index leads to a row, and each row has one: in the trees themselves, past all plans.
+/// Every entry of every index leads to a row, and each row has one: in the trees themselves, past
+/// all plans.
 fn trees_agree(database: &Database) {
     let catalog = database.sql().catalog();
     let t = database.sql().engine().begin(Isolation::Snapshot, Access::ReadOnly);
@@ -76,8 +79,8 @@ fn trees_agree(database: &Database) {
     }
 }
 
-/// Each client runs up to `count` transactions, in a thread of its own, until it gets an error with one of the SQLSTATEs
-/// `ends`. Returns those errors.
+/// Each client runs up to `count` transactions, in a thread of its own, until it gets an error with
+/// one of the SQLSTATEs `ends`. Returns those errors.
 pub(super) fn work(
     database: &Database,
     ledgers: &mut [Ledger],
@@ -147,8 +150,8 @@ fn two_hundred_crashes_lose_nothing_acknowledged_and_leave_nothing_else() {
     assert!(acknowledged > 1000 && in_doubt > 50, "{acknowledged} acknowledged, {in_doubt} in doubt");
 }
 
-/// Observers act until the power is off. The flushes are held back at a drawn moment, so that many commits are seen that are not
-/// durable, and the power goes when everybody waits or a while after.
+/// Observers act until the power is off. The flushes are held back at a drawn moment, so that many
+/// commits are seen that are not durable, and the power goes when everybody waits or a while after.
 fn observe(database: &Database, disk: &SimDisk, observers: &mut [Observer], random: &mut SplitMix) {
     let (hold_at, off_at) = (random.below(150), 50 + random.below(150));
     let acts = AtomicU64::new(0);

@@ -1,6 +1,8 @@
-//! A purchase over three autonomous components: `shop` calls `stock` and `payment`, and all of it happens, or nothing.
+//! A purchase over three autonomous components: `shop` calls `stock` and `payment`, and all of it
+//! happens, or nothing.
 //!
-//! `purchase all` starts the three on loopback with embedded databases; `purchase shop|stock|payment` starts one.
+//! `purchase all` starts the three on loopback with embedded databases; `purchase
+//! shop|stock|payment` starts one.
 
 mod services;
 
@@ -40,7 +42,8 @@ struct Arguments {
     /// The other components: shop=URL,stock=URL,payment=URL.
     #[arg(long, value_name = "NAME=URL,…", value_delimiter = ',')]
     peers: Vec<String>,
-    /// A file whose first line is the token of components, and whose second one, if there is one, that of clients.
+    /// A file whose first line is the token of components, and whose second one, if there is one,
+    /// that of clients.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The component's certificate, as PEM; with --tls-key and --tls-authority.
@@ -49,10 +52,12 @@ struct Arguments {
     /// Its key.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// The certificates of the authority that the others' certificates come from; their addresses say https.
+    /// The certificates of the authority that the others' certificates come from; their addresses
+    /// say https.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_authority: Option<PathBuf>,
-    /// The payment offers its service without undo: what it does is kept prepared until the purchase has ended.
+    /// The payment offers its service without undo: what it does is kept prepared until the
+    /// purchase has ended.
     #[arg(long)]
     without_undo: bool,
 }

@@ -116,7 +116,8 @@ pub(crate) fn stock() -> Component {
         .conflicts([never("take", "take"), same_item("take", "count")])
 }
 
-/// The payment: what each customer has. Without undo a charge is kept prepared until its purchase has ended.
+/// The payment: what each customer has. Without undo a charge is kept prepared until its purchase
+/// has ended.
 pub(crate) fn payment(has_undo: bool) -> Component {
     let charge = service(charge).item(|charge: &Charge| charge.customer).read_committed();
     let (charge, charges) = match has_undo {

@@ -89,7 +89,8 @@ impl Participant {
         }
     }
 
-    /// Whether a call that runs may call this child now. From then on the child belongs to the root.
+    /// Whether a call that runs may call this child now. From then on the child belongs to the
+    /// root.
     pub fn may_call(&mut self, root: &RootId, call: &CallId, child: &Name) -> bool {
         let Some(known) = self.roots.get_mut(root) else { return false };
         if known.phase != Phase::Active || known.is_doomed {

@@ -1,7 +1,8 @@
 //! What a participant is told, and what it wants done.
 //!
-//! Every event and effect names its root. Effects are done in the order in which they come; those that end
-//! with a word in brackets are answered by the event of that name, once, whenever it is done.
+//! Every event and effect names its root. Effects are done in the order in which they come; those
+//! that end with a word in brackets are answered by the event of that name, once, whenever it is
+//! done.
 
 use std::sync::Arc;
 
@@ -14,11 +15,13 @@ use crate::name::{CallId, Name, RootId};
 /// A text that is cheap to clone.
 pub type Text = Arc<str>;
 
-/// What a yes is known by: the parent's decision names it, so that an outcome meets the vote that it was
-/// made for and no other (a late duplicate of a call and its prepare would make another one).
+/// What a yes is known by: the parent's decision names it, so that an outcome meets the vote that
+/// it was made for and no other (a late duplicate of a call and its prepare would make another
+/// one).
 pub type Nonce = u64;
 
-/// The nonce of a yes that was given again after a journal was lost: it stands for whatever was given before.
+/// The nonce of a yes that was given again after a journal was lost: it stands for whatever was
+/// given before.
 pub const ANY_NONCE: Nonce = 0;
 
 /// Number of a slot of the component's pool.
@@ -268,16 +271,19 @@ pub enum Effect {
     TellAbort(RootId, Name),
     /// Answer a parent that told an outcome.
     SendSettled(RootId, Name, Settled),
-    /// Commit the local transaction that was kept prepared, again and again until it is done. \[`HeldCommitted`\]
+    /// Commit the local transaction that was kept prepared, again and again until it is done.
+    /// \[`HeldCommitted`\]
     CommitHeld(RootId, CallId),
-    /// Undo a call, or roll back what was kept prepared, again and again until it is done. \[`Undone`\]
+    /// Undo a call, or roll back what was kept prepared, again and again until it is done.
+    /// \[`Undone`\]
     Undo(RootId, CallId),
-    /// Have the slots of a committed root freed, by their next use or together with others. \[`Freed`\]
+    /// Have the slots of a committed root freed, by their next use or together with others.
+    /// \[`Freed`\]
     Free(RootId, Vec<Slot>),
     /// Write into the root's slots that it is committed. \[`Noted`\]
     Note(RootId, Vec<Slot>),
-    /// Write that calls of this root are refused from now on, before anything else is said of it, and
-    /// say so when that is no longer needed. \[`MarkOver`\]
+    /// Write that calls of this root are refused from now on, before anything else is said of it,
+    /// and say so when that is no longer needed. \[`MarkOver`\]
     Mark(RootId, Mark),
     /// The root is in doubt: ask this parent, again and again until it is known. \[`Learned`\]
     AskOutcome(RootId, Name, Option<Nonce>),

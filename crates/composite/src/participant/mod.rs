@@ -1,22 +1,25 @@
-//! A component's part in composite transactions: call-level locks, the calls of each root, and the cascaded
-//! two-phase commit (paper, §§3.2 to 3.5).
+//! A component's part in composite transactions: call-level locks, the calls of each root, and the
+//! cascaded two-phase commit (paper, §§3.2 to 3.5).
 //!
-//! Pure: [`Participant::handle`] is told what has happened and answers what is to be done. It knows no clock,
-//! no network, no disk and no database; so all orders of what can happen are explored in its tests.
+//! Pure: [`Participant::handle`] is told what has happened and answers what is to be done. It knows
+//! no clock, no network, no disk and no database; so all orders of what can happen are explored in
+//! its tests.
 //!
 //! # Invariants
 //!
-//! 1. *Locks.* Every call that runs or is answered holds its lock; a root's locks go when it is committed here (of a
-//!    call without undo, when its prepared local transaction is), and call by call as it is undone, in reverse order.
-//! 2. *No yes without its promise.* A yes is sent only after it is durable, when no call is under way, the caller
-//!    has counted the calls that were executed, and (for the first parent that asks) all children said yes.
+//! 1. *Locks.* Every call that runs or is answered holds its lock; a root's locks go when it is
+//!    committed here (of a call without undo, when its prepared local transaction is), and call by
+//!    call as it is undone, in reverse order.
+//! 2. *No yes without its promise.* A yes is sent only after it is durable, when no call is under
+//!    way, the caller has counted the calls that were executed, and (for the first parent that
+//!    asks) all children said yes.
 //! 3. *In doubt is in doubt.* Once a yes was sent, only a parent's word ends the root here.
-//! 4. *Whoever was called is asked.* Every component that a call was sent to is asked and told, with the number
-//!    of calls that it has answered, also if it answered none.
-//! 5. *Forgetting.* A committed root is forgotten when all children are done and its own slots are free, in this
-//!    order; until then who asks is told `committed`. So an unknown root was aborted.
-//! 6. *No ghosts.* Whoever says that a root has ended, or that he does not know it, leaves a mark first: later
-//!    calls of it are refused, for as long as messages can be late.
+//! 4. *Whoever was called is asked.* Every component that a call was sent to is asked and told,
+//!    with the number of calls that it has answered, also if it answered none.
+//! 5. *Forgetting.* A committed root is forgotten when all children are done and its own slots are
+//!    free, in this order; until then who asks is told `committed`. So an unknown root was aborted.
+//! 6. *No ghosts.* Whoever says that a root has ended, or that he does not know it, leaves a mark
+//!    first: later calls of it are refused, for as long as messages can be late.
 //!
 //! # One history
 //!
@@ -32,7 +35,8 @@
 //! shop      Told(stock, done), Told(payment, done) ─▶ Free     Freed ─▶ Forget
 //! ```
 //!
-//! Had `payment` refused, shop's root would be doomed: TellAbort to both; `stock` undoes r.2 and gives its lock back.
+//! Had `payment` refused, shop's root would be doomed: TellAbort to both; `stock` undoes r.2 and
+//! gives its lock back.
 
 mod calls;
 pub mod event;
@@ -158,7 +162,8 @@ impl Participant {
         self.generation
     }
 
-    /// Whether a root can only be aborted, or is being so: its handlers' results do not count any more.
+    /// Whether a root can only be aborted, or is being so: its handlers' results do not count any
+    /// more.
     pub fn is_lost(&self, root: &RootId) -> bool {
         self.roots.get(root).is_none_or(|root| root.is_doomed || root.phase == Phase::Aborting)
     }
@@ -189,7 +194,8 @@ impl Participant {
         self.marks.keys()
     }
 
-    /// The children of a root, with the numbers of the calls that they have answered, and their votes.
+    /// The children of a root, with the numbers of the calls that they have answered, and their
+    /// votes.
     pub fn children(&self, root: &RootId) -> Vec<(Name, u32, Option<Nonce>)> {
         let Some(root) = self.roots.get(root) else { return Vec::new() };
         let child = |(name, child): (&Name, &root::Child)| (name.clone(), child.answered, child.nonce());

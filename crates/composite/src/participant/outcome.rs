@@ -57,8 +57,9 @@ impl Participant {
 
     /// What a parent is answered that speaks of a root whose commit is being carried out.
     ///
-    /// The first one waits until nothing is left to do. If all did, two components that called each other would wait
-    /// for each other; so a further one is let go once nobody needs its memory: the database knows the outcome.
+    /// The first one waits until nothing is left to do. If all did, two components that called each
+    /// other would wait for each other; so a further one is let go once nobody needs its memory:
+    /// the database knows the outcome.
     fn committed_again(&mut self, root: &RootId, parent: &Name, out: &mut Effects) -> Settled {
         let known = self.roots.get_mut(root).expect("looked up before");
         if known.began.is_some() || known.is_noted {
@@ -79,8 +80,9 @@ impl Participant {
         Settled::Pending
     }
 
-    /// The root is committed: locks go, children are told. Calls whose effects are kept prepared have their locks until these are
-    /// there: who came next would not see them, and take a place before this root.
+    /// The root is committed: locks go, children are told. Calls whose effects are kept prepared
+    /// have their locks until these are there: who came next would not see them, and take a place
+    /// before this root.
     pub(super) fn commit(&mut self, root: &RootId, told_by: Option<Name>, out: &mut Effects) {
         let known = self.roots.get_mut(root).expect("a root that is committed is known");
         known.phase = Phase::Committed;
@@ -146,7 +148,8 @@ impl Participant {
         if settled == Settled::Pending {
             return;
         }
-        // A refusal is somebody's defect. It is reported where it is heard, and asking again would change nothing.
+        // A refusal is somebody's defect. It is reported where it is heard, and asking again would
+        // change nothing.
         known.children.get_mut(child).expect("only children are told").is_done = true;
         self.free(root, out);
     }
@@ -196,8 +199,9 @@ impl Participant {
         self.undo_next(root, out);
     }
 
-    /// Undoes the last call that is left, once none is under way; forgets the root after the first one. What is kept prepared goes
-    /// first: it conflicts with no other call of the root, and its row locks may be in the way of their undos.
+    /// Undoes the last call that is left, once none is under way; forgets the root after the first
+    /// one. What is kept prepared goes first: it conflicts with no other call of the root, and its
+    /// row locks may be in the way of their undos.
     pub(super) fn undo_next(&mut self, root: &RootId, out: &mut Effects) {
         loop {
             let known = self.roots.get_mut(root).expect("a root that is undone is known");
@@ -273,8 +277,8 @@ impl Participant {
     }
 }
 
-/// Asks all parents, also those that have no yes yet: any of them that knows ends the doubt. Two components that called each
-/// other would otherwise ask only each other.
+/// Asks all parents, also those that have no yes yet: any of them that knows ends the doubt. Two
+/// components that called each other would otherwise ask only each other.
 pub(super) fn ask_parents(root: &RootId, known: &mut Root, out: &mut Effects) {
     if known.is_asking {
         return;

@@ -11,8 +11,8 @@
 //! | kept prepared | as above | as above; committed or rolled back with the root |
 //! | any | no yes | active: nobody was promised anything, so it may go on, or be given up at its deadline |
 //!
-//! Locks are there again before the first call is taken; calls that only read have lost theirs, which the
-//! generation shows (the vote is no).
+//! Locks are there again before the first call is taken; calls that only read have lost theirs,
+//! which the generation shows (the vote is no).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ pub struct SlotFacts {
     pub is_held: bool,
 }
 
-/// Which database a component decides in, and since when: one that was replaced or restored from an earlier copy does not know
-/// what it has decided before, so its ignorance means nothing.
+/// Which database a component decides in, and since when: one that was replaced or restored from an
+/// earlier copy does not know what it has decided before, so its ignorance means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Origin {
     /// The database's mark, made with the component's tables.
@@ -62,7 +62,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Whether what this one does not know cannot have been decided by the other one, which asked before.
+    /// Whether what this one does not know cannot have been decided by the other one, which asked
+    /// before.
     pub fn speaks_for(&self, asked: &Origin) -> bool {
         self.database == asked.database && self.generation >= asked.generation
     }
@@ -171,7 +172,8 @@ impl Participant {
         known.ballot = Ballot::Written;
         known.nonce = vote.and_then(|vote| vote.nonce);
         if vote.is_none() {
-            // The new journal has to say so before it counts as this database's: who is in doubt stays so.
+            // The new journal has to say so before it counts as this database's: who is in doubt
+            // stays so.
             out.push(Effect::WriteVote(root.clone(), None));
         }
         known.is_promised = true;

@@ -1,5 +1,5 @@
-//! One root at one component: the calls made here for it, the components that made them (its parents), the
-//! components that they called (its children), and how far it has come.
+//! One root at one component: the calls made here for it, the components that made them (its
+//! parents), the components that they called (its children), and how far it has come.
 //!
 //! # Phases
 //!
@@ -11,7 +11,8 @@
 //!      └───────────────▶ Aborting ◀─────────────────────┘
 //! ```
 //!
-//! A root is *in doubt* here once a yes was sent to any parent; from then on only a parent can end it.
+//! A root is *in doubt* here once a yes was sent to any parent; from then on only a parent can end
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -199,8 +200,8 @@ impl Root {
         self.calls.is_empty() && self.children.is_empty()
     }
 
-    /// Whether a parent that asks now is the first one, whose answer waits for the children. After a restart it is unknown who
-    /// asked before, so the children are asked once more.
+    /// Whether a parent that asks now is the first one, whose answer waits for the children. After
+    /// a restart it is unknown who asked before, so the children are asked once more.
     pub(super) fn is_first_question(&self) -> bool {
         self.parents.values().all(|parent| parent.asked.is_none())
     }
@@ -211,7 +212,8 @@ impl Root {
         asked.all(|child| matches!(child.vote, Some(Vote::Yes(_))))
     }
 
-    /// Whether this component, by itself, could say yes to a parent that has counted so many answers.
+    /// Whether this component, by itself, could say yes to a parent that has counted so many
+    /// answers.
     pub(super) fn check(
         &self,
         parent: &Name,

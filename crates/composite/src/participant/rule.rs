@@ -1,8 +1,9 @@
 //! The rules that counterexamples forced, by name.
 //!
-//! Each was added because a history without it goes wrong. The exploration leaves them out one by one and has to find such a
-//! history (`tests/protocol/rules.rs`): a rule whose absence nobody notices is either not needed or not explored. Only with
-//! the feature `omitted-rules`, which nothing but these tests asks for; otherwise [`holds`] is always true.
+//! Each was added because a history without it goes wrong. The exploration leaves them out one by
+//! one and has to find such a history (`tests/protocol/rules.rs`): a rule whose absence nobody
+//! notices is either not needed or not explored. Only with the feature `omitted-rules`, which
+//! nothing but these tests asks for; otherwise [`holds`] is always true.
 
 /// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -111,8 +111,8 @@ impl Participant {
             // The question was asked before a restart, which has put the root in doubt as it was.
             return;
         }
-        // The children's votes are part of the record, so what was written early for a further parent is
-        // written again.
+        // The children's votes are part of the record, so what was written early for a further
+        // parent is written again.
         write(root, known, out);
         self.answer_parents(root, out);
     }
@@ -134,7 +134,8 @@ impl Participant {
         if known.ballot != Ballot::Written {
             return;
         }
-        // Where the journal was lost any decision is believed, so the yes need not be told from others.
+        // Where the journal was lost any decision is believed, so the yes need not be told from
+        // others.
         let nonce = known.nonce.unwrap_or(ANY_NONCE);
         let are_ready = known.are_children_ready();
         for (name, parent) in &mut known.parents {
@@ -151,7 +152,8 @@ impl Participant {
         }
     }
 
-    /// The root cannot be committed: undoes it, or, if a yes is out, says no to all others and waits to be told.
+    /// The root cannot be committed: undoes it, or, if a yes is out, says no to all others and
+    /// waits to be told.
     pub(super) fn fail(&mut self, root: &RootId, no: No, out: &mut Effects) {
         let Some(known) = self.roots.get_mut(root) else { return };
         if !matches!(known.phase, Phase::Active | Phase::Preparing) {

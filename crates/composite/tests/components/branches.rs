@@ -1,4 +1,5 @@
-//! Calls without undo: what they do is kept prepared in the database until their root ends, also through the component's own end.
+//! Calls without undo: what they do is kept prepared in the database until their root ends, also
+//! through the component's own end.
 
 use serde_json::{Value, json};
 

@@ -100,7 +100,8 @@ fn a_root_of_others_is_voted_for_committed_and_undone_as_they_say() -> Result<()
     assert_eq!(post(stock, "/services/take", &part_of("a", "a.1"), &take)?, (200, Value::Null));
     let (status, problem) = post(stock, "/services/take", &part_of("a", "a.1"), &json!({ "item": 6 }))?;
     assert_eq!((status, problem["reason"].as_str()), (422, Some("arguments")));
-    // One call, so a vote for one, and a second question about two is refused without ending the doubt.
+    // One call, so a vote for one, and a second question about two is refused without ending the
+    // doubt.
     let prepare = |calls: u32| json!({ "roots": [{ "root": "a", "parent": "shop", "calls": calls }] });
     let vote = one(post(stock, "/composite/prepare", &[], &prepare(1))?)?;
     assert_eq!(vote["vote"], "yes");
@@ -244,7 +245,8 @@ fn tokens_tell_components_from_clients() -> Result<(), Failure> {
 
 #[test]
 fn an_older_process_is_fenced_by_a_later_one() -> Result<(), Failure> {
-    // The embedded database and the journal are locked by their process, so a second one does not even start.
+    // The embedded database and the journal are locked by their process, so a second one does not
+    // even start.
     let mut components = Components::start()?;
     assert!(components.restart(1).is_err(), "two processes have one component");
     Ok(())

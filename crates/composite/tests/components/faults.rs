@@ -1,8 +1,9 @@
-//! Every fault point: a component dies there while purchases are under way, is started again, and everything goes on:
-//! no root stays open, no purchase is lost, doubled or half done, and answers that were given are given again.
+//! Every fault point: a component dies there while purchases are under way, is started again, and
+//! everything goes on: no root stays open, no purchase is lost, doubled or half done, and answers
+//! that were given are given again.
 //!
-//! The short form takes each point once, at one component that passes it. The long one takes each at every component
-//! that does, at several passes:
+//! The short form takes each point once, at one component that passes it. The long one takes each
+//! at every component that does, at several passes:
 //!
 //! ```text
 //! cargo test -p cognate-composite --features fault-points -- --ignored --nocapture at_every_component
@@ -18,7 +19,8 @@ use crate::process::{Components, END, Failure, NAMES, request, settled};
 use crate::trade::{Crowd, Ledger};
 
 const CLIENTS: usize = 3;
-/// Sets of components at which points are tried at the same time: most of a trial is waiting for deadlines.
+/// Sets of components at which points are tried at the same time: most of a trial is waiting for
+/// deadlines.
 const SETS: usize = 4;
 /// Short, since what a dead component leaves is given up at its deadline.
 const DEADLINE: Duration = Duration::from_millis(1500);
@@ -167,7 +169,8 @@ impl Set {
             if way == Way::NoJournal {
                 std::fs::remove_dir_all(self.components.journal(place))?;
             }
-            // Who began the root forgets it with its process, and tells nobody: so the only way out of the doubt is to ask.
+            // Who began the root forgets it with its process, and tells nobody: so the only way out
+            // of the doubt is to ask.
             let has_to_ask = way == Way::InDoubt && place != SHOP;
             if has_to_ask {
                 self.components.kill(SHOP)?;

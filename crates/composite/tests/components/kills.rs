@@ -1,4 +1,5 @@
-//! `kill -9` of every component in turn, while purchases are under way: each happens wholly and once, or not at all.
+//! `kill -9` of every component in turn, while purchases are under way: each happens wholly and
+//! once, or not at all.
 
 use std::thread;
 use std::time::Duration;

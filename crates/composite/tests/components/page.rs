@@ -1,4 +1,5 @@
-//! The status page in a browser without a window: Chromium, spoken to by its debugging protocol over a pipe.
+//! The status page in a browser without a window: Chromium, spoken to by its debugging protocol
+//! over a pipe.
 //!
 //! Where there is no Chromium the test says so on the terminal, and has tested nothing.
 

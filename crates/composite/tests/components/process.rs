@@ -32,8 +32,8 @@ pub(crate) const END: Duration = Duration::from_secs(120);
 /// Ports that the system does not give to outgoing connections by itself.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 
-/// A port that is free, and stays so while its component is down: a connection that is attempted meanwhile must not get it
-/// as its own end.
+/// A port that is free, and stays so while its component is down: a connection that is attempted
+/// meanwhile must not get it as its own end.
 pub(crate) fn port() -> Result<SocketAddr, Failure> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = std::process::id() as usize * 61;

@@ -1,7 +1,8 @@
-//! A door in front of a component that loses requests, loses answers, says requests twice and delivers them late.
+//! A door in front of a component that loses requests, loses answers, says requests twice and
+//! delivers them late.
 //!
-//! It knows messages by their lengths and nothing else of HTTP. Each goes to its component over a connection of its
-//! own; where that is, may change at any time.
+//! It knows messages by their lengths and nothing else of HTTP. Each goes to its component over a
+//! connection of its own; where that is, may change at any time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -78,7 +79,8 @@ impl Proxy {
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
-    /// From now on all messages are delivered once and at once. Waits for those that are still late.
+    /// From now on all messages are delivered once and at once. Waits for those that are still
+    /// late.
     pub(crate) fn calm_down(&self) -> Result<(), Failure> {
         self.is_calm.store(true, Ordering::SeqCst);
         let begun = Instant::now();

@@ -1,11 +1,15 @@
-//! Recorded runs, checked: roots that begin at different components and change the same things in different orders.
+//! Recorded runs, checked: roots that begin at different components and change the same things in
+//! different orders.
 //!
-//! Each call changes a cell so that the order shows (`value * 31 + n`), and enters its root and the cell's next number into
-//! a history, in the same local transaction; its undo takes both back. In the end:
+//! Each call changes a cell so that the order shows (`value * 31 + n`), and enters its root and the
+//! cell's next number into a history, in the same local transaction; its undo takes both back. In
+//! the end:
 //!
-//! - *atomic*: a root whose client was answered is in the histories with all its calls, any other with none;
+//! - *atomic*: a root whose client was answered is in the histories with all its calls, any other
+//!   with none;
 //! - *globally serializable*: the orders of all cells together have no cycle;
-//! - *undo exact*: the committed roots, done one after the other in such an order, lead to the same values.
+//! - *undo exact*: the committed roots, done one after the other in such an order, lead to the same
+//!   values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -26,7 +30,8 @@ const CELLS: i32 = 4;
 const CLIENTS: usize = 6;
 const ROOTS: usize = 25;
 
-/// A root: its number, the cells that it changes, whether at the same time, and whether it refuses in the end.
+/// A root: its number, the cells that it changes, whether at the same time, and whether it refuses
+/// in the end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Plan {
     n: i64,

@@ -1,11 +1,13 @@
-//! The long run: purchases while components are killed at random times and at random fault points, move to other
-//! ports and lose their journals, and while messages between them are lost, said twice and late.
+//! The long run: purchases while components are killed at random times and at random fault points,
+//! move to other ports and lose their journals, and while messages between them are lost, said
+//! twice and late.
 //!
 //! ```text
 //! COGNATE_STORM_ROOTS=10000 cargo test -p cognate-composite --features fault-points -- --ignored --nocapture storm
 //! ```
 //!
-//! `COGNATE_STORM_SEED` repeats what happened to whom (not when). Without the feature nobody dies at fault points.
+//! `COGNATE_STORM_SEED` repeats what happened to whom (not when). Without the feature nobody dies
+//! at fault points.
 
 use std::env;
 use std::sync::Arc;

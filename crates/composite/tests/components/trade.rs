@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 
 use crate::process::{Components, END, Failure, post};
 
-/// Items and customers of whom purchases are made: their stock and money suffice for this many thousand.
+/// Items and customers of whom purchases are made: their stock and money suffice for this many
+/// thousand.
 const EACH: usize = 40;
-/// There are neither items nor customers beyond: who asks for them is refused by one component, and undone at the other.
+/// There are neither items nor customers beyond: who asks for them is refused by one component, and
+/// undone at the other.
 const NONE: i32 = 101;
 /// A pause before a request is made again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -36,7 +38,8 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Has clients buy at this address while the work goes on. Each ends with an answer to its last request.
+    /// Has clients buy at this address while the work goes on. Each ends with an answer to its last
+    /// request.
     pub(crate) fn buys<T>(
         shop: SocketAddr,
         name: &str,
@@ -168,7 +171,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes in more purchases, and asks for each once more: the stored answer comes, and nothing happens.
+    /// Takes in more purchases, and asks for each once more: the stored answer comes, and nothing
+    /// happens.
     pub(crate) fn add(&mut self, shop: SocketAddr, bought: Vec<Bought>) -> Result<(), Failure> {
         for Bought { key, order, receipt } in bought {
             let number = |field: &str| receipt[field].as_i64().ok_or(format!("{key}: no {field}: {receipt}"));

@@ -1,4 +1,5 @@
-//! A component that calls itself, in this process: what waits for its own connection, or its own lock.
+//! A component that calls itself, in this process: what waits for its own connection, or its own
+//! lock.
 
 use cognate_composite::matrix::{never, same_item};
 use cognate_composite::{Call, Component, Result, Service, Undo, service};

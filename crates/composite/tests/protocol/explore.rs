@@ -1,7 +1,8 @@
 //! All worlds that can be reached from one.
 //!
-//! Worlds are told apart by 128 bits of hash, and only the hashes are kept. Every world in which nothing can happen
-//! is checked; and from every world such a one can be reached, so nothing can wait for ever.
+//! Worlds are told apart by 128 bits of hash, and only the hashes are kept. Every world in which
+//! nothing can happen is checked; and from every world such a one can be reached, so nothing can
+//! wait for ever.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

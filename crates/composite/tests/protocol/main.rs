@@ -1,4 +1,5 @@
-//! The protocol between components, explored: every interleaving of what can happen to a few of them.
+//! The protocol between components, explored: every interleaving of what can happen to a few of
+//! them.
 
 mod explore;
 mod roots;

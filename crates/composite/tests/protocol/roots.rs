@@ -11,7 +11,8 @@ fn call(text: &str) -> CallId {
     CallId::new(text).expect("a call")
 }
 
-/// Lines such as `r.1:7 at 0 calls r.2:7 r.3:7`; roots are named before the dot, and begin with the call `.1`.
+/// Lines such as `r.1:7 at 0 calls r.2:7 r.3:7`; roots are named before the dot, and begin with the
+/// call `.1`.
 pub(crate) fn plan(lines: &[&str]) -> Plan {
     let mut plan = Plan::default();
     for line in lines {
@@ -65,7 +66,8 @@ pub(crate) const CHAIN: [&str; 2] = ["r.1:1 at 0 calls r.2:2", "r.2:2 at 1"];
 
 /// Shapes of which faults can be explored in seconds.
 const SMALL: [&[&str]; 3] = [&CHAIN, &FORK, &CYCLE];
-/// Shapes that take minutes: `cargo test --release -p cognate-composite --test protocol -- --ignored --nocapture`.
+/// Shapes that take minutes: `cargo test --release -p cognate-composite --test
+/// protocol -- --ignored --nocapture`.
 const LARGE: [&[&str]; 2] = [&INNER_CYCLE, &DIAMOND];
 
 fn run_all(shapes: &[&[&str]], budget: Budget) {

@@ -1,11 +1,12 @@
-//! A world of a few components: their participants, what is durable at each, the messages under way between
-//! them, and the work that their participants asked for.
+//! A world of a few components: their participants, what is durable at each, the messages under way
+//! between them, and the work that their participants asked for.
 //!
-//! A world is a value. [`World::actions`] lists what can happen next, [`World::after`] is the world after one
-//! of these. Faults are bounded by a budget; everything else can always happen, in any order.
+//! A world is a value. [`World::actions`] lists what can happen next, [`World::after`] is the world
+//! after one of these. Faults are bounded by a budget; everything else can always happen, in any
+//! order.
 //!
-//! What is durable at a component: its slots, votes and marks, and *applied*, the calls whose effects are in its
-//! database. Work is one step here: it has been done wholly, or not at all.
+//! What is durable at a component: its slots, votes and marks, and *applied*, the calls whose
+//! effects are in its database. Work is one step here: it has been done wholly, or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -227,7 +228,8 @@ impl World {
             }
             for info in participant.roots() {
                 let asks = |work: &Effect| matches!(work, Effect::AskOutcome(root, ..) if *root == info.root);
-                // A time that is over while things go on is a fault; when nothing else can happen, it will be.
+                // A time that is over while things go on is a fault; when nothing else can happen,
+                // it will be.
                 let is_due = match info.is_in_doubt {
                     true => !node.work.iter().any(asks),
                     false => self.budget.deadlines > 0 || self.is_quiet(),
@@ -323,8 +325,8 @@ impl World {
         world
     }
 
-    /// Lets handlers go on as far as they can without anything becoming durable. These steps are nobody else's business, so
-    /// doing them at once leaves out no history.
+    /// Lets handlers go on as far as they can without anything becoming durable. These steps are
+    /// nobody else's business, so doing them at once leaves out no history.
     fn go_on(&mut self, plan: &Plan) {
         for place in 0..self.nodes.len() {
             while let Some(call) = self.nodes[place].handlers.iter().find(|(call, handler)| {
@@ -358,7 +360,8 @@ impl World {
                 self.nodes[place].handlers.insert(call, Handler::Calls(0, false));
             }
             Effect::Cancel(_, call) => {
-                // A handler that is being decided about has no transaction to roll back but that one.
+                // A handler that is being decided about has no transaction to roll back but that
+                // one.
                 self.nodes[place].handlers.insert(call, Handler::Failed);
             }
             // A call does not wait for ever, so the end of its patience is no fault.
@@ -425,8 +428,8 @@ impl World {
         }
     }
 
-    /// What is undone of a root that is decided may be a late duplicate only, whose mark went with a journal: each call that was
-    /// decided about is still there.
+    /// What is undone of a root that is decided may be a late duplicate only, whose mark went with
+    /// a journal: each call that was decided about is still there.
     fn check_that_all_is_there(&self, plan: &Plan, place: Place, root: &RootId) {
         for (call, (its_place, _)) in &plan.calls {
             if *its_place == place && self.root_of(plan, call) == *root && !plan.reading.contains(call) {

@@ -11,7 +11,8 @@ const MANY_WRITES: usize = 4096;
 /// So many neighbouring writes become one range.
 const WRITES_A_RANGE: usize = 64;
 
-/// A transaction that asks to commit. It is made before the mutex is taken: what will be its node, so that the mutex covers the move of a pointer only.
+/// A transaction that asks to commit. It is made before the mutex is taken: what will be its node,
+/// so that the mutex covers the move of a pointer only.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(super) node: Box<Node>,
@@ -20,7 +21,8 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// `reads` is `None` at the weaker levels: they need not be explained. `writes` ascend by tree and key.
+    /// `reads` is `None` at the weaker levels: they need not be explained. `writes` ascend by tree
+    /// and key.
     pub(crate) fn new(
         id: TransactionId,
         start: Csn,

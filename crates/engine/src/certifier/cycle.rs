@@ -61,16 +61,19 @@ pub struct Edge {
     pub object: Option<Object>,
 }
 
-/// The cycle that a commit would have closed, or (with dangerous structures) the pair of edges that might have.
+/// The cycle that a commit would have closed, or (with dangerous structures) the pair of edges that
+/// might have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cycle {
     /// The transaction that was aborted.
     pub victim: TransactionId,
     /// The steps, each from where the one before ended; the first begins with the victim.
     pub edges: Vec<Edge>,
-    /// Some step goes through transactions that were summarized, or over reads that were joined: the abort may have been needless.
+    /// Some step goes through transactions that were summarized, or over reads that were joined:
+    /// the abort may have been needless.
     pub is_summarized: bool,
-    /// Some transaction in it is prepared and undecided: until it is decided, the same would happen again.
+    /// Some transaction in it is prepared and undecided: until it is decided, the same would happen
+    /// again.
     pub in_doubt: Option<TransactionId>,
 }
 

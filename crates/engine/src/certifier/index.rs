@@ -1,10 +1,13 @@
 //! Who wrote and who read a key, among the transactions that the certifier keeps.
 //!
 //! - A key's *writers* are kept in the order of their commits, the newest first.
-//! - Its *readers* are those of the newest version. When the key is overwritten, the writer gets an edge from each of them; who writes after that
-//!   comes behind that writer anyway, and looks no further back.
-//! - Both are in one table, [`Touches`]. What prepared transactions touched is in another one, [`Promised`].
-//! - Ranges (of cursors, and of what was summarized) are kept a tree, in [`Ranges`]; their number is bounded by the certifier's memory.
+//! - Its *readers* are those of the newest version. When the key is overwritten, the writer gets an
+//!   edge from each of them; who writes after that comes behind that writer anyway, and looks no
+//!   further back.
+//! - Both are in one table, [`Touches`]. What prepared transactions touched is in another one,
+//!   [`Promised`].
+//! - Ranges (of cursors, and of what was summarized) are kept a tree, in [`Ranges`]; their number
+//!   is bounded by the certifier's memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -31,7 +34,8 @@ pub(super) struct TreeIndex {
 }
 
 impl TreeIndex {
-    /// The written keys of a range, and perhaps some that nobody has written. To be asked after [`KeyIndex::sort`].
+    /// The written keys of a range, and perhaps some that nobody has written. To be asked after
+    /// [`KeyIndex::sort`].
     pub(super) fn written_in<'a>(
         &'a self,
         lower: &'a Bound<SmallKey>,
@@ -58,8 +62,9 @@ impl TreeIndex {
 #[repr(C)]
 pub(super) struct KeyIndex {
     touches: Touches,
-    /// Nodes whose written keys are not in `trees` yet: nothing is sorted before a range is asked for. Some may have left, and their places may be others' now,
-    /// whose keys are put in order once more: that does no harm.
+    /// Nodes whose written keys are not in `trees` yet: nothing is sorted before a range is asked
+    /// for. Some may have left, and their places may be others' now, whose keys are put in order
+    /// once more: that does no harm.
     unsorted: Vec<NodeId>,
     /// Ranges of all trees.
     ranges: usize,
@@ -71,7 +76,8 @@ pub(super) struct KeyIndex {
 }
 
 impl KeyIndex {
-    /// The number that a node gets when it enters: no touch of an earlier node in its place has it, or a higher one.
+    /// The number that a node gets when it enters: no touch of an earlier node in its place has it,
+    /// or a higher one.
     #[inline]
     pub(super) fn next_touch(&self) -> Number {
         self.touches.next()
@@ -162,7 +168,8 @@ impl KeyIndex {
         (None, after)
     }
 
-    /// Visits those whom a writer of the key comes after: the last writer, and the readers of its version. `visit` gets the node and the number of its touch, and answers whether it is there.
+    /// Visits those whom a writer of the key comes after: the last writer, and the readers of its
+    /// version. `visit` gets the node and the number of its touch, and answers whether it is there.
     #[inline]
     pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId, Number) -> bool) {
         let last = self.touches.writes(hash).find(|(number, touch)| visit(touch.node, *number));
@@ -216,7 +223,8 @@ impl KeyIndex {
         self.left += node.writes.len();
     }
 
-    /// Forgets what nodes that have left touched, before their places are used again; with their ranges, if they had any or were the last ones.
+    /// Forgets what nodes that have left touched, before their places are used again; with their
+    /// ranges, if they had any or were the last ones.
     pub(super) fn forget(&mut self, with_ranges: bool, nodes: &Nodes) {
         self.touches.trim(nodes);
         let room = if nodes.len() == 0 { 0 } else { 2 * nodes.len() + STALE_KEYS };
@@ -237,7 +245,8 @@ impl KeyIndex {
         }
     }
 
-    /// Leaves written keys without writers out of the trees, once they may be most of them, or nothing else is kept.
+    /// Leaves written keys without writers out of the trees, once they may be most of them, or
+    /// nothing else is kept.
     fn clean(&mut self, nodes: &Nodes) {
         let KeyIndex { touches, trees, left, promised, .. } = self;
         let written: usize = trees.values().map(|tree| tree.written.len()).sum();

@@ -1,8 +1,10 @@
 //! Prepared transactions in the graph: who has promised to commit, and may yet be rolled back.
 //!
-//! Nobody may commit who would close a cycle through a prepared transaction, for that can no longer give way. So it is certified when it is prepared, and is a node from
-//! then on, with a number above all others ([`PREPARED`](super::node::PREPARED)): who reads a key that it wrote reads the version before and gets an edge to it, however late it
-//! reads; who replaces what it read gets an edge from it. When it is decided the node gets the commit's number, or loses all its edges.
+//! Nobody may commit who would close a cycle through a prepared transaction, for that can no longer
+//! give way. So it is certified when it is prepared, and is a node from then on, with a number
+//! above all others ([`PREPARED`](super::node::PREPARED)): who reads a key that it wrote reads the
+//! version before and gets an edge to it, however late it reads; who replaces what it read gets an
+//! edge from it. When it is decided the node gets the commit's number, or loses all its edges.
 //!
 //! ```text
 //! P reads x, writes y, is prepared      P
@@ -13,19 +15,26 @@
 //!
 //! # In the index
 //!
-//! The other keys are kept in the order of commits, of which a prepared transaction has no part yet. So its keys are in two maps of their own, and only move to the others with
-//! the decision. What happened between the two has its edges already. Range reads need no order and are where all are.
+//! The other keys are kept in the order of commits, of which a prepared transaction has no part
+//! yet. So its keys are in two maps of their own, and only move to the others with the decision.
+//! What happened between the two has its edges already. Range reads need no order and are where all
+//! are.
 //!
 //! # Siblings
 //!
-//! Of a family of siblings one commits at most. So no edge is drawn between two of them, and no search goes through a sibling of the candidate. A way through two members of *another* family
-//! is no way either, but is taken for one: that costs an abort where two siblings are prepared and a third party lies between them.
+//! Of a family of siblings one commits at most. So no edge is drawn between two of them, and no
+//! search goes through a sibling of the candidate. A way through two members of *another* family is
+//! no way either, but is taken for one: that costs an abort where two siblings are prepared and a
+//! third party lies between them.
 //!
 //! # Forgotten successors
 //!
-//! A prepared transaction stays for as long as it is in doubt, and everything that comes after it stays with it. At the bound of memory its successors are let go, and a mark says that
-//! anybody may have come after it: who leads to it is refused from then on. The same mark is on what a crash left prepared and that had read something which was replaced before the crash, for the graph
-//! of that time is gone. The mark stays when it commits. Nothing that was committed before the crash can be reached from what runs after it, so this is all that was lost.
+//! A prepared transaction stays for as long as it is in doubt, and everything that comes after it
+//! stays with it. At the bound of memory its successors are let go, and a mark says that anybody
+//! may have come after it: who leads to it is refused from then on. The same mark is on what a
+//! crash left prepared and that had read something which was replaced before the crash, for the
+//! graph of that time is gone. The mark stays when it commits. Nothing that was committed before
+//! the crash can be reached from what runs after it, so this is all that was lost.
 
 use smallvec::SmallVec;
 
@@ -36,7 +45,8 @@ use crate::lock::mode::FamilySlot;
 use crate::txn::readset::ReadSet;
 use crate::{Csn, TransactionId};
 
-/// The node of a prepared transaction; to be given back by `fulfil` or `withdraw`. `None`: there is no certifier.
+/// The node of a prepared transaction; to be given back by `fulfil` or `withdraw`. `None`: there is
+/// no certifier.
 #[derive(Debug, Default)]
 pub(crate) struct Promise(pub(super) Option<NodeId>);
 
@@ -107,7 +117,8 @@ fn overtake(nodes: &mut Nodes, id: NodeId) -> Option<TransactionId> {
 }
 
 impl Certifier {
-    /// Edges between the candidate and prepared transactions, over single keys; those over ranges of theirs are drawn with all others.
+    /// Edges between the candidate and prepared transactions, over single keys; those over ranges
+    /// of theirs are drawn with all others.
     pub(super) fn connect_prepared(&mut self, candidate: &Candidate) {
         let Certifier { nodes, index, before, after, epoch, .. } = self;
         let (epoch, promised) = (*epoch, &index.promised);
@@ -130,7 +141,8 @@ impl Certifier {
             for &id in promised.readers_of(*hash) {
                 Certifier::precede(nodes, before, epoch, id);
             }
-            // Its lock keeps writers of rows away until it is decided; whoever needs no lock for a key is before it.
+            // Its lock keeps writers of rows away until it is decided; whoever needs no lock for a
+            // key is before it.
             for &id in promised.writers_of(*hash) {
                 Certifier::succeed(nodes, after, epoch, id);
             }
@@ -143,7 +155,8 @@ impl Certifier {
         }
     }
 
-    /// Prepared transactions that the candidate whose edges are drawn comes after, where it is the first such one.
+    /// Prepared transactions that the candidate whose edges are drawn comes after, where it is the
+    /// first such one.
     pub(super) fn overtaken(&mut self) -> SmallVec<[TransactionId; 2]> {
         if self.prepared == 0 {
             return SmallVec::new();
@@ -165,7 +178,8 @@ impl Certifier {
         promise.0.is_none_or(|id| self.nodes.at(id).overtaken)
     }
 
-    /// A prepared transaction commits, and is a node like others. Its siblings are withdrawn before the mutex is free.
+    /// A prepared transaction commits, and is a node like others. Its siblings are withdrawn before
+    /// the mutex is free.
     pub(crate) fn fulfil(&mut self, promise: Promise, commit: Csn) -> Removed {
         let Certifier { nodes, index, open, .. } = self;
         let Some(id) = promise.0 else { return Removed::default() };
@@ -212,7 +226,8 @@ impl Certifier {
         }
     }
 
-    /// A prepared transaction is rolled back. Its node loses all that could bring it into a way, and goes when its predecessors have gone.
+    /// A prepared transaction is rolled back. Its node loses all that could bring it into a way,
+    /// and goes when its predecessors have gone.
     pub(crate) fn withdraw(&mut self, promise: Promise) -> Removed {
         let Certifier { nodes, index, .. } = self;
         let Some(id) = promise.0 else { return Removed::default() };
@@ -266,7 +281,8 @@ impl Certifier {
         drop(self.remove(removable));
     }
 
-    /// Whether a prepared transaction keeps readers at this snapshot from being safe: not before it is decided will any snapshot from here on be.
+    /// Whether a prepared transaction keeps readers at this snapshot from being safe: not before it
+    /// is decided will any snapshot from here on be.
     pub(crate) fn is_in_doubt(&self, snapshot: Csn) -> bool {
         let unsafe_ =
             |node: &Node| node.is_prepared() && (node.first_out <= snapshot || node.forgot_successors);

@@ -1,9 +1,12 @@
-//! The ranges that the transactions of the graph have read in one tree, or written: those of cursors are few, those of a summary are thousands.
+//! The ranges that the transactions of the graph have read in one tree, or written: those of
+//! cursors are few, those of a summary are thousands.
 //!
-//! The older part is *sorted* by where ranges begin, and is an interval tree in an array: the root is in the middle, and each node knows the furthest end
-//! (`reach`) of its subtree, so that a search sees a logarithmic number of those that do not fit. What came since is looked through, until it is much. What leaves the
-//! sorted part stays in its place without an owner, until that is half of it: so it costs a walk over the owners, and not over everything.
-//! Both go by the first sixteen bytes of the bounds; the bounds themselves are compared at last.
+//! The older part is *sorted* by where ranges begin, and is an interval tree in an array: the root
+//! is in the middle, and each node knows the furthest end (`reach`) of its subtree, so that a
+//! search sees a logarithmic number of those that do not fit. What came since is looked through,
+//! until it is much. What leaves the sorted part stays in its place without an owner, until that is
+//! half of it: so it costs a walk over the owners, and not over everything. Both go by the first
+//! sixteen bytes of the bounds; the bounds themselves are compared at last.
 //!
 //! ```text
 //!              [h m]→z                who covers k?

@@ -1,12 +1,14 @@
-//! Serializable snapshot isolation by dangerous structures: what the precise certifier is measured against.
+//! Serializable snapshot isolation by dangerous structures: what the precise certifier is measured
+//! against.
 //!
 //! ```text
 //! T1 ─rw→ T2 ─rw→ T3      each pair concurrent, T3 committed before the others
 //! ```
 //!
-//! Every cycle of a history under snapshot isolation has such a structure in it (Fekete et al.), and T3 commits first (Ports and Grittner). Not every such
-//! structure is in a cycle: those aborts are the needless ones. The candidate is T2 or T1 here; as T3 it would commit last.
-//! If T1 only reads, T3 must have committed before T1's snapshot.
+//! Every cycle of a history under snapshot isolation has such a structure in it (Fekete et al.),
+//! and T3 commits first (Ports and Grittner). Not every such structure is in a cycle: those aborts
+//! are the needless ones. The candidate is T2 or T1 here; as T3 it would commit last. If T1 only
+//! reads, T3 must have committed before T1's snapshot.
 
 use super::node::{Node, NodeId};
 use super::{Candidate, Certifier, Cycle};

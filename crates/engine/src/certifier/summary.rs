@@ -1,15 +1,18 @@
 //! Bounded memory: many old nodes become one.
 //!
-//! A *prefix of a topological order* is taken: with a node all its predecessors. So no edge leads from the rest into the summary, and contracting it
-//! closes no cycle. Whoever had an edge from one of them has one from the summary. Its reads and writes are those of all of them, joined to ranges
-//! until they fit into a part of the bound.
+//! A *prefix of a topological order* is taken: with a node all its predecessors. So no edge leads
+//! from the rest into the summary, and contracting it closes no cycle. Whoever had an edge from one
+//! of them has one from the summary. Its reads and writes are those of all of them, joined to
+//! ranges until they fit into a part of the bound.
 //!
 //! ```text
 //! A → B → C → D, E → C     prefix A E B:     (A E B) → C → D
 //! ```
 //!
-//! A later transaction with an old snapshot may get an edge to the summary because of A and one from it because of E. It is aborted then, although A does not
-//! lead to E: the price of the bound. Prepared transactions are never summarized (`prepared` says what becomes of them). Who takes a snapshot after the summarized ones committed gets no edge to it.
+//! A later transaction with an old snapshot may get an edge to the summary because of A and one
+//! from it because of E. It is aborted then, although A does not lead to E: the price of the bound.
+//! Prepared transactions are never summarized (`prepared` says what becomes of them). Who takes a
+//! snapshot after the summarized ones committed gets no edge to it.
 
 use std::collections::HashMap;
 use std::ops::Bound;

@@ -86,7 +86,8 @@ fn depends(a: &Deed, b: &Deed) -> bool {
         || b.writes.iter().any(|&key| a.reads(key) && a.start < b.commit)
 }
 
-/// Whether a way leads from the last of them back to itself, whichever members of the families will commit.
+/// Whether a way leads from the last of them back to itself, whichever members of the families will
+/// commit.
 fn closes_cycle(all: &[Deed]) -> bool {
     let Some(own) = all.last() else { return false };
     // Of the first family with several members that are left, one commits.
@@ -249,7 +250,8 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 deed.commit = if deed.writes.is_empty() { last } else { last + 1 };
                 let candidate = deed.candidate();
                 if deed.writes.is_empty() && deed.family == 0 && candidate.node.reads.is_one_key() {
-                    // As the manager does: it commits unseen by the graph, and must be in no cycle, now or later.
+                    // As the manager does: it commits unseen by the graph, and must be in no cycle,
+                    // now or later.
                     committed.push(Deed { commit: 0, ..deed });
                     assert!(!closes_cycle(&committed), "seed {seed}: a reader of one key closes a cycle");
                     tally.commits += 1;
@@ -470,7 +472,8 @@ fn a_long_reader_keeps_memory_within_the_bound_and_fails_nobody_else() {
     assert_eq!(certifier.nodes.len(), 0);
 }
 
-/// Runs transactions one after the other: (start, reads, writes), each asking to commit in this order.
+/// Runs transactions one after the other: (start, reads, writes), each asking to commit in this
+/// order.
 fn verdicts(method: Method, history: &[(Csn, &[u8], &[u8])]) -> Vec<bool> {
     let mut certifier = Certifier::new(method, usize::MAX);
     let mut last = 0;
@@ -503,7 +506,8 @@ fn write_skew_and_its_look_alike() {
 
 #[test]
 fn the_read_only_anomaly() {
-    // T1 and T2 start at 0; T2 commits; T3 reads what T2 wrote and what T1 will write; T1 has read what T2 wrote.
+    // T1 and T2 start at 0; T2 commits; T3 reads what T2 wrote and what T1 will write; T1 has read
+    // what T2 wrote.
     let anomaly: &[(Csn, &[u8], &[u8])] = &[(0, &[2], &[2]), (1, &[1, 2], &[]), (0, &[1, 2], &[1])];
     assert_eq!(verdicts(Method::Pssi, anomaly), [true, true, false]);
     // Without the reader there is an order: T1, T2.
@@ -521,11 +525,12 @@ fn a_dangerous_structure_without_a_cycle() {
 
 #[test]
 fn an_edge_between_transactions_that_were_not_concurrent() {
-    // T1 reads x and commits before T2, which overwrites x, begins. T0, with an old snapshot, reads y, which T1 wrote, and writes w, which T2 read:
-    // T0 -> T1 -> T2 -> T0.
+    // T1 reads x and commits before T2, which overwrites x, begins. T0, with an old snapshot, reads
+    // y, which T1 wrote, and writes w, which T2 read: T0 -> T1 -> T2 -> T0.
     let cycle: &[(Csn, &[u8], &[u8])] = &[(0, &[1], &[2]), (1, &[5], &[1]), (0, &[2], &[5])];
     assert_eq!(verdicts(Method::Pssi, cycle), [true, true, false]);
-    // T2 writes something else: nothing leads from T1 to T2. Dangerous structures see only T2 -> T0 -> T1.
+    // T2 writes something else: nothing leads from T1 to T2. Dangerous structures see only T2 ->
+    // T0 -> T1.
     let harmless: &[(Csn, &[u8], &[u8])] = &[(0, &[1], &[2]), (1, &[5], &[9]), (0, &[2], &[5])];
     assert_eq!(verdicts(Method::Pssi, harmless), [true, true, true]);
     assert_eq!(verdicts(Method::Ssi, harmless), [true, true, false]);

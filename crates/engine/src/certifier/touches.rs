@@ -1,15 +1,22 @@
 //! What transactions in the graph read and wrote, by key.
 //!
-//! A table with a chain for each bucket, over a ring of touches in the order in which they came. Most keys are touched by nobody else, so what matters is to find out *that*
-//! with one look: there are at least twice as many buckets as touches of nodes that are there, when the table is made, four bytes each.
+//! A table with a chain for each bucket, over a ring of touches in the order in which they came.
+//! Most keys are touched by nobody else, so what matters is to find out *that* with one look: there
+//! are at least twice as many buckets as touches of nodes that are there, when the table is made,
+//! four bytes each.
 //!
-//! - Touches are numbered. Those between `head` and `tail` are in the ring; a chain ends where it leaves it. So nothing has to be taken out of a chain:
-//!   a commit writes its touches behind each other, at the tail, and who removes nodes moves the head.
-//! - A touch counts as long as its node is there. A node's touches are neighbours, and it knows the number of the first: where somebody else has its place by now, that number is higher.
-//! - The reads and the writes of a key are in two different chains: who looks for writers does not pass thousands of readers.
-//! - A chain has what came last at its beginning. Writes come in the order of their numbers, so whoever asks for the newest one, or for the first one after a snapshot of
-//!   these days, need not go far; and who asks for the readers of a version is done where its writer came.
-//! - A node that stays keeps the head where it is. When the ring is full, it and the chains are made anew of what counts.
+//! - Touches are numbered. Those between `head` and `tail` are in the ring; a chain ends where it
+//!   leaves it. So nothing has to be taken out of a chain: a commit writes its touches behind each
+//!   other, at the tail, and who removes nodes moves the head.
+//! - A touch counts as long as its node is there. A node's touches are neighbours, and it knows the
+//!   number of the first: where somebody else has its place by now, that number is higher.
+//! - The reads and the writes of a key are in two different chains: who looks for writers does not
+//!   pass thousands of readers.
+//! - A chain has what came last at its beginning. Writes come in the order of their numbers, so
+//!   whoever asks for the newest one, or for the first one after a snapshot of these days, need not
+//!   go far; and who asks for the readers of a version is done where its writer came.
+//! - A node that stays keeps the head where it is. When the ring is full, it and the chains are
+//!   made anew of what counts.
 //!
 //! ```text
 //! buckets  [ · | 9 | · | 7 | · | · | · | 10 ]      head 7, tail 11: what points to 6 and below is nothing
@@ -20,7 +27,8 @@ use super::node::{NodeId, Nodes};
 use crate::Csn;
 use crate::hash::KeyHash;
 
-/// Number of a touch. They wrap around; those in the ring, and what is compared with them, are never half of all apart.
+/// Number of a touch. They wrap around; those in the ring, and what is compared with them, are
+/// never half of all apart.
 pub(super) type Number = u32;
 
 /// Places at the start. Tests have few touches, and the table is to grow there, too.
@@ -118,7 +126,8 @@ impl Touches {
         mark as usize & self.buckets.len().wrapping_sub(1)
     }
 
-    /// The writes of a key, the newest first, with their numbers; also those of nodes that have left.
+    /// The writes of a key, the newest first, with their numbers; also those of nodes that have
+    /// left.
     #[inline]
     pub(super) fn writes(&self, hash: KeyHash) -> Chain<'_> {
         self.chain(mark_of(hash, true))
@@ -132,7 +141,8 @@ impl Touches {
 
     #[inline]
     fn chain(&self, mark: u64) -> Chain<'_> {
-        // An empty table has no buckets at all. A bucket that was not written for very long may seem to point into the ring again: to touches of other buckets, which have other marks.
+        // An empty table has no buckets at all. A bucket that was not written for very long may
+        // seem to point into the ring again: to touches of other buckets, which have other marks.
         let next = self.buckets.get(self.bucket(mark)).copied().unwrap_or(self.tail);
         Chain { touches: self, mark, next }
     }

@@ -1,4 +1,5 @@
-//! Watched snapshots: is a reader there safe, whoever commits later? What READ ONLY DEFERRABLE waits for.
+//! Watched snapshots: is a reader there safe, whoever commits later? What READ ONLY DEFERRABLE
+//! waits for.
 
 use super::Certifier;
 use super::node::{Node, NodeId};
@@ -9,8 +10,9 @@ use crate::Csn;
 pub(crate) struct Watch(u64);
 
 impl Certifier {
-    /// Watches whether a reader at this snapshot could ever be part of a cycle. It could only be if somebody with a higher number has an edge to
-    /// somebody at or below the snapshot: the way back has to cross it.
+    /// Watches whether a reader at this snapshot could ever be part of a cycle. It could only be if
+    /// somebody with a higher number has an edge to somebody at or below the snapshot: the way back
+    /// has to cross it.
     pub(crate) fn watch(&mut self, snapshot: Csn) -> Watch {
         self.watches += 1;
         let crosses = |(_, node): (NodeId, &Node)| node.commit > snapshot && node.first_out <= snapshot;

@@ -1,15 +1,18 @@
 //! The gate: counts the slots that are taken, and keeps those who wait for one in two queues.
 //!
-//! One word holds both counts, so that entering and leaving below the limit are one atomic operation each:
+//! One word holds both counts, so that entering and leaving below the limit are one atomic
+//! operation each:
 //!
 //! ```text
 //! 63 ─────── waiting ─────── 32 31 ─────── active ─────── 0
 //! ```
 //!
-//! Nobody enters past somebody who waits. *No wake-up is lost*: who finds the gate full counts itself in `waiting` first and looks at `active`
-//! again afterwards, in the same word. So either it sees the slot that was given back, or who gave it back saw it waiting and lets it in.
+//! Nobody enters past somebody who waits. *No wake-up is lost*: who finds the gate full counts
+//! itself in `waiting` first and looks at `active` again afterwards, in the same word. So either it
+//! sees the slot that was given back, or who gave it back saw it waiting and lets it in.
 //!
-//! `waiting` changes only under the mutex; `active` grows only below the limit, or by letting a waiter in.
+//! `waiting` changes only under the mutex; `active` grows only below the limit, or by letting a
+//! waiter in.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -150,7 +153,8 @@ impl Gate {
         }
     }
 
-    /// Queues a place whose owner found no slot. The ticket, and whether nobody waited before; the place may have its slot already.
+    /// Queues a place whose owner found no slot. The ticket, and whether nobody waited before; the
+    /// place may have its slot already.
     #[cold]
     pub(super) fn queue(&self, class: Class, place: &Arc<Place>, waker: &Waker) -> (u64, bool) {
         let (ticket, first) = {

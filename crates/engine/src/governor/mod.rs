@@ -1,16 +1,22 @@
 //! The governor: how many transactions execute at a time, however many clients are connected.
 //!
-//! More clients than the machine can serve at once do not make it faster: each transaction takes longer, so it meets more others on the
-//! rows it wants, and more of them abort. So a transaction needs a *slot* to execute, and there are only as many as the *limit*. The PSSI paper
-//! (HPTS 2011, experiment 3) counts `active++; BEGIN; …; active--; COMMIT` and lets many more clients than the limit be in
-//! flight; so the machine has something to do while commits wait for a slow log device. Here:
+//! More clients than the machine can serve at once do not make it faster: each transaction takes
+//! longer, so it meets more others on the rows it wants, and more of them abort. So a transaction
+//! needs a *slot* to execute, and there are only as many as the *limit*. The PSSI paper (HPTS 2011,
+//! experiment 3) counts `active++; BEGIN; …; active--; COMMIT` and lets many more clients than the
+//! limit be in flight; so the machine has something to do while commits wait for a slow log device.
+//! Here:
 //!
-//! - A slot is taken by the first statement of a transaction and given back when its end is ordered, *before* the commit waits for its flush.
-//! - A transaction that waits for its client or for a lock keeps the slot for a moment, since most such waits are short; if somebody
-//!   wants it and the wait lasts longer ([`TICK`] to twice that), the slot is taken away. The same holds for a statement that computes for
-//!   long and has stepped aside. Without this escape, idle transactions would bring everything to a stop.
-//! - Who lost the slot asks for another one when going on, and goes before newcomers, because others may wait for the row locks it holds. So
-//!   that nobody starves, a newcomer is let in after every [`RESUMED_IN_A_ROW`](gate::RESUMED_IN_A_ROW) of these; each class is first come, first served.
+//! - A slot is taken by the first statement of a transaction and given back when its end is
+//!   ordered, *before* the commit waits for its flush.
+//! - A transaction that waits for its client or for a lock keeps the slot for a moment, since most
+//!   such waits are short; if somebody wants it and the wait lasts longer ([`TICK`] to twice that),
+//!   the slot is taken away. The same holds for a statement that computes for long and has stepped
+//!   aside. Without this escape, idle transactions would bring everything to a stop.
+//! - Who lost the slot asks for another one when going on, and goes before newcomers, because
+//!   others may wait for the row locks it holds. So that nobody starves, a newcomer is let in after
+//!   every [`RESUMED_IN_A_ROW`](gate::RESUMED_IN_A_ROW) of these; each class is first come, first
+//!   served.
 //! - Ending a transaction needs no slot.
 //!
 //! ```text
@@ -21,14 +27,16 @@
 //! B  comes back: goes before the newcomers F … Z, commits, and C has its lock: goes before them, too
 //! ```
 //!
-//! Rooms: `gate` counts slots and keeps the queue, `seat` is a session's side of it, `tuner` decides the limit; it is pure: samples in, a limit
-//! out, neither clock nor threads. This file is the edge that joins them: a thread ticks it (see `background`).
+//! Rooms: `gate` counts slots and keeps the queue, `seat` is a session's side of it, `tuner`
+//! decides the limit; it is pure: samples in, a limit out, neither clock nor threads. This file is
+//! the edge that joins them: a thread ticks it (see `background`).
 //!
-//! Cost: below the limit, entering and leaving are one atomic operation each on a word that all share, and pausing and resuming one each on a word that
-//! only this session touches. No mutex is taken and nothing allocated.
+//! Cost: below the limit, entering and leaving are one atomic operation each on a word that all
+//! share, and pausing and resuming one each on a word that only this session touches. No mutex is
+//! taken and nothing allocated.
 //!
-//! Mutexes: `tuning`, then nothing of the gate's held across it; the gate's `queue` and the list of `places` are leaves. Wakers are called with none
-//! of them held.
+//! Mutexes: `tuning`, then nothing of the gate's held across it; the gate's `queue` and the list of
+//! `places` are leaves. Wakers are called with none of them held.
 
 mod gate;
 mod limit;
@@ -48,7 +56,8 @@ use tuner::{Sample, Tuner};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
-/// How often waits are looked at while somebody wants a slot: a wait that lasts so long (at most twice so long) does not count.
+/// How often waits are looked at while somebody wants a slot: a wait that lasts so long (at most
+/// twice so long) does not count.
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 
 /// Length of a sample for the tuner, and how often the thread looks while nobody waits.
@@ -66,11 +75,13 @@ const QUIET_TICKS: u32 = 100;
 /// For the sake of flushes, a sample is not stretched beyond this.
 const PERIOD_MAX: Duration = Duration::from_secs(2);
 
-/// A silence of this length, and of so many flushes, is a lull: what was being measured ended with it.
+/// A silence of this length, and of so many flushes, is a lull: what was being measured ended with
+/// it.
 const LULL: Duration = Duration::from_millis(50);
 const LULL_FLUSHES: u32 = 4;
 
-/// It is silent if nobody waits for a slot or a row, and transactions end at less than this share of the rate before.
+/// It is silent if nobody waits for a slot or a row, and transactions end at less than this share
+/// of the rate before.
 const SILENT_SHARE: f64 = 0.25;
 
 /// Counters of the engine that the tuner looks at; all but `blocked_pct` only grow.
@@ -134,8 +145,9 @@ struct Places {
     admitted: u64,
 }
 
-/// Makes samples of ticks. A sample tells something about a limit only if there was work all the time: clients come in bursts, and a sample that is partly of a
-/// pause looks like a bad limit. So no sample ends in silence: after a short one it goes on, and with a lull it is dropped.
+/// Makes samples of ticks. A sample tells something about a limit only if there was work all the
+/// time: clients come in bursts, and a sample that is partly of a pause looks like a bad limit. So
+/// no sample ends in silence: after a short one it goes on, and with a lull it is dropped.
 #[derive(Debug)]
 struct Tuning {
     configured: ActiveLimit,
@@ -302,8 +314,8 @@ impl Governor {
         self.work.notify_one();
     }
 
-    /// One tick: takes slots away from those who have waited too long, if somebody wants them, and tells the tuner what was done since its last
-    /// sample, once that is long enough ago.
+    /// One tick: takes slots away from those who have waited too long, if somebody wants them, and
+    /// tells the tuner what was done since its last sample, once that is long enough ago.
     pub(crate) fn tick(&self, now: Duration, readings: impl FnOnce() -> Readings) {
         let wanted = self.gate.counts().1 > 0;
         let epoch = self.epoch.fetch_add(1, Ordering::AcqRel) + 1;

@@ -8,9 +8,10 @@
 //!         leave                     leave, or taken away by the ticking thread
 //! ```
 //!
-//! Only the session's own statement moves the word, with two exceptions: the gate grants a slot to a place in its queue (whose owner does nothing
-//! but wait then), and the ticking thread takes it from a place that is paused, by compare and exchange; the owner resumes the same way. So the slot has one
-//! owner at any time.
+//! Only the session's own statement moves the word, with two exceptions: the gate grants a slot to
+//! a place in its queue (whose owner does nothing but wait then), and the ticking thread takes it
+//! from a place that is paused, by compare and exchange; the owner resumes the same way. So the
+//! slot has one owner at any time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -44,7 +45,8 @@ impl Place {
         self.word.store(RUNNING, Ordering::Release);
     }
 
-    /// Takes the slot away if its owner has been paused for a whole tick. True if there is a slot to give back.
+    /// Takes the slot away if its owner has been paused for a whole tick. True if there is a slot
+    /// to give back.
     pub(super) fn take_away(&self, epoch: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word >= PAUSED
@@ -97,7 +99,8 @@ impl Seat {
         true
     }
 
-    /// Goes on, or waits for a slot; a transaction that is `resuming` goes before those that begin. Dropping the future withdraws the request.
+    /// Goes on, or waits for a slot; a transaction that is `resuming` goes before those that begin.
+    /// Dropping the future withdraws the request.
     pub fn go(&self, resuming: bool) -> Go<'_> {
         let class = if resuming { Class::Resuming } else { Class::Newcomer };
         Go { seat: self, class, ticket: 0 }

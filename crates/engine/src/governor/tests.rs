@@ -27,14 +27,16 @@ const SYSTEMS: [(&str, System); 6] = [
     ("gentle", gentle),
 ];
 
-/// How much a machine's rates scatter from sample to sample, and how far they drift: relative, to both sides.
+/// How much a machine's rates scatter from sample to sample, and how far they drift: relative, to
+/// both sides.
 #[derive(Clone, Copy)]
 struct Noise {
     scatter: f64,
     drift: f64,
 }
 
-/// Runs the tuner against a system with noise and clients without number. The limits, one for each sample.
+/// Runs the tuner against a system with noise and clients without number. The limits, one for each
+/// sample.
 fn run(system: System, noise: Noise, seed: u64, samples: usize) -> Vec<u32> {
     let mut random = SplitMix::new(seed);
     let mut tuner = Tuner::new(2);
@@ -127,7 +129,8 @@ fn a_machine_that_is_shared_does_not_lead_it_away() {
     settles(Noise { scatter: 0.2, drift: 0.4 }, 0.7, 0.91);
 }
 
-/// Each run of each system reaches `least` of the best fixed limit, and all of one system together `mean`.
+/// Each run of each system reaches `least` of the best fixed limit, and all of one system together
+/// `mean`.
 fn settles(noise: Noise, least: f64, mean: f64) {
     for (name, system) in SYSTEMS {
         let shares = (1..=20).map(|seed| {
@@ -220,7 +223,8 @@ fn lasting_thrashing_is_cut() {
     }
 }
 
-/// One transaction is left in doubt, and nearly all that come after it wait for it: a moment, until a sibling answers, or longer.
+/// One transaction is left in doubt, and nearly all that come after it wait for it: a moment, until
+/// a sibling answers, or longer.
 #[test]
 fn a_stall_does_not_cut_and_a_long_one_does_not_for_long() {
     println!("seeds 1 to 20");
@@ -244,7 +248,8 @@ fn a_stall_does_not_cut_and_a_long_one_does_not_for_long() {
             go_on(600, 1.0, None);
             let (before, cuts) = go_on(40, 1.0, None);
             let (_, during) = go_on(length, 0.1, Some(0.95));
-            // The others have such shares, or nearly, at their best limits, so cuts are tried now and then anyway.
+            // The others have such shares, or nearly, at their best limits, so cuts are tried now
+            // and then anyway.
             if length == 2 && system(8.0).1 < 0.1 {
                 assert_eq!(during, cuts, "{name}, seed {seed}");
             }
@@ -289,7 +294,8 @@ fn it_stays_within_its_bounds_and_does_not_move_without_evidence() {
     }
 }
 
-/// Clients that come for most of a second at a time, with pauses in which hardly anything happens: the limits of the ticks at which they were there.
+/// Clients that come for most of a second at a time, with pauses in which hardly anything happens:
+/// the limits of the ticks at which they were there.
 fn bursts(system: System, seed: u64, count: u32) -> Vec<u32> {
     let mut random = SplitMix::new(seed);
     let mut tuning = Tuning::new(ActiveLimit::Auto, 2);
@@ -447,7 +453,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens, slots are neither lost nor made, and everybody who keeps waiting is let in by the end.
+    /// Whatever happens, slots are neither lost nor made, and everybody who keeps waiting is let in
+    /// by the end.
     #[test]
     fn slots_are_never_lost(events in prop::collection::vec(event(), 1..200)) {
         let governor = governor(3);
@@ -494,7 +501,8 @@ proptest! {
         prop_assert_eq!((governor.info().active, governor.info().waiting), (0, 0));
     }
 
-    /// However many resume, a newcomer is let in after a bounded number of them, and each class in its order.
+    /// However many resume, a newcomer is let in after a bounded number of them, and each class in
+    /// its order.
     #[test]
     fn nobody_starves(newcomers in 1..10usize, resuming in 0..200usize) {
         let governor = governor(1);
@@ -530,7 +538,8 @@ proptest! {
     }
 }
 
-/// Threads enter, pause and leave as fast as they can while another one ticks and changes the limit.
+/// Threads enter, pause and leave as fast as they can while another one ticks and changes the
+/// limit.
 #[test]
 fn threads_never_lose_a_slot() {
     let seed = 7;

@@ -1,23 +1,26 @@
 //! The tuner: finds the limit with the best throughput. Pure: samples in, a limit out.
 //!
-//! *Climbing.* It measures the rate of commits at the limit it stands on, tries another one a step up or down, and moves there if that pays.
-//! A rate is never twice the same, and a busy machine drifts by more than a step is worth. So a *trial* goes back and forth between the two limits, a
+//! *Climbing.* It measures the rate of commits at the limit it stands on, tries another one a step
+//! up or down, and moves there if that pays. A rate is never twice the same, and a busy machine
+//! drifts by more than a step is worth. So a *trial* goes back and forth between the two limits, a
 //! block of samples each, and compares neighbours: what drifts slowly falls out.
 //!
 //! ```text
 //! blocks   from to │ to from │ from to │ …        three pairs, and one change of the limit in each
 //! ```
 //!
-//! It ends as soon as the pairs' mean is far enough from what decides, by their own scatter; so it takes as long as the machine's unrest asks for, but at most
-//! [`PAIRS_MAX`] pairs; a step down that is not clear by then is not taken. What counts as paying has a *dead band*:
+//! It ends as soon as the pairs' mean is far enough from what decides, by their own scatter; so it
+//! takes as long as the machine's unrest asks for, but at most [`PAIRS_MAX`] pairs; a step down
+//! that is not clear by then is not taken. What counts as paying has a *dead band*:
 //!
-//! - up, only if the rate gets better by more than the band: more slots mean longer waits, so they have to be worth something;
-//! - down, unless the rate falls by more than the smaller band. On a plateau it therefore goes to the left end: the
-//!   peak of the throughput is not yet the best place for latency. What steps down have cost is added up (`behind`), so that many
-//!   small losses cannot become a large one.
+//! - up, only if the rate gets better by more than the band: more slots mean longer waits, so they
+//!   have to be worth something;
+//! - down, unless the rate falls by more than the smaller band. On a plateau it therefore goes to
+//!   the left end: the peak of the throughput is not yet the best place for latency. What steps
+//!   down have cost is added up (`behind`), so that many small losses cannot become a large one.
 //!
-//! It *starts* by doubling as long as that costs nothing, and comes down from there: on a gentle slope, single steps up are lost in the noise,
-//! while on the way down the losses are added up.
+//! It *starts* by doubling as long as that costs nothing, and comes down from there: on a gentle
+//! slope, single steps up are lost in the noise, while on the way down the losses are added up.
 //!
 //! ```text
 //! rate │        ┌──────────            1  up pays:  8 → 16 → 32
@@ -27,24 +30,30 @@
 //!      └──────────────────────────── limit
 //! ```
 //!
-//! When neither direction pays, it *rests*, longer each time until a large step pays, since trying costs throughput, and tries finer steps afterwards, for a sharp peak,
-//! and in the end coarse ones again, for a gentle slope; a rate that changes by much ends the rest.
+//! When neither direction pays, it *rests*, longer each time until a large step pays, since trying
+//! costs throughput, and tries finer steps afterwards, for a sharp peak, and in the end coarse ones
+//! again, for a gentle slope; a rate that changes by much ends the rest.
 //!
-//! *Cutting.* If more than a [`share`](CUT_SHARE) of the attempts abort, or of the transactions wait for locks, the system may be
-//! thrashing, and climbing down step by step would take too long: the limit is halved. Some loads have such shares for a moment: one transaction that is left
-//! in doubt stops all that come after it until somebody answers for it, and a slow flush does much the same. So the share has to last for some
-//! [`samples`](CUT_SAMPLES). Others have it at their best limit, too. So a cut is itself a trial: after a block at half the limit it goes back for one, and so on,
-//! and the cut stays only if that clearly costs nothing, as any step down does. Otherwise, only a larger share leads to another one for a while.
-//! A step up that leads to such a share is undone at once, if the rate is lower, too.
+//! *Cutting.* If more than a [`share`](CUT_SHARE) of the attempts abort, or of the transactions
+//! wait for locks, the system may be thrashing, and climbing down step by step would take too long:
+//! the limit is halved. Some loads have such shares for a moment: one transaction that is left in
+//! doubt stops all that come after it until somebody answers for it, and a slow flush does much the
+//! same. So the share has to last for some [`samples`](CUT_SAMPLES). Others have it at their best
+//! limit, too. So a cut is itself a trial: after a block at half the limit it goes back for one,
+//! and so on, and the cut stays only if that clearly costs nothing, as any step down does.
+//! Otherwise, only a larger share leads to another one for a while. A step up that leads to such a
+//! share is undone at once, if the rate is lower, too.
 //!
 //! ```text
 //! share │ 95 % 20 % 25 %          one stall of 100 ms: nothing
 //! share │ 60 % 65 % 60 % │ …      limit 32 │ 16 │ 32 │ …      a cut, and whether it pays
 //! ```
 //!
-//! *No evidence, no move.* As long as hardly anybody has to wait for a slot, the limit is as good as none, and no trial begins.
+//! *No evidence, no move.* As long as hardly anybody has to wait for a slot, the limit is as good
+//! as none, and no trial begins.
 //!
-//! Bounds: never below the number of cores, never above [`PER_CORE_MAX`] for each; it begins at [`PER_CORE_START`].
+//! Bounds: never below the number of cores, never above [`PER_CORE_MAX`] for each; it begins at
+//! [`PER_CORE_START`].
 
 /// Slots for each core at the start.
 const PER_CORE_START: u32 = 4;
@@ -59,7 +68,8 @@ const CLEAR: f64 = 2.0;
 /// The scatter of a pair before any was seen, and how many pairs that is worth.
 const SCATTER: f64 = 0.03;
 const SCATTER_PAIRS: f64 = 2.0;
-/// A pair counts for no more than this: a machine that stood still for a moment says nothing about a limit.
+/// A pair counts for no more than this: a machine that stood still for a moment says nothing about
+/// a limit.
 const GAIN_MAX: f64 = 0.3;
 /// Most pairs of a trial.
 const PAIRS_MAX: u32 = 24;
@@ -76,10 +86,12 @@ const CUT_SHARE: f64 = 0.4;
 const CUT_SAMPLES: u32 = 3;
 /// A share that a limit has at which a cut did not pay is tolerated, and so much more.
 const TOLERANCE: f64 = 1.2;
-/// Samples that make a block; the first after a change is not among them, nor are the first ones after a lull: clients connect, and caches are cold.
+/// Samples that make a block; the first after a change is not among them, nor are the first ones
+/// after a lull: clients connect, and caches are cold.
 const WINDOW: u32 = 3;
 const SETTLE: u32 = 3;
-/// Shortest and longest rest, in samples: at most some fifty seconds. What changes by much ends it before.
+/// Shortest and longest rest, in samples: at most some fifty seconds. What changes by much ends it
+/// before.
 const REST_MIN: u32 = 16;
 const REST_MAX: u32 = 512;
 /// A relative change of the rate that ends a rest, if it lasts for [`UPSET_SAMPLES`].
@@ -121,7 +133,8 @@ struct Trial {
     /// The rates of the last blocks.
     at_from: f64,
     at_to: f64,
-    /// Of the gains so far, and of their squares. A gain is the logarithm of a ratio: so up and down are alike, and gains add up.
+    /// Of the gains so far, and of their squares. A gain is the logarithm of a ratio: so up and
+    /// down are alike, and gains add up.
     sum: f64,
     squares: f64,
     pairs: u32,
@@ -157,7 +170,8 @@ impl Trial {
         true
     }
 
-    /// The mean gain, and whether it is clear on which side of `threshold` it is; `None` as long as it is not and further pairs may tell.
+    /// The mean gain, and whether it is clear on which side of `threshold` it is; `None` as long as
+    /// it is not and further pairs may tell.
     fn gain(&self, threshold: f64) -> Option<(f64, bool)> {
         let pairs = f64::from(self.pairs);
         let gain = self.sum / pairs;
@@ -250,8 +264,9 @@ impl Tuner {
         self.cuts
     }
 
-    /// Goes on where it was, after a time in which it did not set the limit; the limit. The pair that was being compared is measured anew, and if the load has become
-    /// another one meanwhile, its rate ends the rest.
+    /// Goes on where it was, after a time in which it did not set the limit; the limit. The pair
+    /// that was being compared is measured anew, and if the load has become another one meanwhile,
+    /// its rate ends the rest.
     pub(super) fn resume(&mut self) -> u32 {
         match self.phase {
             Phase::Rest { .. } => self.samples = 0,
@@ -264,7 +279,8 @@ impl Tuner {
         self.limit
     }
 
-    /// There was a lull: what is being measured is measured anew, and what was measured before it counts.
+    /// There was a lull: what is being measured is measured anew, and what was measured before it
+    /// counts.
     pub(super) fn interrupt(&mut self) {
         (self.samples, self.skipped, self.sum) = (0, SETTLE, 0.0);
     }
@@ -414,8 +430,8 @@ impl Tuner {
         }
     }
 
-    /// Cuts the limit, or undoes the step up that is being tried if the rate is lower there; false if it does not, if a cut is being tried, or if the limit is as low as
-    /// can be already.
+    /// Cuts the limit, or undoes the step up that is being tried if the rate is lower there; false
+    /// if it does not, if a cut is being tried, or if the limit is as low as can be already.
     fn cut(&mut self, sample: Sample) -> bool {
         let from = match self.phase {
             Phase::Try(Trial { cut: Some(_), .. }) => return false,

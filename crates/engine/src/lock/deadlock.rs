@@ -1,17 +1,21 @@
 //! Finding a cycle in who waits for whom, and breaking it by another order of a queue.
 //!
-//! A transaction waits for at most one resource, but possibly for several transactions there: *hard* edges lead to those who hold it, *soft* ones to those who wait ahead. The search
-//! starts at the transaction that is about to wait: a cycle that does not pass through it would have been found when its own
-//! last member began to wait. It visits each transaction once, and keeps its lists from one search to the next, so that it allocates nothing.
+//! A transaction waits for at most one resource, but possibly for several transactions
+//! there: *hard* edges lead to those who hold it, *soft* ones to those who wait ahead. The search
+//! starts at the transaction that is about to wait: a cycle that does not pass through it would
+//! have been found when its own last member began to wait. It visits each transaction once, and
+//! keeps its lists from one search to the next, so that it allocates nothing.
 //!
 //! ```text
 //! T1 holds a, T2 holds b, T1 waits for b:   T1 -> T2                  no cycle
 //! T2 asks for a:                            T2 -> T1 -> T2            T2 is refused; cycle [T2, T1]
 //! ```
 //!
-//! A cycle with a soft edge in it is none if the two change places: then the one who was ahead waits for the other. So that is tried first, as in PostgreSQL, with the soft edges of the cycle
-//! one after the other, the one farthest from the newcomer first; each time it is asked whether the new order closes another cycle, which may need another change. Only if no
-//! change helps, the newcomer is the victim, and the answer names its cycle.
+//! A cycle with a soft edge in it is none if the two change places: then the one who was ahead
+//! waits for the other. So that is tried first, as in PostgreSQL, with the soft edges of the cycle
+//! one after the other, the one farthest from the newcomer first; each time it is asked whether the
+//! new order closes another cycle, which may need another change. Only if no change helps, the
+//! newcomer is the victim, and the answer names its cycle.
 //!
 //! ```text
 //! D1 holds a shared, D2 holds b shared, E1 waits for a exclusively, E2 for b, D1 for b shared behind E2
@@ -50,10 +54,12 @@ pub(crate) struct Move {
 
 /// Who waits for whom.
 pub(crate) trait WaitsFor {
-    /// Appends for whom `waiter` waits (nobody if it does not wait); `start` is where the search began.
+    /// Appends for whom `waiter` waits (nobody if it does not wait); `start` is where the search
+    /// began.
     fn blockers(&self, waiter: TransactionId, start: TransactionId, edges: &mut Vec<Edge>);
 
-    /// From now on `blockers` answers as if these moves had been made; false if they cannot be had at once.
+    /// From now on `blockers` answers as if these moves had been made; false if they cannot be had
+    /// at once.
     fn suppose(&mut self, moves: &[Move]) -> bool;
 }
 
@@ -70,7 +76,8 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The members of a cycle through `start`, beginning with `start`, each waiting for the next; or `None`.
+    /// The members of a cycle through `start`, beginning with `start`, each waiting for the next;
+    /// or `None`.
     pub(crate) fn find_cycle(&mut self, start: TransactionId, graph: &impl WaitsFor) -> Option<Vec<Step>> {
         self.edges.clear();
         self.path.clear();
@@ -100,7 +107,8 @@ impl Search {
         graph.blockers(waiter, start, &mut self.edges);
     }
 
-    /// Moves after which nobody is in a cycle any more; `None` if there are none, or none were found.
+    /// Moves after which nobody is in a cycle any more; `None` if there are none, or none were
+    /// found.
     pub(crate) fn resolve(
         &mut self,
         start: TransactionId,

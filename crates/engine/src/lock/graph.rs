@@ -1,7 +1,8 @@
 //! Who waits, and for what: the graph that the search for deadlocks goes through.
 //!
-//! Queues are the truth about who waits for whom; this only says in which queue a transaction stands. An entry outlives its wait for the moment between the grant and the waiter's
-//! next step; its queue has nothing in its way then.
+//! Queues are the truth about who waits for whom; this only says in which queue a transaction
+//! stands. An entry outlives its wait for the moment between the grant and the waiter's next step;
+//! its queue has nothing in its way then.
 
 use std::collections::HashMap;
 

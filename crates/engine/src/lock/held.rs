@@ -1,7 +1,8 @@
 //! What one transaction holds, and what of it goes with a savepoint.
 //!
-//! The transaction keeps the hashes of its locks in the order in which it got them, for one sweep at its end. Rolling back to a savepoint is the same sweep over a part of them:
-//! what was locked since is released, and what was only raised since is lowered to what it was before.
+//! The transaction keeps the hashes of its locks in the order in which it got them, for one sweep
+//! at its end. Rolling back to a savepoint is the same sweep over a part of them: what was locked
+//! since is released, and what was only raised since is lowered to what it was before.
 //!
 //! ```text
 //! T1: lock a KS            hashes a            raised -
@@ -10,8 +11,10 @@
 //! T1: ROLLBACK TO s        hashes a            raised -              b is free, a is held KS
 //! ```
 //!
-//! *Pinned* locks stay, whatever is rolled back: those under which the newest version of something was read that is not what the snapshot shows. The certifier was told that nobody
-//! changes it before the transaction's end (`Transaction::note_latest`), and what was read is known to the client, savepoint or not. Weak locks on trees stay, too.
+//! *Pinned* locks stay, whatever is rolled back: those under which the newest version of something
+//! was read that is not what the snapshot shows. The certifier was told that nobody changes it
+//! before the transaction's end (`Transaction::note_latest`), and what was read is known to the
+//! client, savepoint or not. Weak locks on trees stay, too.
 
 use super::mode::Modes;
 use crate::TreeId;
@@ -26,7 +29,8 @@ pub(crate) struct Held {
     pub(super) weak: bool,
     /// Open savepoints, oldest first.
     marks: Vec<Mark>,
-    /// Locks that were held already and are stronger now, with what they were; since the first open savepoint.
+    /// Locks that were held already and are stronger now, with what they were; since the first open
+    /// savepoint.
     pub(super) raised: Vec<(u64, Modes)>,
     /// So many of `hashes`, and of `raised`, stay.
     pinned: (usize, usize),
@@ -80,7 +84,8 @@ impl Held {
         self.marks.push(Mark { savepoint, hashes, raised, strong });
     }
 
-    /// A savepoint is released, and later ones with it: what was locked since belongs to the one before.
+    /// A savepoint is released, and later ones with it: what was locked since belongs to the one
+    /// before.
     pub(crate) fn unmark(&mut self, savepoint: u64) {
         self.marks.truncate(self.marks.partition_point(|mark| mark.savepoint < savepoint));
         if self.marks.is_empty() {
@@ -109,7 +114,8 @@ impl Held {
         self.hashes.len()
     }
 
-    /// Takes out what was locked since a savepoint, which stays open. None if that savepoint is not.
+    /// Takes out what was locked since a savepoint, which stays open. None if that savepoint is
+    /// not.
     pub(super) fn undo(&mut self, savepoint: u64) -> Option<Undone> {
         let at = self.marks.iter().position(|mark| mark.savepoint == savepoint)?;
         let mark = self.marks[at];

@@ -1,8 +1,9 @@
 //! Locks on rows and on whole trees, with first-come queues and deadlock detection.
 //!
-//! `mode` says which locks go together, `queue` is one resource's holders and waiters (pure), `deadlock` finds a cycle
-//! of waiters and another order without it (pure), `graph` knows who waits where, `held` what one transaction holds, `table` keeps all queues, and `wait` is the future that a
-//! waiter sleeps in.
+//! `mode` says which locks go together, `queue` is one resource's holders and waiters (pure),
+//! `deadlock` finds a cycle of waiters and another order without it (pure), `graph` knows who waits
+//! where, `held` what one transaction holds, `table` keeps all queues, and `wait` is the future
+//! that a waiter sleeps in.
 
 pub(crate) mod deadlock;
 mod graph;

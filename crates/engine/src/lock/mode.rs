@@ -2,13 +2,16 @@
 //!
 //! # Rows
 //!
-//! Four strengths, PostgreSQL's: *key share* (KS, `FOR KEY SHARE` and foreign keys' checks) keeps the row and its keys as they are, *share* (S, `FOR SHARE`)
-//! the whole row; *no key exclusive* (NX, `FOR NO KEY UPDATE`, an UPDATE that leaves the keys alone, and the claim to a unique key) changes what is not a key, *exclusive* (X,
-//! `FOR UPDATE`, DELETE, an UPDATE of a key) everything. So who refers to a row and who changes it otherwise do not meet.
+//! Four strengths, PostgreSQL's: *key share* (KS, `FOR KEY SHARE` and foreign keys' checks) keeps
+//! the row and its keys as they are, *share* (S, `FOR SHARE`) the whole row; *no key exclusive*
+//! (NX, `FOR NO KEY UPDATE`, an UPDATE that leaves the keys alone, and the claim to a unique key)
+//! changes what is not a key, *exclusive* (X, `FOR UPDATE`, DELETE, an UPDATE of a key) everything.
+//! So who refers to a row and who changes it otherwise do not meet.
 //!
-//! The Multi-Instance-Precommit paper adds modes for sibling instances of one request: siblings have the same XID and do not block each other. It has S and X,
-//! SS and SX; with four strengths there are four of siblings, SKS, SS, SNX and SX. A cell says whether two transactions may have these modes at the same time; *XID* says:
-//! if they are siblings.
+//! The Multi-Instance-Precommit paper adds modes for sibling instances of one request: siblings
+//! have the same XID and do not block each other. It has S and X, SS and SX; with four strengths
+//! there are four of siblings, SKS, SS, SNX and SX. A cell says whether two transactions may have
+//! these modes at the same time; *XID* says: if they are siblings.
 //!
 //! | | KS | S | NX | X | SKS | SS | SNX | SX |
 //! |---|---|---|---|---|---|---|---|---|
@@ -21,17 +24,20 @@
 //! | SNX | yes | no | no | no | yes | XID | XID | XID |
 //! | SX | no | no | no | no | XID | XID | XID | XID |
 //!
-//! The rows and columns S, X, SS and SX are the paper's table (§3.2). Each strength goes together with a part of what the next weaker one goes together with: so the strongest mode that
-//! somebody holds says all about him.
+//! The rows and columns S, X, SS and SX are the paper's table (§3.2). Each strength goes together
+//! with a part of what the next weaker one goes together with: so the strongest mode that somebody
+//! holds says all about him.
 //!
-//! Who asks names a strength; whether that is X or SX is a matter of the transaction: ordinary ones take only the former, instances of a family
-//! only the latter. So between two members of one family everything goes together, and "same XID" is the only thing that `queue` must know
-//! of a family: a [`FamilySlot`] travels with the mode.
+//! Who asks names a strength; whether that is X or SX is a matter of the transaction: ordinary ones
+//! take only the former, instances of a family only the latter. So between two members of one
+//! family everything goes together, and "same XID" is the only thing that `queue` must know of a
+//! family: a [`FamilySlot`] travels with the mode.
 //!
 //! # Trees
 //!
-//! Siblings share rows only. On whole trees they are like anybody else. The modes are those of PostgreSQL's LOCK TABLE; statements take the first three, which
-//! go together, building an index takes `Share`, and changing or dropping a table `Exclusive`. *No* where two do not go together:
+//! Siblings share rows only. On whole trees they are like anybody else. The modes are those of
+//! PostgreSQL's LOCK TABLE; statements take the first three, which go together, building an index
+//! takes `Share`, and changing or dropping a table `Exclusive`. *No* where two do not go together:
 //!
 //! | | Read | RowShare | Write | ShareUpdateExclusive | Share | ShareRowExclusive | ReadersOnly | Exclusive |
 //! |---|---|---|---|---|---|---|---|---|
@@ -103,7 +109,8 @@ pub enum LockOutcome {
     Skipped,
 }
 
-/// Stands for a family of siblings while one of them holds or wants locks: unique among those, and reused after them.
+/// Stands for a family of siblings while one of them holds or wants locks: unique among those, and
+/// reused after them.
 pub(crate) type FamilySlot = NonZeroU32;
 
 /// A mode of any kind of lock. Modes of rows and of trees never meet in one queue.
@@ -116,7 +123,8 @@ pub(crate) enum Mode {
     Tree(TreeMode),
 }
 
-/// A set of modes, one bit each. Rows: the four strengths, and four bits higher the same of siblings; trees: the eight modes. Records of prepared transactions have them so.
+/// A set of modes, one bit each. Rows: the four strengths, and four bits higher the same of
+/// siblings; trees: the eight modes. Records of prepared transactions have them so.
 pub(crate) type Modes = u8;
 
 /// How far the modes of siblings are from those of others.
@@ -152,7 +160,8 @@ impl Mode {
         }
     }
 
-    /// The modes that do not go together with this one: the two tables above, "same XID" read as *no*.
+    /// The modes that do not go together with this one: the two tables above, "same XID" read
+    /// as *no*.
     #[inline]
     pub(crate) fn conflicts(self) -> Modes {
         match self {
@@ -181,8 +190,9 @@ impl Mode {
         }
     }
 
-    /// Whether a request may be granted ahead of others who wait, if it goes together with all holders. PostgreSQL does so with rows, and so readers of a row
-    /// do not queue up behind a writer whom another reader keeps waiting.
+    /// Whether a request may be granted ahead of others who wait, if it goes together with all
+    /// holders. PostgreSQL does so with rows, and so readers of a row do not queue up behind a
+    /// writer whom another reader keeps waiting.
     #[inline]
     pub(crate) fn may_overtake(self) -> bool {
         !matches!(self, Mode::Tree(_))
@@ -203,7 +213,8 @@ impl TreeMode {
     }
 }
 
-/// Strengths by name, weakest first, each after its sibling's: `LockMode` is what was asked for, the kind of transaction decides between S and SS, X and SX.
+/// Strengths by name, weakest first, each after its sibling's: `LockMode` is what was asked for,
+/// the kind of transaction decides between S and SS, X and SX.
 const ROW_NAMES: [(Modes, &str); 8] = [
     (1 << 4, "SiblingKeyShared"),
     (1, "KeyShared"),

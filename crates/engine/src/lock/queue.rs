@@ -1,14 +1,19 @@
 //! One resource's holders and waiters: pure, requests in, grants out.
 //!
-//! First come, first served: a request that does not go together with a holder, or with somebody who waits ahead of
-//! it, waits. Exceptions:
+//! First come, first served: a request that does not go together with a holder, or with somebody
+//! who waits ahead of it, waits. Exceptions:
 //! - who holds a mode that covers the request has it already;
-//! - who holds a mode that others wait for goes ahead of those others, for they wait for it anyway: nobody waits for himself;
-//! - a row's lock that goes together with all holders is granted although somebody waits for a stronger one, as in PostgreSQL: so readers and foreign keys' checks do not
-//!   queue up behind a writer whom another reader keeps waiting. That somebody is overtaken [`MOST_OVERTAKEN`] times and no more.
+//! - who holds a mode that others wait for goes ahead of those others, for they wait for it anyway:
+//!   nobody waits for himself;
+//! - a row's lock that goes together with all holders is granted although somebody waits for a
+//!   stronger one, as in PostgreSQL: so readers and foreign keys' checks do not queue up behind a
+//!   writer whom another reader keeps waiting. That somebody is overtaken [`MOST_OVERTAKEN`] times
+//!   and no more.
 //!
-//! Siblings (members of one family, MIP paper §3.2) go together in all their modes, and count as one for the second exception: whoever waits for a member
-//! waits for the family. Without that, an instance that was left prepared would block its own retry by way of a stranger who waits between the two.
+//! Siblings (members of one family, MIP paper §3.2) go together in all their modes, and count as
+//! one for the second exception: whoever waits for a member waits for the family. Without that, an
+//! instance that was left prepared would block its own retry by way of a stranger who waits between
+//! the two.
 //!
 //! ```text
 //! T1 S        holders T1:S
@@ -29,7 +34,8 @@
 //! T1 ends     holders T2:SX(a)            waiting T3:X
 //! ```
 //!
-//! A queue without waiters, as nearly all are, is its holder and nothing else: the line of waiters is made with the first of them.
+//! A queue without waiters, as nearly all are, is its holder and nothing else: the line of waiters
+//! is made with the first of them.
 
 use std::collections::VecDeque;
 
@@ -155,7 +161,8 @@ impl<T> Queue<T> {
         self.holders.iter().find(|h| h.owner == owner).map_or(0, |h| h.modes)
     }
 
-    /// Records that `owner`, of `family`, holds `modes`, whatever others hold. From outside only for locks that were granted elsewhere.
+    /// Records that `owner`, of `family`, holds `modes`, whatever others hold. From outside only
+    /// for locks that were granted elsewhere.
     pub(crate) fn hold(&mut self, owner: TransactionId, modes: Modes, family: Option<FamilySlot>) {
         match self.holders.iter_mut().find(|h| h.owner == owner) {
             Some(holder) => holder.modes |= modes,
@@ -163,7 +170,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Where a request stands of somebody who holds `held`, itself or by its siblings: ahead of the first stranger who waits for that.
+    /// Where a request stands of somebody who holds `held`, itself or by its siblings: ahead of the
+    /// first stranger who waits for that.
     fn place(&self, mode: Mode, held: Modes) -> usize {
         match mode.keeps_out(held) {
             0 => self.length(),
@@ -183,7 +191,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// How many of the first `place` waiters are ahead of a waiter there: a sibling may have been granted since it queued.
+    /// How many of the first `place` waiters are ahead of a waiter there: a sibling may have been
+    /// granted since it queued.
     fn ahead(&self, owner: TransactionId, mode: Mode, place: usize) -> usize {
         match mode.family() {
             None => place,
@@ -211,7 +220,8 @@ impl<T> Queue<T> {
         self.goes_with_holders(owner, mode) && self.goes_with_line(mode, place)
     }
 
-    /// Whether who asks goes past those who wait; counts it. A sibling does not if siblings wait: they would have to go ahead with it.
+    /// Whether who asks goes past those who wait; counts it. A sibling does not if siblings wait:
+    /// they would have to go ahead with it.
     fn overtakes(&mut self, mode: Mode) -> bool {
         let alone = |line: &Line<T>| mode.family().is_none() || line.members == 0;
         match &mut self.line {
@@ -255,7 +265,8 @@ impl<T> Queue<T> {
         self.line.get_or_insert_default().insert(place, Waiting { owner, mode, ticket });
     }
 
-    /// `owner` lets go of everything it holds. Tickets of those who are granted now are appended to `granted`.
+    /// `owner` lets go of everything it holds. Tickets of those who are granted now are appended to
+    /// `granted`.
     pub(crate) fn release(&mut self, owner: TransactionId, granted: &mut Vec<T>) {
         self.holders.retain(|h| h.owner != owner);
         self.promote(granted);
@@ -279,7 +290,8 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Grants whom it can, in the order of the line. Nobody is looked at behind the last one who could be.
+    /// Grants whom it can, in the order of the line. Nobody is looked at behind the last one who
+    /// could be.
     fn promote(&mut self, granted: &mut Vec<T>) {
         let Some(line) = &self.line else { return };
         let (mut place, mut left, mut members, mut out) = (0, line.count, line.members, 0);
@@ -303,12 +315,15 @@ impl<T> Queue<T> {
         }
     }
 
-    /// For whom the waiting `owner` waits, as far as it leads anywhere: appended to `edges`, those to other waiters (*soft* ones, which another order would turn round) first.
-    /// Nothing if it does not wait here.
+    /// For whom the waiting `owner` waits, as far as it leads anywhere: appended to `edges`, those
+    /// to other waiters (*soft* ones, which another order would turn round) first. Nothing if it
+    /// does not wait here.
     ///
-    /// Who waits here leads to this queue's holders only. So where all of them are in the way of `owner` itself, nobody ahead of it in the line matters, and otherwise only the last
-    /// one for each mode, who waits for what the others of that mode wait for; each sibling on its own, since it does not wait for its family. If `start`, where the search began and
-    /// is to come back to, waits here, too, it may be any of those ahead.
+    /// Who waits here leads to this queue's holders only. So where all of them are in the way of
+    /// `owner` itself, nobody ahead of it in the line matters, and otherwise only the last one for
+    /// each mode, who waits for what the others of that mode wait for; each sibling on its own,
+    /// since it does not wait for its family. If `start`, where the search began and is to come
+    /// back to, waits here, too, it may be any of those ahead.
     pub(crate) fn blockers(
         &self,
         owner: TransactionId,
@@ -373,7 +388,8 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 impl<T> Queue<T> {
-    /// Everybody for whom the waiting `owner` waits, whether it leads anywhere or not, and whether only because of the order.
+    /// Everybody for whom the waiting `owner` waits, whether it leads anywhere or not, and whether
+    /// only because of the order.
     pub(crate) fn every_blocker(&self, owner: TransactionId) -> Vec<Edge> {
         let Some(line) = &self.line else { return Vec::new() };
         let Some(place) = line.place_of(owner) else { return Vec::new() };
@@ -404,7 +420,8 @@ mod tests {
         Withdraw(TransactionId),
     }
 
-    /// The holders to whom a waiter leads within the queue, and who may lead out of it, as they do not wait here.
+    /// The holders to whom a waiter leads within the queue, and who may lead out of it, as they do
+    /// not wait here.
     fn leads_to(queue: &Queue<TransactionId>, from: TransactionId, all: bool) -> BTreeSet<TransactionId> {
         let (mut found, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), vec![from]);
         while let Some(waiter) = next.pop() {
@@ -471,7 +488,8 @@ mod tests {
         }
     }
 
-    /// Every history of up to `depth` steps of three transactions, with the modes that each may ask for.
+    /// Every history of up to `depth` steps of three transactions, with the modes that each may ask
+    /// for.
     fn exhaust(modes: [&[Mode]; 3], depth: usize) {
         let mut steps = Vec::new();
         for (owner, modes) in (1..=3).zip(modes) {
@@ -503,7 +521,8 @@ mod tests {
         exhaust([&STRENGTHS.map(Mode::Row); 3], 3);
     }
 
-    /// Two siblings with an ordinary transaction, with a stranger of another family, and all three siblings.
+    /// Two siblings with an ordinary transaction, with a stranger of another family, and all three
+    /// siblings.
     #[test]
     fn every_short_history_of_sibling_locks() {
         let two = [STRENGTHS[1], STRENGTHS[3]];

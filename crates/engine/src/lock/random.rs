@@ -1,8 +1,12 @@
-//! Random histories of the lock table, against a model of what each transaction holds and a judge of who waits for whom that looks at everything.
+//! Random histories of the lock table, against a model of what each transaction holds and a judge
+//! of who waits for whom that looks at everything.
 //!
-//! 1. *Holders* go together, and each transaction holds what the model says, also after it has gone back to a savepoint.
-//! 2. *Nobody is forgotten*: who waits is in somebody's way, and who is not waits no longer; each waiter is woken once.
-//! 3. *No deadlock stays*: the graph of all waiters, soft edges included, has no cycle after any step.
+//! 1. *Holders* go together, and each transaction holds what the model says, also after it has gone
+//!    back to a savepoint.
+//! 2. *Nobody is forgotten*: who waits is in somebody's way, and who is not waits no longer; each
+//!    waiter is woken once.
+//! 3. *No deadlock stays*: the graph of all waiters, soft edges included, has no cycle after any
+//!    step.
 //! 4. *No victim without a deadlock*: the cycle that an error names is one, edge by edge.
 
 use std::collections::{BTreeMap, BTreeSet};

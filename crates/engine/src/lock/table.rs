@@ -1,27 +1,31 @@
-//! All locks: a sharded table of queues, the waits-for graph, and the short cut for statements' locks on trees.
+//! All locks: a sharded table of queues, the waits-for graph, and a short cut for locks on trees.
 //!
-//! A resource is a row (tree and key) or a whole tree. Its queue sits in the shard that its hash selects; a transaction
-//! remembers the hashes of what it holds and releases everything in one sweep at its end.
+//! A resource is a row (tree and key) or a whole tree. Its queue sits in the shard that its hash
+//! selects; a transaction remembers the hashes of what it holds and releases everything in one
+//! sweep at its end.
 //!
 //! # Waiting and deadlocks
 //!
-//! Only who has to wait takes the `graph` mutex: it enters what it waits for, queues, and looks for a cycle through
-//! itself (`deadlock`). While the mutex is held nobody begins or gives up waiting, and a transaction that waits cannot release anything:
-//! so edges read one after the other exist at the same time, and a cycle found is real. A cycle that closes is found
-//! by its last member. If another order of a queue breaks it, the queue gets that order, and the newcomer waits, or has its lock; else it is refused.
+//! Only who has to wait takes the `graph` mutex: it enters what it waits for, queues, and looks for
+//! a cycle through itself (`deadlock`). While the mutex is held nobody begins or gives up waiting,
+//! and a transaction that waits cannot release anything: so edges read one after the other exist at
+//! the same time, and a cycle found is real. A cycle that closes is found by its last member. If
+//! another order of a queue breaks it, the queue gets that order, and the newcomer waits, or has
+//! its lock; else it is refused.
 //!
 //! # Trees
 //!
-//! Every statement takes `Read` or `Write` on its tables, and these two go together: they are *weak*. A weak lock is
-//! one entry in the list of its owner, with no queue touched, as long as nobody wants a *strong* lock (`Share`,
-//! `Exclusive`) on a tree of the same stripe.
+//! Every statement takes `Read` or `Write` on its tables, and these two go together: they
+//! are *weak*. A weak lock is one entry in the list of its owner, with no queue touched, as long as
+//! nobody wants a *strong* lock (`Share`, `Exclusive`) on a tree of the same stripe.
 //!
-//! A strong request first raises the stripe's counter, then moves the weak locks on its tree from the owners' lists
-//! into the tree's queue, then asks in that queue like anybody else. A weak request reads the counter inside the mutex
-//! of its owner's list; if it is raised, the request goes to the queue as well. Whichever comes to that mutex
-//! first, the other sees it. The counter falls when the strong owner has released the queue.
+//! A strong request first raises the stripe's counter, then moves the weak locks on its tree from
+//! the owners' lists into the tree's queue, then asks in that queue like anybody else. A weak
+//! request reads the counter inside the mutex of its owner's list; if it is raised, the request
+//! goes to the queue as well. Whichever comes to that mutex first, the other sees it. The counter
+//! falls when the strong owner has released the queue.
 //!
-//! Mutex order: `graph`, then one shard of `weak`, then one shard of `rows`. A ticket's mutex is taken alone.
+//! Mutex order: `graph`, a shard of `weak`, a shard of `rows`. A ticket's mutex is taken alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,7 +85,8 @@ pub struct LockInfo {
     pub tree: TreeId,
     /// The row's key; `None` for a lock on the whole tree.
     pub key: Option<Key>,
-    /// Modes by name, weakest first: those of `LockMode`, with `Sibling` before it if the transaction is one, or of `TreeMode`.
+    /// Modes by name, weakest first: those of `LockMode`, with `Sibling` before it if the
+    /// transaction is one, or of `TreeMode`.
     pub modes: Vec<&'static str>,
     /// Held, or waited for.
     pub granted: bool,
@@ -192,7 +197,7 @@ impl LockTable {
         true
     }
 
-    /// Sends weak requests on `tree` to the queue from now on, and moves the weak locks held so far there.
+    /// Sends weak requests on `tree` to the queue from now on, and the weak locks held so far.
     fn announce(&self, tree: TreeId) {
         self.stripe(tree).fetch_add(1, Ordering::Relaxed);
         let hash = hash_of_tree(tree);
@@ -255,8 +260,8 @@ impl LockTable {
     ) -> Result<Option<LockWait>, Error> {
         if !mode.is_weak() {
             self.announce(tree);
-            // Given back at the end of the transaction even if the wait fails: until then statements on this tree
-            // go through the queue, which is slower but right.
+            // Given back at the end of the transaction even if the wait fails: until then
+            // statements on this tree go through the queue, which is slower but right.
             held.strong.push(tree);
         }
         self.wait(owner, held, tree, None, Mode::Tree(mode))
@@ -302,7 +307,7 @@ impl LockTable {
         }
     }
 
-    /// Sees that the newcomer closes no cycle: by another order of a queue, else by refusing it. Who has the lock by that.
+    /// Breaks a cycle that the newcomer closes: by another order of a queue, else by refusing it.
     fn break_cycle(&self, graph: &mut Graph, owner: TransactionId) -> Result<Granted, (Granted, Error)> {
         let Graph { standing, search } = graph;
         let mut orders = Orders::new(self, standing);
@@ -377,8 +382,8 @@ impl LockTable {
         standing.and_then(|at| self.with_queue(at, |queue| queue.every_blocker(owner))).unwrap_or_default()
     }
 
-    /// Releases what was locked since a savepoint, but for what is pinned and weak locks on trees. Answers the bytes that
-    /// those locks were charged.
+    /// Releases what was locked since a savepoint, but for what is pinned and weak locks on trees.
+    /// Answers the bytes that those locks were charged.
     pub(crate) fn release_since(&self, owner: TransactionId, held: &mut Held, savepoint: u64) -> usize {
         let Some(undone) = held.undo(savepoint) else { return 0 };
         let (mut granted, mut bytes) = (Granted::new(), 0);
@@ -398,7 +403,8 @@ impl LockTable {
         bytes
     }
 
-    /// `owner` goes back to what it held before in one queue: the bytes of a row's lock that is gone. None if something is still held.
+    /// `owner` goes back to what it held before in one queue: the bytes of a row's lock that is
+    /// gone. None if something is still held.
     fn lower(&self, owner: TransactionId, hash: u64, before: Modes, granted: &mut Granted) -> Option<usize> {
         let mut rows = self.shard(hash).lock();
         let mut bytes = Some(0);
@@ -474,7 +480,8 @@ impl LockTable {
         locks
     }
 
-    /// Gives `owner` locks that it held before a crash; nobody else has any yet that would conflict.
+    /// Gives `owner` locks that it held before a crash; nobody else has any yet that would
+    /// conflict.
     pub(crate) fn restore(
         &self,
         owner: TransactionId,
@@ -525,7 +532,8 @@ impl LockTable {
         self.graph.lock().standing.len() as u64
     }
 
-    /// Every lock held and waited for. Not one moment's picture: shards are read one after the other.
+    /// Every lock held and waited for. Not one moment's picture: shards are read one after the
+    /// other.
     pub(crate) fn list(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
         for shard in &self.weak {

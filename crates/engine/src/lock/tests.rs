@@ -1,4 +1,5 @@
-//! The lock table of the MIP paper (§3.2), cell by cell, in the real lock table; and siblings in deadlocks.
+//! The lock table of the MIP paper (§3.2), cell by cell, in the real lock table; and siblings in
+//! deadlocks.
 
 use std::future::Future;
 use std::pin::pin;
@@ -72,7 +73,8 @@ fn is_granted(wait: &mut LockWait) -> bool {
     matches!(pin!(wait).poll(&mut context), Poll::Ready(()))
 }
 
-/// Holder's mode, requested mode, whether they go together. The family is 1 for who holds; 1 or 2 for who asks.
+/// Holder's mode, requested mode, whether they go together. The family is 1 for who holds; 1 or 2
+/// for who asks.
 const CELLS: [(&str, &str, bool); 22] = [
     ("S", "S", true),
     ("S", "X", false),
@@ -129,7 +131,8 @@ fn s_and_x_and_ss_and_sx_go_together_as_in_the_papers_table() {
     }
 }
 
-/// The same cells between two that wait, for somebody whose lock goes with neither: who goes together is granted together, who does not comes one after the other.
+/// The same cells between two that wait, for somebody whose lock goes with neither: who goes
+/// together is granted together, who does not comes one after the other.
 #[test]
 fn waiters_are_granted_together_as_in_the_papers_table() {
     for (first, second, together) in CELLS {
@@ -160,7 +163,8 @@ fn a_newly_activated_sibling_does_not_wait_behind_strangers_who_wait_for_its_fam
     assert!(is_granted(&mut stranger) && !is_granted(&mut reader));
 }
 
-/// Siblings with a stranger between them in the queue: the second is granted with the first, not after the stranger.
+/// Siblings with a stranger between them in the queue: the second is granted with the first, not
+/// after the stranger.
 #[test]
 fn a_waiting_sibling_is_granted_as_soon_as_its_sibling_is() {
     let mut scene = Scene::new();
@@ -206,7 +210,8 @@ fn a_cycle_through_one_of_several_siblings_is_found() {
     }
 }
 
-/// Instance 1 is prepared and will not move; its retry went ahead of a stranger and then asks for what that holds.
+/// Instance 1 is prepared and will not move; its retry went ahead of a stranger and then asks for
+/// what that holds.
 #[test]
 fn a_retry_that_overtook_a_stranger_can_still_deadlock_with_it() {
     let mut scene = Scene::new();
@@ -228,14 +233,16 @@ fn locks_of_siblings_are_shown_by_their_names() {
     assert_eq!(shown, [(1, vec!["SiblingShared", "SiblingExclusive"], true), (3, vec!["Exclusive"], false)]);
 }
 
-/// Two locks of strengths that go together do, and no others, in all kinds of transactions: 64 cells, twice. Siblings have `XID` for *no*.
+/// Two locks of strengths that go together do, and no others, in all kinds of transactions: 64
+/// cells, twice. Siblings have `XID` for *no*.
 #[test]
 fn the_four_strengths_go_together_as_in_the_table() {
     let kinds: [fn(LockMode, u32) -> Mode; 2] =
         [|mode, _| Mode::Row(mode), |mode, number| Mode::Sibling(mode, family(number))];
     for (held_as, asked_as) in kinds.into_iter().flat_map(|kind| kinds.map(|other| (kind, other))) {
         for (held, asked) in STRENGTHS.into_iter().flat_map(|one| STRENGTHS.map(|other| (one, other))) {
-            // What one keeps out the other must not do: the key stays, the row stays, nobody else changes it.
+            // What one keeps out the other must not do: the key stays, the row stays, nobody else
+            // changes it.
             let together = held as u32 + (asked as u32) < 3;
             for kin in [1, 2] {
                 let (held, asked) = (held_as(held, 1), asked_as(asked, kin));
@@ -252,7 +259,8 @@ fn hold_and_wait(scene: &mut Scene, owner: TransactionId, key: &str, mode: Mode)
     scene.waits(owner, key, mode).expect("no deadlock")
 }
 
-/// Rolling back to a savepoint releases what was locked since, lowers what was raised since, and wakes exactly whom that lets through.
+/// Rolling back to a savepoint releases what was locked since, lowers what was raised since, and
+/// wakes exactly whom that lets through.
 #[test]
 fn a_savepoint_gives_back_what_was_locked_since() {
     let mut scene = Scene::new();
@@ -291,7 +299,8 @@ fn a_released_savepoint_leaves_its_locks_to_the_one_before() {
     assert!(scene.takes(2, "a", S));
 }
 
-/// What the newest state was read under stays locked; so does what was locked twice, before and after.
+/// What the newest state was read under stays locked; so does what was locked twice, before and
+/// after.
 #[test]
 fn pinned_locks_outlive_their_savepoint() {
     let mut scene = Scene::new();
@@ -310,7 +319,8 @@ fn pinned_locks_outlive_their_savepoint() {
     assert!(["before", "kept", "pinned"].into_iter().all(|key| scene.takes(2, key, X)));
 }
 
-/// A lock that was waited for in vain is not held, and one that was granted meanwhile is; both belong to the savepoint.
+/// A lock that was waited for in vain is not held, and one that was granted meanwhile is; both
+/// belong to the savepoint.
 #[test]
 fn a_wait_that_was_given_up_belongs_to_its_savepoint() {
     for granted in [false, true] {
@@ -395,7 +405,8 @@ fn several_may_have_to_be_overtaken() {
     assert!(is_granted(&mut fourth));
 }
 
-/// How many transactions searches look at while `waiters` come to one row, each with another row that one more waits for.
+/// How many transactions searches look at while `waiters` come to one row, each with another row
+/// that one more waits for.
 fn looked_at(waiters: u64, mode: fn(u32) -> Mode, deep: bool) -> u64 {
     let table = Arc::new(LockTable::new());
     let mut held: Vec<Held> = (0..=2 * waiters).map(|_| Held::default()).collect();
@@ -430,7 +441,8 @@ fn looked_at(waiters: u64, mode: fn(u32) -> Mode, deep: bool) -> u64 {
     visited
 }
 
-/// However many wait, a newcomer's search looks at itself and at who holds the row, and at one more if somebody waits for the newcomer's other row.
+/// However many wait, a newcomer's search looks at itself and at who holds the row, and at one more
+/// if somebody waits for the newcomer's other row.
 #[test]
 fn a_search_does_not_look_at_those_who_wait_ahead() {
     for waiters in [10, 100, 400, 2000] {

@@ -1,8 +1,9 @@
 //! The future that waits for a lock, and the ticket that a grant travels on.
 //!
-//! The ticket is in the resource's queue; whoever releases the resource takes it out and punches it. A future that is
-//! dropped before that takes the ticket out itself, so a waiter that gave up (time limit, cancelled statement, lost
-//! connection) blocks nobody. If it was granted in the meantime, the transaction simply holds the lock until it ends.
+//! The ticket is in the resource's queue; whoever releases the resource takes it out and punches
+//! it. A future that is dropped before that takes the ticket out itself, so a waiter that gave up
+//! (time limit, cancelled statement, lost connection) blocks nobody. If it was granted in the
+//! meantime, the transaction simply holds the lock until it ends.
 
 use std::future::Future;
 use std::pin::Pin;

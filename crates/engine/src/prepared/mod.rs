@@ -1,13 +1,17 @@
 //! Prepared transactions: everything of them is decided but whether they commit.
 //!
-//! PREPARE TRANSACTION and PREPARE MIP end a transaction as an activity and leave it as a *promise*: its writes are durable and invisible, its locks are held, the certifier
-//! counts it as committed, and whoever decides, whenever that is, cannot be refused. A crash changes nothing of that.
+//! PREPARE TRANSACTION and PREPARE MIP end a transaction as an activity and leave it as
+//! a *promise*: its writes are durable and invisible, its locks are held, the certifier counts it
+//! as committed, and whoever decides, whenever that is, cannot be refused. A crash changes nothing
+//! of that.
 //!
 //! # One record each
 //!
-//! *Prepare* is an ordinary commit record that writes one row into the engine's own tree of prepared transactions (`own`, `record`): owner, note, locks, reads, writes; of an instance
-//! also the family's request and its result. *Commit prepared* is a record that names the prepared one, and deletes the row; replay finds the writes in the
-//! row. *Rollback prepared* only deletes the row. So checkpoints need not know of prepared transactions: the row is a row.
+//! *Prepare* is an ordinary commit record that writes one row into the engine's own tree of
+//! prepared transactions (`own`, `record`): owner, note, locks, reads, writes; of an instance also
+//! the family's request and its result. *Commit prepared* is a record that names the prepared one,
+//! and deletes the row; replay finds the writes in the row. *Rollback prepared* only deletes the
+//! row. So checkpoints need not know of prepared transactions: the row is a row.
 //!
 //! ```text
 //! record 7   row 31 = {'order 5', locks, reads, a := 1, b := 2}      PREPARE TRANSACTION 'order 5'
@@ -17,16 +21,20 @@
 //!
 //! # Who came after it
 //!
-//! If somebody commits who replaced what a prepared transaction P read, P must come before him, and before all who read what he wrote. The graph knows; a crash forgets the graph. So the
-//! first time that this happens a *mark* is logged just before that commit. What a crash leaves prepared and marked has, for the certifier, everybody behind
-//! it: who would have to come before it is refused until it is decided. Without a mark nothing is lost.
+//! If somebody commits who replaced what a prepared transaction P read, P must come before him, and
+//! before all who read what he wrote. The graph knows; a crash forgets the graph. So the first time
+//! that this happens a *mark* is logged just before that commit. What a crash leaves prepared and
+//! marked has, for the certifier, everybody behind it: who would have to come before it is refused
+//! until it is decided. Without a mark nothing is lost.
 //!
 //! # Order
 //!
-//! An owner is reserved in the table before anything is logged, so it is never given twice. Who decides takes the transaction out of the table first: nobody else can decide
-//! it meanwhile; if the log refuses, it is put back.
+//! An owner is reserved in the table before anything is logged, so it is never given twice. Who
+//! decides takes the transaction out of the table first: nobody else can decide it meanwhile; if
+//! the log refuses, it is put back.
 //!
-//! Mutex order: the table's two mutexes are taken alone, one after the other; a shard of families may be held.
+//! Mutex order: the table's two mutexes are taken alone, one after the other; a shard of families
+//! may be held.
 
 mod decision;
 pub(crate) mod record;

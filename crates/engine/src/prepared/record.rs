@@ -1,6 +1,7 @@
 //! The row of a prepared transaction: all that a restart needs to have it as it was.
 //!
-//! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow); a string is its length and its bytes.
+//! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow); a
+//! string is its length and its bytes.
 //!
 //! ```text
 //! version: 1 byte          3
@@ -18,7 +19,8 @@
 //! trees                    count, for each: tree id, count, and keys and values as in a commit record
 //! ```
 //!
-//! Version 2 had two modes of rows and four of trees, and named the keys that foreign keys refer to instead of rows; it is not read any more.
+//! Version 2 had two modes of rows and four of trees, and named the keys that foreign keys refer to
+//! instead of rows; it is not read any more.
 
 use std::ops::Bound;
 
@@ -104,7 +106,8 @@ impl Record {
                 out.entry(key, value);
             }
         }
-        // Exactly as long as it is: the row stays in memory until a checkpoint, and `size` is a bound.
+        // Exactly as long as it is: the row stays in memory until a checkpoint, and `size` is a
+        // bound.
         Value::copy_from_slice(&out.finish())
     }
 

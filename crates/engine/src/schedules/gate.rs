@@ -1,7 +1,8 @@
-//! The governor's gate: seats that take slots, pause, lose them to the ticking thread, give up waiting, while the limit moves.
+//! The governor's gate: seats that take slots, pause, lose them to the ticking thread, give up
+//! waiting, while the limit moves.
 //!
-//! What is checked: no more slots are in use than the limit allows; nobody is forgotten (a schedule in which all wait fails); in the end no slot is
-//! taken and nobody counted as waiting.
+//! What is checked: no more slots are in use than the limit allows; nobody is forgotten (a schedule
+//! in which all wait fails); in the end no slot is taken and nobody counted as waiting.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -129,7 +130,8 @@ fn slots_that_are_taken_away_have_one_owner() {
         let mut stage = Stage::new(1, 1);
         (0..3).for_each(|_| stage.sit(|seat, inside| session(seat, inside, true)));
         stage.tick(6);
-        // A slot that its owner keeps over the last tick comes back when it goes on: nobody needs one more.
+        // A slot that its owner keeps over the last tick comes back when it goes on: nobody needs
+        // one more.
         stage.end();
     });
 }
@@ -144,7 +146,8 @@ fn who_gives_up_waiting_takes_no_slot_along() {
     });
 }
 
-/// The limit falls and rises while they wait: all get in, never more than the highest limit, and in the end it is the last one that holds.
+/// The limit falls and rises while they wait: all get in, never more than the highest limit, and in
+/// the end it is the last one that holds.
 #[test]
 fn a_moving_limit_forgets_nobody() {
     explore("gate with a moving limit", 2000, |_| {
@@ -163,7 +166,8 @@ fn a_moving_limit_forgets_nobody() {
     });
 }
 
-/// The one who has the slot keeps it until the other has one, too: only the new limit can let that one in.
+/// The one who has the slot keeps it until the other has one, too: only the new limit can let that
+/// one in.
 #[test]
 fn a_raised_limit_lets_in_who_waits() {
     explore("gate with a raised limit", 500, |_| {

@@ -1,12 +1,14 @@
 //! What transactions saw and did, and the judge of it.
 //!
-//! The judge knows nothing of the engine but the meaning of its numbers: a value names the attempt that wrote it, a key's versions are ordered by
-//! the numbers of their commits. From that it tells what each read had to find, and which transaction has to come before which. It keeps no graph while the
-//! history runs, prunes nothing and summarizes nothing.
+//! The judge knows nothing of the engine but the meaning of its numbers: a value names the attempt
+//! that wrote it, a key's versions are ordered by the numbers of their commits. From that it tells
+//! what each read had to find, and which transaction has to come before which. It keeps no graph
+//! while the history runs, prunes nothing and summarizes nothing.
 //!
 //! 1. *Numbers*: those that were answered are all that the log gave out, each once.
-//! 2. *Visibility*: who reads at snapshot s finds each key's newest version up to s, whatever ran beside it: nothing above s (it is not visible yet), and
-//!    nothing older (the snapshot shows a commit if and only if it shows all before it; no version is lost once it was visible).
+//! 2. *Visibility*: who reads at snapshot s finds each key's newest version up to s, whatever ran
+//!    beside it: nothing above s (it is not visible yet), and nothing older (the snapshot shows a
+//!    commit if and only if it shows all before it; no version is lost once it was visible).
 //! 3. *Snapshots* show every commit that had been answered when they were taken.
 //! 4. *Serializability*: the dependencies of all that committed, readers included, have no cycle.
 
@@ -114,7 +116,8 @@ impl History {
         after
     }
 
-    /// Attempts that nobody outside them comes before, and that no order explains; empty sets removed one after the other.
+    /// Attempts that nobody outside them comes before, and that no order explains; empty sets
+    /// removed one after the other.
     fn cycle(&self) -> Option<Vec<u64>> {
         let after = self.edges();
         let mut left: BTreeSet<usize> = (0..self.0.len()).collect();

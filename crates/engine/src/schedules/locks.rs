@@ -1,7 +1,9 @@
-//! The lock table: four strengths, savepoints, deadlocks and their victims, queues that get another order, waits that are given up, under every schedule.
+//! The lock table: four strengths, savepoints, deadlocks and their victims, queues that get another
+//! order, waits that are given up, under every schedule.
 //!
-//! What is checked: whenever somebody has a lock, all who have that row go together; nobody is forgotten (a schedule in which all wait fails); no victim where the locks of a
-//! program cannot close a cycle, and somebody goes on where they can; in the end the table is empty.
+//! What is checked: whenever somebody has a lock, all who have that row go together; nobody is
+//! forgotten (a schedule in which all wait fails); no victim where the locks of a program cannot
+//! close a cycle, and somebody goes on where they can; in the end the table is empty.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +35,8 @@ enum Act {
 }
 use Act::{Lock, RollBack, Savepoint, Try};
 
-/// Who has which row how, as the transactions themselves know it: entered after a grant, taken out before the release.
+/// Who has which row how, as the transactions themselves know it: entered after a grant, taken out
+/// before the release.
 type Inside = Quiet<Vec<(u64, u8, Mode)>>;
 
 struct Stage {
@@ -174,7 +177,8 @@ fn play(programs: &[&'static [Act]]) -> u64 {
     stage.end()
 }
 
-/// Two that read a row each and then the other's, two that want the rows alone: no cycle has hard edges only, so nobody is ever refused.
+/// Two that read a row each and then the other's, two that want the rows alone: no cycle has hard
+/// edges only, so nobody is ever refused.
 #[test]
 fn another_order_spares_every_victim() {
     explore("reordered queues", 300, |_| {
@@ -188,7 +192,8 @@ fn another_order_spares_every_victim() {
     });
 }
 
-/// Children refer to two rows that others change, and somebody deletes one: who refers and who changes never meet, who deletes waits for both.
+/// Children refer to two rows that others change, and somebody deletes one: who refers and who
+/// changes never meet, who deletes waits for both.
 #[test]
 fn four_strengths_go_together_as_they_should() {
     explore("four strengths", 300, |_| {

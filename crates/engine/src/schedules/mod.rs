@@ -1,9 +1,13 @@
-//! Schedules of the real engine, explored: the commit path with its certifier, the marks, snapshots and pruning; the lock table; and the governor's gate.
+//! Schedules of the real engine, explored: the commit path with its certifier, the marks, snapshots
+//! and pruning; the lock table; and the governor's gate.
 //!
-//! The feature `shuttle` puts a scheduler under everything that the engine synchronizes with (`sync`). So these tests run the code of the engine itself,
-//! not a model of it: `Database::open` on a disk in memory, the ordinary transactions, the log thread that makes commits durable, the threads
-//! behind the database. At each lock, atomic operation and wake-up the scheduler decides who goes on. Half of the schedules are random walks, half are
-//! chosen by *probabilistic concurrency testing* (PCT: priorities with few changes, which finds bugs that need few switches, wherever they are).
+//! The feature `shuttle` puts a scheduler under everything that the engine synchronizes with
+//! (`sync`). So these tests run the code of the engine itself, not a model of it: `Database::open`
+//! on a disk in memory, the ordinary transactions, the log thread that makes commits durable, the
+//! threads behind the database. At each lock, atomic operation and wake-up the scheduler decides
+//! who goes on. Half of the schedules are random walks, half are chosen by *probabilistic
+//! concurrency testing* (PCT: priorities with few changes, which finds bugs that need few switches,
+//! wherever they are).
 //!
 //! ```text
 //! cargo test -p cognate-engine --features shuttle --lib schedules
@@ -11,19 +15,25 @@
 //! COGNATE_TEST_ROUNDS=50   so many times more schedules
 //! ```
 //!
-//! Rooms: `history` records what transactions saw and judges it; `programs` runs transactions written as data; `transactions` has the anomalies and
-//! random mixes, `pins` long readers beside pruning and checkpoints, `locks` the lock table, `gate` the governor.
+//! Rooms: `history` records what transactions saw and judges it; `programs` runs transactions
+//! written as data; `transactions` has the anomalies and random mixes, `pins` long readers beside
+//! pruning and checkpoints, `locks` the lock table, `gate` the governor.
 //!
-//! *Teeth.* `what_the_certifier_prevents` looks for the anomalies without the certifier, and must find them. Beyond that each of these was tried by hand, and each
-//! made tests here fail: certifier and number in two steps of the commit mutex; the visible mark before the versions, or after the mutex; the locks released
-//! before; a pin's mark read outside its shard's lock; the collector's floor read after the pins; pins not looked at; readers that are not admitted to the graph;
-//! the base read before memory; a wait that does not look again under the mutex; readers and writers answered a commit too early; late release that does not
-//! wait; and in the gate: no second look after queueing, leaving in two steps, a slot taken away, resumed or entered without compare and exchange, a grant
-//! after the wake-up, a raised limit that lets nobody in. Not seen here: the certifier's floor read after its pins, which only
-//! a reader at the durable mark could notice between two of its steps.
+//! *Teeth.* `what_the_certifier_prevents` looks for the anomalies without the certifier, and must
+//! find them. Beyond that each of these was tried by hand, and each made tests here fail: certifier
+//! and number in two steps of the commit mutex; the visible mark before the versions, or after the
+//! mutex; the locks released before; a pin's mark read outside its shard's lock; the collector's
+//! floor read after the pins; pins not looked at; readers that are not admitted to the graph; the
+//! base read before memory; a wait that does not look again under the mutex; readers and writers
+//! answered a commit too early; late release that does not wait; and in the gate: no second look
+//! after queueing, leaving in two steps, a slot taken away, resumed or entered without compare and
+//! exchange, a grant after the wake-up, a raised limit that lets nobody in. Not seen here: the
+//! certifier's floor read after its pins, which only a reader at the durable mark could notice
+//! between two of its steps.
 //!
-//! A schedule in which everybody waits fails by itself. Not explored: weak memory (the scheduler is sequentially consistent), what only time brings
-//! about (limits of waits never run out), and crashes (`tests/database/crash.rs`).
+//! A schedule in which everybody waits fails by itself. Not explored: weak memory (the scheduler is
+//! sequentially consistent), what only time brings about (limits of waits never run out), and
+//! crashes (`tests/database/crash.rs`).
 
 mod gate;
 mod history;

@@ -1,14 +1,17 @@
-//! Snapshots that stay, beside what prunes: the graph of the certifier, chains of versions, and checkpoints that move versions to the base.
+//! Snapshots that stay, beside what prunes: the graph of the certifier, chains of versions, and
+//! checkpoints that move versions to the base.
 //!
-//! A snapshot's pin must be seen by whoever prunes. If the mark were read outside the lock in which the pin is entered, or the collector read its floor
-//! after the pins, then a node could go that the pinned transaction still gets an edge to (a missed cycle), or a version that it still reads.
+//! A snapshot's pin must be seen by whoever prunes. If the mark were read outside the lock in which
+//! the pin is entered, or the collector read its floor after the pins, then a node could go that
+//! the pinned transaction still gets an edge to (a missed cycle), or a version that it still reads.
 
 use super::explore;
 use super::programs::Begin::{Deferrable, Reader, Writer};
 use super::programs::Setting;
 use super::programs::Step::{Read, Scan, Write};
 
-/// Others commit one after the other, each pruning, while one begins, stays, and closes a cycle with the first of them.
+/// Others commit one after the other, each pruning, while one begins, stays, and closes a cycle
+/// with the first of them.
 #[test]
 fn no_cycle_is_missed_for_a_pruned_node() {
     explore("pins and pruning", 240, |_| {
@@ -20,7 +23,8 @@ fn no_cycle_is_missed_for_a_pruned_node() {
     });
 }
 
-/// The same for readers that begin at the durable mark, behind the others: a withdrawal that missed the deposit, and reports between them.
+/// The same for readers that begin at the durable mark, behind the others: a withdrawal that missed
+/// the deposit, and reports between them.
 #[test]
 fn no_cycle_is_missed_for_a_reader_behind_the_others() {
     explore("pins behind", 240, |random| {
@@ -43,7 +47,8 @@ fn no_cycle_is_missed_for_a_summary() {
     });
 }
 
-/// Chains grow beyond the length at which a commit trims them, and checkpoints move versions away, while snapshots read them.
+/// Chains grow beyond the length at which a commit trims them, and checkpoints move versions away,
+/// while snapshots read them.
 #[test]
 fn no_version_is_lost_to_a_reader() {
     explore("pins and checkpoints", 200, |_| {

@@ -1,7 +1,8 @@
 //! Transactions as data, and the threads that run them on a database.
 //!
-//! Each thread runs its transactions one after the other; one that fails for others is tried again, a few times. Beside them a watcher looks at the
-//! marks: each only grows, and what is visible or durable was certified before.
+//! Each thread runs its transactions one after the other; one that fails for others is tried again,
+//! a few times. Beside them a watcher looks at the marks: each only grows, and what is visible or
+//! durable was certified before.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

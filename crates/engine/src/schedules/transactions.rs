@@ -1,6 +1,8 @@
-//! The commit path: certifier, number, versions and visible mark under every schedule, with the known anomalies and with random mixes.
+//! The commit path: certifier, number, versions and visible mark under every schedule, with the
+//! known anomalies and with random mixes.
 //!
-//! That these tests can fail: `what_the_certifier_prevents` runs the same programs without it, and the judge has to find what it prevents.
+//! That these tests can fail: `what_the_certifier_prevents` runs the same programs without it, and
+//! the judge has to find what it prevents.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +20,8 @@ fn write_skew() -> Setting {
     Setting::new(2, vec![take(0), take(1), vec![(Writer, vec![Read(0), Write(2)])]])
 }
 
-/// A deposit and a withdrawal that no order contradicts, until somebody looks between them (Fekete, O'Neil and O'Neil 2004).
+/// A deposit and a withdrawal that no order contradicts, until somebody looks between them (Fekete,
+/// O'Neil and O'Neil 2004).
 fn read_only_anomaly() -> Setting {
     let withdrawal = vec![(Writer, vec![Read(0), Read(1), Write(0)])];
     let deposit = vec![(Writer, vec![Read(1), Write(1)]), (Writer, vec![Read(0), Read(1)])];
@@ -51,7 +54,8 @@ fn no_row_appears_in_a_range_unseen() {
     });
 }
 
-/// Versions are visible before they are durable, and locks free: whoever read one is answered after it.
+/// Versions are visible before they are durable, and locks free: whoever read one is answered after
+/// it.
 #[test]
 fn nobody_is_answered_before_what_he_read_is_durable() {
     explore("early release", 200, |_| {

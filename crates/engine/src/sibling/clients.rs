@@ -1,11 +1,16 @@
-//! What a client has stored, as far as it saves searches: nothing is stored of a number above all that its client has stored.
+//! What a client has stored, as far as it saves searches: nothing is stored of a number above all
+//! that its client has stored.
 //!
-//! A client numbers its requests 1, 2, 3, … (see `collected`), so nearly every BEGIN is of a number that nobody has used before, and the two searches that tell so,
-//! for the family and for what its client has forgotten, find nothing. The highest number spares both. Of a client that has come twice it is asked once, with a look at what
-//! lies next to each other in the store; for one that comes only once, two searches are cheaper than that.
+//! A client numbers its requests 1, 2, 3, … (see `collected`), so nearly every BEGIN is of a number
+//! that nobody has used before, and the two searches that tell so, for the family and for what its
+//! client has forgotten, find nothing. The highest number spares both. Of a client that has come
+//! twice it is asked once, with a look at what lies next to each other in the store; for one that
+//! comes only once, two searches are cheaper than that.
 //!
-//! *Invariant:* of a client that has been asked, the number is at least that of every family that is stored or forgotten. Whatever stores a family raises it, and all families of a client are in
-//! one shard, whose mutex guards this. A family that is only in memory, or whose instances are prepared, is found in memory first.
+//! *Invariant:* of a client that has been asked, the number is at least that of every family that
+//! is stored or forgotten. Whatever stores a family raises it, and all families of a client are in
+//! one shard, whose mutex guards this. A family that is only in memory, or whose instances are
+//! prepared, is found in memory first.
 //!
 //! ```text
 //! BEGIN c/1      c is new: two searches           COMMIT c/1     nothing to raise: nobody has asked
@@ -28,7 +33,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Whether something may be stored of this request. `ask` tells the client's highest number; one that cannot be told is `u64::MAX`.
+    /// Whether something may be stored of this request. `ask` tells the client's highest number;
+    /// one that cannot be told is `u64::MAX`.
     pub(super) fn may_have<E>(
         &mut self,
         client: &str,
@@ -77,7 +83,8 @@ mod tests {
         assert_eq!(clients.may_have("c", 8, never), Ok(false));
     }
 
-    /// Whatever comes in whatever order, by more clients than it knows: nothing that is stored is denied.
+    /// Whatever comes in whatever order, by more clients than it knows: nothing that is stored is
+    /// denied.
     #[test]
     fn what_is_stored_is_never_denied() {
         for seed in 0..20 {

@@ -1,19 +1,25 @@
 //! Which families have been forgotten: the high-water mark of a client.
 //!
-//! A family outlives its COMMIT, because answers get lost and slow instances arrive late. Once the client has acknowledged the answer nobody needs the result,
-//! but the *fact* must stay: a slow application server that began the request again, and found nothing, would execute it a second
+//! A family outlives its COMMIT, because answers get lost and slow instances arrive late. Once the
+//! client has acknowledged the answer nobody needs the result, but the *fact* must stay: a slow
+//! application server that began the request again, and found nothing, would execute it a second
 //! time. Neither may the fact be dropped after some time, for no pause is long enough.
 //!
 //! # The rule
 //!
-//! 1. A client acknowledges what it has the answer to, and an answer is given only once every site has committed. So *forgotten at one site* implies *decided
-//!    at every site*: nothing prepared is left behind by it.
-//! 2. A site forgets only what it has decided itself. What it has never heard of cannot be forgotten, and no acknowledgement covers other requests
-//!    than the one that it names: a client may have several in flight, and give up on one.
-//! 3. An XID of the form `client/number` leaves a number in its client's record; any other XID leaves itself (the caller keeps the key).
-//! 4. A client numbers its requests 1, 2, 3, … without gaps and, started anew without its numbers, takes a new client name. The record is the mark, up to which all
-//!    are forgotten, and ranges above it. There are never more ranges than requests that were begun and not acknowledged.
-//! 5. BEGIN, PREPARE, COMMIT and FORGET of what is forgotten are refused with `Forgotten`. Who gets that for a COMMIT may count it as done, by 1.
+//! 1. A client acknowledges what it has the answer to, and an answer is given only once every site
+//!    has committed. So *forgotten at one site* implies *decided at every site*: nothing prepared
+//!    is left behind by it.
+//! 2. A site forgets only what it has decided itself. What it has never heard of cannot be
+//!    forgotten, and no acknowledgement covers other requests than the one that it names: a client
+//!    may have several in flight, and give up on one.
+//! 3. An XID of the form `client/number` leaves a number in its client's record; any other XID
+//!    leaves itself (the caller keeps the key).
+//! 4. A client numbers its requests 1, 2, 3, … without gaps and, started anew without its numbers,
+//!    takes a new client name. The record is the mark, up to which all are forgotten, and ranges
+//!    above it. There are never more ranges than requests that were begun and not acknowledged.
+//! 5. BEGIN, PREPARE, COMMIT and FORGET of what is forgotten are refused with `Forgotten`. Who gets
+//!    that for a COMMIT may count it as done, by 1.
 //!
 //! ```text
 //! forget c/1           upto 1

@@ -1,7 +1,9 @@
-//! Tells a running transaction that it has no future: a sibling was prepared above it, or committed.
+//! Tells a running transaction that it has no future: a sibling was prepared above it, or
+//! committed.
 //!
-//! The one who decides does not wait for it, and cannot end it: the transaction belongs to its session. So it is struck, and whoever works on it notices: at its next
-//! operation, while it waits for a lock, and, if its client is idle, because the session waits for the stroke, too.
+//! The one who decides does not wait for it, and cannot end it: the transaction belongs to its
+//! session. So it is struck, and whoever works on it notices: at its next operation, while it waits
+//! for a lock, and, if its client is idle, because the session waits for the stroke, too.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +24,8 @@ pub(crate) struct Doom {
 }
 
 impl Doom {
-    /// It may not. `highest` is the highest number that the family has heard of, at least this transaction's own.
+    /// It may not. `highest` is the highest number that the family has heard of, at least this
+    /// transaction's own.
     pub(super) fn strike(&self, highest: Instance) {
         self.struck.store(highest.get().unsigned_abs(), Ordering::Release);
         let waiters = std::mem::take(&mut *self.waiters.lock());

@@ -1,9 +1,11 @@
-//! One family of siblings: the state of each instance, and which of them is the winner. Paper: §2 (MIP-Table), §3.3 (precommit and commit).
+//! One family of siblings: the state of each instance, and which of them is the winner. Paper: §2
+//! (MIP-Table), §3.3 (precommit and commit).
 //!
 //! # States
 //!
-//! The paper knows null, prepared and abort. Null is told apart here into *unknown* and *active* (begun, and nothing durable of it), and a family that is
-//! decided has one *committed* instance, while all others are aborted.
+//! The paper knows null, prepared and abort. Null is told apart here into *unknown* and *active*
+//! (begun, and nothing durable of it), and a family that is decided has one *committed* instance,
+//! while all others are aborted.
 //!
 //! ```text
 //! unknown ──BEGIN──▶ active ──PREPARE──▶ prepared ──COMMIT──▶ committed
@@ -17,28 +19,36 @@
 //!
 //! # The tombstone rule
 //!
-//! When y is prepared, every z < y that is unknown or active is aborted for ever, in the same log unit. Application servers commit the smallest
-//! instance that is prepared at every site; without the rule, one could choose y because z is not prepared yet, and
-//! another z because it is prepared by now. With it, once y is prepared everywhere nothing below y can become prepared anywhere.
+//! When y is prepared, every z < y that is unknown or active is aborted for ever, in the same log
+//! unit. Application servers commit the smallest instance that is prepared at every site; without
+//! the rule, one could choose y because z is not prepared yet, and another z because it is prepared
+//! by now. With it, once y is prepared everywhere nothing below y can become prepared anywhere.
 //!
-//! The tombstones are one number, the *floor*: what is below it and not prepared is aborted. So a PREPARE costs as much as the active siblings that it ends, however
-//! high the numbers are. A PREPARE that fails sets no tombstones: an instance that is not prepared here will not be chosen, and
-//! its slower predecessor may still get through.
+//! The tombstones are one number, the *floor*: what is below it and not prepared is aborted. So a
+//! PREPARE costs as much as the active siblings that it ends, however high the numbers are. A
+//! PREPARE that fails sets no tombstones: an instance that is not prepared here will not be chosen,
+//! and its slower predecessor may still get through.
 //!
 //! # Refusals
 //!
-//! An instance that is prepared at another site and never will be here keeps its locks there for nothing. Two families can block each other so for ever: each has an instance
-//! prepared at the site where the other one's retries wait, or are refused. The way out is that such an instance is *withdrawn* where it is prepared (ROLLBACK). That is safe if
-//! and only if it cannot have been chosen: some site has aborted it for ever, and had never prepared it. So
+//! An instance that is prepared at another site and never will be here keeps its locks there for
+//! nothing. Two families can block each other so for ever: each has an instance prepared at the
+//! site where the other one's retries wait, or are refused. The way out is that such an instance
+//! is *withdrawn* where it is prepared (ROLLBACK). That is safe if and only if it cannot have been
+//! chosen: some site has aborted it for ever, and had never prepared it. So
 //!
-//! - an abort that is told is durable first ([`Family::settle`]): a PREPARE that failed, a lost connection, a rollback, whatever ended the instance;
-//! - REFUSE aborts, for ever, what is not prepared up to a number, in one atomic step: so also what a crash has made unknown, and what is still active.
+//! - an abort that is told is durable first ([`Family::settle`]): a PREPARE that failed, a lost
+//!   connection, a rollback, whatever ended the instance;
+//! - REFUSE aborts, for ever, what is not prepared up to a number, in one atomic step: so also what
+//!   a crash has made unknown, and what is still active.
 //!
 //! # What is durable
 //!
-//! The request, prepared instances with their results, the floor, aborts that were told, the winner. That an active instance has ended is
-//! only in memory until somebody is told of it: after a crash it may begin again, as any other whose first try was lost. A transaction prepares an instance only if it began it at this site
-//! itself; that it is the same execution at all sites, the application servers see by the results.
+//! The request, prepared instances with their results, the floor, aborts that were told, the
+//! winner. That an active instance has ended is only in memory until somebody is told of it: after
+//! a crash it may begin again, as any other whose first try was lost. A transaction prepares an
+//! instance only if it began it at this site itself; that it is the same execution at all sites,
+//! the application servers see by the results.
 //!
 //! # A worked history
 //!
@@ -110,9 +120,11 @@ pub enum Answer {
     Begun,
     /// PREPARE: the instance is prepared; the answer is the table.
     Prepared,
-    /// PREPARE of an instance that was aborted meanwhile: the answer is the table. The transaction ends without effect.
+    /// PREPARE of an instance that was aborted meanwhile: the answer is the table. The transaction
+    /// ends without effect.
     Aborted,
-    /// COMMIT, for the first time or again; or BEGIN or PREPARE of a decided family: nothing was begun or prepared.
+    /// COMMIT, for the first time or again; or BEGIN or PREPARE of a decided family: nothing was
+    /// begun or prepared.
     Decided(Outcome),
     /// ROLLBACK.
     RolledBack,
@@ -164,13 +176,15 @@ pub struct Entry {
 pub struct Mipt {
     /// The request, if an instance was ever prepared.
     pub request: Option<Text>,
-    /// What is below and has no line is aborted; 0 if there is no tombstone. A decided family has no such bound: only its winner is not aborted.
+    /// What is below and has no line is aborted; 0 if there is no tombstone. A decided family has
+    /// no such bound: only its winner is not aborted.
     pub floor: i64,
     /// Ascending by instance.
     pub entries: Vec<Entry>,
 }
 
-/// The state machine of one family. Starts empty; a family that is [`Family::is_blank`] need not be kept.
+/// The state machine of one family. Starts empty; a family that is [`Family::is_blank`] need not be
+/// kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Family {
     pub(super) request: Option<Text>,
@@ -196,7 +210,8 @@ impl Family {
         Family { omits_tombstones: true, ..Family::default() }
     }
 
-    /// Whether nothing would be lost by dropping it: there is no instance that it knows more of than any new family would.
+    /// Whether nothing would be lost by dropping it: there is no instance that it knows more of
+    /// than any new family would.
     pub fn is_blank(&self) -> bool {
         self.active.is_empty()
             && self.request.is_none()
@@ -295,8 +310,8 @@ impl Family {
         }
     }
 
-    /// PREPARE: `owner`, which began the instance, has validated and wants it prepared. If the instance was aborted meanwhile, or the family decided, it is
-    /// told so instead, and ends.
+    /// PREPARE: `owner`, which began the instance, has validated and wants it prepared. If the
+    /// instance was aborted meanwhile, or the family decided, it is told so instead, and ends.
     ///
     /// # Errors
     /// `RequestDiffers`, `RequestTooLarge`, `ResultTooLarge`, `InstanceInUse`, `InstanceUnknown`.
@@ -364,7 +379,8 @@ impl Family {
         self.active.take_below(floor)
     }
 
-    /// COMMIT: decides for a prepared instance and against all others. The same COMMIT may come any number of times.
+    /// COMMIT: decides for a prepared instance and against all others. The same COMMIT may come any
+    /// number of times.
     ///
     /// # Errors
     /// `DecidedOtherwise`, `InstanceNotPrepared`, `InstanceAborted`, `InstanceUnknown`.
@@ -405,8 +421,9 @@ impl Family {
         (active, prepared)
     }
 
-    /// The transaction `owner` of an active instance has ended without preparing it: ROLLBACK, a failed validation, a lost connection.
-    /// Nothing to log. False if there is no such instance any more.
+    /// The transaction `owner` of an active instance has ended without preparing it: ROLLBACK, a
+    /// failed validation, a lost connection. Nothing to log. False if there is no such instance any
+    /// more.
     pub fn abandon(&mut self, instance: Instance, owner: TransactionId) -> bool {
         let is_owner = self.active.get(instance) == Some(&owner);
         if is_owner {
@@ -416,7 +433,8 @@ impl Family {
         is_owner
     }
 
-    /// REFUSE MIP: aborts, for ever, every instance up to this one that is not prepared here. What is prepared stays, and so does a decision.
+    /// REFUSE MIP: aborts, for ever, every instance up to this one that is not prepared here. What
+    /// is prepared stays, and so does a decision.
     ///
     /// Whoever reads the answer knows of each of them whether it is prepared here or never will be.
     pub fn refuse(&mut self, upto: Instance) -> Effects {
@@ -445,7 +463,8 @@ impl Family {
         self.ended.is_empty()
     }
 
-    /// Makes durable what the table is about to tell: instances that were active and have ended are aborted for ever from now on. Nothing, if there is none.
+    /// Makes durable what the table is about to tell: instances that were active and have ended are
+    /// aborted for ever from now on. Nothing, if there is none.
     pub fn settle(&mut self) -> Option<Change> {
         if self.ended.is_empty() {
             return None;
@@ -457,7 +476,8 @@ impl Family {
 
     /// ROLLBACK MIP: ends an active or a prepared instance from outside, for ever.
     ///
-    /// To roll back a *prepared* one takes the knowledge that it is aborted at another site, where it has never been prepared; or it is an operator's decision: an application server may have
+    /// To roll back a *prepared* one takes the knowledge that it is aborted at another site, where
+    /// it has never been prepared; or it is an operator's decision: an application server may have
     /// seen it prepared everywhere and be about to commit it.
     ///
     /// # Errors
@@ -492,7 +512,8 @@ impl Family {
         }
     }
 
-    /// FORGET: the client has its answer. The caller drops the family and enters the XID in `Collected` under the same log record.
+    /// FORGET: the client has its answer. The caller drops the family and enters the XID in
+    /// `Collected` under the same log record.
     ///
     /// # Errors
     /// `NotDecided`, `FamilyUnknown`.

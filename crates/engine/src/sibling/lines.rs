@@ -1,6 +1,8 @@
-//! What is known by instance, in the order of the instances: one line each, most often one in all, which needs no memory of its own.
+//! What is known by instance, in the order of the instances: one line each, most often one in all,
+//! which needs no memory of its own.
 //!
-//! New instances have the highest numbers and tombstones take the lowest lines, so lines come and go at the ends.
+//! New instances have the highest numbers and tombstones take the lowest lines, so lines come and
+//! go at the ends.
 
 use smallvec::SmallVec;
 

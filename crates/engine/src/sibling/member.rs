@@ -1,4 +1,5 @@
-//! A transaction that is an instance of a family: how it locks, how it learns that it has no future, and how it is prepared.
+//! A transaction that is an instance of a family: how it locks, how it learns that it has no
+//! future, and how it is prepared.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -49,7 +50,8 @@ impl Transaction {
         self.member.as_ref().map(|member| (&member.xid, member.instance))
     }
 
-    /// Resolves when the transaction cannot be prepared any more, because of a sibling. `None` if it has none.
+    /// Resolves when the transaction cannot be prepared any more, because of a sibling. `None` if
+    /// it has none.
     pub fn doomed(&self) -> Option<Doomed> {
         self.member.as_ref().map(|member| member.doomed())
     }
@@ -85,8 +87,10 @@ impl Transaction {
         member.check()
     }
 
-    /// Prepares an instance of a family, with the request that the family is for and the result to be kept; `note` is kept with it. The answer is the family's table: the instance is prepared
-    /// in it, or aborted because a sibling was prepared above it, or the family is decided. In the last two cases the transaction was rolled back.
+    /// Prepares an instance of a family, with the request that the family is for and the result to
+    /// be kept; `note` is kept with it. The answer is the family's table: the instance is prepared
+    /// in it, or aborted because a sibling was prepared above it, or the family is decided. In the
+    /// last two cases the transaction was rolled back.
     ///
     /// # Errors
     /// `Refused`, and as `commit`; the transaction is rolled back then.

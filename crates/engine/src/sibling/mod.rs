@@ -1,30 +1,40 @@
 //! Sibling transactions: Multi-Instance-Precommit (MIP), §§2 and 3.3 of its paper.
 //!
-//! A request has an identifier, its XID. It may be executed several times at once, under instance numbers; all instances of one XID are
-//! *siblings* and form a *family*. At most one of them ever commits, the *winner*. `family` is the state machine of one family, its
-//! MIP-Table (MIPT) included; `change` is what of it is durable; `collected` remembers which families have been forgotten.
-//! All three are pure: operations in, effects or a [`Refusal`] out. `operations` carries them through in the engine: `registry` has the families that are in
-//! memory, `stored` is what they are on disk, `clients` spares searches there, `member` is a transaction's part, `doom` tells an active instance that it has no future.
+//! A request has an identifier, its XID. It may be executed several times at once, under instance
+//! numbers; all instances of one XID are *siblings* and form a *family*. At most one of them ever
+//! commits, the *winner*. `family` is the state machine of one family, its MIP-Table (MIPT)
+//! included; `change` is what of it is durable; `collected` remembers which families have been
+//! forgotten. All three are pure: operations in, effects or a [`Refusal`] out. `operations` carries
+//! them through in the engine: `registry` has the families that are in memory, `stored` is what
+//! they are on disk, `clients` spares searches there, `member` is a transaction's part, `doom`
+//! tells an active instance that it has no future.
 //!
 //! # Who is who
 //!
 //! - The *client* gives a request a fresh XID and numbers its attempts.
-//! - An *application server* executes one instance at all sites, prepares it everywhere, reads the tables that come back, and commits the
-//!   smallest instance that is prepared at every site. It remembers nothing.
-//! - A *site* is a database like this one. The *stub* is the site's own retry, for requests that were left prepared.
-//! - What is prepared at one site and aborted at another is *withdrawn* by whichever application server learns of it (`family`, *Refusals*).
+//! - An *application server* executes one instance at all sites, prepares it everywhere, reads the
+//!   tables that come back, and commits the smallest instance that is prepared at every site. It
+//!   remembers nothing.
+//! - A *site* is a database like this one. The *stub* is the site's own retry, for requests that
+//!   were left prepared.
+//! - What is prepared at one site and aborted at another is *withdrawn* by whichever application
+//!   server learns of it (`family`, *Refusals*).
 //!
 //! # Numbers of instances
 //!
-//! They order the instances and must not collide. The low [`LANE_BITS`] bits are the *lane*: 0 for the client, 1 and up for the stubs of the sites.
-//! The rest is the *attempt*. Whoever retries takes an attempt above the highest that it has heard of ([`Instance::above`]): so
-//! the lanes interleave, and nobody's numbers are for ever below somebody else's tombstones, as they would be if stubs had a range of their own on top.
+//! They order the instances and must not collide. The low [`LANE_BITS`] bits are the *lane*: 0 for
+//! the client, 1 and up for the stubs of the sites. The rest is the *attempt*. Whoever retries
+//! takes an attempt above the highest that it has heard of ([`Instance::above`]): so the lanes
+//! interleave, and nobody's numbers are for ever below somebody else's tombstones, as they would be
+//! if stubs had a range of their own on top.
 //!
 //! # What the caller owes
 //!
-//! - *One log unit.* An effect's change, and what else the operation logs (the prepared writes, the commit), go into one record.
-//! - *Durable before told.* An answer that shows a family's state leaves only once the last record of that family is durable; also the
-//!   answer to a COMMIT that comes again, whose record may still be on its way; and an abort that only memory knew.
+//! - *One log unit.* An effect's change, and what else the operation logs (the prepared writes, the
+//!   commit), go into one record.
+//! - *Durable before told.* An answer that shows a family's state leaves only once the last record
+//!   of that family is durable; also the answer to a COMMIT that comes again, whose record may
+//!   still be on its way; and an abort that only memory knew.
 //! - *One owner.* The transaction that began an instance is the only one that can prepare it.
 
 mod change;
@@ -61,7 +71,8 @@ pub type Text = Arc<str>;
 
 /// Identifier of a request: text of 1 to [`XID_BYTES_MAX`] bytes without NUL.
 ///
-/// The form `client/number` (a positive decimal number without leading zeros after the last slash) has a meaning for [`Collected`], and nowhere else.
+/// The form `client/number` (a positive decimal number without leading zeros after the last slash)
+/// has a meaning for [`Collected`], and nowhere else.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(Text);
 
@@ -118,8 +129,8 @@ impl Instance {
         self.0
     }
 
-    /// The smallest number of `lane` whose attempt is above that of `highest`, which is the highest number heard of, or 0.
-    /// `None` if the numbers are used up or there is no such lane.
+    /// The smallest number of `lane` whose attempt is above that of `highest`, which is the highest
+    /// number heard of, or 0. `None` if the numbers are used up or there is no such lane.
     pub fn above(highest: i64, lane: u16) -> Option<Instance> {
         let attempt = (highest.max(0) >> LANE_BITS) + 1;
         let fits = u32::from(lane) < 1 << LANE_BITS && attempt <= i64::MAX >> LANE_BITS;

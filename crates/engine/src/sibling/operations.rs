@@ -1,7 +1,10 @@
-//! BEGIN, PREPARE, COMMIT, ROLLBACK, REFUSE, SHOW and FORGET, as the manager carries them through: the family decides (`family`), one record says it (`prepared`), and nothing is
-//! told before that is durable. That an instance was given up is stored only when somebody is told ([`Manager::told`]): until then it need not outlive a crash.
+//! BEGIN, PREPARE, COMMIT, ROLLBACK, REFUSE, SHOW and FORGET, as the manager carries them through:
+//! the family decides (`family`), one record says it (`prepared`), and nothing is told before that
+//! is durable. That an instance was given up is stored only when somebody is told
+//! ([`Manager::told`]): until then it need not outlive a crash.
 //!
-//! Each operation works on a copy of the family and puts it in place once the record has its number: what is refused, or fails, has changed nothing.
+//! Each operation works on a copy of the family and puts it in place once the record has its
+//! number: what is refused, or fails, has changed nothing.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -63,7 +66,8 @@ impl Manager {
         Ok((latest.csn, latest.value))
     }
 
-    /// The family, from memory or from its rows; a blank one if nothing is known of it. `Corrupt` if its rows cannot be understood.
+    /// The family, from memory or from its rows; a blank one if nothing is known of it. `Corrupt`
+    /// if its rows cannot be understood.
     fn family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
         self.stored_family(shard, xid).map_err(|error| self.store.name_place(error))
     }
@@ -93,7 +97,8 @@ impl Manager {
         })
     }
 
-    /// Keys of the engine's own rows. Memory first: what a checkpoint takes out of it meanwhile is in the base.
+    /// Keys of the engine's own rows. Memory first: what a checkpoint takes out of it meanwhile is
+    /// in the base.
     fn own_keys(&self, tree: TreeId, from: &[u8], to: &[u8]) -> Result<Option<Vec<SmallKey>>, Error> {
         const KEYS_MAX: usize = 64;
         let range = (Bound::Included(from), Bound::Excluded(to));
@@ -114,7 +119,8 @@ impl Manager {
         Ok((all.unwrap_or(true) && keys.len() <= 2 * KEYS_MAX).then_some(keys))
     }
 
-    /// What is known of the family now, to be told. Whoever reads that an instance is aborted may act on it at other sites, so that is stored first.
+    /// What is known of the family now, to be told. Whoever reads that an instance is aborted may
+    /// act on it at other sites, so that is stored first.
     fn told(&self, xid: &Xid, live: &mut Live) -> Result<Told, Error> {
         if !live.family.is_settled() {
             let mut next = live.family.clone();
@@ -328,7 +334,8 @@ impl Manager {
         }
     }
 
-    /// A prepared instance was found at the start, with the family's request and its result: the answer is the family's slot.
+    /// A prepared instance was found at the start, with the family's request and its result: the
+    /// answer is the family's slot.
     pub(crate) fn adopt_sibling(
         &self,
         xid: &Xid,

@@ -23,7 +23,8 @@ pub enum Refusal {
         /// What was given.
         number: i64,
     },
-    /// BEGIN, or PREPARE, of an instance that is active in another transaction or is prepared. Take a higher number.
+    /// BEGIN, or PREPARE, of an instance that is active in another transaction or is prepared. Take
+    /// a higher number.
     #[error("instance {instance} is already in use")]
     InstanceInUse {
         /// The instance.
@@ -31,7 +32,8 @@ pub enum Refusal {
         /// The highest number heard of here.
         highest: Instance,
     },
-    /// BEGIN, COMMIT or ROLLBACK of an instance that is aborted for ever: rolled back, or below a prepared one. Take a higher number.
+    /// BEGIN, COMMIT or ROLLBACK of an instance that is aborted for ever: rolled back, or below a
+    /// prepared one. Take a higher number.
     #[error("instance {instance} is aborted")]
     InstanceAborted {
         /// The instance.
@@ -39,7 +41,8 @@ pub enum Refusal {
         /// The highest number heard of here.
         highest: Instance,
     },
-    /// PREPARE, COMMIT or ROLLBACK of an instance that was never begun here, or was lost in a crash before it was prepared.
+    /// PREPARE, COMMIT or ROLLBACK of an instance that was never begun here, or was lost in a crash
+    /// before it was prepared.
     #[error("instance {instance} is not known")]
     InstanceUnknown {
         /// The instance.

@@ -1,16 +1,22 @@
-//! The families that are in memory: all that have a member which is active or prepared, and a few besides.
+//! The families that are in memory: all that have a member which is active or prepared, and a few
+//! besides.
 //!
-//! Operations on one family come one after the other: each holds the family's shard from looking at it until its record has its number. Families of one client's
-//! numbered requests are in one shard, since they share the record of what is forgotten.
+//! Operations on one family come one after the other: each holds the family's shard from looking at
+//! it until its record has its number. Families of one client's numbered requests are in one shard,
+//! since they share the record of what is forgotten.
 //!
-//! A family's [`FamilySlot`] stands for it in locks and in the certifier as long as it has a member; members are transactions that have not ended, struck
-//! or not, and prepared instances. A family without members is what is stored, except that nobody stores that an instance was begun and given up. So such families stay for a
-//! while, and a number that was used is not used again soon; they are small, and few.
+//! A family's [`FamilySlot`] stands for it in locks and in the certifier as long as it has a
+//! member; members are transactions that have not ended, struck or not, and prepared instances. A
+//! family without members is what is stored, except that nobody stores that an instance was begun
+//! and given up. So such families stay for a while, and a number that was used is not used again
+//! soon; they are small, and few.
 //!
-//! The maps hash with `foldhash`, which the lock file had already: seeded for each process, so that nobody can choose XIDs that collide, and cheaper than the standard
-//! library's way, for each operation looks here several times.
+//! The maps hash with `foldhash`, which the lock file had already: seeded for each process, so that
+//! nobody can choose XIDs that collide, and cheaper than the standard library's way, for each
+//! operation looks here several times.
 //!
-//! Mutex order: a shard, then whatever an operation of the manager takes. No transaction may end while its shard is held: it comes here itself.
+//! Mutex order: a shard, then whatever an operation of the manager takes. No transaction may end
+//! while its shard is held: it comes here itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -149,7 +155,8 @@ impl Shard {
         Some(*live.slot.get_or_insert_with(|| self.slots.take()))
     }
 
-    /// The end of an operation: so many members have ended; their locks are free and the certifier does not know them any more.
+    /// The end of an operation: so many members have ended; their locks are free and the certifier
+    /// does not know them any more.
     pub(super) fn part(&mut self, xid: &Xid, members: usize) {
         let Some(live) = self.live.get_mut(xid) else { return };
         let is_stored = std::mem::take(&mut live.is_stored);

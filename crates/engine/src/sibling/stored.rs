@@ -8,13 +8,20 @@
 //!             'x' XID             nothing: an XID without a client's number is forgotten
 //! ```
 //!
-//! *Prepared instances are not among them*: the row of the prepared transaction has the XID, the instance, the request and the result (`prepared::record`), and as long as there is one the family is in memory,
-//! after a crash, too. So PREPARE writes one row, as for any transaction; a text is logged twice, with it and with the COMMIT. What a decision, a rollback or a refusal leaves is written with it: the family without those that
-//! are still prepared. There may be no request yet: where nothing was ever prepared, instances can be refused all the same. What these add when they are found again is the request, themselves, and the floor, which is never below a prepared instance's number.
+//! *Prepared instances are not among them*: the row of the prepared transaction has the XID, the
+//! instance, the request and the result (`prepared::record`), and as long as there is one the
+//! family is in memory, after a crash, too. So PREPARE writes one row, as for any transaction; a
+//! text is logged twice, with it and with the COMMIT. What a decision, a rollback or a refusal
+//! leaves is written with it: the family without those that are still prepared. There may be no
+//! request yet: where nothing was ever prepared, instances can be refused all the same. What these
+//! add when they are found again is the request, themselves, and the floor, which is never below a
+//! prepared instance's number.
 //!
-//! Integers are varints; a text in the first row is its length + 1 and its bytes, one that is not there is 0. A family is found by its XID alone, with one search for the first row and one for each text
-//! that this does not hold: never by a scan. Texts are in the first row as long as they fit into [`TOGETHER`], the request first; so most families are one row. A decided family is its request and one result,
-//! until it is forgotten.
+//! Integers are varints; a text in the first row is its length + 1 and its bytes, one that is not
+//! there is 0. A family is found by its XID alone, with one search for the first row and one for
+//! each text that this does not hold: never by a scan. Texts are in the first row as long as they
+//! fit into [`TOGETHER`], the request first; so most families are one row. A decided family is its
+//! request and one result, until it is forgotten.
 
 use super::{Collected, Family, Instance, Text, Xid};
 use crate::key::SmallKey;
@@ -172,10 +179,12 @@ pub(super) fn is_collected(xid: &Xid, get: Get<'_>) -> Result<bool, Error> {
     }
 }
 
-/// The keys of a tree from one key on and before another, deleted ones perhaps among them; `None` if there are too many to look at.
+/// The keys of a tree from one key on and before another, deleted ones perhaps among them; `None`
+/// if there are too many to look at.
 pub(super) type Keys<'a> = &'a dyn Fn(TreeId, &[u8], &[u8]) -> Result<Option<Vec<SmallKey>>, Error>;
 
-/// At least the highest number of the client's families that are stored or forgotten; `u64::MAX` if that would take long.
+/// At least the highest number of the client's families that are stored or forgotten; `u64::MAX` if
+/// that would take long.
 pub(super) fn highest(client: &str, get: Get<'_>, keys: Keys<'_>) -> Result<u64, Error> {
     let (from, to) = (format!("{client}/"), format!("{client}0"));
     let Some(stored) = keys(FAMILIES_TREE, from.as_bytes(), to.as_bytes())? else { return Ok(u64::MAX) };

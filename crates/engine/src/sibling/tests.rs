@@ -155,7 +155,8 @@ fn a_rollback_of_a_prepared_instance_is_logged_and_for_ever() {
     assert!(matches!(family.commit(at(2)), Err(Refusal::InstanceAborted { .. })));
 }
 
-/// What a table tells is as durable as what REFUSE says; what is prepared here, and a decision, are not touched by it.
+/// What a table tells is as durable as what REFUSE says; what is prepared here, and a decision, are
+/// not touched by it.
 #[test]
 fn what_is_refused_or_told_to_be_aborted_is_so_for_ever() {
     let mut family = Family::default();
@@ -234,8 +235,9 @@ fn apply(family: &mut Family, step: &Step) -> Result<Option<Effects>, Refusal> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Whatever happens: the log says all that a crash leaves, a refusal changes nothing, what is aborted durably stays so, the first winner stays the winner,
-    /// nothing below a prepared instance becomes prepared, and the effects name exactly the siblings that ended.
+    /// Whatever happens: the log says all that a crash leaves, a refusal changes nothing, what is
+    /// aborted durably stays so, the first winner stays the winner, nothing below a prepared
+    /// instance becomes prepared, and the effects name exactly the siblings that ended.
     #[test]
     fn invariants_hold_in_every_history(steps in prop::collection::vec(step(), 1..40)) {
         let mut family = Family::default();

@@ -6,17 +6,23 @@
 //! get, scan: newest first; the first run that knows a key decides
 //! ```
 //!
-//! The runs in force, with watermark and dropped trees, form a `Version`: immutable, replaced as a whole after the manifest on disk was. A reader takes the
-//! version it finds and never waits; what it reads stays until it lets go, because a merged run's file is removed when the last holder drops it.
+//! The runs in force, with watermark and dropped trees, form a `Version`: immutable, replaced as a
+//! whole after the manifest on disk was. A reader takes the version it finds and never waits; what
+//! it reads stays until it lets go, because a merged run's file is removed when the last holder
+//! drops it.
 //!
-//! Worked history: runs `[c, b, a]`; a scan opens and pins them. `compact_step` merges `b` and `a` into `d`, writes a manifest with
-//! `[c, d]`, publishes it, retires `b` and `a`. The scan goes on reading them. A crash before the rename leaves `d` as a leftover; one after it leaves
-//! `b` and `a`; the next start removes what the manifest does not name.
+//! Worked history: runs `[c, b, a]`; a scan opens and pins them. `compact_step` merges `b` and `a`
+//! into `d`, writes a manifest with `[c, d]`, publishes it, retires `b` and `a`. The scan goes on
+//! reading them. A crash before the rename leaves `d` as a leftover; one after it leaves `b` and
+//! `a`; the next start removes what the manifest does not name.
 //!
-//! Mutexes, in this order: `applying` or `merging` (each alone, held for the whole of the work), then `state` (held while a manifest is written). Readers take none.
+//! Mutexes, in this order: `applying` or `merging` (each alone, held for the whole of the work),
+//! then `state` (held while a manifest is written). Readers take none.
 //!
-//! Failures: anything that fails before the manifest's rename changes nothing and may be tried again. If the rename or the flush of the folder behind it
-//! fails, nobody knows which manifest is in force; the base then refuses all further changes, keeps every file of both, and goes on reading.
+//! Failures: anything that fails before the manifest's rename changes nothing and may be tried
+//! again. If the rename or the flush of the folder behind it fails, nobody knows which manifest is
+//! in force; the base then refuses all further changes, keeps every file of both, and goes on
+//! reading.
 
 use std::ops::{Bound, Range};
 use std::path::{Path, PathBuf};
@@ -39,7 +45,8 @@ use crate::{Csn, Error, Key, TreeId, Value};
 /// How a base store is kept.
 #[derive(Debug, Clone)]
 pub struct BaseOptions {
-    /// Bound of block cache and pinned partitions in bytes. Top indexes of the runs (about one entry per megabyte of data) come on top.
+    /// Bound of block cache and pinned partitions in bytes. Top indexes of the runs (about one
+    /// entry per megabyte of data) come on top.
     pub cache_bytes: u64,
     /// More runs than this are merged even if their sizes differ.
     pub runs_max: usize,
@@ -57,7 +64,8 @@ impl Default for BaseOptions {
 #[derive(Debug, Clone)]
 pub(super) struct Version {
     pub(super) watermark: Csn,
-    /// Newest first. The first of them are bulk loads of commits above the watermark, see [`super::load`].
+    /// Newest first. The first of them are bulk loads of commits above the watermark, see
+    /// [`super::load`].
     pub(super) runs: Vec<Arc<Run>>,
     /// The commits of these first runs, in their order.
     pub(super) attached: Vec<Csn>,
@@ -107,7 +115,8 @@ pub struct Base {
 }
 
 impl Base {
-    /// Opens the base store in `folder`, creating it if there is none, and checks every block of it.
+    /// Opens the base store in `folder`, creating it if there is none, and checks every block of
+    /// it.
     ///
     /// [`Error::Corrupt`] names file and offset of damage, and missing files.
     pub fn open(disk: Arc<dyn Disk>, folder: &Path, options: BaseOptions) -> Result<Base, Error> {
@@ -126,8 +135,9 @@ impl Base {
                 manifest
             }
         };
-        // The process before may have ended between renaming the manifest and flushing the folder. Nothing may build on this manifest
-        // (the log's truncation, above all) before it is sure to stay.
+        // The process before may have ended between renaming the manifest and flushing the folder.
+        // Nothing may build on this manifest (the log's truncation, above all) before it is sure to
+        // stay.
         disk.sync_dir(folder).map_err(|cause| Error::io("flushing", folder, cause))?;
         let mut runs: Vec<Arc<Run>> = Vec::with_capacity(manifest.runs.len());
         for &name in manifest.runs.iter().chain(&manifest.staged) {
@@ -167,7 +177,8 @@ impl Base {
         BaseView { version: self.version.load_full(), cache: Arc::clone(&self.cache) }
     }
 
-    /// The value of a key; `None` if it is absent or deleted. The value is a slice of its cached block and keeps that in memory (about 4 KB).
+    /// The value of a key; `None` if it is absent or deleted. The value is a slice of its cached
+    /// block and keeps that in memory (about 4 KB).
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
         self.version.load().get(&self.cache, tree, key, Csn::MAX)
     }
@@ -183,8 +194,9 @@ impl Base {
         self.version.load_full().scan(&self.cache, tree, (lower, upper), reverse, Csn::MAX)
     }
 
-    /// Writes `changes`, ascending by (tree, key), `None` for deleted, as the newest run, and moves the watermark, in one atomic step; entries of
-    /// `dropped` trees are gone from then on. When it returns, all of it is durable. After an error nothing has changed.
+    /// Writes `changes`, ascending by (tree, key), `None` for deleted, as the newest run, and moves
+    /// the watermark, in one atomic step; entries of `dropped` trees are gone from then on. When it
+    /// returns, all of it is durable. After an error nothing has changed.
     ///
     /// All commits up to `watermark` must be durable in the log already.
     pub fn apply(
@@ -203,7 +215,8 @@ impl Base {
         all_dropped.extend_from_slice(dropped);
         all_dropped.sort_unstable();
         all_dropped.dedup();
-        // A deletion has something to hide only in what will be live below the new run. Loads above the watermark concern other trees.
+        // A deletion has something to hide only in what will be live below the new run. Loads above
+        // the watermark concern other trees.
         let above = version.attached_above(watermark);
         let oldest = version.runs.len() == above;
         let mut changes = changes
@@ -223,15 +236,17 @@ impl Base {
         self.change(added.as_ref(), |_, next| {
             next.watermark = watermark;
             next.dropped = all_dropped;
-            // Loads of commits up to the watermark become live below the new run, which knows later changes of their trees.
+            // Loads of commits up to the watermark become live below the new run, which knows later
+            // changes of their trees.
             let above = next.attached_above(watermark);
             next.attached.truncate(above);
             next.runs.splice(above..above, added.clone());
         })
     }
 
-    /// Merges some neighbouring runs, if their number or sizes call for it; `false` if there is nothing to do. Readers and [`Base::apply`] go on meanwhile.
-    /// [`Error::ShuttingDown`] after [`Base::stop`].
+    /// Merges some neighbouring runs, if their number or sizes call for it; `false` if there is
+    /// nothing to do. Readers and [`Base::apply`] go on meanwhile. [`Error::ShuttingDown`] after
+    /// [`Base::stop`].
     pub fn compact_step(&self) -> Result<bool, Error> {
         let _merging = self.merging.lock();
         let version = self.version.load_full();
@@ -325,8 +340,8 @@ impl Base {
         Ok(state.manifest.next_run - 1)
     }
 
-    /// Lets `edit` make the next version, and loads staged, of the present ones; writes the manifest of that and publishes it.
-    /// `added` is a run that is new in it.
+    /// Lets `edit` make the next version, and loads staged, of the present ones; writes the
+    /// manifest of that and publishes it. `added` is a run that is new in it.
     pub(super) fn change(
         &self,
         added: Option<&Arc<Run>>,
@@ -414,7 +429,8 @@ impl BaseView {
         self.version.get(&self.cache, tree, key, snapshot)
     }
 
-    /// The file that has the value of a key, and where the block with it begins. For reports of damage.
+    /// The file that has the value of a key, and where the block with it begins. For reports of
+    /// damage.
     pub fn place_of(&self, tree: TreeId, key: &[u8], snapshot: Csn) -> Result<Option<(PathBuf, u64)>, Error> {
         self.version.find(tree, key, snapshot, |run, hash| {
             let offset = run.offset_of(&self.cache, tree, key, hash)?;
@@ -470,7 +486,8 @@ impl Version {
         &self.runs[self.attached.len()..]
     }
 
-    /// How many of the attached loads belong to commits above a watermark. Newest first, so these are in front.
+    /// How many of the attached loads belong to commits above a watermark. Newest first, so these
+    /// are in front.
     fn attached_above(&self, watermark: Csn) -> usize {
         self.attached.iter().take_while(|&&csn| csn > watermark).count()
     }
@@ -531,7 +548,8 @@ impl Version {
     }
 }
 
-/// What the runs already open leave of the memory for pinned partitions: a sixth of the cache's bound at most.
+/// What the runs already open leave of the memory for pinned partitions: a sixth of the cache's
+/// bound at most.
 fn pinned_bytes_left(options: &BaseOptions, runs: &[Arc<Run>]) -> u64 {
     let pinned: u64 = runs.iter().map(|run| run.pinned_bytes()).sum();
     (options.cache_bytes / 6).saturating_sub(pinned)

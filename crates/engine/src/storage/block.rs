@@ -1,7 +1,9 @@
-//! A data block: some entries of one tree, ascending by key. The byte map is in `docs/log-format.md`.
+//! A data block: some entries of one tree, ascending by key. The byte map is in
+//! `docs/log-format.md`.
 //!
-//! Keys are stored whole, so that a scan hands out keys and values as slices of the block, without copying. Slots in front, each with an entry's offset and
-//! four bytes of its key, make a point read a binary search through few cache lines.
+//! Keys are stored whole, so that a scan hands out keys and values as slices of the block, without
+//! copying. Slots in front, each with an entry's offset and four bytes of its key, make a point
+//! read a binary search through few cache lines.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -99,7 +101,8 @@ pub struct Entry {
 }
 
 impl Block {
-    /// Takes a verified frame, checking the shape of its body, so that later accesses cannot go wrong.
+    /// Takes a verified frame, checking the shape of its body, so that later accesses cannot go
+    /// wrong.
     pub fn decode(frame: Vec<u8>) -> Result<Block, &'static str> {
         if frame.len() < FRAME_HEADER + FIXED {
             return Err("data block is too short");
@@ -156,7 +159,8 @@ impl Block {
         self.entry(index).value.map(|range| &self.body()[range])
     }
 
-    /// Value of entry `index`, to keep: a copy if it is small, else a slice that keeps the block in memory. `None` if deleted.
+    /// Value of entry `index`, to keep: a copy if it is small, else a slice that keeps the block in
+    /// memory. `None` if deleted.
     pub fn owned_value(&self, index: usize) -> Option<Value> {
         let range = self.entry(index).value?;
         if range.len() <= COPIED_MAX {
@@ -179,8 +183,8 @@ impl Block {
 
     /// The entry with this key, or the index where it would be.
     ///
-    /// Slots carry the four bytes behind the block's common prefix, so that the search stays in a few neighbouring cache lines and looks
-    /// into entries only where these four bytes are equal.
+    /// Slots carry the four bytes behind the block's common prefix, so that the search stays in a
+    /// few neighbouring cache lines and looks into entries only where these four bytes are equal.
     pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let (body, count) = (self.body(), self.count());
         let common = u32_at(body, 8) as usize;

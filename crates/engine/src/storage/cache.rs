@@ -1,7 +1,7 @@
 //! The block cache: data blocks and partitions of all runs, within a bound of bytes.
 //!
-//! It holds what was read with `read_at`; nothing is mapped into memory, so the process stays within its budget. Blocks of a run that was merged
-//! away are never asked for again and fall out.
+//! It holds what was read with `read_at`; nothing is mapped into memory, so the process stays
+//! within its budget. Blocks of a run that was merged away are never asked for again and fall out.
 
 use std::sync::Arc;
 

@@ -45,8 +45,9 @@ impl Open {
 }
 
 impl RunCursor {
-    /// A cursor on the first entry of `tree` within `start`: the least at or above a lower bound, or, in reverse, the greatest at or
-    /// below an upper bound. `None` if the run has nothing of the tree.
+    /// A cursor on the first entry of `tree` within `start`: the least at or above a lower bound,
+    /// or, in reverse, the greatest at or below an upper bound. `None` if the run has nothing of
+    /// the tree.
     pub fn new(
         run: &Arc<Run>,
         cache: &Arc<BlockCache>,

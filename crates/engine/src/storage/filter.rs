@@ -1,8 +1,9 @@
 //! Bloom filter of a partition: "is this key surely not here?".
 //!
-//! Split-block layout (Putze, Sanders, Singler: "Cache-, hash- and space-efficient Bloom filters", 2007): a key belongs to one block of
-//! 512 bits and sets one bit in each of its eight 64-bit words, so a question touches one cache line. With 12 bits a key about one
-//! absent key in two hundred gets a wrong "maybe".
+//! Split-block layout (Putze, Sanders, Singler: "Cache-, hash- and space-efficient Bloom filters",
+//! 2007): a key belongs to one block of 512 bits and sets one bit in each of its eight 64-bit
+//! words, so a question touches one cache line. With 12 bits a key about one absent key in two
+//! hundred gets a wrong "maybe".
 
 use super::record::u64_at;
 use crate::TreeId;

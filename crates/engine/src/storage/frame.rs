@@ -1,6 +1,8 @@
-//! Frames: how blocks and indexes lie in a run file. `CRC32C | kind and length | body`, back to back, no gaps.
+//! Frames: how blocks and indexes lie in a run file. `CRC32C | kind and length | body`, back to
+//! back, no gaps.
 //!
-//! The CRC covers the run's number and the frame's offset too, so a frame in the wrong place is as invalid as a flipped one.
+//! The CRC covers the run's number and the frame's offset too, so a frame in the wrong place is as
+//! invalid as a flipped one.
 
 use std::path::Path;
 
@@ -27,7 +29,8 @@ pub enum FrameKind {
     Top = 2,
 }
 
-/// Completes a frame whose header room and body are the bytes of `out` from `start` on, and which will lie at `offset`.
+/// Completes a frame whose header room and body are the bytes of `out` from `start` on, and which
+/// will lie at `offset`.
 pub fn seal(out: &mut [u8], start: usize, kind: FrameKind, run: u64, offset: u64) -> FrameAt {
     let frame = &mut out[start..];
     let length = (frame.len() - FRAME_HEADER) as u32;

@@ -1,5 +1,6 @@
-//! Entries for a fuzzer, one for each decoder of bytes from disk. They must return, whatever the bytes: no panic, no allocation by a length that was
-//! read and not checked. The property tests call them too.
+//! Entries for a fuzzer, one for each decoder of bytes from disk. They must return, whatever the
+//! bytes: no panic, no allocation by a length that was read and not checked. The property tests
+//! call them too.
 
 use bytes::Bytes;
 
@@ -11,7 +12,8 @@ use super::record::{BATCH_HEADER, BatchHeader, BatchKind, decode_body, decode_he
 use super::run::Top;
 use super::segment::decode_segment_header;
 
-/// Decodes bytes as a log batch of a segment with salt 0, and as a batch's records without the header's protection.
+/// Decodes bytes as a log batch of a segment with salt 0, and as a batch's records without the
+/// header's protection.
 pub fn fuzz_record(bytes: &[u8]) {
     if let Some(header) = decode_header(bytes, 0) {
         let body = &bytes[BATCH_HEADER..];

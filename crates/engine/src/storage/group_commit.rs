@@ -1,4 +1,5 @@
-//! Group commit as a pipeline: committers put records into a pending batch and go on; one log thread writes and flushes batch after batch.
+//! Group commit as a pipeline: committers put records into a pending batch and go on; one log
+//! thread writes and flushes batch after batch.
 //!
 //! ```text
 //! committers          pending batch            log thread                 waiters
@@ -10,18 +11,22 @@
 //!                     [] ◀──── swap buffers ── write [3 4], flush …
 //! ```
 //!
-//! Waking costs time that the device would be idle. So when the next batch is waiting already, the log thread leaves the sweep to a second
-//! thread and writes on; otherwise it sweeps itself, which answers soonest.
+//! Waking costs time that the device would be idle. So when the next batch is waiting already, the
+//! log thread leaves the sweep to a second thread and writes on; otherwise it sweeps itself, which
+//! answers soonest.
 //!
-//! Nobody sleeps per commit: a [`DurableWait`] is a future, ready at once if its csn is durable. The batch grows as long as
-//! the flush before it takes, so a slower disk gets larger batches. In steady state nothing is allocated: two buffers
-//! take turns, and the list of waiters keeps its capacity.
+//! Nobody sleeps per commit: a [`DurableWait`] is a future, ready at once if its csn is durable.
+//! The batch grows as long as the flush before it takes, so a slower disk gets larger batches. In
+//! steady state nothing is allocated: two buffers take turns, and the list of waiters keeps its
+//! capacity.
 //!
-//! Failure: the first failed write or flush *poisons* the log. What was durable stays so; every other wait, and every later append,
-//! fails with [`Error::LogPoisoned`]. A failed flush is never retried (nothing is known about the bytes it covered).
+//! Failure: the first failed write or flush *poisons* the log. What was durable stays so; every
+//! other wait, and every later append, fails with [`Error::LogPoisoned`]. A failed flush is never
+//! retried (nothing is known about the bytes it covered).
 //!
-//! Mutexes: `pending`, `waiters` and `sweeping`, never held together. `durable` and `poisoned` are written before the sweep takes `waiters`, and
-//! read again by a waiter that holds `waiters` before it registers; so no wake-up is lost.
+//! Mutexes: `pending`, `waiters` and `sweeping`, never held together. `durable` and `poisoned` are
+//! written before the sweep takes `waiters`, and read again by a waiter that holds `waiters` before
+//! it registers; so no wake-up is lost.
 
 use std::future::Future;
 use std::mem;
@@ -40,7 +45,8 @@ use crate::sync::thread::Thread;
 use crate::sync::{CachePadded, Condvar, Mutex, thread, thread_local};
 use crate::{Csn, Error};
 
-/// A pending batch larger than this makes appends wait for the log thread. Far below the 4 GB a batch header can express.
+/// A pending batch larger than this makes appends wait for the log thread. Far below the 4 GB a
+/// batch header can express.
 const PENDING_BYTES_MAX: usize = 1 << 30;
 
 /// Buffers larger than this are given back after the batch that needed them.
@@ -117,7 +123,8 @@ pub struct LogStatistics {
 
 /// What the log thread reports to the owner of the segments.
 pub trait BatchListener: Send {
-    /// A batch up to `last` is durable; `bytes` is its size, `segment` the first csn of a segment that it began.
+    /// A batch up to `last` is durable; `bytes` is its size, `segment` the first csn of a segment
+    /// that it began.
     fn written(&mut self, last: Csn, bytes: u64, segment: Option<Csn>);
 }
 
@@ -144,8 +151,9 @@ impl GroupCommit {
         }
     }
 
-    /// Numbers a record and adds it to the pending batch. The log thread may sleep on until [`GroupCommit::nudge`]: waking is a system call,
-    /// after which the woken thread may take the caller's processor; so it is not done under the caller's mutex.
+    /// Numbers a record and adds it to the pending batch. The log thread may sleep on until
+    /// [`GroupCommit::nudge`]: waking is a system call, after which the woken thread may take the
+    /// caller's processor; so it is not done under the caller's mutex.
     pub fn queue(&self, payload: &[&[u8]], record_bytes_max: u64) -> Result<Csn, Error> {
         let length: usize = payload.iter().map(|part| part.len()).sum();
         if length as u64 > record_bytes_max {
@@ -238,7 +246,8 @@ impl GroupCommit {
 
     fn poison_with(&self, cause: Error, woken: &mut Vec<Waker>) {
         let _ = self.poisoned.set(Error::LogPoisoned { cause: Arc::new(cause) });
-        // An append that already holds the mutex has its record in a batch that will never be written; its wait fails.
+        // An append that already holds the mutex has its record in a batch that will never be
+        // written; its wait fails.
         drop(self.pending.lock());
         self.room.notify_all();
         self.sweep_waiters(woken);
@@ -364,7 +373,8 @@ impl GroupCommit {
     }
 }
 
-/// Ends the second thread with the log thread. A defect that ends the log thread must not leave committers waiting for ever.
+/// Ends the second thread with the log thread. A defect that ends the log thread must not leave
+/// committers waiting for ever.
 struct EndGuard<'a>(&'a GroupCommit);
 
 impl Drop for EndGuard<'_> {
@@ -383,7 +393,8 @@ enum Taken {
     Closing { next: Csn },
 }
 
-/// Resolves once a commit is durable, or with [`Error::LogPoisoned`] if it never will be. Dropping it changes nothing about the commit.
+/// Resolves once a commit is durable, or with [`Error::LogPoisoned`] if it never will be. Dropping
+/// it changes nothing about the commit.
 #[derive(Debug)]
 pub struct DurableWait {
     state: State,
@@ -406,7 +417,8 @@ impl DurableWait {
         DurableWait { state: State::Known(Ok(())) }
     }
 
-    /// Blocks the calling thread until the answer is known. For synchronous callers; never inside an async task.
+    /// Blocks the calling thread until the answer is known. For synchronous callers; never inside
+    /// an async task.
     pub fn wait(mut self) -> Result<(), Error> {
         thread_local! {
             static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -1,7 +1,8 @@
-//! Bulk loads: changes too many for memory go straight into runs, and one commit makes them visible.
+//! Bulk loads: changes too many for memory go straight into runs, and one commit makes them
+//! visible.
 //!
-//! Only for trees that nobody else can see: created by the loading transaction, and not committed yet. Such a tree has no history that a snapshot could
-//! ask for, so its rows need no versions.
+//! Only for trees that nobody else can see: created by the loading transaction, and not committed
+//! yet. Such a tree has no history that a snapshot could ask for, so its rows need no versions.
 //!
 //! ```text
 //! load            stage 1 ── stage 2 ── stage 3      sorted portions, each a run, durable, named in the manifest as staged
@@ -11,12 +12,13 @@
 //! checkpoint ≥ csn                                   the same manifest has the watermark and names the runs as live
 //! ```
 //!
-//! A crash before the record is durable: the runs are staged and attached by nobody; recovery ends with [`Base::discard_unattached`]. A crash
-//! after it, before the checkpoint: replay of the record attaches them again. So nothing but the log record decides, and a commit with a load of any size
+//! A crash before the record is durable: the runs are staged and attached by nobody; recovery ends
+//! with [`Base::discard_unattached`]. A crash after it, before the checkpoint: replay of the record
+//! attaches them again. So nothing but the log record decides, and a commit with a load of any size
 //! costs one ordinary flush.
 //!
-//! Until a checkpoint has passed `csn`, a portion is read by snapshots from `csn` on only, as if its rows were versions: so an older snapshot never sees
-//! a part of a later commit.
+//! Until a checkpoint has passed `csn`, a portion is read by snapshots from `csn` on only, as if
+//! its rows were versions: so an older snapshot never sees a part of a later commit.
 
 use std::sync::Arc;
 
@@ -48,7 +50,8 @@ impl StagedRun {
 }
 
 impl Base {
-    /// Writes one portion of a load, ascending by (tree, key), `None` for the deletion of what an earlier portion holds. Durable when it returns; `None` if there was nothing in it.
+    /// Writes one portion of a load, ascending by (tree, key), `None` for the deletion of what an
+    /// earlier portion holds. Durable when it returns; `None` if there was nothing in it.
     pub fn stage(
         &self,
         changes: &mut dyn Iterator<Item = (TreeId, Key, Option<Value>)>,
@@ -78,8 +81,8 @@ impl Base {
         self.put_aside(writer.finish()?, &[])
     }
 
-    /// Merges neighbouring portions (oldest first) into one that takes their place. `oldest`: the load has none before them, so deletions have nothing to
-    /// hide.
+    /// Merges neighbouring portions (oldest first) into one that takes their place. `oldest`: the
+    /// load has none before them, so deletions have nothing to hide.
     pub fn restage(&self, portions: &[StagedRun], oldest: bool) -> Result<Option<StagedRun>, Error> {
         let runs: Vec<Arc<Run>> = portions.iter().rev().map(|portion| Arc::clone(&portion.run)).collect();
         let writer = RunWriter::create(&self.disk, &self.folder, self.number()?)?;
@@ -101,14 +104,16 @@ impl Base {
         Ok(run.map(|run| StagedRun { run }))
     }
 
-    /// What these portions hold together, for the loading transaction's own reads. Oldest first; later ones win.
+    /// What these portions hold together, for the loading transaction's own reads. Oldest first;
+    /// later ones win.
     pub fn view_of(&self, staged: &[StagedRun]) -> BaseView {
         let runs = staged.iter().rev().map(|portion| Arc::clone(&portion.run)).collect();
         BaseView { version: Arc::new(Version::of(runs)), cache: Arc::clone(&self.cache) }
     }
 
-    /// Makes the portions of a load (oldest first) part of the base, for the commit `csn`, which is above the watermark. Nothing is written: until a checkpoint reaches `csn`, the
-    /// commit's log record must name them, and recovery must call [`Base::attach`].
+    /// Makes the portions of a load (oldest first) part of the base, for the commit `csn`, which is
+    /// above the watermark. Nothing is written: until a checkpoint reaches `csn`, the commit's log
+    /// record must name them, and recovery must call [`Base::attach`].
     pub fn attach_staged(&self, portions: &[StagedRun], csn: Csn) {
         let mut state = self.state.lock();
         let mut version = Version::clone(&self.version.load());
@@ -120,7 +125,8 @@ impl Base {
         self.publish(version);
     }
 
-    /// Attaches again the portions that the log record of commit `csn` names. Attaching twice does nothing.
+    /// Attaches again the portions that the log record of commit `csn` names. Attaching twice does
+    /// nothing.
     ///
     /// [`Error::Corrupt`] if a portion is neither staged nor attached.
     pub fn attach(&self, numbers: &[u64], csn: Csn) -> Result<(), Error> {
@@ -150,7 +156,8 @@ impl Base {
         self.discard_where(|number| numbers.contains(&number))
     }
 
-    /// Forgets all portions that no commit has attached, but those of these numbers, and removes their files: the end of recovery.
+    /// Forgets all portions that no commit has attached, but those of these numbers, and removes
+    /// their files: the end of recovery.
     pub fn discard_unattached(&self, kept: &[u64]) -> Result<(), Error> {
         self.discard_where(|number| !kept.contains(&number))
     }

@@ -1,9 +1,11 @@
 //! The log: every commit's record, in commit order, durable before the commit is acknowledged.
 //!
-//! Opening it is recovery: the segments are verified from the one that holds the first record after the watermark; records are replayed; a torn tail is
-//! cut; anything else that is wrong refuses with file and offset. Then the log thread starts ([`super::group_commit`]).
+//! Opening it is recovery: the segments are verified from the one that holds the first record after
+//! the watermark; records are replayed; a torn tail is cut; anything else that is wrong refuses
+//! with file and offset. Then the log thread starts ([`super::group_commit`]).
 //!
-//! Mutexes: `segments` is a leaf, taken by the log thread after a flush and by truncation; no I/O happens under it.
+//! Mutexes: `segments` is a leaf, taken by the log thread after a flush and by truncation; no I/O
+//! happens under it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -35,7 +37,8 @@ pub struct LogOptions {
     pub prepare: bool,
     /// Largest payload of one record, at most 1 GB.
     pub record_bytes_max: u64,
-    /// After this long without a commit, a mark is written behind the last batch, so that later damage to it cannot pass for a torn write.
+    /// After this long without a commit, a mark is written behind the last batch, so that later
+    /// damage to it cannot pass for a torn write.
     pub idle_mark: Option<Duration>,
     /// Source of the segments' salts.
     pub rng: Arc<dyn Rng>,
@@ -60,10 +63,11 @@ impl Default for LogOptions {
 /// Receives each record of a recovery: csn and payload.
 pub type Replay<'a> = dyn FnMut(Csn, &[u8]) -> Result<(), Error> + 'a;
 
-/// Receives each record of a recovery: csn, the last csn that is certainly on the medium, and payload.
+/// Receives each record of a recovery: csn, the last csn that is certainly on the medium, and
+/// payload.
 ///
-/// A batch proves that the batches before it were flushed; the last one may be in the operating system's cache only,
-/// until opening ends.
+/// A batch proves that the batches before it were flushed; the last one may be in the operating
+/// system's cache only, until opening ends.
 pub type ReplaySettled<'a> = dyn FnMut(Csn, Csn, &[u8]) -> Result<(), Error> + 'a;
 
 /// The log of one database. Dropping it closes it.
@@ -107,10 +111,12 @@ impl BatchListener for Listener {
 }
 
 impl Log {
-    /// Opens the log in `folder`, creating it if there is none, and calls `replay(csn, payload)` for each record after `after`, in order. What `replay` calls
-    /// [`Error::Undecodable`] is reported with the record's place.
+    /// Opens the log in `folder`, creating it if there is none, and calls `replay(csn, payload)`
+    /// for each record after `after`, in order. What `replay` calls [`Error::Undecodable`] is
+    /// reported with the record's place.
     ///
-    /// A torn tail is cut. [`Error::Corrupt`] names file and offset of any other damage, of a missing segment, and of a log that ends before `after`.
+    /// A torn tail is cut. [`Error::Corrupt`] names file and offset of any other damage, of a
+    /// missing segment, and of a log that ends before `after`.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
@@ -170,16 +176,19 @@ impl Log {
         Ok(())
     }
 
-    /// Gives the record the next csn and queues it; the parts form one payload. Cheap: one copy into the pending batch.
+    /// Gives the record the next csn and queues it; the parts form one payload. Cheap: one copy
+    /// into the pending batch.
     ///
-    /// [`Error::LogPoisoned`] after a failed flush, [`Error::TransactionTooLarge`] beyond the record limit, [`Error::ShuttingDown`] after a close.
+    /// [`Error::LogPoisoned`] after a failed flush, [`Error::TransactionTooLarge`] beyond the
+    /// record limit, [`Error::ShuttingDown`] after a close.
     pub fn append(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
         let csn = self.queue(payload)?;
         self.nudge();
         Ok(csn)
     }
 
-    /// As [`Log::append`], but nobody writes the record before [`Log::nudge`] or another append. For callers that hold a mutex.
+    /// As [`Log::append`], but nobody writes the record before [`Log::nudge`] or another append.
+    /// For callers that hold a mutex.
     pub fn queue(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
         self.shared.queue(payload, self.record_bytes_max)
     }
@@ -199,7 +208,8 @@ impl Log {
         self.shared.durable()
     }
 
-    /// A future that resolves when `csn` is durable, or with [`Error::LogPoisoned`]. Ready at once, without allocation, if it is already.
+    /// A future that resolves when `csn` is durable, or with [`Error::LogPoisoned`]. Ready at once,
+    /// without allocation, if it is already.
     pub fn wait_durable(&self, csn: Csn) -> DurableWait {
         self.shared.wait_durable(csn)
     }
@@ -209,8 +219,8 @@ impl Log {
         self.shared.poison().cloned()
     }
 
-    /// Stops the log because of a defect elsewhere, as a failed flush would. The answer is the failure
-    /// that everybody gets from now on, which is an earlier one if there was one.
+    /// Stops the log because of a defect elsewhere, as a failed flush would. The answer is the
+    /// failure that everybody gets from now on, which is an earlier one if there was one.
     pub(crate) fn fail(&self, cause: Error) -> Error {
         self.shared.fail(cause)
     }
@@ -247,7 +257,8 @@ impl Log {
         Ok(())
     }
 
-    /// The file and the offset of a record, if it is in the log and written. For reports of damage: reads the segment up to there.
+    /// The file and the offset of a record, if it is in the log and written. For reports of damage:
+    /// reads the segment up to there.
     pub fn place_of(&self, csn: Csn) -> Option<(PathBuf, u64)> {
         let first = {
             let segments = self.segments.lock();
@@ -278,7 +289,8 @@ impl Log {
         segments.bytes - before
     }
 
-    /// Writes and flushes what is pending and a close marker, and ends the log thread. Later appends fail.
+    /// Writes and flushes what is pending and a close marker, and ends the log thread. Later
+    /// appends fail.
     pub fn close(&self) -> Result<(), Error> {
         self.shared.close();
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -344,8 +356,8 @@ impl Recovery<'_> {
         Ok(None)
     }
 
-    /// First csns of the segments to read, ascending and without a gap at the watermark. Removes segments wholly before the watermark
-    /// and one whose creation was interrupted.
+    /// First csns of the segments to read, ascending and without a gap at the watermark. Removes
+    /// segments wholly before the watermark and one whose creation was interrupted.
     fn segment_names(&self) -> Result<Vec<Csn>, Error> {
         let names = self.disk.list(self.folder);
         let names = names.map_err(|cause| Error::io("listing", self.folder, cause))?;
@@ -376,13 +388,14 @@ impl Recovery<'_> {
             };
             return Err(Error::corrupt(&path, 0, what));
         }
-        // The process before may have ended between creating a segment and flushing the folder; and what was removed here must stay so.
+        // The process before may have ended between creating a segment and flushing the folder; and
+        // what was removed here must stay so.
         self.disk.sync_dir(self.folder).map_err(|cause| Error::io("flushing", self.folder, cause))?;
         Ok(firsts)
     }
 
-    /// Cuts what a torn batch left, and makes sure that the last batch is on the medium and not only in the cache of
-    /// an operating system whose flush failed.
+    /// Cuts what a torn batch left, and makes sure that the last batch is on the medium and not
+    /// only in the cache of an operating system whose flush failed.
     fn settle(
         &self,
         mut reader: SegmentReader,

@@ -1,11 +1,15 @@
-//! The writing end of the log: the active segment, its growth and its rotation. One owner, no locks; the log thread drives it.
+//! The writing end of the log: the active segment, its growth and its rotation. One owner, no
+//! locks; the log thread drives it.
 //!
-//! A flush is fastest when its bytes lie inside the file and were written before, so that no metadata changes. Segments are therefore
-//! prepared in the background, full of zeros ([`super::prepare`]). Where none is ready, the segment grows by a chunk of zeros behind the batch that
-//! needs room. A new segment's header, and the folder, are flushed before its first batch.
+//! A flush is fastest when its bytes lie inside the file and were written before, so that no
+//! metadata changes. Segments are therefore prepared in the background, full of zeros
+//! ([`super::prepare`]). Where none is ready, the segment grows by a chunk of zeros behind the
+//! batch that needs room. A new segment's header, and the folder, are flushed before its first
+//! batch.
 //!
-//! Inside the file a batch is written in whole pages, past the operating system's cache and durable in one call ([`super::staging`]). The first of
-//! these pages begins with the end of the batch before, unchanged: no sector of it can become anything that it was not.
+//! Inside the file a batch is written in whole pages, past the operating system's cache and durable
+//! in one call ([`super::staging`]). The first of these pages begins with the end of the batch
+//! before, unchanged: no sector of it can become anything that it was not.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -118,7 +122,8 @@ impl LogWriter {
     }
 
     /// Seals, writes and flushes one batch of records. `batch` begins with room for its header.
-    /// Returns the first csn of a new segment if one was begun. After an error the log must not be written any more.
+    /// Returns the first csn of a new segment if one was begun. After an error the log must not be
+    /// written any more.
     pub fn write(&mut self, batch: &mut Vec<u8>, first: Csn, count: u32) -> Result<Option<Csn>, Error> {
         let end = self.position + batch.len().next_multiple_of(BATCH_HEADER) as u64;
         let full = end > self.shape.segment_bytes;
@@ -149,7 +154,8 @@ impl LogWriter {
         } else {
             self.file.write_all_at(batch, self.position).map_err(fail)?;
             if end > self.length {
-                // Whole pages, so that the file never ends within a sector: a torn batch then loses whole sectors, whatever happens to the length.
+                // Whole pages, so that the file never ends within a sector: a torn batch then loses
+                // whole sectors, whatever happens to the length.
                 let target = (end + self.shape.grow_bytes).min(self.shape.segment_bytes).max(end);
                 let target = target.next_multiple_of(PAGE as u64);
                 let grown = (target - end) as usize;

@@ -1,4 +1,5 @@
-//! The manifest: the one small file that says what the base store consists of. The byte map is in `docs/log-format.md`.
+//! The manifest: the one small file that says what the base store consists of. The byte map is in
+//! `docs/log-format.md`.
 //!
 //! It is replaced as a whole: written beside, flushed, renamed, folder flushed.
 
@@ -99,7 +100,8 @@ impl Manifest {
         Manifest::decode(&bytes).map(Some).map_err(|(offset, what)| Error::corrupt(&path, offset, what))
     }
 
-    /// Writes and flushes the new manifest beside the old one. After an error the old one is still in force.
+    /// Writes and flushes the new manifest beside the old one. After an error the old one is still
+    /// in force.
     pub fn prepare(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
         let path = folder.join(MANIFEST_NEW);
         let fail = |cause| Error::io("writing", &path, cause);

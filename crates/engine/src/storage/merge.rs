@@ -1,7 +1,8 @@
-//! Merging runs into one: a streaming pass over all their entries with bounded memory, past the cache.
+//! Merging runs into one: a streaming pass over all their entries with bounded memory, past the
+//! cache.
 //!
-//! Which runs: runs are ordered newest to oldest, and only neighbours may be merged. Sizes should grow geometrically toward the oldest;
-//! see [`choose`].
+//! Which runs: runs are ordered newest to oldest, and only neighbours may be merged. Sizes should
+//! grow geometrically toward the oldest; see [`choose`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ const STOP_INTERVAL: u32 = 1024;
 /// Which neighbours to merge, newest first; `None` if the runs are in good shape.
 ///
 /// 1. A run of which a quarter or more belongs to dropped trees is rewritten alone.
-/// 2. From the newest run on: a window whose next run is not larger than the window so far, four or more runs wide.
-///    A row is thus rewritten about once for each doubling of the store, at most.
+/// 2. From the newest run on: a window whose next run is not larger than the window so far, four or
+///    more runs wide. A row is thus rewritten about once for each doubling of the store, at most.
 /// 3. If there are more than `runs_max` runs, the newest are merged until there are not.
 pub fn choose(sizes: &[u64], dropped: &[u64], runs_max: usize) -> Option<Range<usize>> {
     if let Some(index) =
@@ -54,7 +55,8 @@ pub struct Omit<'a> {
     pub deletions: bool,
 }
 
-/// Merges `runs`, newest first, into `writer`. `None` if nothing is left. Ends with [`Error::ShuttingDown`] when `stop` is set.
+/// Merges `runs`, newest first, into `writer`. `None` if nothing is left. Ends with
+/// [`Error::ShuttingDown`] when `stop` is set.
 pub fn merge(
     runs: &[Arc<Run>],
     mut writer: RunWriter,

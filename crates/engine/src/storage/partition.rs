@@ -1,5 +1,6 @@
-//! Index tables: which frame holds a key. A *partition* indexes some hundred data blocks and has their Bloom filter; a run's *top* index
-//! says which partition to ask. Partitions go through the cache like blocks, so a run of any size costs little memory that cannot be evicted.
+//! Index tables: which frame holds a key. A *partition* indexes some hundred data blocks and has
+//! their Bloom filter; a run's *top* index says which partition to ask. Partitions go through the
+//! cache like blocks, so a run of any size costs little memory that cannot be evicted.
 
 use std::cmp::Ordering;
 
@@ -57,8 +58,9 @@ impl IndexBuilder {
 pub struct IndexTable {
     bytes: Bytes,
     count: usize,
-    /// If all entries are of one tree: that tree, the prefix that all separators but the first share, and of each separator (but the
-    /// first) the eight bytes behind that prefix, as numbers that sort like them. A search stays in these few cache lines.
+    /// If all entries are of one tree: that tree, the prefix that all separators but the first
+    /// share, and of each separator (but the first) the eight bytes behind that prefix, as numbers
+    /// that sort like them. A search stays in these few cache lines.
     words: Option<Words>,
 }
 
@@ -138,7 +140,8 @@ impl IndexTable {
         partition_point(low, high, |index| self.separator(index) <= (tree, key)).checked_sub(1)
     }
 
-    /// Bounds of what [`IndexTable::find`] has to look at: separators before are not greater than the key, those from the second bound on are.
+    /// Bounds of what [`IndexTable::find`] has to look at: separators before are not greater than
+    /// the key, those from the second bound on are.
     fn narrow(&self, words: &Words, tree: TreeId, key: &[u8]) -> (usize, usize) {
         let prefix = &self.separator(1).1[..words.common];
         let order = tree.cmp(&words.tree).then_with(|| key[..words.common.min(key.len())].cmp(prefix));

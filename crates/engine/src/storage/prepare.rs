@@ -1,7 +1,9 @@
-//! Prepares the next log segment beside the log: a file of zeros, flushed, so that no flush of a commit has to write a file's metadata.
+//! Prepares the next log segment beside the log: a file of zeros, flushed, so that no flush of a
+//! commit has to write a file's metadata.
 //!
-//! States, one mutex: `Idle → Wanted → Ready → Idle`, with the writer asking and taking, the thread here filling. It writes in portions with
-//! pauses, so that a log flush beside it waits for one portion at most. If it fails, the writer does without: segments then grow as they are written.
+//! States, one mutex: `Idle → Wanted → Ready → Idle`, with the writer asking and taking, the thread
+//! here filling. It writes in portions with pauses, so that a log flush beside it waits for one
+//! portion at most. If it fails, the writer does without: segments then grow as they are written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,7 +74,8 @@ impl Preparer {
         matches!(*self.shared.state.lock(), State::Ready(_))
     }
 
-    /// The file, if it is ready: all zeros and durable, under the name [`PREPARED`], from which the caller moves it.
+    /// The file, if it is ready: all zeros and durable, under the name [`PREPARED`], from which the
+    /// caller moves it.
     pub fn take(&self) -> Option<Arc<dyn File>> {
         let mut state = self.shared.state.lock();
         match &*state {

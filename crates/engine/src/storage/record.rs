@@ -1,8 +1,10 @@
-//! The bytes of a log batch: a 32-byte header and its records. Pure functions; byte maps in `docs/log-format.md`.
+//! The bytes of a log batch: a 32-byte header and its records. Pure functions; byte maps in
+//! `docs/log-format.md`.
 //!
-//! A batch is what one flush makes durable. Its header carries the csn of its first record, the CRC of the header before it
-//! (the chain) and a CRC salted per segment, so neither a stale batch nor stored user data can pose as one. Each record
-//! carries its own length, csn and CRC32C over both and its payload.
+//! A batch is what one flush makes durable. Its header carries the csn of its first record, the CRC
+//! of the header before it (the chain) and a CRC salted per segment, so neither a stale batch nor
+//! stored user data can pose as one. Each record carries its own length, csn and CRC32C over both
+//! and its payload.
 
 use crate::Csn;
 
@@ -12,7 +14,8 @@ pub const BATCH_HEADER: usize = 32;
 /// Bytes in front of each payload.
 pub const RECORD_HEADER: usize = 16;
 
-/// Fills a batch up to its alignment. Not zero, so that an intact batch does not end in a sector share that looks lost.
+/// Fills a batch up to its alignment. Not zero, so that an intact batch does not end in a sector
+/// share that looks lost.
 const PADDING: u8 = 0xFF;
 
 const MAGIC: [u8; 3] = [0xC0, 0x9B, 0xA7];
@@ -80,8 +83,8 @@ pub fn encode_record(buffer: &mut Vec<u8>, csn: Csn, payload: &[&[u8]]) {
     buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Completes a batch: pads it and fills the header in its first [`BATCH_HEADER`] bytes. Returns the header's CRC field,
-/// the chain for the next batch.
+/// Completes a batch: pads it and fills the header in its first [`BATCH_HEADER`] bytes. Returns the
+/// header's CRC field, the chain for the next batch.
 pub fn seal_batch(
     batch: &mut Vec<u8>,
     kind: BatchKind,
@@ -133,8 +136,8 @@ pub fn decode_header(bytes: &[u8], salt: u64) -> Option<BatchHeader> {
     shape.then(|| BatchHeader { kind, first: u64_at(header, 8), count, body, chain: u32_at(header, 24), crc })
 }
 
-/// Verifies every record of a batch body, calling `each` in order. Nothing is allocated; lengths are checked
-/// against the body before they are used.
+/// Verifies every record of a batch body, calling `each` in order. Nothing is allocated; lengths
+/// are checked against the body before they are used.
 pub fn decode_body<'a, E>(
     header: &BatchHeader,
     body: &'a [u8],

@@ -1,7 +1,8 @@
-//! One immutable sorted run: opening, verifying, point reads. The byte map is in `docs/log-format.md`.
+//! One immutable sorted run: opening, verifying, point reads. The byte map is in
+//! `docs/log-format.md`.
 //!
-//! A point read asks, in this order: the greatest key, the top index (in memory), the partition's filter, the partition's index, the block. Only
-//! partition and block can cost a read from disk.
+//! A point read asks, in this order: the greatest key, the top index (in memory), the partition's
+//! filter, the partition's index, the block. Only partition and block can cost a read from disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -172,8 +173,9 @@ impl Run {
         trees.binary_search_by_key(&tree, |share| share.tree).map_or(0, |at| trees[at].entries)
     }
 
-    /// Opens a run that a manifest names, checking header, footer and top index. If its partitions together are not larger than
-    /// `pinned_bytes_max`, they stay in memory once read, which saves each read a question to the cache.
+    /// Opens a run that a manifest names, checking header, footer and top index. If its partitions
+    /// together are not larger than `pinned_bytes_max`, they stay in memory once read, which saves
+    /// each read a question to the cache.
     pub fn open(
         disk: &Arc<dyn Disk>,
         folder: &Path,
@@ -251,7 +253,8 @@ impl Run {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// What the run knows of a key: nothing, its deletion (`Some(None)`), or its value. `hash` is the key's.
+    /// What the run knows of a key: nothing, its deletion (`Some(None)`), or its value. `hash` is
+    /// the key's.
     pub fn get(
         &self,
         cache: &BlockCache,
@@ -263,7 +266,8 @@ impl Run {
         Ok(found.map(|(block, index, _)| block.owned_value(index)))
     }
 
-    /// Lends `read` the value instead: `None` if the run does not know the key, false if it is deleted.
+    /// Lends `read` the value instead: `None` if the run does not know the key, false if it is
+    /// deleted.
     pub fn lend(
         &self,
         cache: &BlockCache,

@@ -1,7 +1,8 @@
-//! Writes a run: entries in ascending order go in, one durable file comes out. Memory stays bounded: one block, one partition's index and
-//! hashes, one write buffer.
+//! Writes a run: entries in ascending order go in, one durable file comes out. Memory stays
+//! bounded: one block, one partition's index and hashes, one write buffer.
 //!
-//! The file is flushed in portions while it grows, so that the device's queue stays short and a log flush beside it is not held up for long.
+//! The file is flushed in portions while it grows, so that the device's queue stays short and a log
+//! flush beside it is not held up for long.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,7 +117,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// The shortest prefix of `key` that is greater than the last key of the tree; empty if `key` is the tree's first.
+    /// The shortest prefix of `key` that is greater than the last key of the tree; empty if `key`
+    /// is the tree's first.
     fn separator(&self, tree: TreeId, key: &[u8]) -> Vec<u8> {
         match &self.last {
             Some((last_tree, last)) if *last_tree == tree => {
@@ -151,7 +153,8 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Completes the file and makes its bytes durable. Its name becomes durable with the next flush of the folder. `None` if nothing was added.
+    /// Completes the file and makes its bytes durable. Its name becomes durable with the next flush
+    /// of the folder. `None` if nothing was added.
     pub fn finish(mut self) -> Result<Option<RunName>, Error> {
         if self.block.count() > 0 {
             self.finish_block()?;

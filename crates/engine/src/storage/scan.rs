@@ -1,6 +1,8 @@
-//! An ordered scan of the base store: the runs' cursors merged, the newest run's word on a key taken, deletions left out.
+//! An ordered scan of the base store: the runs' cursors merged, the newest run's word on a key
+//! taken, deletions left out.
 //!
-//! The scan owns what it reads: runs that are merged away meanwhile stay readable until it is dropped.
+//! The scan owns what it reads: runs that are merged away meanwhile stay readable until it is
+//! dropped.
 
 use std::ops::Bound;
 use std::sync::Arc;

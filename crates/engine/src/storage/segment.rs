@@ -1,11 +1,14 @@
-//! One log segment on disk: its name, its header, and the reader that tells a torn tail from damage.
+//! One log segment on disk: its name, its header, and the reader that tells a torn tail from
+//! damage.
 //!
-//! The writer flushes each batch before it writes the next, so only the last batch of the last segment can be torn. The reader
-//! therefore accepts an unreadable batch as torn only if
+//! The writer flushes each batch before it writes the next, so only the last batch of the last
+//! segment can be torn. The reader therefore accepts an unreadable batch as torn only if
 //! 1. nothing valid follows it (a later header proves that it had been durable), and
-//! 2. some sector's share of it is lost, that is all zero or past the end of the file (a torn write loses whole sectors, rot does not).
+//! 2. some sector's share of it is lost, that is all zero or past the end of the file (a torn write
+//!    loses whole sectors, rot does not).
 //!
-//! Everything else is damage, reported with file and offset. The whole decision table is in `docs/log-format.md`.
+//! Everything else is damage, reported with file and offset. The whole decision table is in
+//! `docs/log-format.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,7 +118,8 @@ pub struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Opens a segment whose name promises `first`. `Ok(None)` if it holds nothing but zeros: its creation was interrupted.
+    /// Opens a segment whose name promises `first`. `Ok(None)` if it holds nothing but zeros: its
+    /// creation was interrupted.
     pub fn open(file: Arc<dyn File>, path: &Path, first: Csn) -> Result<Option<SegmentReader>, Error> {
         let length = file.len().map_err(|cause| Error::io("reading", path, cause))?;
         let header = SegmentHeader { first, chain: 0, salt: 0, crc: 0 };
@@ -142,8 +146,9 @@ impl SegmentReader {
         &self.header
     }
 
-    /// Reads batch after batch, calling `each` for every record in order. A batch's records are all verified before the
-    /// first of them is passed on. `next_segment` is the first csn of the segment after this one; `None` for the last.
+    /// Reads batch after batch, calling `each` for every record in order. A batch's records are all
+    /// verified before the first of them is passed on. `next_segment` is the first csn of the
+    /// segment after this one; `None` for the last.
     pub fn scan(&mut self, next_segment: Option<Csn>, each: &mut EachRecord<'_>) -> Result<ScanEnd, Error> {
         let mut end = ScanEnd {
             position: SEGMENT_HEADER as u64,
@@ -247,7 +252,8 @@ impl SegmentReader {
         Ok(end)
     }
 
-    /// The first batch header at or after `from` that this segment's writer could have written after csn `expected - 1`.
+    /// The first batch header at or after `from` that this segment's writer could have written
+    /// after csn `expected - 1`.
     fn later_header(&mut self, from: u64, expected: Csn) -> Result<Option<u64>, Error> {
         let salt = self.header.salt;
         let mut position = from;
@@ -275,7 +281,8 @@ impl SegmentReader {
         Ok(None)
     }
 
-    /// `count` bytes at `offset`, fewer if the file ends before. Reads ahead; the caller bounds `count` by the file's length.
+    /// `count` bytes at `offset`, fewer if the file ends before. Reads ahead; the caller bounds
+    /// `count` by the file's length.
     pub fn bytes(&mut self, offset: u64, count: usize) -> Result<&[u8], Error> {
         let held = offset >= self.start && offset + count as u64 <= self.start + self.window.len() as u64;
         if !held {

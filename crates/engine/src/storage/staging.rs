@@ -1,7 +1,8 @@
-//! Pages of the log about to be written: the page that the batch before left unfinished, the batch, and zeros up to a whole page.
+//! Pages of the log about to be written: the page that the batch before left unfinished, the batch,
+//! and zeros up to a whole page.
 //!
-//! A write past the operating system's cache needs an aligned address and whole pages. Behind the last batch the segment
-//! holds zeros, so writing zeros there changes nothing.
+//! A write past the operating system's cache needs an aligned address and whole pages. Behind the
+//! last batch the segment holds zeros, so writing zeros there changes nothing.
 
 use cognate_env::disk::DIRECT;
 

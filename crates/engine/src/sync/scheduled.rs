@@ -1,6 +1,7 @@
 //! The scheduler's primitives in the shapes of parking_lot's and arc-swap's.
 //!
-//! A poisoned mutex means that the test has failed already: it is entered all the same, as parking_lot's are.
+//! A poisoned mutex means that the test has failed already: it is entered all the same, as
+//! parking_lot's are.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
@@ -49,7 +50,8 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// As `parking_lot::Condvar`. A wait with a limit never reaches it: what only time would bring about does not happen in a test.
+/// As `parking_lot::Condvar`. A wait with a limit never reaches it: what only time would bring
+/// about does not happen in a test.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(inner::Condvar);
 
@@ -121,7 +123,8 @@ pub(crate) mod spin {
     }
 }
 
-/// As `arc_swap::ArcSwap`: the real one, each of whose operations is one step; others may run before it.
+/// As `arc_swap::ArcSwap`: the real one, each of whose operations is one step; others may run
+/// before it.
 #[derive(Debug)]
 pub(crate) struct ArcSwap<T> {
     real: arc_swap::ArcSwap<T>,

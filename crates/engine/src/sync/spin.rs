@@ -1,9 +1,12 @@
-//! Locks that are held for about a microsecond: waiting for one by looking again is shorter than by sleeping.
+//! Locks that are held for about a microsecond: waiting for one by looking again is shorter than by
+//! sleeping.
 //!
-//! parking_lot looks a few times and then gives the processor away, which costs more than most of these sections take, and a sleeper wakes
-//! with the others already in line behind it. Here a thread looks [`LOOKS`] times before it does that, some twenty microseconds. A free holder
-//! needs much less; but often the holder is not free: the log thread, whose flush has ended, has taken its processor for just so long. Who sleeps then
-//! costs two switches and a wake-up under the next holder's feet, and each of these makes the next such meeting more likely.
+//! parking_lot looks a few times and then gives the processor away, which costs more than most of
+//! these sections take, and a sleeper wakes with the others already in line behind it. Here a
+//! thread looks [`LOOKS`] times before it does that, some twenty microseconds. A free holder needs
+//! much less; but often the holder is not free: the log thread, whose flush has ended, has taken
+//! its processor for just so long. Who sleeps then costs two switches and a wake-up under the next
+//! holder's feet, and each of these makes the next such meeting more likely.
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,9 +1,10 @@
 //! Bulk writes: what a transaction writes into trees that it made itself need not stay in memory.
 //!
-//! Nobody else can see such a *private* tree before the commit, and the committed state has nothing in it. So when the writes of private
-//! trees have grown to a share of the budget, they are *spilled*: written in order as a staged run of the base store (`storage::load`), and
-//! forgotten here. Own reads look in the write set first, then in what was spilled, and nowhere else. The commit's log record names
-//! the runs instead of holding the rows.
+//! Nobody else can see such a *private* tree before the commit, and the committed state has nothing
+//! in it. So when the writes of private trees have grown to a share of the budget, they
+//! are *spilled*: written in order as a staged run of the base store (`storage::load`), and
+//! forgotten here. Own reads look in the write set first, then in what was spilled, and nowhere
+//! else. The commit's log record names the runs instead of holding the rows.
 //!
 //! ```text
 //! put … put    spill: run 1     put … put    spill: run 2     put …    commit: run 3, record [1 2 3]
@@ -11,11 +12,12 @@
 //! rollback to A                 run 5 goes
 //! ```
 //!
-//! A portion never holds writes from both sides of an open savepoint, so rolling back takes whole portions. Eight neighbours of a
-//! level are merged into one of the next level, so that a load of any size has few files.
+//! A portion never holds writes from both sides of an open savepoint, so rolling back takes whole
+//! portions. Eight neighbours of a level are merged into one of the next level, so that a load of
+//! any size has few files.
 //!
-//! Cursors and views that were opened before a spill keep the maps and the portions of their moment. Such a map stays accounted for
-//! until the last of them is closed.
+//! Cursors and views that were opened before a spill keep the maps and the portions of their
+//! moment. Such a map stays accounted for until the last of them is closed.
 
 use std::sync::{Arc, Weak};
 
@@ -27,10 +29,12 @@ use crate::{Error, TreeId, Value};
 const FAN_IN: usize = 8;
 /// With more open savepoints than this, writes stay in memory.
 const SAVEPOINTS_MAX: usize = 64;
-/// What is left in memory at the commit of a load goes into the log up to this many bytes, else into a run.
+/// What is left in memory at the commit of a load goes into the log up to this many bytes, else
+/// into a run.
 const REST_BYTES: u64 = 1 << 20;
 
-/// The trees that a transaction made, and what it spilled of them. Never changed, only replaced: views hold on to it.
+/// The trees that a transaction made, and what it spilled of them. Never changed, only replaced:
+/// views hold on to it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Private {
     /// Ascending.
@@ -225,7 +229,8 @@ impl WriteSet {
         }
     }
 
-    /// Merges the newest portions while there are enough of a level, with no open savepoint between them.
+    /// Merges the newest portions while there are enough of a level, with no open savepoint between
+    /// them.
     fn fold(&mut self, base: &Base) -> Result<(), Error> {
         while let Some(level) = self.bulk.portions.last().map(|last| last.level) {
             let portions = &self.bulk.portions;
@@ -256,7 +261,8 @@ impl WriteSet {
         }
     }
 
-    /// Takes the runs that the commit is to attach, oldest first. If there are any, a large rest in memory becomes the last of them.
+    /// Takes the runs that the commit is to attach, oldest first. If there are any, a large rest in
+    /// memory becomes the last of them.
     ///
     /// # Errors
     /// `DiskFull` or `Io` from the base store; nothing is taken then.

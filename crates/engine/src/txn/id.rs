@@ -1,10 +1,11 @@
 //! Numbers that are handed out once: transaction ids and tree ids.
 //!
-//! A transaction id names a transaction in lock waits, views and messages. It says nothing about the order of commits;
-//! that is the commit sequence number's job.
+//! A transaction id names a transaction in lock waits, views and messages. It says nothing about
+//! the order of commits; that is the commit sequence number's job.
 //!
-//! Every commit's record carries its transaction id and the next tree id; a checkpoint keeps both in the base store.
-//! So no number that anything durable may name is handed out again after a crash.
+//! Every commit's record carries its transaction id and the next tree id; a checkpoint keeps both
+//! in the base store. So no number that anything durable may name is handed out again after a
+//! crash.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! What a transaction is made of: its id, its snapshot, the committed versions it reads and its private write set.
+//! What a transaction is made of: its id, its snapshot, the committed versions it reads and its
+//! private write set.
 
 pub(crate) mod bulk;
 pub(crate) mod id;

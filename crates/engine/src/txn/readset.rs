@@ -1,18 +1,23 @@
 //! What a transaction has read: keys, and ranges of keys. It outlives the commit, in the certifier.
 //!
-//! A *point* is one key, whether it existed or not. A *range* is the part of a tree that a cursor has passed, rows and gaps alike: so a row that
-//! appears in a gap (a phantom) is noticed. A cursor that stops early narrows its range to where it stopped.
+//! A *point* is one key, whether it existed or not. A *range* is the part of a tree that a cursor
+//! has passed, rows and gaps alike: so a row that appears in a gap (a phantom) is noticed. A cursor
+//! that stops early narrows its range to where it stopped.
 //!
-//! A read is of the transaction's snapshot, or of the *latest* committed state: checks of uniqueness and of foreign keys look at that, under locks
-//! that keep it as it is until the transaction ends.
+//! A read is of the transaction's snapshot, or of the *latest* committed state: checks of
+//! uniqueness and of foreign keys look at that, under locks that keep it as it is until the
+//! transaction ends.
 //!
 //! # Memory
 //!
-//! A set is a handle: it goes from the transaction to its candidate and into the graph, and what it points to stays where it is. A few short keys fit into two lines of memory, for
-//! a set goes from processor to processor: one makes it, another one drops it. Who drops a small one keeps its memory for a set of their own ([`Spares`]). An empty set has no memory.
+//! A set is a handle: it goes from the transaction to its candidate and into the graph, and what it
+//! points to stays where it is. A few short keys fit into two lines of memory, for a set goes from
+//! processor to processor: one makes it, another one drops it. Who drops a small one keeps its
+//! memory for a set of their own ([`Spares`]). An empty set has no memory.
 //!
-//! Where a set is to have at most so many bytes ([`ReadSet::keep_to`]), points are joined to ranges and neighbouring ranges to larger ones, again and again. That may cost
-//! aborts that were not necessary; it never hides a dependency. [`ReadSet::is_coarse`] tells.
+//! Where a set is to have at most so many bytes ([`ReadSet::keep_to`]), points are joined to ranges
+//! and neighbouring ranges to larger ones, again and again. That may cost aborts that were not
+//! necessary; it never hides a dependency. [`ReadSet::is_coarse`] tells.
 //!
 //! ```text
 //! read a, c, d, scan [g..k)      points a c d   ranges [g k)
@@ -301,7 +306,8 @@ impl ReadSet {
         RangePlace { index: ranges.len() as u32 - 1, joins: *joins }
     }
 
-    /// The cursor stopped at `key`: the range ends with it (begins with it, in reverse). Without a key it never began.
+    /// The cursor stopped at `key`: the range ends with it (begins with it, in reverse). Without a
+    /// key it never began.
     pub(crate) fn narrow(&mut self, place: RangePlace, reverse: bool, key: Option<&[u8]>) {
         let more = self.reads.as_mut().and_then(|reads| reads.more.as_mut());
         let more = more.filter(|more| place.joins == more.joins);
@@ -330,7 +336,8 @@ impl ReadSet {
         })
     }
 
-    /// Joins reads if they have more than `limit` bytes. A few of them are kept apart whatever the limit.
+    /// Joins reads if they have more than `limit` bytes. A few of them are kept apart whatever the
+    /// limit.
     pub(crate) fn keep_to(&mut self, limit: usize) {
         if self.is_beyond(limit)
             && let Some(reads) = &mut self.reads
@@ -439,7 +446,8 @@ pub(crate) fn compare_upper(a: &Bound<SmallKey>, b: &Bound<SmallKey>) -> std::cm
     rank(a).cmp(&rank(b))
 }
 
-/// `Less` if a range that begins with `lower` and one that ends with `upper` may have a key in common.
+/// `Less` if a range that begins with `lower` and one that ends with `upper` may have a key in
+/// common.
 pub(crate) fn compare_lower_upper(lower: &Bound<SmallKey>, upper: &Bound<SmallKey>) -> std::cmp::Ordering {
     use std::cmp::Ordering::{Greater, Less};
     let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =

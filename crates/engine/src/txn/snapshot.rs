@@ -1,20 +1,23 @@
 //! The registry of snapshots in use: what garbage collection must not take away.
 //!
-//! A snapshot is one commit sequence number. It is pinned while a transaction or a cursor reads at it.
+//! A snapshot is one commit sequence number. It is pinned while a transaction or a cursor reads at
+//! it.
 //!
 //! # Why no reader can be overtaken
 //!
-//! A begin reads the mark (visible or durable) *inside* the lock of its shard and inserts it there. A collector first
-//! reads the marks (`floor`), then visits the shards one after the other. If the begin came to its shard before the
-//! collector, the collector sees the pin. If it came after, it read the mark after the collector did, and marks only
-//! grow: its snapshot is at or above `floor`, and everything from `floor` on is kept anyway. An older set of needs is
-//! always safe to use later: it keeps more.
+//! A begin reads the mark (visible or durable) *inside* the lock of its shard and inserts it there.
+//! A collector first reads the marks (`floor`), then visits the shards one after the other. If the
+//! begin came to its shard before the collector, the collector sees the pin. If it came after, it
+//! read the mark after the collector did, and marks only grow: its snapshot is at or above `floor`,
+//! and everything from `floor` on is kept anyway. An older set of needs is always safe to use
+//! later: it keeps more.
 //!
-//! The checkpoint pins an *old* snapshot (the oldest active one). `gate` orders that against collectors: the pin is
-//! made while the reader is seen in the registry, so every set computed before has the reader, and every set computed
-//! after has the pin.
+//! The checkpoint pins an *old* snapshot (the oldest active one). `gate` orders that against
+//! collectors: the pin is made while the reader is seen in the registry, so every set computed
+//! before has the reader, and every set computed after has the pin.
 //!
-//! A pin says whether its transaction will be certified: only those can still get edges in the dependency graph to what committed after their snapshots.
+//! A pin says whether its transaction will be certified: only those can still get edges in the
+//! dependency graph to what committed after their snapshots.
 //!
 //! Mutex order: `gate`, then one shard at a time.
 
@@ -26,7 +29,8 @@ use crate::Csn;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{CachePadded, Mutex, thread_local};
 
-/// Shards for each core. A thread pins in a shard of its own, as far as there are enough, whose lines stay with its processor; collectors look at all of them.
+/// Shards for each core. A thread pins in a shard of its own, as far as there are enough, whose
+/// lines stay with its processor; collectors look at all of them.
 const SHARDS_PER_CORE: usize = 2;
 const FREE: Csn = Csn::MAX;
 
@@ -35,7 +39,8 @@ thread_local! {
     static THREAD: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// One shard: pinned csns in slots, `FREE` where none is. Padded, so that shards do not share a cache line.
+/// One shard: pinned csns in slots, `FREE` where none is. Padded, so that shards do not share a
+/// cache line.
 type Shard = CachePadded<Mutex<Slots>>;
 
 #[derive(Default)]
@@ -121,7 +126,8 @@ impl Snapshots {
         }
     }
 
-    /// Waits until no transaction to be certified has a snapshot below `mark`. New ones begin above it.
+    /// Waits until no transaction to be certified has a snapshot below `mark`. New ones begin above
+    /// it.
     pub(crate) fn certified_since(self: &Arc<Self>, mark: Csn) -> CertifiedSince {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         CertifiedSince { registry: Arc::clone(self), mark }
@@ -180,13 +186,15 @@ impl Snapshots {
         self.pin(|| oldest)
     }
 
-    /// Active snapshots below `floor` (ascending, without repetition), and the floor; `floor` is read first.
+    /// Active snapshots below `floor` (ascending, without repetition), and the floor; `floor` is
+    /// read first.
     pub(crate) fn active(&self, floor: impl Fn() -> Csn) -> (Vec<Csn>, Csn) {
         let _gate = self.gate.lock();
         self.collect(&floor)
     }
 
-    /// The oldest snapshot that a transaction to be certified has, or will have; `floor` as in `active`.
+    /// The oldest snapshot that a transaction to be certified has, or will have; `floor` as in
+    /// `active`.
     pub(crate) fn oldest_certified(&self, floor: impl Fn() -> Csn) -> Csn {
         let mut oldest = floor();
         for shard in &self.shards {

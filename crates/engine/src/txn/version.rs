@@ -1,18 +1,21 @@
-//! The committed versions of one key that are in memory, and the rule that says which of them may go.
+//! The committed versions of one key that are in memory, and the rule that says which of them may
+//! go.
 //!
-//! A chain holds committed versions only, each with the commit sequence number (csn) that made it. A reader with
-//! snapshot `s` wants the newest version with `csn <= s`; if the chain has none, the base store has the answer, in the
-//! *view* that belongs to `s`: the newest view whose watermark is `<= s`.
+//! A chain holds committed versions only, each with the commit sequence number (csn) that made it.
+//! A reader with snapshot `s` wants the newest version with `csn <= s`; if the chain has none, the
+//! base store has the answer, in the *view* that belongs to `s`: the newest view whose watermark is
+//! `<= s`.
 //!
 //! # Which versions may go
 //!
-//! `Needs` says who may still read: the `active` snapshots, and every snapshot from `floor` on (one that may yet be
-//! taken). A version is *asked for* by the snapshots from its own csn up to its successor's.
+//! `Needs` says who may still read: the `active` snapshots, and every snapshot from `floor` on (one
+//! that may yet be taken). A version is *asked for* by the snapshots from its own csn up to its
+//! successor's.
 //!
 //! 1. A version nobody asks for goes.
-//! 2. A version that some snapshots ask for goes if each of them finds it in its view of the base (`csn <=` the view's
-//!    watermark), **and** no older version of the chain stays: otherwise its readers would find that older one here
-//!    and never look further.
+//! 2. A version that some snapshots ask for goes if each of them finds it in its view of the base
+//!    (`csn <=` the view's watermark), **and** no older version of the chain stays: otherwise its
+//!    readers would find that older one here and never look further.
 //!
 //! ```text
 //! chain   v9      v5   v2        active {3}, floor 7, views at 0 and 6
@@ -62,7 +65,8 @@ pub(crate) struct Needs {
     pub(crate) active: Vec<Csn>,
     /// Every snapshot from here on may be active or may yet be taken.
     pub(crate) floor: Csn,
-    /// Watermarks of the base's views, ascending. The last belongs to every snapshot from `floor` on.
+    /// Watermarks of the base's views, ascending. The last belongs to every snapshot from `floor`
+    /// on.
     pub(crate) views: Vec<Csn>,
 }
 
@@ -194,7 +198,8 @@ mod tests {
         assert_eq!(csns(&c), [1, 9, 12]);
     }
 
-    /// Every history up to a size: what a snapshot reads through memory and base never changes by a trim.
+    /// Every history up to a size: what a snapshot reads through memory and base never changes by a
+    /// trim.
     #[test]
     fn trimming_is_invisible_to_every_reader() {
         const TOP: Csn = 7;

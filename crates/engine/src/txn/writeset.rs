@@ -1,11 +1,13 @@
 //! A transaction's own writes: private until commit, merged into its own reads, gone with a `drop`.
 //!
-//! Every write gets the next *sequence* of its transaction. A cursor remembers the sequence at which it was opened and
-//! ignores later writes, so a statement never meets its own effects (the Halloween problem). A savepoint remembers a
-//! sequence too; rolling back to it removes the later writes.
+//! Every write gets the next *sequence* of its transaction. A cursor remembers the sequence at
+//! which it was opened and ignores later writes, so a statement never meets its own effects (the
+//! Halloween problem). A savepoint remembers a sequence too; rolling back to it removes the later
+//! writes.
 //!
-//! A key therefore keeps a small list of writes, oldest first. A new write overwrites the last one in place unless
-//! somebody may still look at that: an open savepoint taken after it, or an open cursor.
+//! A key therefore keeps a small list of writes, oldest first. A new write overwrites the last one
+//! in place unless somebody may still look at that: an open savepoint taken after it, or an open
+//! cursor.
 //!
 //! ```text
 //! put k=1 (#1)   savepoint A (#1)   put k=2 (#2)   put k=3 (#3)   rollback to A
@@ -14,8 +16,8 @@
 //!
 //! Trees that the transaction made itself are written in bulk: see `bulk`.
 //!
-//! Writes of one tree sit behind one mutex, shared with the cursors over that tree. It is never contended for long: a
-//! cursor copies a batch and lets go.
+//! Writes of one tree sit behind one mutex, shared with the cursors over that tree. It is never
+//! contended for long: a cursor copies a batch and lets go.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -57,14 +59,15 @@ fn at(writes: &Writes, sequence: u64) -> Option<&Write> {
 }
 
 impl TreeWrites {
-    /// The own write of a key as of `sequence`: `None` if there is none, `Some(None)` if it is deleted.
+    /// The own write of a key as of `sequence`: `None` if there is none, `Some(None)` if it is
+    /// deleted.
     pub(crate) fn get(&self, key: &[u8], sequence: u64) -> Option<Option<Value>> {
         let map = self.map.lock();
         map.get(&SmallKey::new(key)).and_then(|writes| at(writes, sequence)).map(|write| write.value.clone())
     }
 
-    /// Copies up to `limit` own writes of the range, as of `sequence`, in the given direction. True if the range is
-    /// exhausted.
+    /// Copies up to `limit` own writes of the range, as of `sequence`, in the given direction. True
+    /// if the range is exhausted.
     pub(crate) fn batch(
         &self,
         range: Range<'_>,
@@ -84,7 +87,8 @@ impl TreeWrites {
 }
 
 impl TreeWrites {
-    /// Calls `action` with the last write of each key between two sequences (the first excluded), ascending by key.
+    /// Calls `action` with the last write of each key between two sequences (the first excluded),
+    /// ascending by key.
     pub(super) fn between(
         &self,
         after: u64,
@@ -158,8 +162,8 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes` for a transaction that has `has` already. When all is taken, the larger transactions are refused
-    /// more; a small one always gets its share.
+    /// Takes `bytes` for a transaction that has `has` already. When all is taken, the larger
+    /// transactions are refused more; a small one always gets its share.
     fn take(&self, bytes: u64, has: u64) -> Result<(), Error> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used > self.limit && has > self.limit / 64 {
@@ -298,7 +302,8 @@ impl WriteSet {
         if writes.private {
             self.bulk.bytes += size as u64;
         }
-        // A cursor holds the other references. Nobody can open one meanwhile: that takes the transaction itself.
+        // A cursor holds the other references. Nobody can open one meanwhile: that takes the
+        // transaction itself.
         let watched = Arc::strong_count(writes) > 1;
         let savepoint = self.savepoints.last().map_or(0, |s| s.sequence);
         let mut map = writes.map.lock();
@@ -395,8 +400,8 @@ impl WriteSet {
         &self.dropped
     }
 
-    /// Takes the last write of each key out, ascending by (tree, key); writes into dropped trees are left out. Cursors
-    /// that are still open keep what they see.
+    /// Takes the last write of each key out, ascending by (tree, key); writes into dropped trees
+    /// are left out. Cursors that are still open keep what they see.
     pub(crate) fn take(&mut self) -> Vec<(TreeId, Changes)> {
         let trees = std::mem::take(&mut self.trees).into_iter();
         let kept = trees.filter(|(tree, _)| !self.dropped.contains(tree));
@@ -425,7 +430,8 @@ pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
 /// What a transaction writes, as the certifier sees it; mostly little.
 pub(crate) type KeyWrites = SmallVec<[KeyWrite; 1]>;
 
-/// What a transaction writes, as the certifier sees it: rows, then `notes`, keys that stand for more than rows, in trees above those of rows.
+/// What a transaction writes, as the certifier sees it: rows, then `notes`, keys that stand for
+/// more than rows, in trees above those of rows.
 pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, SmallKey)>) -> KeyWrites {
     let count = notes.len() + changes.iter().map(|(_, changes)| changes.0.len()).sum::<usize>();
     let mut writes = KeyWrites::with_capacity(count);
@@ -450,7 +456,8 @@ impl Changes {
         Changes(rows.into_iter().map(|(key, value)| (key, write(value))).collect())
     }
 
-    /// Leaves out deletions of keys that the transaction itself had made, where `exists` knows of nothing to delete.
+    /// Leaves out deletions of keys that the transaction itself had made, where `exists` knows of
+    /// nothing to delete.
     pub(crate) fn drop_nothing<E>(
         &mut self,
         mut exists: impl FnMut(&[u8]) -> Result<bool, E>,

@@ -1,7 +1,9 @@
-//! The classic anomalies, over every interleaving of small programs: which level permits which, and which never.
+//! The classic anomalies, over every interleaving of small programs: which level permits which, and
+//! which never.
 //!
-//! A program is a list of script lines of one session. All orders in which the lines of two sessions can come are
-//! run; a session that waits for a lock goes on when it has it. A session that is refused rolls back and ends.
+//! A program is a list of script lines of one session. All orders in which the lines of two
+//! sessions can come are run; a session that waits for a lock goes on when it has it. A session
+//! that is refused rolls back and ends.
 
 use super::script::Stage;
 

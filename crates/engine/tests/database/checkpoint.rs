@@ -150,8 +150,9 @@ fn data_larger_than_memory() {
             t.commit().unwrap().durable.wait().unwrap();
             most = most.max(database.statistics().version_bytes);
         }
-        // The hard limit is one half; what was written while a checkpoint was late moves it up by no more than a quarter. A reader that began during a checkpoint
-        // keeps what was written between its two watermarks, twice if that is written again.
+        // The hard limit is one half; what was written while a checkpoint was late moves it up by
+        // no more than a quarter. A reader that began during a checkpoint keeps what was written
+        // between its two watermarks, twice if that is written again.
         let bound = if reader.get().is_none() { BUDGET / 8 * 7 } else { BUDGET * 2 };
         assert!(most < bound, "{most} bytes of versions in round {round}");
         reader.get_or_init(|| database.begin(Isolation::Snapshot, Access::ReadOnly));

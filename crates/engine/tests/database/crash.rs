@@ -1,8 +1,9 @@
-//! Crashes, full disks and failed flushes under a whole database. Every round prints its seed if it fails.
+//! Crashes, full disks and failed flushes under a whole database. Every round prints its seed if it
+//! fails.
 //!
-//! Writers commit pairs of rows, one in a "table" and one in its "index". What a commit wrote is kept under its number,
-//! so after a restart the expected contents are known exactly: all commits up to the recovered mark, which must include
-//! every acknowledged one.
+//! Writers commit pairs of rows, one in a "table" and one in its "index". What a commit wrote is
+//! kept under its number, so after a restart the expected contents are known exactly: all commits
+//! up to the recovered mark, which must include every acknowledged one.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
@@ -94,7 +95,8 @@ fn writer(database: &Database, ledger: &Ledger, mut random: SplitMix, commits: u
     None
 }
 
-/// Reads what is visible, durable or not, and is answered only when it is durable: what it saw counts as acknowledged then.
+/// Reads what is visible, durable or not, and is answered only when it is durable: what it saw
+/// counts as acknowledged then.
 fn reader(database: &Database, ledger: &Ledger, mut random: SplitMix, reads: u64) -> Option<Error> {
     for _ in 0..reads {
         let t = database.begin(Isolation::Serializable, Access::ReadWrite);

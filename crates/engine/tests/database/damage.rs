@@ -1,5 +1,6 @@
-//! Bytes that are whole and make no sense: their checksums are right, and still nothing that this version would have written. They are reported as damage, with
-//! file and offset, wherever they are met; never as a mistake of the caller's.
+//! Bytes that are whole and make no sense: their checksums are right, and still nothing that this
+//! version would have written. They are reported as damage, with file and offset, wherever they are
+//! met; never as a mistake of the caller's.
 
 use std::path::Path;
 
@@ -35,7 +36,8 @@ fn payloads(disk: &SimDisk) -> Vec<Vec<u8>> {
 fn opened(payloads: &[&[u8]]) -> Result<Database, Error> {
     let disk = SimDisk::new(1);
     let log = Log::open(disk.handle(), Path::new("data/log"), 0, log_options(), &mut |_, _| Ok(())).unwrap();
-    // Each record is a batch of its own, so that its place does not depend on what a batch happened to catch.
+    // Each record is a batch of its own, so that its place does not depend on what a batch happened
+    // to catch.
     for payload in payloads {
         let csn = log.append(&[payload]).unwrap();
         log.wait_durable(csn).wait().unwrap();
@@ -57,7 +59,8 @@ fn place<T: std::fmt::Debug>(result: Result<T, Error>) -> (String, u64) {
 
 const FIRST_SEGMENT: &str = "00000000000000000001.log";
 
-/// Commits of several kinds: rows, a deletion, a dropped tree, and a prepared transaction with its decision.
+/// Commits of several kinds: rows, a deletion, a dropped tree, and a prepared transaction with its
+/// decision.
 fn sample() -> Vec<Vec<u8>> {
     let disk = SimDisk::new(1);
     let database = in_simulation(&disk);

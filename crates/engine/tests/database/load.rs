@@ -131,7 +131,8 @@ fn a_tree_of_everybody_stays_within_the_limit() {
     assert_eq!(count(&begin(&database), tree), ROWS as usize);
 }
 
-/// Everything there, or nothing; and after an acknowledged commit everything. True if the load is there.
+/// Everything there, or nothing; and after an acknowledged commit everything. True if the load is
+/// there.
 fn judge(database: &Database, acknowledged: bool) -> bool {
     let t = begin(database);
     let Some(tree) = t.get(1, b"tree").unwrap() else {
@@ -148,7 +149,8 @@ fn judge(database: &Database, acknowledged: bool) -> bool {
     true
 }
 
-/// A load, a checkpoint, and deletions of loaded rows; goes on where an earlier attempt ended. The flag tells of the acknowledged load.
+/// A load, a checkpoint, and deletions of loaded rows; goes on where an earlier attempt ended. The
+/// flag tells of the acknowledged load.
 fn history(database: &Database, acknowledged: &mut bool) -> Result<(), Error> {
     if !judge(database, *acknowledged) {
         let mut t = begin(database);

@@ -1,8 +1,9 @@
 //! Random histories against a reference: every commit keeps a copy of the whole database.
 //!
-//! Several transactions of all levels are open at once and interleave with checkpoints, merges and restarts. Reads,
-//! scans (also cursors that stay open while everything else goes on) and conflict checks must answer as the reference
-//! does. Some transactions make trees of their own, and spill what they write there.
+//! Several transactions of all levels are open at once and interleave with checkpoints, merges and
+//! restarts. Reads, scans (also cursors that stay open while everything else goes on) and conflict
+//! checks must answer as the reference does. Some transactions make trees of their own, and spill
+//! what they write there.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,5 @@
-//! Prepared transactions: nothing of them is seen, nothing of them is lost, and whoever decides is never refused.
+//! Prepared transactions: nothing of them is seen, nothing of them is lost, and whoever decides is
+//! never refused.
 
 use cognate_engine::{Access, Database, Error, Isolation, LockMode, LockOutcome, Options, Owner, WaitPolicy};
 use cognate_env::SplitMix;
@@ -153,7 +154,8 @@ fn serializable(database: &Database) -> cognate_engine::Transaction {
     database.begin(Isolation::Serializable, Access::ReadWrite)
 }
 
-/// Write skew whose first half is prepared: the second half is refused, before and after a restart, until the first is rolled back.
+/// Write skew whose first half is prepared: the second half is refused, before and after a restart,
+/// until the first is rolled back.
 #[tokio::test]
 async fn others_are_certified_against_it_also_after_a_restart() {
     let (mut database, folder) = fresh();
@@ -179,8 +181,8 @@ async fn others_are_certified_against_it_also_after_a_restart() {
     skew(&database).unwrap();
 }
 
-/// P reads x and writes y; T replaces x and commits; the server crashes. Who reads the new x and the old y would be after T and before P, which is
-/// before T.
+/// P reads x and writes y; T replaces x and commits; the server crashes. Who reads the new x and
+/// the old y would be after T and before P, which is before T.
 #[tokio::test]
 async fn who_came_after_it_before_a_crash_is_not_forgotten() {
     for overtaken in [true, false] {
@@ -256,7 +258,8 @@ impl<F: Future> Polled<F> {
     }
 }
 
-/// Random transactions, some of them prepared, on a disk that crashes: what was answered holds, nothing is half there.
+/// Random transactions, some of them prepared, on a disk that crashes: what was answered holds,
+/// nothing is half there.
 #[test]
 fn crashes_lose_nothing_that_was_answered() {
     for seed in seeds(60) {

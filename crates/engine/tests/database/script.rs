@@ -1,7 +1,7 @@
 //! A small script language for dialogues between sessions, and golden traces in it.
 //!
-//! A line is a session's name and a command; the trace repeats it and says below, indented, what happened, to this
-//! session and to those that had been waiting.
+//! A line is a session's name and a command; the trace repeats it and says below, indented, what
+//! happened, to this session and to those that had been waiting.
 //!
 //! ```text
 //! A begin [rc|si|ser] [ro]        A get TREE KEY           A lock TREE KEY ks|s|nx|x [nowait|skip]
@@ -123,7 +123,8 @@ impl Stage {
             "latest" => Some(text(t.get_latest(tree(), key()).unwrap().value)),
             "scan" => Some(Some(all(&t, tree())).filter(|rows| !rows.is_empty()).unwrap_or("empty".into())),
             "add" => {
-                // From the newest version, as an UPDATE under read committed does after its wait; else from the snapshot.
+                // From the newest version, as an UPDATE under read committed does after its wait;
+                // else from the snapshot.
                 let before = match (t.own(tree(), key()).unwrap(), t.isolation()) {
                     (Some(own), _) => own,
                     (None, Isolation::ReadCommitted) => t.get_latest(tree(), key()).unwrap().value,

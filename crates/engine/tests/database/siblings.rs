@@ -1,4 +1,5 @@
-//! Sibling transactions through the public face: what the paper's §§2, 3.2 and 3.3 promise, on a real store.
+//! Sibling transactions through the public face: what the paper's §§2, 3.2 and 3.3 promise, on a
+//! real store.
 
 use std::collections::BTreeMap;
 
@@ -266,7 +267,8 @@ async fn an_abort_that_was_told_survives_a_crash() {
     let told = database.family(&xid("told")).unwrap();
     told.durable.await.unwrap();
     assert_eq!(states(&told.table), "1:Aborted:-");
-    // An instance that cannot be prepared, with one below it that was given up, and an idle one above.
+    // An instance that cannot be prepared, with one below it that was given up, and an idle one
+    // above.
     let open = started(&database, "c/1", 3);
     prepared(started(&database, "c/1", 5), "five").unwrap().durable.await.unwrap();
     started(&database, "c/1", 6).rollback();
@@ -327,7 +329,8 @@ async fn what_is_refused_is_never_prepared() {
     assert_eq!(refusal(database.refuse_instances(&xid("c/1"), at(9))), Refusal::Forgotten);
 }
 
-/// Random families on a disk that crashes: decided ones stay decided, prepared ones prepared, and rows say what tables say.
+/// Random families on a disk that crashes: decided ones stay decided, prepared ones prepared, and
+/// rows say what tables say.
 #[test]
 fn crashes_change_no_family() {
     for seed in seeds(60) {
@@ -382,7 +385,8 @@ fn crashes_change_no_family() {
     }
 }
 
-/// Clients come with their numbers in any order, across restarts and checkpoints: a late instance finds what became of its family, and nobody else does.
+/// Clients come with their numbers in any order, across restarts and checkpoints: a late instance
+/// finds what became of its family, and nobody else does.
 #[tokio::test]
 async fn what_became_of_a_family_is_found_in_whatever_order_requests_come() {
     #[derive(Clone, Copy, PartialEq, Debug)]

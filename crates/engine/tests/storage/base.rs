@@ -133,7 +133,8 @@ fn attached(base: &Base) -> bool {
     base.statistics().attached > 0
 }
 
-/// Loads a new tree in portions and commits it as `csn`, or rolls it back. With reopenings on the way, as recovery would see them.
+/// Loads a new tree in portions and commits it as `csn`, or rolls it back. With reopenings on the
+/// way, as recovery would see them.
 fn load(
     base: &mut Base,
     model: &mut Model,

@@ -1,4 +1,5 @@
-//! Log and base store on a disk that loses power, fails flushes and fills up. Every round prints its seed if it fails.
+//! Log and base store on a disk that loses power, fails flushes and fills up. Every round prints
+//! its seed if it fails.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -55,7 +56,8 @@ impl LogModel {
         }
     }
 
-    /// Recovers and checks what came back. `Err` only if a fault was injected into the recovery itself.
+    /// Recovers and checks what came back. `Err` only if a fault was injected into the recovery
+    /// itself.
     fn open(&mut self) -> Result<Log, Error> {
         let options = LogOptions {
             segment_bytes: 16 << 10,
@@ -164,7 +166,8 @@ fn a_failed_flush_poisons_the_log_and_loses_nothing_acknowledged() {
         let flushes = model.random.below(10);
         model.disk.fail_sync_after(flushes);
         let Err(error) = model.work(&log, 40, 1) else {
-            // It hit the next segment, which is prepared in the background: that is given up, and no commit needs it.
+            // It hit the next segment, which is prepared in the background: that is given up, and
+            // no commit needs it.
             assert!(model.prepare);
             continue;
         };
@@ -210,7 +213,8 @@ fn a_full_disk_stops_commits_and_recovery_works_after_space_returns() {
         drop(log);
         model.disk.restart(Loss::Process);
         if seed % 2 == 0 {
-            // Recovery itself needs no space: what is acknowledged can be read on a disk that is still full.
+            // Recovery itself needs no space: what is acknowledged can be read on a disk that is
+            // still full.
             model.disk.set_quota(Some(quota));
         }
         let log = model.open().unwrap();
@@ -268,7 +272,8 @@ fn damage_after_any_crash_is_named_or_harmless() {
     assert!(named > 100, "{named}");
 }
 
-/// The documented exception: a last batch without a mark behind it, with a sector's share of zeros in a stored payload, and damaged.
+/// The documented exception: a last batch without a mark behind it, with a sector's share of zeros
+/// in a stored payload, and damaged.
 fn looks_torn(bytes: &[u8], offset: u64) -> bool {
     let from = (offset as usize).saturating_sub(4096) / 512 * 512;
     let to = (offset as usize + 4096).min(bytes.len());
@@ -321,7 +326,8 @@ fn history(seed: u64, checkpoints: usize) -> Vec<(State, Changes)> {
     history
 }
 
-/// Runs the history from the base's watermark on, merging on the way. Returns the last watermark whose `apply` returned.
+/// Runs the history from the base's watermark on, merging on the way. Returns the last watermark
+/// whose `apply` returned.
 fn run_history(base: &Base, history: &[(State, Changes)]) -> (Csn, Result<(), Error>) {
     let mut done = base.watermark();
     for (index, (_, changes)) in history.iter().enumerate().skip(done as usize) {
@@ -372,7 +378,8 @@ fn the_base_store_is_whole_when_the_power_goes_at_every_operation() {
     }
 }
 
-/// A bulk load as the engine does it; the list stands for the log: a record is durable once it is in it.
+/// A bulk load as the engine does it; the list stands for the log: a record is durable once it is
+/// in it.
 fn load_history(base: &Base, log: &mut Vec<Vec<u64>>) -> Result<(), Error> {
     let rows = |range: std::ops::Range<u64>, value: &'static [u8]| {
         range.map(move |row| (2, Bytes::copy_from_slice(&row.to_be_bytes()), Some(Bytes::from_static(value))))
@@ -445,7 +452,8 @@ fn a_failed_flush_or_a_full_disk_leaves_the_base_store_as_it_was() {
         }
         let (done, result) = run_history(&base, &history);
         assert!(result.is_err());
-        // Reads go on, with the last state that was switched to (or the one whose switch is in doubt).
+        // Reads go on, with the last state that was switched to (or the one whose switch is in
+        // doubt).
         let state = read_all(&base);
         assert!(state == history[done as usize - 1].0, "done {done}");
         disk.set_quota(None);

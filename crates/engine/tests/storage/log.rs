@@ -247,8 +247,9 @@ proptest! {
     }
 }
 
-/// A stored run of zeros looks like lost sectors. With nothing behind it, damage there must be taken for a tear; the mark that an idle log
-/// writes, and the close of a clean shutdown, prove that it is not.
+/// A stored run of zeros looks like lost sectors. With nothing behind it, damage there must be
+/// taken for a tear; the mark that an idle log writes, and the close of a clean shutdown, prove
+/// that it is not.
 #[test]
 fn damage_to_the_last_batch_is_named_once_a_mark_follows() {
     for proof in ["none", "mark", "close"] {

@@ -1,4 +1,5 @@
-//! Measurements, not tests: `cargo test --release -p cognate-engine --test main speed -- --ignored --nocapture --test-threads 1`.
+//! Measurements, not tests: `cargo test --release -p cognate-engine --test main
+//! speed -- --ignored --nocapture --test-threads 1`.
 
 use std::fs;
 use std::hint::black_box;
@@ -14,13 +15,15 @@ use cognate_env::{RealDisk, SplitMix};
 
 const SECONDS: u64 = 3;
 
-/// Nanoseconds this thread has run on a processor: other programs on the machine disturb it less than the clock.
+/// Nanoseconds this thread has run on a processor: other programs on the machine disturb it less
+/// than the clock.
 fn running_ns() -> f64 {
     let statistics = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     statistics.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Batches a second when `bytes` are written and flushed over and over, into a file that is zero-filled before or grows.
+/// Batches a second when `bytes` are written and flushed over and over, into a file that is
+/// zero-filled before or grows.
 fn raw(folder: &Path, bytes: usize, filled: bool) -> f64 {
     let file = fs::File::create(folder.join("raw")).unwrap();
     if filled {

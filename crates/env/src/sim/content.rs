@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use crate::disk::SECTOR;
 use crate::rng::SplitMix;
 
-/// See the module's description. `dirty` are the sectors whose live bytes the next flush would write.
+/// See the module's description. `dirty` are the sectors whose live bytes the next flush would
+/// write.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) live: Vec<u8>,
     durable: Vec<u8>,
     dirty: BTreeSet<u64>,
-    /// Least live length since the last flush: what lay behind it is gone, even if the file has grown again.
+    /// Least live length since the last flush: what lay behind it is gone, even if the file has
+    /// grown again.
     least: usize,
 }
 
@@ -47,8 +49,8 @@ impl Content {
         }
     }
 
-    /// A flush that fails: some sectors may have been written; the rest stays in the cache, where it looks clean, so that no later flush
-    /// writes it. (That is what Linux does.)
+    /// A flush that fails: some sectors may have been written; the rest stays in the cache, where
+    /// it looks clean, so that no later flush writes it. (That is what Linux does.)
     pub(super) fn fail_flush(&mut self, random: &mut SplitMix) {
         if random.one_in(2) {
             self.flush_length(self.live.len());
@@ -60,7 +62,8 @@ impl Content {
         }
     }
 
-    /// Power goes: any subset of the dirty sectors was written; the length is the old one, the new one, or between.
+    /// Power goes: any subset of the dirty sectors was written; the length is the old one, the new
+    /// one, or between.
     pub(super) fn lose_power(&mut self, random: &mut SplitMix) {
         let (old, new) = (self.durable.len() as u64, self.live.len() as u64);
         let length = match random.below(4) {
@@ -112,7 +115,8 @@ impl Content {
     }
 }
 
-/// Fills up with zeros, in portions: without optimization, `resize` takes a step a byte, and log segments grow by a megabyte.
+/// Fills up with zeros, in portions: without optimization, `resize` takes a step a byte, and log
+/// segments grow by a megabyte.
 fn lengthen(bytes: &mut Vec<u8>, length: usize) {
     const ZEROS: [u8; 4096] = [0; 4096];
     while bytes.len() < length {

@@ -1,10 +1,11 @@
 //! A file system in memory that keeps what programs see and what the medium holds apart.
 //!
-//! All its methods take `&self`; clones are the same disk. [`SimDisk::restart`] ends the process or the power: files opened before
-//! answer errors from then on, and what the medium holds (or, for the process, the cache) is all there is.
+//! All its methods take `&self`; clones are the same disk. [`SimDisk::restart`] ends the process or
+//! the power: files opened before answer errors from then on, and what the medium holds (or, for
+//! the process, the cache) is all there is.
 //!
-//! Folders: creations, renames and removals form one sequence per folder; power loss keeps a prefix of what was not flushed.
-//! Simplified: folders themselves are durable at once.
+//! Folders: creations, renames and removals form one sequence per folder; power loss keeps a prefix
+//! of what was not flushed. Simplified: folders themselves are durable at once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -94,7 +95,8 @@ impl SimDisk {
         Arc::new(self.clone())
     }
 
-    /// Ends the process or the power, and all faults except rotten bytes; the disk can then be used again.
+    /// Ends the process or the power, and all faults except rotten bytes; the disk can then be used
+    /// again.
     pub fn restart(&self, loss: Loss) {
         let mut guard = self.0.lock();
         let world = &mut *guard;
@@ -116,7 +118,8 @@ impl SimDisk {
         self.1.notify_all();
     }
 
-    /// Holds flushes of files back until [`SimDisk::let_flushes_go`] or a restart: so a test sees what is answered before anything is durable.
+    /// Holds flushes of files back until [`SimDisk::let_flushes_go`] or a restart: so a test sees
+    /// what is answered before anything is durable.
     pub fn hold_flushes(&self) {
         self.0.lock().faults.held = true;
     }
@@ -127,8 +130,8 @@ impl SimDisk {
         self.1.notify_all();
     }
 
-    /// From the `operations`-th changing operation on (0: the next one), everything fails until [`SimDisk::restart`]. The operation at which it happens is
-    /// half done, if it is a write.
+    /// From the `operations`-th changing operation on (0: the next one), everything fails until
+    /// [`SimDisk::restart`]. The operation at which it happens is half done, if it is a write.
     pub fn power_off_after(&self, operations: u64) {
         self.0.lock().faults.power_off_in = Some(operations);
     }
@@ -186,7 +189,8 @@ impl SimDisk {
 }
 
 impl World {
-    /// Counts a changing operation; fails if the power is off. `Ok(true)`: it goes off during this one.
+    /// Counts a changing operation; fails if the power is off. `Ok(true)`: it goes off during this
+    /// one.
     fn change(&mut self) -> io::Result<bool> {
         if self.faults.off {
             return Err(off());
@@ -306,7 +310,8 @@ fn folder_of(path: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("")).to_path_buf()
 }
 
-/// How much of a write of `count` bytes at `offset` is done if it ends early: up to the end of a sector.
+/// How much of a write of `count` bytes at `offset` is done if it ends early: up to the end of a
+/// sector.
 fn whole_sectors(offset: u64, count: u64) -> usize {
     ((offset + count) / SECTOR * SECTOR).saturating_sub(offset) as usize
 }

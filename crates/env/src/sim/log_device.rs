@@ -1,15 +1,20 @@
-//! A log device with a flush time of its own choice, in real time: for experiments with a running system.
+//! A log device with a flush time of its own choice, in real time: for experiments with a running
+//! system.
 //!
-//! It stands before another disk. A flush of a *log file* (its name ends in `.log`) takes exactly the device's latency instead of
-//! whatever the disk below would take, and the disk below is not asked to flush: what such a log promises does not survive
-//! a power failure. Everything else passes through, the flushes of tables included, as in the experiments of the PSSI paper
-//! (HPTS 2011): there, too, only the log moved from the hard disk (a flush of about 78 ms) to the SSD (2–3 ms).
+//! It stands before another disk. A flush of a *log file* (its name ends in `.log`) takes exactly
+//! the device's latency instead of whatever the disk below would take, and the disk below is not
+//! asked to flush: what such a log promises does not survive a power failure. Everything else
+//! passes through, the flushes of tables included, as in the experiments of the PSSI paper (HPTS
+//! 2011): there, too, only the log moved from the hard disk (a flush of about 78 ms) to the SSD
+//! (2–3 ms).
 //!
 //! - *One queue.* A device does one flush at a time; the next begins when the one before has ended.
-//! - *Precise.* The wait sleeps for most of the latency and spins for the last 50 µs at most, so that 2.5 ms are not 2.6.
+//! - *Precise.* The wait sleeps for most of the latency and spins for the last 50 µs at most, so
+//!   that 2.5 ms are not 2.6.
 //! - *Zero* means no flush at all: neither a wait nor a call to the disk below.
-//! - *Preparing a segment is free.* The next segment is filled with zeros under another name, beside the log, and passes through; it becomes a
-//!   log file when it is renamed, and that costs one flush, just as the header of a segment that is created under its final name does.
+//! - *Preparing a segment is free.* The next segment is filled with zeros under another name,
+//!   beside the log, and passes through; it becomes a log file when it is renamed, and that costs
+//!   one flush, just as the header of a segment that is created under its final name does.
 //!
 //! Mutexes: `names`, then nothing; `busy` alone, for the time of a flush.
 

@@ -1,5 +1,6 @@
-//! A machine that fails on demand, the same way for the same seed: power loss with torn writes and lost renames, failed flushes, a full disk, unreadable
-//! and rotten bytes, a clock that stands still. Beside it, a log device with a fixed flush time, for experiments in real time.
+//! A machine that fails on demand, the same way for the same seed: power loss with torn writes and
+//! lost renames, failed flushes, a full disk, unreadable and rotten bytes, a clock that stands
+//! still. Beside it, a log device with a fixed flush time, for experiments in real time.
 
 mod content;
 mod disk;

@@ -1,7 +1,8 @@
 //! The direct serialization graph of the committed transactions, and its shortest cycle.
 //!
-//! Nodes are places in the history's transactions; the load is none, since nothing comes before it. Two transactions
-//! may be joined by several edges of one kind; one of each kind is kept, with the row that made it.
+//! Nodes are places in the history's transactions; the load is none, since nothing comes before it.
+//! Two transactions may be joined by several edges of one kind; one of each kind is kept, with the
+//! row that made it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;

@@ -1,13 +1,14 @@
 //! A history: what each transaction read, wrote and was told, as its client recorded it.
 //!
-//! Every version of a row has a *stamp*, stored in the row: the number of the transaction that wrote it and a count
-//! within that transaction. A deletion has a stamp too, which only its writer knows. Transaction 0 is the load: it
-//! committed before everything else.
+//! Every version of a row has a *stamp*, stored in the row: the number of the transaction that
+//! wrote it and a count within that transaction. A deletion has a stamp too, which only its writer
+//! knows. Transaction 0 is the load: it committed before everything else.
 //!
-//! All reads are predicate reads: a range of one indexed column, and the rows that were returned. A point read is the
-//! range of one key; that it returned nothing is then recorded as well. Some statements tell only that a row is there
-//! (a foreign key, ON CONFLICT DO NOTHING, a duplicate key). One that went by a key alone depends on who brought the row,
-//! and precedes who takes it away, but does not depend on its versions.
+//! All reads are predicate reads: a range of one indexed column, and the rows that were returned. A
+//! point read is the range of one key; that it returned nothing is then recorded as well. Some
+//! statements tell only that a row is there (a foreign key, ON CONFLICT DO NOTHING, a duplicate
+//! key). One that went by a key alone depends on who brought the row, and precedes who takes it
+//! away, but does not depend on its versions.
 //!
 //! ROLLBACK TO SAVEPOINT takes writes back, never reads.
 
@@ -82,7 +83,8 @@ pub struct Exists {
     pub predicate: Predicate,
     /// The commit number at which that was so.
     pub snapshot: u64,
-    /// The row was read as it is, though it was not told how; else the reader does not mind another version of it.
+    /// The row was read as it is, though it was not told how; else the reader does not mind another
+    /// version of it.
     pub as_it_is: bool,
 }
 
@@ -106,8 +108,9 @@ pub enum Event {
     Scan(Scan),
     /// It learned that a row is there. Judged only where commit numbers are known.
     Exists(Exists),
-    /// A statement that the certifier ended had met a row in this range, which nothing that it had read before can be
-    /// put in one order with. By whose commit the row was there is not known: it was the newest by then.
+    /// A statement that the certifier ended had met a row in this range, which nothing that it had
+    /// read before can be put in one order with. By whose commit the row was there is not known: it
+    /// was the newest by then.
     Met(Predicate),
     /// It wrote.
     Write(Write),
@@ -197,7 +200,8 @@ impl Transaction {
         self.outcome == Outcome::Committed
     }
 
-    /// What it did to others' eyes: for each row the version that it replaced and the last that it wrote.
+    /// What it did to others' eyes: for each row the version that it replaced and the last that it
+    /// wrote.
     pub fn net_writes(&self) -> Vec<Write> {
         let mut net: Vec<Write> = Vec::new();
         for write in standing(&self.events) {

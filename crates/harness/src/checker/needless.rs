@@ -1,13 +1,15 @@
 //! Whether an abort was needed: the victim is put back as if it had committed next.
 //!
-//! A transaction that commits last has no `wr` or `ww` edge that leaves it, since nobody has read or replaced what it
-//! wrote. Only `rw` edges leave it: to those that replaced what it read. So a search along the edges of those that had
-//! committed by then, from these to anything that precedes the victim, decides.
+//! A transaction that commits last has no `wr` or `ww` edge that leaves it, since nobody has read
+//! or replaced what it wrote. Only `rw` edges leave it: to those that replaced what it read. So a
+//! search along the edges of those that had committed by then, from these to anything that precedes
+//! the victim, decides.
 //!
-//! *By then* is known exactly when statements ran one after the other. In a concurrent run a commit that was asked for
-//! before the victim's abort was answered may have come before it or after. Such a commit counts for the abort: an abort is
-//! called needless only if no cycle closes even with all of them, and *undecided* if one closes only with some of them.
-//! A commit whose writes the victim read is not in flight any more.
+//! *By then* is known exactly when statements ran one after the other. In a concurrent run a commit
+//! that was asked for before the victim's abort was answered may have come before it or after. Such
+//! a commit counts for the abort: an abort is called needless only if no cycle closes even with all
+//! of them, and *undecided* if one closes only with some of them. A commit whose writes the victim
+//! read is not in flight any more.
 
 use std::collections::{HashMap, HashSet};
 
@@ -121,7 +123,8 @@ fn met(victim: &Transaction, versions: &Versions, had: &dyn Fn(usize) -> bool) -
     writers
 }
 
-/// Who precedes the victim by its writes: the writers of what it replaces, and the readers of that and of what it adds.
+/// Who precedes the victim by its writes: the writers of what it replaces, and the readers of that
+/// and of what it adds.
 ///
 /// A reader of an older version precedes it too, by way of those that replaced that version.
 fn preceding_writes(
@@ -149,7 +152,8 @@ fn preceding_writes(
     before
 }
 
-/// Whether a way leads from one of `starts` to one of `targets` over the transactions that had committed.
+/// Whether a way leads from one of `starts` to one of `targets` over the transactions that had
+/// committed.
 fn reaches(
     graph: &Graph,
     starts: impl Iterator<Item = usize>,

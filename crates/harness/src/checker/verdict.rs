@@ -11,7 +11,8 @@ use super::versions::Versions;
 /// What no history may hold, whatever the order: each is an anomaly by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// A version was read (or replaced) that its writer did not commit, or that its writer itself replaced later.
+    /// A version was read (or replaced) that its writer did not commit, or that its writer itself
+    /// replaced later.
     ReadOfUncommitted {
         /// Who read.
         reader: u64,

@@ -1,17 +1,21 @@
-//! The version order of each row, from the links that its writers recorded, and what a scan saw of it.
+//! The version order of each row, from the links that its writers recorded, and what a scan saw of
+//! it.
 //!
 //! ```text
 //!   key 7:  absent ── load's version ── T4's (replaced load's) ── T9's deletion ── T12's (an insert)
 //!   place:    0             1                  2                       3               4
 //! ```
 //!
-//! Links make chains; a chain begins with an insert and ends with the newest version or a deletion. Several chains of
-//! one key (it was deleted and inserted again) are put in the order of their first commits.
+//! Links make chains; a chain begins with an insert and ends with the newest version or a deletion.
+//! Several chains of one key (it was deleted and inserted again) are put in the order of their
+//! first commits.
 //!
-//! *What a scan did not return.* A row that is missing in an answer was not there yet, or was there no longer, or was
-//! elsewhere. Which of its versions the snapshot held follows from snapshots alone: a version's writer committed after
-//! its own snapshot, and no later than the snapshot of the next version's writer, since the first updater wins. So only two neighbouring
-//! versions are possible; if one of them is in the range, it was the other, and if neither is, both give the same edges.
+//! *What a scan did not return.* A row that is missing in an answer was not there yet, or was there
+//! no longer, or was elsewhere. Which of its versions the snapshot held follows from snapshots
+//! alone: a version's writer committed after its own snapshot, and no later than the snapshot of
+//! the next version's writer, since the first updater wins. So only two neighbouring versions are
+//! possible; if one of them is in the range, it was the other, and if neither is, both give the
+//! same edges.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -123,8 +127,8 @@ impl Versions {
         Violation::ReadOfUncommitted { reader, writer: writer(stamp), object, known: hidden }
     }
 
-    /// Which version of each row that could matter a scan saw. `own` are the rows as the reader itself had
-    /// written them.
+    /// Which version of each row that could matter a scan saw. `own` are the rows as the reader
+    /// itself had written them.
     pub fn sights(
         &self,
         reader: u64,
@@ -167,8 +171,8 @@ impl Versions {
         sights
     }
 
-    /// The row that a reader knows to be there. `None` if it is the reader's own, if there are several of which any
-    /// would do, or if commit numbers are not known well enough.
+    /// The row that a reader knows to be there. `None` if it is the reader's own, if there are
+    /// several of which any would do, or if commit numbers are not known well enough.
     pub fn existence(
         &self,
         reader: u64,
@@ -208,7 +212,8 @@ impl Versions {
     }
 }
 
-/// The place of the version that a scan held, of a row that it did not return; `None` if it had to return it.
+/// The place of the version that a scan held, of a row that it did not return; `None` if it had to
+/// return it.
 fn unseen(chain: &[Version], scan: &Scan) -> Option<usize> {
     let visible = |version: &Version| match version.commit {
         Some(commit) => commit <= scan.snapshot,

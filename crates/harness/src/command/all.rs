@@ -1,4 +1,5 @@
-//! `cognate-bench all`: every benchmark with the settings of the project's goals, one after the other.
+//! `cognate-bench all`: every benchmark with the settings of the project's goals, one after the
+//! other.
 
 use std::path::PathBuf;
 
@@ -121,7 +122,8 @@ const SERIES: &[Benchmark] = &[
     benchmark("crash", "crash", "crash --rounds 3"),
 ];
 
-/// Runs the series; a benchmark that fails does not keep the others from running, but fails the whole in the end.
+/// Runs the series; a benchmark that fails does not keep the others from running, but fails the
+/// whole in the end.
 pub async fn run(args: &AllArgs) -> Result<()> {
     let known = |name: &String| SERIES.iter().any(|benchmark| benchmark.name == name);
     if let Some(unknown) = args.only.iter().find(|name| !known(name)) {

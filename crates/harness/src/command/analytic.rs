@@ -1,8 +1,9 @@
 //! `cognate-bench analytic`: five long queries over one table, in turns on all systems.
 //!
-//! The table is loaded by the same statements everywhere. In each round every system answers a query once, one after the other, on a connection of its own; the
-//! first round warms up and does not count. The answers must be the same. What matters is the median of the rounds' ratios: of each query, their geometric
-//! mean, and the worst.
+//! The table is loaded by the same statements everywhere. In each round every system answers a
+//! query once, one after the other, on a connection of its own; the first round warms up and does
+//! not count. The answers must be the same. What matters is the median of the rounds' ratios: of
+//! each query, their geometric mean, and the worst.
 
 use std::time::Instant;
 

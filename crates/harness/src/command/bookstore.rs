@@ -38,7 +38,8 @@ pub struct BookstoreArgs {
     /// Books on offer.
     #[arg(long, default_value_t = 10_000)]
     items: i32,
-    /// Size of the customer base in emulated browsers: 2,880 customers each, with addresses and orders.
+    /// Size of the customer base in emulated browsers: 2,880 customers each, with addresses and
+    /// orders.
     #[arg(long, default_value_t = 10)]
     browsers: i32,
     /// Isolation level of every transaction, on every system.

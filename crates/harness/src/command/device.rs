@@ -1,4 +1,5 @@
-//! `cognate-bench device`: the three experiments of the PSSI paper (HPTS 2011) on simulated log devices.
+//! `cognate-bench device`: the three experiments of the PSSI paper (HPTS 2011) on simulated log
+//! devices.
 //!
 //! | clients | locks released | governor |
 //! |---|---|---|
@@ -6,9 +7,11 @@
 //! | as many as the limit | once the commit is ordered (early) | off |
 //! | many more | early | the limit |
 //!
-//! Each on a hard disk (78 ms a flush) and an SSD (2.5 ms). The clients are tasks inside this program: so many connections would measure the
-//! network, and the device is to be the limit. How many clients the third row needs follows from Little's law: the rate that the
-//! processor could do, times the time that a commit waits for (its own flush, and on average half of the one before).
+//! Each on a hard disk (78 ms a flush) and an SSD (2.5 ms). The clients are tasks inside this
+//! program: so many connections would measure the network, and the device is to be the limit. How
+//! many clients the third row needs follows from Little's law: the rate that the processor could
+//! do, times the time that a commit waits for (its own flush, and on average half of the one
+//! before).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -134,7 +137,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     done.map_err(|panic| Error::Server(format!("the database failed: {panic}")))?
 }
 
-/// One cell of the table, and how many commits shared a flush. Checks that what was acknowledged is there, and nothing else.
+/// One cell of the table, and how many commits shared a flush. Checks that what was acknowledged is
+/// there, and nothing else.
 async fn measure(
     args: &DeviceArgs,
     options: Options,

@@ -1,17 +1,22 @@
-//! `cognate-bench governor`: what `cognate.active_limit = auto` finds, against the best of several fixed limits.
+//! `cognate-bench governor`: what `cognate.active_limit = auto` finds, against the best of several
+//! fixed limits.
 //!
-//! One server, real device, clients through the wire. For each number of clients, and for a hot-row load on which more transactions at a time
-//! mean more aborts, the clients connect once and go on without a break, while the limit is changed under them: a run per limit would compare the machine's
-//! moods and the clients' beginnings.
+//! One server, real device, clients through the wire. For each number of clients, and for a hot-row
+//! load on which more transactions at a time mean more aborts, the clients connect once and go on
+//! without a break, while the limit is changed under them: a run per limit would compare the
+//! machine's moods and the clients' beginnings.
 //!
 //! ```text
 //! 2, 4, 8, … off, once each │ A B C │ C B A │ … │ auto settles │ A auto │ auto A │ A auto │ …      A, B, C: the best three of the fixed ones; then A: the best
 //! ```
 //!
-//! The best fixed limit is chosen in turns of its own: in those in which it meets `auto` the luckiest would win. Each part has a *lead* that is not measured: the old
-//! limit's transactions end in it. `auto` goes on in each of its parts where it was at the end of the one before, its trials included. A ratio is the median over the turns, and its standard
-//! error says what the turns can tell. At last the benchmark opens many connections that do nothing, some of them
-//! within a transaction, and measures a few busy ones among them: they must be served as if they were alone.
+//! The best fixed limit is chosen in turns of its own: in those in which it meets `auto` the
+//! luckiest would win. Each part has a *lead* that is not measured: the old limit's transactions
+//! end in it. `auto` goes on in each of its parts where it was at the end of the one before, its
+//! trials included. A ratio is the median over the turns, and its standard error says what the
+//! turns can tell. At last the benchmark opens many connections that do nothing, some of them
+//! within a transaction, and measures a few busy ones among them: they must be served as if they
+//! were alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -329,7 +334,8 @@ impl Bench<'_> {
         Ok(share)
     }
 
-    /// All fixed limits once, the best of them in turns, and then the best of these and `auto` in turns.
+    /// All fixed limits once, the best of them in turns, and then the best of these and `auto` in
+    /// turns.
     async fn change_limits(&self, stage: &Stage) -> Result<Measured> {
         let args = self.args;
         let mut shift =

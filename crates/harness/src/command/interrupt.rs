@@ -1,13 +1,16 @@
-//! `cognate-bench interrupt`: how soon a long statement ends when it is cancelled, and what others wait for meanwhile.
+//! `cognate-bench interrupt`: how soon a long statement ends when it is cancelled, and what others
+//! wait for meanwhile.
 //!
 //! For each kind of long statement:
 //!
-//! 1. it is started, and cancelled a while later; from the request to the answer counts, the new connection of the request included.
-//!    What has ended by then is shown as ended, and counts for nothing;
-//! 2. two sessions run it over and over, and a third reads single rows by their key, one after the other, with a prepared statement.
+//! 1. it is started, and cancelled a while later; from the request to the answer counts, the new
+//!    connection of the request included. What has ended by then is shown as ended, and counts for
+//!    nothing;
+//! 2. two sessions run it over and over, and a third reads single rows by their key, one after the
+//!    other, with a prepared statement.
 //!
-//! What matters is the longest of all these times: a server that answers nearly everybody at once and one of ten thousand after a minute has
-//! stood still for a minute.
+//! What matters is the longest of all these times: a server that answers nearly everybody at once
+//! and one of ten thousand after a minute has stood still for a minute.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -220,7 +223,8 @@ async fn execute(client: &Client, text: &str) -> Result<Option<String>> {
             None => return Err(error).at("the server", text),
         },
     };
-    // A late request to cancel may meet this one: once is enough, since each request ends one statement.
+    // A late request to cancel may meet this one: once is enough, since each request ends one
+    // statement.
     if client.batch_execute("ROLLBACK").await.is_err() {
         client.batch_execute("ROLLBACK").await.at("the server", "ROLLBACK")?;
     }
@@ -262,7 +266,8 @@ async fn reads(args: &InterruptArgs, system: &System, into: &mut Histogram<u64>)
         let id = random.int(1, args.rows);
         let begun = Instant::now();
         client.query_one(&read, &[&id]).await.at(&system.name, text)?;
-        // It grows with what is recorded: a histogram that does not would show its end for all that is longer.
+        // It grows with what is recorded: a histogram that does not would show its end for all that
+        // is longer.
         into.record(begun.elapsed().as_micros() as u64).map_err(|error| Error::Usage(error.to_string()))?;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! `cognate-bench log`: durable commits through the engine's log, and what the raw device does with the same batches.
+//! `cognate-bench log`: durable commits through the engine's log, and what the raw device does with
+//! the same batches.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `cognate-bench memory`: data four times the memory budget, random reads, the server's resident size.
+//! `cognate-bench memory`: data four times the memory budget, random reads, the server's resident
+//! size.
 
 use std::sync::Arc;
 use std::time::Duration;

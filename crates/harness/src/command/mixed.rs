@@ -1,8 +1,9 @@
 //! `cognate-bench mixed`: point reads with and without a long analytic query beside them.
 //!
-//! The point readers are few enough to leave the machine some room when they are alone; the analytic query joins a
-//! table with itself and runs over and over on one connection of its own while the readers are measured again. What
-//! matters is the readers' 99th percentile: nobody should wait behind the analytic query.
+//! The point readers are few enough to leave the machine some room when they are alone; the
+//! analytic query joins a table with itself and runs over and over on one connection of its own
+//! while the readers are measured again. What matters is the readers' 99th percentile: nobody
+//! should wait behind the analytic query.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

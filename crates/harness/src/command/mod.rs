@@ -46,7 +46,8 @@ pub struct ServerArgs {
     /// The cognate binary; without it the one beside this program, built first if it is not there.
     #[arg(long, value_name = "FILE", env = "COGNATE_BINARY")]
     pub cognate_binary: Option<PathBuf>,
-    /// The folder in which servers keep their temporary data; choose one on the disk that you want to measure.
+    /// The folder in which servers keep their temporary data; choose one on the disk that you want
+    /// to measure.
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// The memory budget of Cognate, such as 256MB; the server's own default if not given.
@@ -92,8 +93,8 @@ pub struct SystemArgs {
     /// Run on the peer alone; no Cognate is started.
     #[arg(long, requires = "peer")]
     pub peer_only: bool,
-    /// Run on a server that is up already instead of starting Cognate (its data may be replaced), for example
-    /// postgresql://postgres@127.0.0.1:5433/bench.
+    /// Run on a server that is up already instead of starting Cognate (its data may be replaced),
+    /// for example postgresql://postgres@127.0.0.1:5433/bench.
     #[arg(long, value_name = "URL", conflicts_with = "peer_only")]
     pub connect: Option<String>,
     #[command(flatten)]
@@ -157,12 +158,14 @@ pub fn parameters(system: &System, pairs: &[(&str, Value)]) -> Map<String, Value
     map
 }
 
-/// How many threads the clients of one run are spread over: as many as there are cores, at most eight.
+/// How many threads the clients of one run are spread over: as many as there are cores, at most
+/// eight.
 pub fn client_threads() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(8)
 }
 
-/// Bytes from a size as the server's `--memory` takes it: a number with `KB`, `MB` or `GB` (powers of 1024).
+/// Bytes from a size as the server's `--memory` takes it: a number with `KB`, `MB` or `GB` (powers
+/// of 1024).
 pub fn parse_size(text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match text[digits.len()..].to_ascii_uppercase().as_str() {

@@ -1,4 +1,5 @@
-//! `cognate-bench oracle`: the recorded random load with real concurrency, and the oracle's verdict on it.
+//! `cognate-bench oracle`: the recorded random load with real concurrency, and the oracle's verdict
+//! on it.
 
 use std::time::Duration;
 

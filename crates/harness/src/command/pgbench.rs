@@ -32,8 +32,8 @@ pub struct PgbenchArgs {
     /// Which built-in scripts; all three if not given.
     #[arg(long = "script", value_enum)]
     scripts: Vec<Script>,
-    /// The sessions' default isolation level; pgbench itself asks for none. READ COMMITTED is what its scripts were
-    /// made for; above it, conflicts on the hot rows are retried.
+    /// The sessions' default isolation level; pgbench itself asks for none. READ COMMITTED is what
+    /// its scripts were made for; above it, conflicts on the hot rows are retried.
     #[arg(long, value_enum, default_value_t = Isolation::ReadCommitted)]
     isolation: Isolation,
 }
@@ -128,9 +128,11 @@ fn record(args: &PgbenchArgs, system: &System, script: Script, runs: &[Measured]
     }
 }
 
-/// pgbench's own invariant: accounts, tellers and branches have received the same sums, and history tells them too.
+/// pgbench's own invariant: accounts, tellers and branches have received the same sums, and history
+/// tells them too.
 ///
-/// Simple-update leaves out tellers and branches, so these agree with each other, and accounts with the history.
+/// Simple-update leaves out tellers and branches, so these agree with each other, and accounts with
+/// the history.
 async fn check(system: &System) -> Result<()> {
     use crate::error::DatabaseContext;
     let client = system.client().await?;

@@ -21,8 +21,8 @@ pub struct RecoveryArgs {
     server: ServerArgs,
     #[command(flatten)]
     output: OutputArgs,
-    /// How much data is written before the server is killed, in megabytes. The memory budget (unless --memory says
-    /// otherwise) is made large enough that no checkpoint shortens the log.
+    /// How much data is written before the server is killed, in megabytes. The memory budget
+    /// (unless --memory says otherwise) is made large enough that no checkpoint shortens the log.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     megabytes: u32,
     /// Bytes of each row's payload.

@@ -1,8 +1,10 @@
-//! `cognate-bench snum`: workload sNuM on Cognate's ways to serializability and on PostgreSQL, in turns.
+//! `cognate-bench snum`: workload sNuM on Cognate's ways to serializability and on PostgreSQL, in
+//! turns.
 //!
-//! Without options it measures the rows of the project's goals that concern it, each with what it must reach. With
-//! options of a load it measures that load on the systems named. With `--sweep` it draws throughput and aborts over the number of
-//! clients. The systems of one load run in short rounds in turns, so that a machine that grows slower meanwhile grows slower for all.
+//! Without options it measures the rows of the project's goals that concern it, each with what it
+//! must reach. With options of a load it measures that load on the systems named. With `--sweep` it
+//! draws throughput and aborts over the number of clients. The systems of one load run in short
+//! rounds in turns, so that a machine that grows slower meanwhile grows slower for all.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
-//! The systems that sNuM compares: started when first needed, loaded once, measured in turns: servers one after the other in each round, databases in this process
-//! in turns of 100 ms under the same clients.
+//! The systems that sNuM compares: started when first needed, loaded once, measured in turns:
+//! servers one after the other in each round, databases in this process in turns of 100 ms under
+//! the same clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -223,7 +224,8 @@ impl Systems {
         Ok(outcomes)
     }
 
-    /// A round in this process: the clients have a session with each database and turn from one to the other.
+    /// A round in this process: the clients have a session with each database and turn from one to
+    /// the other.
     async fn in_turns(&self, names: &[SystemName], program: &Program, round: u32) -> Result<Vec<Outcome>> {
         let mut of = Vec::new();
         for &name in names {

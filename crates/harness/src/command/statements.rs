@@ -1,4 +1,5 @@
-//! `cognate-bench statements`: each statement of the bookstore on its own, side by side, one connection.
+//! `cognate-bench statements`: each statement of the bookstore on its own, side by side, one
+//! connection.
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
-//! Rounds of load on a real server, each ended by `kill -9` at a random moment, a restart and a judgement.
+//! Rounds of load on a real server, each ended by `kill -9` at a random moment, a restart and a
+//! judgement.
 //!
-//! A round: clients run transactions that insert, change and remove entries, move the entries' amounts between
-//! accounts, and at times roll back on purpose. The server is killed; it is started again on the same folder; then
+//! A round: clients run transactions that insert, change and remove entries, move the entries'
+//! amounts between accounts, and at times roll back on purpose. The server is killed; it is started
+//! again on the same folder; then
 //! - each client's entries are judged against its ledger (see [`super::ledger`]);
 //! - the accounts' balances are those that the entries make;
 //! - the unique index and the plain index give the same entries as the table, entry by entry.
@@ -132,7 +134,8 @@ enum Ended {
     },
 }
 
-/// Runs transactions until the connection breaks. An error that no kill explains is returned as text.
+/// Runs transactions until the connection breaks. An error that no kill explains is returned as
+/// text.
 async fn load(
     config: Config,
     mut ledger: Ledger,
@@ -269,7 +272,8 @@ async fn transfer(
     Ok(())
 }
 
-/// Reads everything back and judges it; returns the number of entries and of committed transactions in doubt.
+/// Reads everything back and judges it; returns the number of entries and of committed transactions
+/// in doubt.
 async fn judge(
     system: &System,
     plan: &CrashPlan,
@@ -331,7 +335,8 @@ async fn judge_balances(
     })
 }
 
-/// The table through its indexes: every entry by its tag, and the entries of every account by source.
+/// The table through its indexes: every entry by its tag, and the entries of every account by
+/// source.
 async fn judge_indexes(
     system: &System,
     client: &Client,

@@ -1,16 +1,20 @@
-//! What clients know about their transactions, and the judgement of what a server holds after a crash.
+//! What clients know about their transactions, and the judgement of what a server holds after a
+//! crash.
 //!
-//! Each client owns its own entries, so its part of the table is a pure function of its own transactions:
+//! Each client owns its own entries, so its part of the table is a pure function of its own
+//! transactions:
 //! ```text
 //!   acknowledged   the commit's answer came                  it must be there
 //!   refused        rolled back, or an error came             it must not be there
 //!   in doubt       the answer to COMMIT never came           all of it or nothing
 //! ```
-//! At most one transaction of a client is in doubt at a time. The judgement of a client is therefore: its rows are the
-//! acknowledged state, or that state with the whole transaction in doubt applied; anything else is a violation.
+//! At most one transaction of a client is in doubt at a time. The judgement of a client is
+//! therefore: its rows are the acknowledged state, or that state with the whole transaction in
+//! doubt applied; anything else is a violation.
 //!
-//! Every entry moves an amount between two accounts in the same transaction, so the accounts' balances follow from the
-//! entries that are there; and every entry is found by a unique index on its tag and an index on its source account.
+//! Every entry moves an amount between two accounts in the same transaction, so the accounts'
+//! balances follow from the entries that are there; and every entry is found by a unique index on
+//! its tag and an index on its source account.
 
 use std::collections::BTreeMap;
 
@@ -76,8 +80,8 @@ impl Ledger {
         self.acknowledged += 1;
     }
 
-    /// Compares with the client's rows as a server holds them, and goes on from these. Returns whether the
-    /// transaction in doubt turned out to have committed; an error says what differs.
+    /// Compares with the client's rows as a server holds them, and goes on from these. Returns
+    /// whether the transaction in doubt turned out to have committed; an error says what differs.
     pub fn judge(&mut self, held: BTreeMap<EntryKey, Entry>) -> Result<bool, String> {
         let in_doubt = self.in_doubt.take();
         if held == self.entries {

@@ -1,4 +1,5 @@
-//! Helper programs that run to their end: bounded in time, and killed when the harness gives up on them.
+//! Helper programs that run to their end: bounded in time, and killed when the harness gives up on
+//! them.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,9 +18,11 @@ impl Drop for Guard {
     }
 }
 
-/// Runs a program for at most `limit` with `folder` as its working folder; returns what it printed on standard output.
+/// Runs a program for at most `limit` with `folder` as its working folder; returns what it printed
+/// on standard output.
 ///
-/// A program that fails, or that is still running at the limit, is an error with the end of its standard error.
+/// A program that fails, or that is still running at the limit, is an error with the end of its
+/// standard error.
 pub async fn run_to_end(command: &mut Command, folder: &Path, limit: Duration) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let (out_path, err_path) = (folder.join("stdout"), folder.join("stderr"));

@@ -1,4 +1,5 @@
-//! Cognate as its users run it: the `cognate serve` binary as a child process with a folder and ports of its own.
+//! Cognate as its users run it: the `cognate serve` binary as a child process with a folder and
+//! ports of its own.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,8 @@ pub struct CognateServer {
 }
 
 impl CognateServer {
-    /// Starts the server on a fresh folder and waits until it accepts connections. Somebody may take a port that was free a moment ago; then on others.
+    /// Starts the server on a fresh folder and waits until it accepts connections. Somebody may
+    /// take a port that was free a moment ago; then on others.
     pub async fn start(options: &CognateOptions) -> Result<CognateServer> {
         const TRIES: u32 = 5;
         for _ in 1..TRIES {
@@ -95,7 +97,8 @@ impl CognateServer {
         reap(&mut self.child, limit);
     }
 
-    /// Starts the server again on the same folder and ports; returns the time until it accepted connections.
+    /// Starts the server again on the same folder and ports; returns the time until it accepted
+    /// connections.
     pub async fn restart(&mut self) -> Result<Duration> {
         let started = Instant::now();
         self.child = spawn(&self.binary, self.folder.path(), self.port, self.http_port, &self.options)?;

@@ -1,7 +1,7 @@
 //! Systems under test: servers that the harness starts itself, or one that already runs.
 //!
-//! A [`System`] owns what it started. Dropping it stops the server and removes its folder; that is how Ctrl-C, an
-//! error and a panic all end without leaving a process behind.
+//! A [`System`] owns what it started. Dropping it stops the server and removes its folder; that is
+//! how Ctrl-C, an error and a panic all end without leaving a process behind.
 
 pub mod child;
 pub mod cognate;
@@ -98,7 +98,8 @@ impl System {
         }
     }
 
-    /// Opens a connection whose protocol work runs on the current runtime until the client is dropped.
+    /// Opens a connection whose protocol work runs on the current runtime until the client is
+    /// dropped.
     pub async fn client(&self) -> Result<Client> {
         connect(&self.config).await.at(&self.name, "connecting")
     }

@@ -1,8 +1,10 @@
-//! A PostgreSQL of its own: a fresh cluster from the installed binaries, durable, on a free loopback port.
+//! A PostgreSQL of its own: a fresh cluster from the installed binaries, durable, on a free
+//! loopback port.
 //!
-//! The settings are those of a careful small installation: `fsync`, `synchronous_commit` and `full_page_writes` on,
-//! 1 GB of shared buffers, room for 300 connections, and a `max_wal_size` that keeps checkpoints out of short runs.
-//! PostgreSQL refuses to run as root, so a harness that runs as root starts it as user `postgres`.
+//! The settings are those of a careful small installation: `fsync`, `synchronous_commit` and
+//! `full_page_writes` on, 1 GB of shared buffers, room for 300 connections, and a `max_wal_size`
+//! that keeps checkpoints out of short runs. PostgreSQL refuses to run as root, so a harness that
+//! runs as root starts it as user `postgres`.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -88,13 +90,15 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // QUIT is PostgreSQL's immediate shutdown: every process of it ends without a checkpoint. The data go anyway.
+        // QUIT is PostgreSQL's immediate shutdown: every process of it ends without a checkpoint.
+        // The data go anyway.
         signal(&self.child, "QUIT");
         reap(&mut self.child, Duration::from_secs(10));
     }
 }
 
-/// Where one of PostgreSQL's programs is: where `pg_config` says, Debian's folders (newest first), or `PATH`.
+/// Where one of PostgreSQL's programs is: where `pg_config` says, Debian's folders (newest first),
+/// or `PATH`.
 pub fn program(name: &str) -> Result<PathBuf> {
     let mut folders = Vec::new();
     if let Ok(output) = Command::new("pg_config").arg("--bindir").stderr(Stdio::null()).output()
@@ -143,7 +147,8 @@ fn owner() -> Result<Option<Owner>> {
 
 fn command(program: &Path, owner: Option<Owner>, folder: &Path) -> Command {
     let mut command = Command::new(program);
-    // A process group of its own: a Ctrl-C at the terminal reaches the harness alone, which then stops the server.
+    // A process group of its own: a Ctrl-C at the terminal reaches the harness alone, which then
+    // stops the server.
     command.current_dir(folder).process_group(0).env("LC_ALL", "C");
     if let Some(owner) = owner {
         command.uid(owner.uid).gid(owner.gid);

@@ -1,4 +1,5 @@
-//! All records that were read, and what can be asked of them: a figure by its name, a ratio of two systems.
+//! All records that were read, and what can be asked of them: a figure by its name, a ratio of two
+//! systems.
 
 use serde_json::Value;
 
@@ -52,7 +53,8 @@ impl Figures {
         self.pages.iter().flat_map(|page| page.records.iter().map(move |record| (page, record)))
     }
 
-    /// The parameter `name` of the first record of `workload` that has it; its standard error is `name_error`.
+    /// The parameter `name` of the first record of `workload` that has it; its standard error is
+    /// `name_error`.
     pub fn param(&self, workload: &str, name: &str) -> Option<Measured> {
         self.records().filter(|(_, record)| record.workload == workload).find_map(|(page, record)| {
             let value = record.params.get(name)?.as_f64()?;
@@ -71,8 +73,8 @@ impl Figures {
         with.reduce(|lowest, next| if next.value < lowest.value { next } else { lowest })
     }
 
-    /// Committed requests a second, Cognate over PostgreSQL, of a row: the median of the rounds' ratios if both say
-    /// their rounds.
+    /// Committed requests a second, Cognate over PostgreSQL, of a row: the median of the rounds'
+    /// ratios if both say their rounds.
     pub fn of_postgres(&self, workload: &str, row: &str) -> Option<Measured> {
         let (page, ours) = self.record(workload, "cognate", row)?;
         let (_, theirs) = self.record(workload, "postgres", row)?;
@@ -106,7 +108,8 @@ impl Figures {
         self.records().find(|(_, r)| r.workload == workload && r.system == system && row_name(r) == row)
     }
 
-    /// Rows in which PostgreSQL did more a second, or had a shorter 99th percentile: page, row, both figures as text.
+    /// Rows in which PostgreSQL did more a second, or had a shorter 99th percentile: page, row,
+    /// both figures as text.
     pub fn better_of_postgres(&self) -> Vec<(String, String, String)> {
         let mut found = Vec::new();
         for (page, theirs) in self.records().filter(|(_, record)| record.system == "postgres") {

@@ -1,7 +1,7 @@
 //! The goals: what is to hold, how much is wanted, and which figure tells.
 //!
-//! A row keeps its meaning. Where another form of a measurement is fairer to somebody, it is a row of its own beside the
-//! first, and both are shown with what they measured.
+//! A row keeps its meaning. Where another form of a measurement is fairer to somebody, it is a row
+//! of its own beside the first, and both are shown with what they measured.
 
 use super::figures::{Figures, Measured};
 

@@ -5,8 +5,9 @@
 //!                                  └──▶ tables ─▶ docs/results/NAME.md    one page for each file
 //! ```
 //!
-//! Nothing is measured here and nothing is remembered: the same files give the same pages. Every record says which
-//! commit, machine, day and command it comes from (`provenance`); where these differ, the first page says so.
+//! Nothing is measured here and nothing is remembered: the same files give the same pages. Every
+//! record says which commit, machine, day and command it comes from (`provenance`); where these
+//! differ, the first page says so.
 
 pub mod figures;
 pub mod goal;
@@ -69,7 +70,8 @@ pub fn write(figures: &Figures, docs: &Path) -> Result<()> {
     replace(&docs.join("results.md"), &first_page(figures))
 }
 
-/// The part of the first page that is written: where the figures come from, the goals, and where the peer is better.
+/// The part of the first page that is written: where the figures come from, the goals, and where
+/// the peer is better.
 pub fn first_page(figures: &Figures) -> String {
     let mut out = origin(figures);
     out.push_str(&goal_table(figures, GOALS.iter().filter(|goal| goal.first_page), true));

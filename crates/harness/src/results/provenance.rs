@@ -1,7 +1,8 @@
-//! Where figures come from: the commit, the machine, the day and the command, kept with every record.
+//! Where figures come from: the commit, the machine, the day and the command, kept with every
+//! record.
 //!
-//! A figure without these cannot be repeated, and figures of different commits or machines cannot be compared; the
-//! pages of results say so where they meet.
+//! A figure without these cannot be repeated, and figures of different commits or machines cannot
+//! be compared; the pages of results say so where they meet.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,10 +11,12 @@ use serde_json::json;
 
 use crate::report::Record;
 
-/// Parameters of a record that say where it comes from; they are told once a page and not in its tables.
+/// Parameters of a record that say where it comes from; they are told once a page and not in its
+/// tables.
 pub const NAMES: [&str; 4] = ["commit", "machine", "date", "command"];
 
-/// Options of the command line that say where something lies, and not what is measured. Each has a value.
+/// Options of the command line that say where something lies, and not what is measured. Each has a
+/// value.
 const PLACES: [&str; 5] = ["--json", "--svg", "--curves", "--directory", "--cognate-binary"];
 
 /// Adds to each record where it comes from, unless it says so already.

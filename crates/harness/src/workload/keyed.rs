@@ -1,4 +1,5 @@
-//! A table of numbered rows with payloads that follow from their numbers, and point reads that check them.
+//! A table of numbered rows with payloads that follow from their numbers, and point reads that
+//! check them.
 //!
 //! Payloads are random letters, so nothing can shrink them, and a reader can tell a wrong one.
 

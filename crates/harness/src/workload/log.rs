@@ -1,10 +1,11 @@
 //! The engine's log against the raw device.
 //!
-//! Committers keep a fixed number of commits in flight: each appends a record and waits until it is durable. The log
-//! counts its batches and their bytes. Then the raw device writes and flushes as many batches of the average size, one
-//! after the other, into a preallocated file, with nothing in between: no software can commit faster in such batches. It does so in two ways,
-//! by a write and a flush, and by writing whole pages past the operating system's cache, durable when the call returns.
-//! All take turns, so that a disk whose speed drifts does not favour any.
+//! Committers keep a fixed number of commits in flight: each appends a record and waits until it is
+//! durable. The log counts its batches and their bytes. Then the raw device writes and flushes as
+//! many batches of the average size, one after the other, into a preallocated file, with nothing in
+//! between: no software can commit faster in such batches. It does so in two ways, by a write and a
+//! flush, and by writing whole pages past the operating system's cache, durable when the call
+//! returns. All take turns, so that a disk whose speed drifts does not favour any.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -97,8 +98,8 @@ fn engine(error: &cognate_engine::Error) -> Error {
     Error::Server(format!("the log failed: {error}"))
 }
 
-/// Keeps commits in flight for one turn; returns how many were made durable and the time until the last was. The committers are tasks of a
-/// runtime of the server's kind.
+/// Keeps commits in flight for one turn; returns how many were made durable and the time until the
+/// last was. The committers are tasks of a runtime of the server's kind.
 fn commit_for(log: &Arc<Log>, plan: &LogPlan, latency: &mut Histogram<u64>) -> Result<(u64, Duration)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build();
     let runtime = runtime.doing("starting the committers")?;

@@ -1,8 +1,8 @@
 //! PostgreSQL's own benchmark program, unmodified, against any system.
 //!
-//! `pgbench` is run as its users run it: `-i` makes and fills its tables, then one of its built-in scripts runs with
-//! prepared statements. Rates come from what it prints; latency percentiles from its transaction log, sampled so that
-//! writing the log costs little.
+//! `pgbench` is run as its users run it: `-i` makes and fills its tables, then one of its built-in
+//! scripts runs with prepared statements. Rates come from what it prints; latency percentiles from
+//! its transaction log, sampled so that writing the log costs little.
 
 use std::path::Path;
 use std::process::Command;
@@ -136,7 +136,8 @@ pub fn parse_output(output: &str) -> Option<(f64, f64)> {
     Some((tps, if attempts > 0.0 { 100.0 * aborted / attempts } else { 0.0 }))
 }
 
-/// Latency from all transaction logs in a folder: the third field of a line is microseconds, or `failed`.
+/// Latency from all transaction logs in a folder: the third field of a line is microseconds, or
+/// `failed`.
 fn read_logs(folder: &Path) -> Result<LatencyMs> {
     let mut histogram: Histogram<u64> =
         Histogram::new(3).map_err(|error| Error::Usage(format!("making a histogram: {error}")))?;

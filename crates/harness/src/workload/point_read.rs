@@ -1,4 +1,5 @@
-//! Point reads by primary key through the embedded library: one session, one thread, one prepared statement.
+//! Point reads by primary key through the embedded library: one session, one thread, one prepared
+//! statement.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,7 +34,8 @@ fn failed(error: cognate::Error) -> Error {
     Error::Server(error.to_string())
 }
 
-/// Loads the table and reads from it, both from memory and after everything has moved to the base store.
+/// Loads the table and reads from it, both from memory and after everything has moved to the base
+/// store.
 ///
 /// # Errors
 /// What the database answers, and a row that is not the one asked for.

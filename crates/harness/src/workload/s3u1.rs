@@ -1,11 +1,14 @@
-//! s3u1 of the PSSI paper (HPTS 2011): each transaction reads three rows by key and updates one of them. Table and keys are those of
-//! `snum`; other than there, a transaction is tried again until it commits.
+//! s3u1 of the PSSI paper (HPTS 2011): each transaction reads three rows by key and updates one of
+//! them. Table and keys are those of `snum`; other than there, a transaction is tried again until
+//! it commits.
 //!
-//! The keys are uniform over the table, or with some probability from a small hot set, which makes conflicts as frequent as one likes. Every
-//! statement is a message of its own, as in the paper's clients. The updates count up, so that the sum over the table tells how many
-//! transactions committed: what was acknowledged must be there, and nothing else.
+//! The keys are uniform over the table, or with some probability from a small hot set, which makes
+//! conflicts as frequent as one likes. Every statement is a message of its own, as in the paper's
+//! clients. The updates count up, so that the sum over the table tells how many transactions
+//! committed: what was acknowledged must be there, and nothing else.
 //!
-//! Two kinds of client run it: [`Wire`] through a driver, [`Embedded`] through the library, as thousands of tasks on few threads.
+//! Two kinds of client run it: [`Wire`] through a driver, [`Embedded`] through the library, as
+//! thousands of tasks on few threads.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -55,7 +58,8 @@ impl Table {
     }
 }
 
-/// For which part of a run the clients count at present, and what all of them have committed so far. Whoever runs them changes the part under them.
+/// For which part of a run the clients count at present, and what all of them have committed so
+/// far. Whoever runs them changes the part under them.
 #[derive(Debug)]
 pub struct Stage {
     parts: usize,

@@ -1,11 +1,12 @@
 //! sNuM of the PSSI papers: each transaction reads N rows by key and updates M of them.
 //!
-//! The table has 100,000 rows. A key comes from a hot set of 200 rows with a given probability, else from the whole
-//! table; a transaction's keys are different from each other. Every statement is a message of its own. Nothing is tried
-//! again: an aborted transaction is counted, with its reason, and the client goes on with another one.
+//! The table has 100,000 rows. A key comes from a hot set of 200 rows with a given probability,
+//! else from the whole table; a transaction's keys are different from each other. Every statement
+//! is a message of its own. Nothing is tried again: an aborted transaction is counted, with its
+//! reason, and the client goes on with another one.
 //!
-//! In the read-mostly variant nine transactions in ten sum up a range of 1,000 rows instead, so that what reads cost the
-//! certifier shows.
+//! In the read-mostly variant nine transactions in ten sum up a range of 1,000 rows instead, so
+//! that what reads cost the certifier shows.
 //!
 //! Clients run it through the wire ([`Wire`]) or in this process ([`Embedded`]).
 

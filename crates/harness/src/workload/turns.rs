@@ -1,7 +1,10 @@
-//! The same clients with one of several workloads after the other: ways of ending a request, or databases in this process.
+//! The same clients with one of several workloads after the other: ways of ending a request, or
+//! databases in this process.
 //!
-//! A client has a connection for each of them, and uses the one whose turn it is. Turns are short, since a machine changes its mood within a second, and go forwards and
-//! backwards. Requests that begin at the beginning of a turn, the *lead*, while those of the turn before are still at work, count as a kind of their own:
+//! A client has a connection for each of them, and uses the one whose turn it is. Turns are short,
+//! since a machine changes its mood within a second, and go forwards and backwards. Requests that
+//! begin at the beginning of a turn, the *lead*, while those of the turn before are still at work,
+//! count as a kind of their own:
 //!
 //! ```text
 //!   warm-up: a cold lap   │ lead  part  │ lead  part  │ lead  part  │ lead  part  │ lead
@@ -18,7 +21,8 @@ use std::time::{Duration, Instant};
 use crate::driver::{Client, Counts, Outcome, Plan, Recorder, Window, Workload};
 use crate::error::Result;
 
-/// A turn before the window is so many leads long: connections are new, and caches full of what came before.
+/// A turn before the window is so many leads long: connections are new, and caches full of what
+/// came before.
 const COLD: u32 = 8;
 
 /// A client of one kind of request that can be told what its requests count as.
@@ -48,8 +52,9 @@ pub struct Turns<W> {
 }
 
 impl<W> Turns<W> {
-    /// Of these, with their names; at least one. With the rounds it changes who begins, and whose connections are opened first: a server gives them to its threads in turns, and one client alone is
-    /// as fast as its thread's place makes it.
+    /// Of these, with their names; at least one. With the rounds it changes who begins, and whose
+    /// connections are opened first: a server gives them to its threads in turns, and one client
+    /// alone is as fast as its thread's place makes it.
     pub fn new(of: Vec<(String, W)>, pace: Pace, round: u32) -> Turns<W> {
         Turns { of, pace, round: round as usize, window: OnceLock::new() }
     }

@@ -1,9 +1,9 @@
 //! The oracle against a judge that tries every serial order.
 //!
-//! A serial order is equivalent if, executed one after the other, each transaction replaces the versions that it
-//! replaced, and each scan returns what it returned, by the same changes of its range: a row that was not there may
-//! not have come and gone in between, since that is what a dependency graph means by a predicate read. Nor may a row of
-//! which only the existence was told.
+//! A serial order is equivalent if, executed one after the other, each transaction replaces the
+//! versions that it replaced, and each scan returns what it returned, by the same changes of its
+//! range: a row that was not there may not have come and gone in between, since that is what a
+//! dependency graph means by a predicate read. Nor may a row of which only the existence was told.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -19,7 +19,8 @@ const GROUPS: i64 = 3;
 /// Versions of each key in order: writer (0 for the load) and values; the first is the absence.
 type Chains = BTreeMap<i64, Vec<(u64, Option<Row>)>>;
 
-/// Under snapshot isolation; each commit is by chance an abort, as if by a certifier that throws dice.
+/// Under snapshot isolation; each commit is by chance an abort, as if by a certifier that throws
+/// dice.
 ///
 /// With `existence`, some reads tell only that a row is there.
 fn generate(random: &mut Random, existence: bool) -> Model {
@@ -84,8 +85,8 @@ fn changes(chain: &[(u64, Option<Row>)], predicate: &Predicate, place: usize) ->
     chain[..=place].windows(2).filter(|pair| holds(&pair[0]) != holds(&pair[1])).count()
 }
 
-/// Whether this transaction, run alone on a state (the place of each key's version), does what it did; then the state
-/// after it.
+/// Whether this transaction, run alone on a state (the place of each key's version), does what it
+/// did; then the state after it.
 fn replay(
     transaction: &Transaction,
     model: &Model,

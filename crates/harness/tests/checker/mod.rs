@@ -1,4 +1,5 @@
-//! The oracle sees each planted anomaly and accepts each harmless look-alike; and it agrees with a judge by brute force.
+//! The oracle sees each planted anomaly and accepts each harmless look-alike; and it agrees with a
+//! judge by brute force.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,7 +52,8 @@ fn assert_harmless(steps: &[(u64, Step)]) {
 
 #[test]
 fn lost_update() {
-    // Both read, then one after the other writes what it computed: READ COMMITTED lets the first one's value go lost.
+    // Both read, then one after the other writes what it computed: READ COMMITTED lets the first
+    // one's value go lost.
     let steps = [(1, read(X)), (2, read(X)), (1, Put(X, 11)), (1, Commit), (2, Put(X, 12)), (2, Commit)];
     let each = Model::run(&[(X, 10)], Snapshots::Each, &steps);
     let found = Verdict::of(&each.history);
@@ -100,7 +102,8 @@ fn write_skew() {
 
 #[test]
 fn read_only_anomaly() {
-    // T1 withdraws by what it read of both, T2 deposits into y, T3 sees the deposit and not the withdrawal.
+    // T1 withdraws by what it read of both, T2 deposits into y, T3 sees the deposit and not the
+    // withdrawal.
     assert_cycle(
         &[
             (1, Keys(X, Y)),
@@ -196,7 +199,8 @@ fn an_edge_between_transactions_that_were_not_concurrent() {
 #[test]
 fn long_fork() {
     let mut model = model(&[(1, Put(X, 11)), (2, Put(Y, 21)), (1, Commit), (2, Commit)]);
-    // T3 sees T1's write only, T4 T2's only; snapshots of one sequence cannot do that, so T4's record is bent.
+    // T3 sees T1's write only, T4 T2's only; snapshots of one sequence cannot do that, so T4's
+    // record is bent.
     model.force_snapshot(3, 1);
     model.step(3, Keys(X, Y));
     model.step(3, Commit);
@@ -399,7 +403,8 @@ fn a_commit_in_flight_leaves_an_abort_undecided() {
     ];
     let mut model = model(&steps);
     let victim = model.history.transactions[1].clone();
-    // T1's commit was asked for before T2's abort was answered, and answered after it was asked for.
+    // T1's commit was asked for before T2's abort was answered, and answered after it was asked
+    // for.
     model.history.transactions[0].answered = victim.asked + 1;
     let found = Verdict::of(&model.history);
     assert_eq!((found.justified, found.undecided, found.needless), (0, 1, vec![]));

@@ -1,4 +1,5 @@
-//! A store that a few lines can run: versions with commit numbers, snapshots, and whatever isolation a test wants.
+//! A store that a few lines can run: versions with commit numbers, snapshots, and whatever
+//! isolation a test wants.
 //!
 //! It is written for the tests only, and knows exactly what the oracle has to find out.
 
@@ -15,7 +16,8 @@ pub(crate) enum Step {
     Keys(i64, i64),
     /// Reads a range of the second column.
     Groups(i64, i64),
-    /// Learns whether a row is there; of one that is, not which version. Whether it is read as it is.
+    /// Learns whether a row is there; of one that is, not which version. Whether it is read as it
+    /// is.
     There(i64, bool),
     /// Sets a savepoint.
     Save,

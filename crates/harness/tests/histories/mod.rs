@@ -1,4 +1,5 @@
-//! Random transactions through SQL, in an order that follows from the seed: every operation, every reason to abort.
+//! Random transactions through SQL, in an order that follows from the seed: every operation, every
+//! reason to abort.
 
 #![allow(clippy::unwrap_used)]
 
@@ -107,7 +108,8 @@ fn runs(setup: Setup, seeds: u64, mut judge: impl FnMut(&Run)) {
     });
 }
 
-/// Runs that must be serializable, and must have no abort without a cycle; returns what was done in them.
+/// Runs that must be serializable, and must have no abort without a cycle; returns what was done in
+/// them.
 fn precise_runs(variety: Variety, seeds: u64) -> BTreeMap<&'static str, usize> {
     let (mut certified, mut committed) = (0, 0);
     let mut wrong = Vec::new();
@@ -171,7 +173,8 @@ fn serializable_histories_are_and_abort_only_where_a_cycle_closes() {
     precise_runs(Variety::Plain, 40);
 }
 
-/// Savepoints, ON CONFLICT, foreign keys, unique values, row locks, READ ONLY, and transactions with an age.
+/// Savepoints, ON CONFLICT, foreign keys, unique values, row locks, READ ONLY, and transactions
+/// with an age.
 #[test]
 fn histories_with_constraints_and_savepoints_are_serializable_without_needless_aborts() {
     let done = precise_runs(Variety::Exact, 40);
@@ -179,7 +182,8 @@ fn histories_with_constraints_and_savepoints_are_serializable_without_needless_a
     assert_done(&done, &STATEMENTS);
 }
 
-/// With next to no memory the certifier summarizes all the time: that may cost needless aborts, never an anomaly.
+/// With next to no memory the certifier summarizes all the time: that may cost needless aborts,
+/// never an anomaly.
 #[test]
 fn histories_under_a_certifier_without_memory_are_serializable() {
     let (mut needless, mut summaries, mut committed) = (0, 0, 0);
@@ -225,7 +229,8 @@ fn histories_under_the_comparators_are_serializable() {
     }
 }
 
-/// Sessions on threads of their own: what the order is depends on the machine, that there is one does not.
+/// Sessions on threads of their own: what the order is depends on the machine, that there is one
+/// does not.
 #[test]
 fn concurrent_histories_with_safe_snapshots_are_serializable() {
     let seed = first_seed();

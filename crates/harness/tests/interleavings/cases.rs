@@ -1,6 +1,8 @@
-//! The anomalies and their look-alikes: rows at the start, and what each transaction does before it commits.
+//! The anomalies and their look-alikes: rows at the start, and what each transaction does before it
+//! commits.
 //!
-//! Tables: `account` is 0, `entry` is 1; the second column of `badge` is unique. Each pair stands for a row and its second column.
+//! Tables: `account` is 0, `entry` is 1; the second column of `badge` is unique. Each pair stands
+//! for a row and its second column.
 
 use cognate_harness::checker::history::{Object, Predicate};
 use cognate_harness::workload::bookstore::Isolation::{self, ReadCommitted, RepeatableRead};

@@ -1,7 +1,9 @@
-//! All interleavings of the classic anomalies and of their harmless look-alikes, through SQL, judged by the oracle.
+//! All interleavings of the classic anomalies and of their harmless look-alikes, through SQL,
+//! judged by the oracle.
 //!
-//! A level that permits an anomaly must show it in some interleaving, or the test would prove nothing. SERIALIZABLE
-//! must show none in any, and none of its aborts may be needless. Each interleaving has keys of its own.
+//! A level that permits an anomaly must show it in some interleaving, or the test would prove
+//! nothing. SERIALIZABLE must show none in any, and none of its aborts may be needless. Each
+//! interleaving has keys of its own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -107,7 +109,8 @@ fn run(cases: &[Case]) {
     });
 }
 
-/// The comparators have fewer promises: no anomaly, or (snapshot isolation) those of REPEATABLE READ.
+/// The comparators have fewer promises: no anomaly, or (snapshot isolation) those of REPEATABLE
+/// READ.
 fn compare(method: Method) {
     let all = [
         cases::LOST_UPDATE,

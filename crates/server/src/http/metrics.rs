@@ -1,6 +1,7 @@
 //! Counters of the wire side, and the text of `/metrics`.
 //!
-//! Connections add to one of a few shards, so that two cores do not fight for one cache line; a scrape adds them up.
+//! Connections add to one of a few shards, so that two cores do not fight for one cache line; a
+//! scrape adds them up.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 use crate::server::Server;
 
-/// Upper bounds of the latency histogram's buckets in microseconds; above the last there is one more.
+/// Upper bounds of the latency histogram's buckets in microseconds; above the last there is one
+/// more.
 const BUCKETS_US: [u64; 16] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 10_000_000,

@@ -1,9 +1,11 @@
-//! HTTP beside the database port: `/health` for whoever decides where to send clients, `/metrics` for Prometheus.
+//! HTTP beside the database port: `/health` for whoever decides where to send clients, `/metrics`
+//! for Prometheus.
 //!
-//! The port answers as soon as it is bound, also while the database is still being recovered: `/health` is 503 until
-//! clients are accepted, and 503 again once the log refuses commits.
+//! The port answers as soon as it is bound, also while the database is still being recovered:
+//! `/health` is 503 until clients are accepted, and 503 again once the log refuses commits.
 //!
-//! Where a token is configured, metrics need it (`Authorization: Bearer TOKEN`; else 401), and so do the details of health: without it there is only the status.
+//! Where a token is configured, metrics need it (`Authorization: Bearer TOKEN`; else 401), and so
+//! do the details of health: without it there is only the status.
 
 pub(crate) mod health;
 pub(crate) mod metrics;
@@ -33,7 +35,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether whoever asks may know all. The time that it takes does not tell where a guess went wrong.
+    /// Whether whoever asks may know all. The time that it takes does not tell where a guess went
+    /// wrong.
     fn trusts(&self, headers: &HeaderMap) -> bool {
         let Some(expected) = &self.expected else { return true };
         let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();

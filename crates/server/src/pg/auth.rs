@@ -1,6 +1,7 @@
 //! Who may connect: SCRAM-SHA-256 (RFC 5802, RFC 7677) and the users it knows.
 //!
-//! Passwords are turned into verifiers when the configuration is read; the password itself is not kept. One exchange:
+//! Passwords are turned into verifiers when the configuration is read; the password itself is not
+//! kept. One exchange:
 //!
 //! ```text
 //! server  AuthenticationSASL            SCRAM-SHA-256
@@ -10,8 +11,9 @@
 //! server  AuthenticationSASLFinal       v=<server signature>      (or an error, 28P01)
 //! ```
 //!
-//! A user that does not exist gets the same conversation with a salt derived from its name and a key of this
-//! process, so a stranger cannot learn which names exist. Proofs are compared in constant time.
+//! A user that does not exist gets the same conversation with a salt derived from its name and a
+//! key of this process, so a stranger cannot learn which names exist. Proofs are compared in
+//! constant time.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +61,8 @@ impl Verifier {
         Verifier { iterations, salt, stored_key, server_key }
     }
 
-    /// Reads `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, the form that PostgreSQL stores.
+    /// Reads `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`, the form that PostgreSQL
+    /// stores.
     pub fn parse(text: &str) -> Option<Verifier> {
         let rest = text.strip_prefix("SCRAM-SHA-256$")?;
         let (head, keys) = rest.split_once('$')?;
@@ -90,8 +93,8 @@ pub struct Users {
 }
 
 impl Users {
-    /// `anyone`: a secret that opens the door for every user name; `by_name`: secrets of single users. Neither: no
-    /// password is asked for.
+    /// `anyone`: a secret that opens the door for every user name; `by_name`: secrets of single
+    /// users. Neither: no password is asked for.
     pub fn new(by_name: &BTreeMap<String, String>, anyone: Option<&str>) -> Users {
         Users {
             by_name: by_name.iter().map(|(n, secret)| (n.clone(), Verifier::from_secret(secret))).collect(),
@@ -230,7 +233,8 @@ pub fn initial_response(body: &[u8]) -> Result<(&str, &[u8]), super::message::Me
     if reader.is_empty() { Ok((mechanism, data)) } else { Err(super::message::MessageError::Left) }
 }
 
-/// The password as SASLprep prepares it; as it is, where the rules forbid a character (as PostgreSQL does).
+/// The password as SASLprep prepares it; as it is, where the rules forbid a character (as
+/// PostgreSQL does).
 fn normalize(password: &str) -> std::borrow::Cow<'_, str> {
     stringprep::saslprep(password).unwrap_or(std::borrow::Cow::Borrowed(password))
 }

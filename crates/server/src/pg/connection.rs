@@ -1,9 +1,10 @@
-//! One connection: its session, and what the messages of its client do. The loop that reads them and sends the answers is
-//! [`super::conversation`].
+//! One connection: its session, and what the messages of its client do. The loop that reads them
+//! and sends the answers is [`super::conversation`].
 //!
-//! An error inside the extended protocol skips everything up to the next Sync. CommandComplete of an Execute is held
-//! back until the next message shows whether a Sync follows: then it is only sent once the implicit transaction is
-//! committed and durable, and a failing commit is reported in its place.
+//! An error inside the extended protocol skips everything up to the next Sync. CommandComplete of
+//! an Execute is held back until the next message shows whether a Sync follows: then it is only
+//! sent once the implicit transaction is committed and durable, and a failing commit is reported in
+//! its place.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -65,7 +66,8 @@ pub(crate) struct Connection {
     pub(crate) skip_to_sync: bool,
     /// A COPY FROM STDIN that waits for data.
     pub(crate) copy: Option<CopyIn>,
-    /// The only statement of the implicit transaction, as long as nothing of its answer was sent: to be run again if the commit fails because of others.
+    /// The only statement of the implicit transaction, as long as nothing of its answer was sent:
+    /// to be run again if the commit fails because of others.
     pub(crate) rerun: Option<Rerun>,
     /// The message that is run, as long as it may be run again.
     pub(crate) unseen: Option<Unseen>,
@@ -113,12 +115,15 @@ impl Connection {
         }
     }
 
-    /// Serves the client until one of both ends it. Everything that can be told is told before this returns.
+    /// Serves the client until one of both ends it. Everything that can be told is told before this
+    /// returns.
     pub(crate) async fn serve(mut self) {
         let end = exchange(&mut self).await;
-        // What was answered and not sent yet goes with the farewell, so it must be durable; a log that stands still is not waited for.
+        // What was answered and not sent yet goes with the farewell, so it must be durable; a log
+        // that stands still is not waited for.
         let is_settled = matches!(timeout(LINGER, self.session.settle_answers()).await, Ok(Ok(())));
-        // The session goes first: its locks must not wait for a farewell that a slow client does not read.
+        // The session goes first: its locks must not wait for a farewell that a slow client does
+        // not read.
         let Connection { session, mut transport, portals, .. } = self;
         drop((portals, session));
         if is_settled {
@@ -130,7 +135,8 @@ impl Connection {
         if self.skip_to_sync && first != tag::SYNC && first != tag::TERMINATE {
             return Ok(());
         }
-        // Cancelling reaches what a client has sent and not yet been answered. While it sends data, that is a COPY.
+        // Cancelling reaches what a client has sent and not yet been answered. While it sends data,
+        // that is a COPY.
         if std::mem::take(&mut self.has_rested) && self.copy.is_none() {
             self.session.begin_message();
         }
@@ -202,7 +208,8 @@ impl Connection {
         self.settle(Err(Failure::Sql(error))).await
     }
 
-    /// Ends a message of the extended protocol: an error is reported and the rest of the unit skipped.
+    /// Ends a message of the extended protocol: an error is reported and the rest of the unit
+    /// skipped.
     pub(crate) async fn settle(&mut self, result: Result<(), Failure>) -> Result<(), End> {
         match result {
             Ok(()) => Ok(()),

@@ -1,19 +1,22 @@
-//! The loop of a connection: waits for messages, has each of them answered, sends the answers. It does not know what the messages mean; that is the [`Respondent`]'s part.
+//! The loop of a connection: waits for messages, has each of them answered, sends the answers. It
+//! does not know what the messages mean; that is the [`Respondent`]'s part.
 //!
 //! ```text
 //! receive ──▶ [ message, message, message, part of one ] ──▶ output ──▶ send once
 //!                │ answered in order, each to its end
 //! ```
 //!
-//! All complete messages of the input are answered before anything is sent, so a pipeline is answered with one write.
-//! Output leaves when the input is used up and contains something that the client awaits (up to a ReadyForQuery, a
-//! Flush or a COPY response), or when it grows beyond 64 KB; then the connection waits for the socket, and the
-//! statement with it. While a statement waits (for a lock, for the log), awaited output is sent and the socket is
-//! read ahead, within bounds, to learn whether the client is still there.
+//! All complete messages of the input are answered before anything is sent, so a pipeline is
+//! answered with one write. Output leaves when the input is used up and contains something that the
+//! client awaits (up to a ReadyForQuery, a Flush or a COPY response), or when it grows beyond 64
+//! KB; then the connection waits for the socket, and the statement with it. While a statement waits
+//! (for a lock, for the log), awaited output is sent and the socket is read ahead, within bounds,
+//! to learn whether the client is still there.
 //!
 //! # No wake-up is lost
 //!
-//! A connection is one task, and it waits in three places only. Each of them polls all that can let it go on, every time before it is left waiting, so that each of these has the task's waker:
+//! A connection is one task, and it waits in three places only. Each of them polls all that can let
+//! it go on, every time before it is left waiting, so that each of these has the task's waker:
 //!
 //! | where | what it waits for | what wakes it |
 //! |---|---|---|
@@ -21,19 +24,24 @@
 //! | [`attend`] | a statement | all that the statement waits for (a lock, the log, a cancel request, a timeout); while read-ahead has room, the reading side; beyond, the client's close; the writing side while awaited output is unsent |
 //! | [`flush_all`] | room in the socket | the writing side, the order to stop |
 //!
-//! **Invariant.** A connection waits in `receive` only if its input holds no whole message. This cannot be got wrong from here, as there is no way to wait for bytes:
-//! [`Transport::poll_message`] is ready as long as a whole message is there, however it came there, and only then asks the socket. So what was read ahead while a statement waited is
-//! answered after it, and the bytes that follow are not needed for that.
+//! **Invariant.** A connection waits in `receive` only if its input holds no whole message. This
+//! cannot be got wrong from here, as there is no way to wait for bytes: [`Transport::poll_message`]
+//! is ready as long as a whole message is there, however it came there, and only then asks the
+//! socket. So what was read ahead while a statement waited is answered after it, and the bytes that
+//! follow are not needed for that.
 //!
-//! **Invariant.** Nothing urgent is unsent when a connection waits in `receive`: [`exchange`] flushes first, and `receive` writes nothing.
+//! **Invariant.** Nothing urgent is unsent when a connection waits in `receive`: [`exchange`]
+//! flushes first, and `receive` writes nothing.
 //!
-//! `conversation/tests.rs` runs this loop over a scripted socket in every order of what can happen while it waits, and compares it after each event with a model that has no wake-ups.
+//! `conversation/tests.rs` runs this loop over a scripted socket in every order of what can happen
+//! while it waits, and compares it after each event with a model that has no wake-ups.
 //!
 //! # Clients that vanish
 //!
-//! A client that vanishes gets its running statement cancelled, and nothing that it sent after it is begun. The future of a statement is always run to its end,
-//! never dropped half-way: a commit that has begun is finished. Then the session is dropped, which rolls back. A
-//! client that sent Terminate before it left is not in a hurry: what it sent before is done.
+//! A client that vanishes gets its running statement cancelled, and nothing that it sent after it
+//! is begun. The future of a statement is always run to its end, never dropped half-way: a commit
+//! that has begun is finished. Then the session is dropped, which rolls back. A client that sent
+//! Terminate before it left is not in a hurry: what it sent before is done.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -123,19 +131,21 @@ pub(crate) trait Respondent: Send {
     /// Answers one message, to its end. Waits go through [`attend`] and [`flush_all`].
     fn message(&mut self, first: u8, body: &[u8]) -> impl Future<Output = Result<(), End>> + Send;
 
-    /// Called before answers leave that nobody has waited for: afterwards all of them may, or an error follows them. What rests on a commit that a crash could take
-    /// back waits here.
+    /// Called before answers leave that nobody has waited for: afterwards all of them may, or an
+    /// error follows them. What rests on a commit that a crash could take back waits here.
     fn settle(&mut self) -> impl Future<Output = Result<(), End>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Called when the client has nothing to be answered: gives memory back, and returns how long it may stay so.
+    /// Called when the client has nothing to be answered: gives memory back, and returns how long
+    /// it may stay so.
     fn rest(&mut self) -> Option<Duration>;
 
     /// The end of a client that stayed so for longer.
     fn idle_too_long(&self) -> End;
 
-    /// What is to be polled while it stays so: the transport, the orders, and what happens to the transaction.
+    /// What is to be polled while it stays so: the transport, the orders, and what happens to the
+    /// transaction.
     fn idle(&mut self) -> (&mut Transport<Self::Stream>, &Self::Orders, impl FnMut(&mut Context<'_>) + Send);
 }
 
@@ -182,7 +192,8 @@ async fn receive<R: Respondent>(respondent: &mut R) -> Result<(), End> {
     }
 }
 
-/// Has all whole messages answered that have been received. What arrives meanwhile is for the next turn.
+/// Has all whole messages answered that have been received. What arrives meanwhile is for the next
+/// turn.
 async fn process<R: Respondent>(respondent: &mut R) -> Result<(), End> {
     let phase = respondent.phase();
     let input = respondent.parts().0.take_received();
@@ -235,8 +246,9 @@ pub(crate) async fn flush_all<S: Stream>(
     Ok(flushed.await?)
 }
 
-/// Runs a future of the session to its end. While it waits, sends what the client awaits and watches whether the client
-/// is still there; if it is not, cancels the statement. What went wrong with the socket shows again at its next use.
+/// Runs a future of the session to its end. While it waits, sends what the client awaits and
+/// watches whether the client is still there; if it is not, cancels the statement. What went wrong
+/// with the socket shows again at its next use.
 pub(crate) async fn attend<S: Stream, F: Future>(
     transport: &mut Transport<S>,
     orders: &impl Orders,
@@ -264,8 +276,8 @@ pub(crate) async fn attend<S: Stream, F: Future>(
     .await
 }
 
-/// Tells the client why the connection ends, if there is something to tell, and closes it. Bounded in time: a client that
-/// does not read is not waited for.
+/// Tells the client why the connection ends, if there is something to tell, and closes it. Bounded
+/// in time: a client that does not read is not waited for.
 pub(crate) async fn farewell<S: Stream>(transport: &mut Transport<S>, end: &End) {
     let (sqlstate, message) = match end {
         End::Broken(Broken::Io(_)) => return,
@@ -288,8 +300,8 @@ pub(crate) async fn farewell<S: Stream>(transport: &mut Transport<S>, end: &End)
         {
             return;
         }
-        // Closing a socket with unread input resets it, and the farewell may be lost on the way: read what the
-        // client had on its way, within bounds.
+        // Closing a socket with unread input resets it, and the farewell may be lost on the way:
+        // read what the client had on its way, within bounds.
         transport.drain(LINGER_READS).await;
     };
     let _ = timeout(LINGER, goodbye).await;

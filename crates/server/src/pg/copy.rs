@@ -1,8 +1,10 @@
-//! COPY: data from the client while a COPY FROM STDIN waits for it, and the responses that open a COPY.
+//! COPY: data from the client while a COPY FROM STDIN waits for it, and the responses that open a
+//! COPY.
 //!
-//! After CopyInResponse the client sends CopyData, cut anywhere, then CopyDone or CopyFail. Flush and Sync are ignored
-//! meanwhile, as drivers send them before they know that the statement was a COPY. Anything else ends the COPY with an
-//! error. Data that arrives after the COPY has failed is read and dropped by the connection's loop.
+//! After CopyInResponse the client sends CopyData, cut anywhere, then CopyDone or CopyFail. Flush
+//! and Sync are ignored meanwhile, as drivers send them before they know that the statement was a
+//! COPY. Anything else ends the COPY with an error. Data that arrives after the COPY has failed is
+//! read and dropped by the connection's loop.
 
 use cognate_sql::session::{CommandTag, CopyFormat, CopyInFormat};
 use cognate_sql::{SqlError, sqlstate};

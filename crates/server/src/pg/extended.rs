@@ -1,7 +1,7 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 //!
-//! A prepared statement lives until it is closed, a portal until its transaction ends. A portal with a row limit stays
-//! where it is between two Executes; nothing of it is buffered here.
+//! A prepared statement lives until it is closed, a portal until its transaction ends. A portal
+//! with a row limit stays where it is between two Executes; nothing of it is buffered here.
 
 use std::sync::Arc;
 
@@ -142,7 +142,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A commit failed: runs its only statement again as long as the failure is others' doing and nothing of the answer was sent.
+    /// A commit failed: runs its only statement again as long as the failure is others' doing and
+    /// nothing of the answer was sent.
     async fn run_again(&mut self, mut error: SqlError) -> Result<Option<CommandTag>, Failure> {
         let Some(Rerun { portal, mark }) = self.rerun.take() else { return Err(error.into()) };
         for _ in 0..self.session.retries() {

@@ -1,18 +1,21 @@
 //! Framing: where one client message ends and the next begins, decided from at most five bytes.
 //!
-//! After the start-up packet every message is `tag: u8`, `length: u32` (big endian, counts itself, not the tag),
-//! then `length - 4` bytes of body. A length is checked as soon as its five bytes are there, before any memory is
-//! set aside for the body: a hostile length costs nothing. A message with an impossible header means that the
-//! stream is out of step, which cannot be healed: such errors are fatal to the connection. A well-framed message
-//! with a bad body is another matter (see [`super::message`]): the next message begins where the header said.
+//! After the start-up packet every message is `tag: u8`, `length: u32` (big endian, counts itself,
+//! not the tag), then `length - 4` bytes of body. A length is checked as soon as its five bytes are
+//! there, before any memory is set aside for the body: a hostile length costs nothing. A message
+//! with an impossible header means that the stream is out of step, which cannot be healed: such
+//! errors are fatal to the connection. A well-framed message with a bad body is another matter (see
+//! [`super::message`]): the next message begins where the header said.
 
 use super::message::tag;
 
 /// Bytes of a message header: tag and length.
 pub const HEADER_BYTES: usize = 5;
-/// The largest start-up packet and the largest password or SASL message, in bytes with their length field.
+/// The largest start-up packet and the largest password or SASL message, in bytes with their length
+/// field.
 pub const STARTUP_BYTES_MAX: usize = 10_000;
-/// The largest message of a kind that only carries a name or nothing at all, in bytes without the tag.
+/// The largest message of a kind that only carries a name or nothing at all, in bytes without the
+/// tag.
 const SMALL_MESSAGE_BYTES_MAX: usize = 10_000;
 
 /// What a connection may send at this point.
@@ -70,7 +73,8 @@ pub struct Header {
     pub total: usize,
 }
 
-/// Reads the header at the start of `input`. `Ok(None)`: fewer than five bytes are there, none of them wrong so far.
+/// Reads the header at the start of `input`. `Ok(None)`: fewer than five bytes are there, none of
+/// them wrong so far.
 pub fn header(input: &[u8], phase: Phase) -> Result<Option<Header>, FrameError> {
     let Some(&first) = input.first() else { return Ok(None) };
     let Some(limit) = limit_of(first, phase) else { return Err(FrameError::UnknownTag(first)) };

@@ -1,14 +1,15 @@
 //! Entry for a fuzzer: everything that touches bytes of a client that has not been trusted yet.
 //!
-//! The bytes are read as a start-up packet, as a SASL exchange, and as a stream of messages in both phases. Nothing
-//! may panic, and nothing may be set aside for more than the bytes given.
+//! The bytes are read as a start-up packet, as a SASL exchange, and as a stream of messages in both
+//! phases. Nothing may panic, and nothing may be set aside for more than the bytes given.
 
 use std::collections::BTreeMap;
 
 use super::frame::{self, HEADER_BYTES, Phase};
 use super::{auth, message, startup};
 
-/// Feeds `bytes` to every decoder. Returns how many messages were decoded, so that the work is not optimized away.
+/// Feeds `bytes` to every decoder. Returns how many messages were decoded, so that the work is not
+/// optimized away.
 pub fn frontend(bytes: &[u8]) -> usize {
     if let Ok(startup::FirstPacket::Start(start)) = startup::decode_packet(bytes) {
         let _ = startup::split_options(start.get("options").unwrap_or_default());

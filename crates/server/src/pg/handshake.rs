@@ -1,8 +1,9 @@
 //! From an accepted socket to a session: encryption, start-up packet, authentication, admission.
 //!
-//! All of it has to be over within the authentication timeout, and until then the client can make the server hold no
-//! more than one start-up packet. Packets before encryption are read to the byte, so nothing that was sent in plain
-//! text can be taken for part of the encrypted conversation.
+//! All of it has to be over within the authentication timeout, and until then the client can make
+//! the server hold no more than one start-up packet. Packets before encryption are read to the
+//! byte, so nothing that was sent in plain text can be taken for part of the encrypted
+//! conversation.
 
 use std::future::poll_fn;
 use std::io;
@@ -83,8 +84,8 @@ async fn begin(server: Arc<Server>, incoming: Incoming, mut open: Open) -> Optio
     }
 }
 
-/// Reads packets until one begins a session; returns that one, or why it cannot be followed. Answers requests for
-/// encryption and for cancelling. `None`: there is nobody to talk to any more.
+/// Reads packets until one begins a session; returns that one, or why it cannot be followed.
+/// Answers requests for encryption and for cancelling. `None`: there is nobody to talk to any more.
 async fn first_packet(
     server: &Server,
     access: &Access,
@@ -237,7 +238,8 @@ impl Hello {
     }
 }
 
-/// The SCRAM exchange. Ends with the final server message in the output; AuthenticationOk follows it.
+/// The SCRAM exchange. Ends with the final server message in the output; AuthenticationOk follows
+/// it.
 async fn check_password(access: &Access, transport: &mut Transport, user: &str) -> Result<(), End> {
     response::authentication_sasl(transport.output(), &[auth::MECHANISM]);
     let mut exchange = access.users.exchange(user);

@@ -1,9 +1,9 @@
 //! What a client can say: the bodies of frontend messages, decoded without copying.
 //!
-//! Every decoder takes one framed body and borrows from it. Nothing here allocates in proportion to a number that
-//! the client merely claims: counts are checked against the bytes that are there before anything is collected. No
-//! input panics. A body must be used up exactly; what is left over is an error, as it means that both sides
-//! disagree about the format.
+//! Every decoder takes one framed body and borrows from it. Nothing here allocates in proportion to
+//! a number that the client merely claims: counts are checked against the bytes that are there
+//! before anything is collected. No input panics. A body must be used up exactly; what is left over
+//! is an error, as it means that both sides disagree about the format.
 
 use cognate_sql::session::Format;
 use smallvec::SmallVec;
@@ -196,8 +196,8 @@ impl<'a> Reader<'a> {
         Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
 
-    /// A count of things of which each takes at least `bytes_each` bytes: refused when they cannot all be there.
-    /// Counts are unsigned 16 bits, as a statement may have up to 65,535 parameters.
+    /// A count of things of which each takes at least `bytes_each` bytes: refused when they cannot
+    /// all be there. Counts are unsigned 16 bits, as a statement may have up to 65,535 parameters.
     fn count(&mut self, bytes_each: usize) -> Result<usize, MessageError> {
         let count = usize::from(self.int2()? as u16);
         if count.saturating_mul(bytes_each) > self.0.len() {

@@ -1,8 +1,10 @@
-//! PostgreSQL's wire protocol, version 3: codec, start-up, authentication, and one task per connection.
+//! PostgreSQL's wire protocol, version 3: codec, start-up, authentication, and one task per
+//! connection.
 //!
-//! Pure parts, bytes in and values out: [`frame`], [`message`], [`startup`], [`auth`], [`response`]. Parts that touch a
-//! socket: `socket`, `transport` (buffers), `handshake` (up to the session), `conversation` (the loop), `connection` (a session's part in it), with the
-//! handling of messages in `simple`, `extended` and `copy`.
+//! Pure parts, bytes in and values out: [`frame`], [`message`], [`startup`], [`auth`],
+//! [`response`]. Parts that touch a socket: `socket`, `transport` (buffers), `handshake` (up to the
+//! session), `conversation` (the loop), `connection` (a session's part in it), with the handling of
+//! messages in `simple`, `extended` and `copy`.
 
 pub mod auth;
 mod connection;

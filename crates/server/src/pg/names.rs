@@ -1,5 +1,5 @@
-//! Portals by name. The empty name is the unnamed one: it may be replaced at any time, and is what most drivers use, so
-//! it has a slot of its own.
+//! Portals by name. The empty name is the unnamed one: it may be replaced at any time, and is what
+//! most drivers use, so it has a slot of its own.
 
 use std::collections::HashMap;
 

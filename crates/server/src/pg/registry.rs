@@ -1,12 +1,15 @@
 //! All connections of the server: admission, cancel requests, and the order to stop.
 //!
-//! A connection is *open* from its accepted socket to its end, and a *session* from its authentication to its end.
-//! Sessions are limited by `max_connections`. Who is open and not authenticated is a *stranger*, and strangers have a small limit of their own. At that limit nobody is accepted
-//! before one of them has got in or gone, or the one that has been a stranger for longest has had time enough; then that one is ended. So strangers who never authenticate neither
-//! keep users out for long nor use up file descriptors, and of a thousand users who come in one moment each gets in.
+//! A connection is *open* from its accepted socket to its end, and a *session* from its
+//! authentication to its end. Sessions are limited by `max_connections`. Who is open and not
+//! authenticated is a *stranger*, and strangers have a small limit of their own. At that limit
+//! nobody is accepted before one of them has got in or gone, or the one that has been a stranger
+//! for longest has had time enough; then that one is ended. So strangers who never authenticate
+//! neither keep users out for long nor use up file descriptors, and of a thousand users who come in
+//! one moment each gets in.
 //!
-//! Mutex order: `Registry::connections`, then `Entry::wake`. Neither is held across a wait or a call into a session
-//! other than `CancelHandle::cancel`, which only sets a flag and wakes.
+//! Mutex order: `Registry::connections`, then `Entry::wake`. Neither is held across a wait or a
+//! call into a session other than `CancelHandle::cancel`, which only sets a flag and wakes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
@@ -141,7 +144,8 @@ impl Registry {
         Open { registry: self.clone(), entry, session: false }
     }
 
-    /// Interrupts the statement of a connection, if the secret is right. Says nothing about whether it was.
+    /// Interrupts the statement of a connection, if the secret is right. Says nothing about whether
+    /// it was.
     pub(crate) fn cancel(&self, process_id: i32, secret: &[u8]) {
         let Some(entry) = self.connections.lock().all.get(&process_id).cloned() else { return };
         let length = secret.len();
@@ -329,7 +333,8 @@ mod tests {
         room.await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
         let next = registry.open();
-        // Nobody gets in any more: the next one comes when the oldest has had its time, and instead of it.
+        // Nobody gets in any more: the next one comes when the oldest has had its time, and instead
+        // of it.
         registry.room().await;
         assert_eq!(begun.elapsed(), STRANGER_TIME);
         let last = registry.open();

@@ -1,12 +1,14 @@
 //! What the server says: backend messages, encoded straight into a connection's output buffer.
 //!
-//! Every function appends one whole message, so the buffer always ends between messages. Nothing is flushed here.
+//! Every function appends one whole message, so the buffer always ends between messages. Nothing is
+//! flushed here.
 
 use std::io::Write as _;
 
 use cognate_sql::SqlError;
 
-/// Bytes that may be refused by a reader that stops a string at a zero: such bytes are dropped from strings.
+/// Bytes that may be refused by a reader that stops a string at a zero: such bytes are dropped from
+/// strings.
 fn put_string(out: &mut Vec<u8>, text: &str) {
     if text.as_bytes().contains(&0) {
         out.extend(text.bytes().filter(|&b| b != 0));

@@ -1,4 +1,5 @@
-//! Rows on their way to the client: each is encoded as a DataRow as soon as the executor has it. The head of a table comes before them.
+//! Rows on their way to the client: each is encoded as a DataRow as soon as the executor has it.
+//! The head of a table comes before them.
 
 use std::sync::Arc;
 
@@ -69,7 +70,8 @@ impl RowSink for RowBuffer {
     }
 }
 
-/// Writes RowDescription or NoData. `formats` has one entry for each column, or none where all are text.
+/// Writes RowDescription or NoData. `formats` has one entry for each column, or none where all are
+/// text.
 pub(crate) fn describe_columns(output: &mut Vec<u8>, columns: Option<&[OutputColumn]>, formats: &[Format]) {
     let Some(columns) = columns else { return response::no_data(output) };
     let fields = columns.iter().enumerate().map(|(i, column)| Field {
@@ -84,7 +86,8 @@ pub(crate) fn describe_columns(output: &mut Vec<u8>, columns: Option<&[OutputCol
     response::row_description(output, fields);
 }
 
-/// The last RowDescription of the simple protocol: who sends the same statement again gets the same bytes.
+/// The last RowDescription of the simple protocol: who sends the same statement again gets the same
+/// bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     columns: Option<Arc<[OutputColumn]>>,

@@ -1,8 +1,9 @@
 //! The simple protocol: one message with any number of statements, one ReadyForQuery.
 //!
-//! The statements run in one implicit transaction unless they open and close blocks themselves. The first error ends
-//! the message. The last CommandComplete is written once the implicit transaction is durable. A message that fails because of others
-//! before it has committed anything, and of whose answer nothing was sent, is run again, a bounded number of times.
+//! The statements run in one implicit transaction unless they open and close blocks themselves. The
+//! first error ends the message. The last CommandComplete is written once the implicit transaction
+//! is durable. A message that fails because of others before it has committed anything, and of
+//! whose answer nothing was sent, is run again, a bounded number of times.
 
 use cognate_sql::SqlError;
 use cognate_sql::session::Statement;

@@ -1,4 +1,5 @@
-//! What a connection has of the network: a stream of bytes in both directions, encrypted or not, that also tells when the other side has closed.
+//! What a connection has of the network: a stream of bytes in both directions, encrypted or not,
+//! that also tells when the other side has closed.
 
 use std::future::Future;
 use std::io;
@@ -14,13 +15,16 @@ use tokio_rustls::server::TlsStream;
 /// How often a socket that is not read is asked whether the other side has closed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A stream of bytes in both directions. [`Socket`] is the real one; tests have one that follows a script.
+/// A stream of bytes in both directions. [`Socket`] is the real one; tests have one that follows a
+/// script.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Ready once the other side has closed, also while there are bytes to read. `look` lasts as long as the wait does.
+    /// Ready once the other side has closed, also while there are bytes to read. `look` lasts as
+    /// long as the wait does.
     fn poll_closed(&self, look: &mut Look, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// When a socket is asked next. The system tells of a close only together with bytes to read, which are left where they are meanwhile.
+/// When a socket is asked next. The system tells of a close only together with bytes to read, which
+/// are left where they are meanwhile.
 pub(crate) type Look = Option<Pin<Box<Sleep>>>;
 
 /// The socket, encrypted or not.

@@ -1,11 +1,12 @@
 //! The first packet: what a client wants before it has said who it is.
 //!
-//! It has no tag: `length: u32` (counts itself), then a code: encryption requests, a cancel request, or a protocol
-//! version followed by name/value pairs. Lengths are bounded by [`STARTUP_BYTES_MAX`], so an unauthenticated peer
-//! makes the server hold no more than that.
+//! It has no tag: `length: u32` (counts itself), then a code: encryption requests, a cancel
+//! request, or a protocol version followed by name/value pairs. Lengths are bounded by
+//! [`STARTUP_BYTES_MAX`], so an unauthenticated peer makes the server hold no more than that.
 //!
-//! Versions: 3.0 and 3.2 are spoken. A client that asks for another minor version, or for a `_pq_.` option, is told
-//! what it gets by NegotiateProtocolVersion; 3.1 was never used by anybody and is answered as 3.0.
+//! Versions: 3.0 and 3.2 are spoken. A client that asks for another minor version, or for a `_pq_.`
+//! option, is told what it gets by NegotiateProtocolVersion; 3.1 was never used by anybody and is
+//! answered as 3.0.
 
 use super::frame::STARTUP_BYTES_MAX;
 use super::message::{MessageError, Reader};
@@ -92,7 +93,8 @@ impl Start<'_> {
     }
 }
 
-/// Length of the packet at the start of `input`, with its length field; `None` until four bytes are there.
+/// Length of the packet at the start of `input`, with its length field; `None` until four bytes are
+/// there.
 pub fn packet_length(input: &[u8]) -> Result<Option<usize>, StartupError> {
     let Some(length) = input.get(..4) else { return Ok(None) };
     let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
@@ -144,8 +146,8 @@ fn decode_start(minor_requested: u16, mut reader: Reader<'_>) -> Result<Start<'_
     Ok(Start { minor_requested, parameters, protocol_options })
 }
 
-/// Splits the `options` parameter (`-c name=value --name=value`, backslash quotes a character) into settings.
-/// Words of another form are returned as they are in the error.
+/// Splits the `options` parameter (`-c name=value --name=value`, backslash quotes a character) into
+/// settings. Words of another form are returned as they are in the error.
 pub fn split_options(options: &str) -> Result<Vec<(String, String)>, String> {
     let mut settings = Vec::new();
     let mut words = split_words(options).into_iter();

@@ -7,7 +7,8 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// Reads a PEM certificate chain and its PEM private key. The error is one sentence that names the file.
+/// Reads a PEM certificate chain and its PEM private key. The error is one sentence that names the
+/// file.
 pub fn acceptor(certificate_file: &Path, key_file: &Path) -> Result<TlsAcceptor, String> {
     let chain = CertificateDer::pem_file_iter(certificate_file)
         .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())

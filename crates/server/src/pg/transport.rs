@@ -1,15 +1,18 @@
 //! A connection's socket and its two byte queues.
 //!
-//! Input is read through one scratch buffer per thread and appended to the connection's own, which is as large as what
-//! the client has sent and not yet been answered: thousands of idle connections cost no read buffers. Output is
-//! collected and written when the connection says so; a write that the socket does not take waits, which is the
-//! back-pressure that a slow reader feels. Memory for input beyond [`FREE_BYTES`] is drawn from a budget that all
-//! connections share.
+//! Input is read through one scratch buffer per thread and appended to the connection's own, which
+//! is as large as what the client has sent and not yet been answered: thousands of idle connections
+//! cost no read buffers. Output is collected and written when the connection says so; a write that
+//! the socket does not take waits, which is the back-pressure that a slow reader feels. Memory for
+//! input beyond [`FREE_BYTES`] is drawn from a budget that all connections share.
 //!
-//! There are two ways to read, and neither can leave a connection waiting for bytes that it has already:
+//! There are two ways to read, and neither can leave a connection waiting for bytes that it has
+//! already:
 //!
-//! - [`Transport::poll_message`] waits until a *whole message* is there, and looks at what has been received before it looks at the socket. Nothing waits for mere bytes.
-//! - [`Transport::poll_read_ahead`] takes what arrives while a statement runs, within bounds, and only to learn whether the client is still there. What it takes is seen by the next
+//! - [`Transport::poll_message`] waits until a *whole message* is there, and looks at what has been
+//!   received before it looks at the socket. Nothing waits for mere bytes.
+//! - [`Transport::poll_read_ahead`] takes what arrives while a statement runs, within bounds, and
+//!   only to learn whether the client is still there. What it takes is seen by the next
 //!   `poll_message`.
 
 use std::cell::RefCell;
@@ -29,7 +32,8 @@ use super::socket::{Look, Socket, Stream};
 const FREE_BYTES: usize = 64 * 1024;
 /// What is drawn from the budget at a time.
 const CHARGE_BYTES: usize = 1024 * 1024;
-/// Read-ahead while a statement runs: beyond it the socket is left to fill up. One more read stays within [`FREE_BYTES`].
+/// Read-ahead while a statement runs: beyond it the socket is left to fill up. One more read stays
+/// within [`FREE_BYTES`].
 pub(crate) const AHEAD_BYTES: usize = FREE_BYTES - SCRATCH_BYTES;
 /// A buffer with more room than this gives it back when the connection goes idle.
 pub(crate) const IDLE_BYTES: usize = 4 * 1024;
@@ -121,7 +125,8 @@ pub(crate) struct Transport<S = Socket> {
     sent_total: u64,
     /// Whether the socket may still hold back some of what was written to it.
     unflushed: bool,
-    /// Bytes at the start of `output` that must not wait for what follows: they end a unit that the client awaits.
+    /// Bytes at the start of `output` that must not wait for what follows: they end a unit that the
+    /// client awaits.
     urgent: usize,
     budget: Arc<Budget>,
     charged: usize,
@@ -152,7 +157,8 @@ impl<S: Stream> Transport<S> {
         std::mem::take(&mut self.received)
     }
 
-    /// Puts back what is left of taken bytes: `taken[used..]`. Bytes that arrived meanwhile come after it.
+    /// Puts back what is left of taken bytes: `taken[used..]`. Bytes that arrived meanwhile come
+    /// after it.
     pub(crate) fn put_back(&mut self, mut taken: Vec<u8>, used: usize) {
         taken.drain(..used);
         taken.append(&mut self.received);
@@ -189,7 +195,8 @@ impl<S: Stream> Transport<S> {
         self.output.len() - self.sent
     }
 
-    /// Marks all output so far as awaited by the client: it is sent even while the next statement waits.
+    /// Marks all output so far as awaited by the client: it is sent even while the next statement
+    /// waits.
     pub(crate) fn mark_urgent(&mut self) {
         self.urgent = self.output.len();
     }
@@ -214,7 +221,8 @@ impl<S: Stream> Transport<S> {
         Ok(self.whole(phase)?.is_some())
     }
 
-    /// Waits until a whole message is there: the only way to wait for input. Ready with [`Input::End`] once the client has closed its side, each time.
+    /// Waits until a whole message is there: the only way to wait for input. Ready with
+    /// [`Input::End`] once the client has closed its side, each time.
     pub(crate) fn poll_message(&mut self, phase: Phase, cx: &mut Context<'_>) -> Poll<Result<Input, Broken>> {
         loop {
             if let Some(total) = self.whole(phase)? {
@@ -255,8 +263,9 @@ impl<S: Stream> Transport<S> {
         Poll::Ready(Ok(count))
     }
 
-    /// Reads ahead while a statement runs. Ready once the client is gone without a goodbye. At the bound the socket is only asked whether it was closed; what a closed socket
-    /// still holds is read, as its last bytes tell whether they are a goodbye.
+    /// Reads ahead while a statement runs. Ready once the client is gone without a goodbye. At the
+    /// bound the socket is only asked whether it was closed; what a closed socket still holds is
+    /// read, as its last bytes tell whether they are a goodbye.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.lost && !self.ended {
             if self.received.len() > AHEAD_BYTES {
@@ -297,7 +306,8 @@ impl<S: Stream> Transport<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what the client awaits, while a statement runs. Ready with false if it cannot be written any more.
+    /// Writes what the client awaits, while a statement runs. Ready with false if it cannot be
+    /// written any more.
     pub(crate) fn poll_send_urgent(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         self.poll_send(cx, self.urgent).map(|sent| sent.is_ok())
     }

@@ -103,7 +103,8 @@ impl Binder<'_> {
         Ok(fields.map(|(place, (name, ty))| (name.clone(), field_of(&record, place, *ty))).collect())
     }
 
-    /// The bounds of one dimension. Beside a slice, a single subscript is the upper bound of one from 1.
+    /// The bounds of one dimension. Beside a slice, a single subscript is the upper bound of one
+    /// from 1.
     fn slice_bounds(&mut self, access: &AccessExpr) -> Result<[Option<Expr>; 2]> {
         match access {
             AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {

@@ -53,7 +53,8 @@ impl Binder<'_> {
         Ok(Some(filter))
     }
 
-    /// GROUPING: which of the arguments are not grouped by. It belongs to a level as an aggregate does.
+    /// GROUPING: which of the arguments are not grouped by. It belongs to a level as an aggregate
+    /// does.
     pub(super) fn grouping(&mut self, arguments: Vec<&Syntax>) -> Result<Typed> {
         if arguments.len() > 31 {
             return Err(SqlError::new(
@@ -103,7 +104,8 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Aggregate { depth, place }, ty))
     }
 
-    /// How many levels out the query is that an aggregate belongs to: the innermost one whose columns it is over.
+    /// How many levels out the query is that an aggregate belongs to: the innermost one whose
+    /// columns it is over.
     fn owner(&self, call: &AggregateCall) -> usize {
         let mut nearest = None;
         let mut note = |depth: usize| nearest = Some(nearest.map_or(depth, |known: usize| known.min(depth)));
@@ -189,7 +191,8 @@ fn is_aggregate_of(expr: &Expr, level: usize) -> bool {
     matches!(expr, Expr::Aggregate { depth, .. } if *depth == level)
 }
 
-/// Makes the expressions of a call, bound `depth` levels further in, those of the query it belongs to.
+/// Makes the expressions of a call, bound `depth` levels further in, those of the query it belongs
+/// to.
 fn lower(call: &mut AggregateCall, depth: usize) {
     let order = call.order.iter_mut().map(|(key, ..)| key);
     for expr in call.arguments.iter_mut().chain(order).chain(&mut call.filter) {

@@ -6,10 +6,11 @@ use super::{Body, Distinct, From, Query, Select, SlotPart, Source};
 use crate::expr::{Expr, Typed};
 use crate::types::Type;
 
-/// A sorted SELECT with its volatile and set-returning outputs computed after the sort, and after DISTINCT ON, as PostgreSQL does, for the rows that
-/// LIMIT asks for: `SELECT nextval('s') FROM t ORDER BY a LIMIT 3` counts on by three, in the order of the rows, and
-/// `SELECT DISTINCT ON (a) a, unnest(b) FROM t ORDER BY a, c` gives all elements of the first row of each `a`. What they need of the row is
-/// handed up beside it.
+/// A sorted SELECT with its volatile and set-returning outputs computed after the sort, and after
+/// DISTINCT ON, as PostgreSQL does, for the rows that LIMIT asks for: `SELECT nextval('s') FROM t
+/// ORDER BY a LIMIT 3` counts on by three, in the order of the rows, and `SELECT DISTINCT ON (a) a,
+/// unnest(b) FROM t ORDER BY a, c` gives all elements of the first row of each `a`. What they need
+/// of the row is handed up beside it.
 pub(super) fn postpone_calls(mut query: Query) -> Query {
     let Body::Select(select) = &mut query.body else { return query };
     if query.order.is_empty() {
@@ -73,7 +74,8 @@ pub(super) fn postpone_calls(mut query: Query) -> Query {
     query
 }
 
-/// What a query hands up to the one that is put around it: its columns are the places of the new frame.
+/// What a query hands up to the one that is put around it: its columns are the places of the new
+/// frame.
 struct HandedUp {
     /// Number of places of the query's own frame; the results of its sets are behind it.
     frame: usize,

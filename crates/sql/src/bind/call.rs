@@ -100,8 +100,8 @@ impl Binder<'_> {
         self.aggregate(schema.as_deref(), &name, syntax, list)
     }
 
-    /// The arguments of a call that names some, in their places; those left out are 0. None if it names none, or the function
-    /// has no names.
+    /// The arguments of a call that names some, in their places; those left out are 0. None if it
+    /// names none, or the function has no names.
     fn named_arguments(
         &mut self,
         schema: Option<&str>,
@@ -185,7 +185,8 @@ impl Binder<'_> {
         self.cast(time, Type { id, modifier: digits.clamp(0, 6) }).map(Some)
     }
 
-    /// Calls a function by name: a scalar one, a set-returning one where that is allowed, or a type's name used as a conversion.
+    /// Calls a function by name: a scalar one, a set-returning one where that is allowed, or a
+    /// type's name used as a conversion.
     pub(crate) fn call(&mut self, schema: Option<&str>, name: &str, arguments: Vec<Typed>) -> Result<Typed> {
         let types: Vec<Type> = arguments.iter().map(|argument| argument.ty).collect();
         let resolved = match function::resolve(schema, name, &types) {

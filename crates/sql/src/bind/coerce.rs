@@ -6,8 +6,9 @@ use crate::expr::{Expr, Typed, fold};
 use crate::types::cast::{self, CastContext};
 use crate::types::{Datum, FormatContext, Type, TypeId};
 
-/// The type that values of these types can all be converted to implicitly, by PostgreSQL's rules for UNION, CASE, VALUES and so on. `Unknown` if
-/// all are. On failure the two types that cannot be matched.
+/// The type that values of these types can all be converted to implicitly, by PostgreSQL's rules
+/// for UNION, CASE, VALUES and so on. `Unknown` if all are. On failure the two types that cannot be
+/// matched.
 pub fn common_type(types: &[Type]) -> Result<Type, (Type, Type)> {
     let mut chosen = types.first().copied().unwrap_or(Type::new(TypeId::Unknown));
     for &ty in types.iter().skip(1) {
@@ -31,7 +32,8 @@ fn is_implicit(from: Type, to: Type) -> bool {
     cast::find(Type::new(from.id), Type::new(to.id), CastContext::Implicit).is_some()
 }
 
-/// Whether reading this literal depends on the session: its time zone, the current date, the catalog.
+/// Whether reading this literal depends on the session: its time zone, the current date, the
+/// catalog.
 fn depends_on_session(ty: TypeId, text: &str) -> bool {
     let text = text.trim();
     let is_plain = |allowed: &str| {
@@ -71,8 +73,8 @@ pub(crate) fn read_literal(
 }
 
 impl Binder<'_> {
-    /// Converts to `target` if there is a conversion in this context. Untyped literals are read as the target type (its errors are
-    /// the literal's), open parameters become of the target type.
+    /// Converts to `target` if there is a conversion in this context. Untyped literals are read as
+    /// the target type (its errors are the literal's), open parameters become of the target type.
     pub(crate) fn coerce(&mut self, typed: Typed, target: Type, how: CastContext) -> Result<Option<Typed>> {
         if typed.ty == target {
             return Ok(Some(typed));
@@ -200,7 +202,8 @@ impl Binder<'_> {
     }
 }
 
-/// Whether values of the two types are represented alike, so that a conversion without a length changes nothing.
+/// Whether values of the two types are represented alike, so that a conversion without a length
+/// changes nothing.
 fn is_same_value(from: TypeId, to: TypeId) -> bool {
     let is_text = |ty| matches!(ty, TypeId::Text | TypeId::Varchar);
     from == to

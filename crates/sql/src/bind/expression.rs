@@ -29,7 +29,8 @@ fn untyped_text(text: &str) -> Typed {
 }
 
 impl Binder<'_> {
-    /// Binds an expression in the innermost level. Its type may be `Unknown` (an untyped literal or parameter).
+    /// Binds an expression in the innermost level. Its type may be `Unknown` (an untyped literal or
+    /// parameter).
     pub fn expression(&mut self, syntax: &Syntax) -> Result<Typed> {
         stacker::maybe_grow(RED_ZONE, FRESH_STACK, || self.bind_expression(syntax))
     }
@@ -243,7 +244,8 @@ impl Binder<'_> {
             let expr = if negated { Expr::And(tests) } else { Expr::Or(tests) };
             return Ok(boolean(fold(expr, self.context)));
         };
-        // Integers of all widths compare with one another as they are, so an index on the operand stays usable.
+        // Integers of all widths compare with one another as they are, so an index on the operand
+        // stays usable.
         let integers = types.iter().all(|ty| ty.id.is_integer() || ty.id == TypeId::Unknown)
             && operand.ty.id.is_integer();
         let ty = if ty.id == TypeId::Unknown { Self::UNSETTLED } else { Type::new(ty.id) };

@@ -4,7 +4,8 @@ use crate::expr::Expr;
 use crate::function::ResolvedFunction;
 use crate::types::Type;
 
-/// A window: how the rows of a level are split and sorted, which of them a row looks at, and the calls that do so.
+/// A window: how the rows of a level are split and sorted, which of them a row looks at, and the
+/// calls that do so.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     /// Its name, if the WINDOW clause gave it one.
@@ -141,7 +142,8 @@ impl Window {
         window_exprs!(self, visit, iter_mut, offset_mut, [mut]);
     }
 
-    /// The keys its rows are sorted by: those of PARTITION BY, then of ORDER BY that are not among them, each with its direction.
+    /// The keys its rows are sorted by: those of PARTITION BY, then of ORDER BY that are not among
+    /// them, each with its direction.
     pub(crate) fn sort_keys(&self) -> Vec<(&Expr, bool, bool)> {
         let mut keys: Vec<(&Expr, bool, bool)> = vec![];
         let partition = self.partition.iter().map(|expr| (expr, false, false));

@@ -27,7 +27,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Binds the FROM of an UPDATE, or the USING of a DELETE, beside the target, which LATERAL items must not refer to.
+    /// Binds the FROM of an UPDATE, or the USING of a DELETE, beside the target, which LATERAL
+    /// items must not refer to.
     pub fn from_beside_target(&mut self, items: &[TableWithJoins]) -> Result<()> {
         let level = self.level()?;
         let mut names = std::mem::take(&mut level.namespace);
@@ -164,7 +165,8 @@ impl Binder<'_> {
         Ok((names, on))
     }
 
-    /// The value of a column merged by USING: the side that cannot be missing, or whichever there is.
+    /// The value of a column merged by USING: the side that cannot be missing, or whichever there
+    /// is.
     fn merged_column(
         &mut self,
         kind: JoinKind,

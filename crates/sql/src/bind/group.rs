@@ -1,8 +1,9 @@
 //! GROUP BY, and moving an aggregating SELECT's expressions onto its group's frame.
 //!
-//! Targets, HAVING and set-returning calls are bound over the input's frame first. Then every part of them that equals a group key
-//! becomes that key's place, every aggregate its own; a column that is left over is an error, unless its table's primary key is
-//! among the keys: then it is the same throughout a group and becomes a key too.
+//! Targets, HAVING and set-returning calls are bound over the input's frame first. Then every part
+//! of them that equals a group key becomes that key's place, every aggregate its own; a column that
+//! is left over is an error, unless its table's primary key is among the keys: then it is the same
+//! throughout a group and becomes a key too.
 //!
 //! ```text
 //! SELECT a + 1, count(*) FROM t GROUP BY a     input frame [a]; group frame [a, count(*)]
@@ -26,8 +27,8 @@ pub(super) struct GroupKeys {
     keys: Vec<Expr>,
     /// With grouping sets: each as places among the keys.
     sets: Option<Vec<Vec<usize>>>,
-    /// Targets that were named by place or alias, and the key that each is. Two of them are two keys even if they are written alike: one may be in a
-    /// grouping set and the other not.
+    /// Targets that were named by place or alias, and the key that each is. Two of them are two
+    /// keys even if they are written alike: one may be in a grouping set and the other not.
     named: Vec<(usize, usize)>,
 }
 
@@ -174,7 +175,8 @@ impl Binder<'_> {
         Ok(vec![self.group_target(&mut typed, None, keys)?])
     }
 
-    /// The place of an expression among the keys; `target` is its place among the targets, if it was named as such.
+    /// The place of an expression among the keys; `target` is its place among the targets, if it
+    /// was named as such.
     fn group_target(
         &mut self,
         typed: &mut Typed,
@@ -214,7 +216,8 @@ impl Binder<'_> {
         Ok(place)
     }
 
-    /// Puts a bound level together: groups it if it aggregates, and gives set-returning results their places.
+    /// Puts a bound level together: groups it if it aggregates, and gives set-returning results
+    /// their places.
     pub(super) fn finish_select(
         &mut self,
         level: Level,
@@ -267,7 +270,8 @@ fn over_group<'a>(select: &'a mut Select, having: &'a mut Vec<Expr>) -> Vec<&'a 
 
 /// Moves the expressions over the group's frame.
 fn regroup(select: &mut Select, group: &mut Group) -> Result<()> {
-    // First the columns that depend on the keys become keys, since the places of the aggregates follow the keys.
+    // First the columns that depend on the keys become keys, since the places of the aggregates
+    // follow the keys.
     let mut loose = vec![];
     for expr in over_group(select, &mut group.having) {
         collect_loose(expr, 0, &group.keys, &mut loose);
@@ -302,7 +306,8 @@ fn key_at_level(key: &Expr, level: usize) -> Expr {
     key
 }
 
-/// Collects the input's columns that are neither keys nor within aggregates; `level` is how many levels in `expr` is.
+/// Collects the input's columns that are neither keys nor within aggregates; `level` is how many
+/// levels in `expr` is.
 fn collect_loose(expr: &Expr, level: usize, keys: &[Expr], loose: &mut Vec<(usize, bool)>) {
     if keys.iter().any(|key| key_at_level(key, level) == *expr) {
         return;

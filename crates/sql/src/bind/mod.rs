@@ -1,14 +1,16 @@
 //! The binder: from syntax trees to bound queries and expressions, by PostgreSQL's rules.
 //!
-//! It resolves names, operators and functions, settles the types of untyped literals and parameters from where they stand, inserts
-//! conversions, folds constants, merges simple derived tables and views into the query around them, and says in PostgreSQL's
-//! words what is wrong. What the executor cannot do is refused by name with 0A000.
+//! It resolves names, operators and functions, settles the types of untyped literals and parameters
+//! from where they stand, inserts conversions, folds constants, merges simple derived tables and
+//! views into the query around them, and says in PostgreSQL's words what is wrong. What the
+//! executor cannot do is refused by name with 0A000.
 //!
-//! One [`Binder`] binds one statement. Its state is a stack of query levels (see [`expr`](crate::expr) for frames), the types
-//! of the parameters as far as they are known, and the common table expressions in sight.
+//! One [`Binder`] binds one statement. Its state is a stack of query levels (see
+//! [`expr`](crate::expr) for frames), the types of the parameters as far as they are known, and the
+//! common table expressions in sight.
 //!
-//! Parameters: `$n` without a declared type is of type `Unknown` until something converts it; the first conversion
-//! settles its type for the statement. One that nothing settles is 42P18.
+//! Parameters: `$n` without a declared type is of type `Unknown` until something converts it; the
+//! first conversion settles its type for the statement. One that nothing settles is 42P18.
 
 mod access;
 mod aggregate;
@@ -104,7 +106,8 @@ pub struct Binder<'a> {
     /// Levels before this one are out of sight (around a view).
     barrier: usize,
     ctes: Vec<with::CteInSight>,
-    /// What stands around the expression being bound in which a recursive query must not refer to itself, inside out.
+    /// What stands around the expression being bound in which a recursive query must not refer to
+    /// itself, inside out.
     around: Vec<&'static str>,
     cte_count: usize,
     tables: Vec<Arc<Table>>,
@@ -127,7 +130,8 @@ pub(crate) struct Level {
     pub(crate) aggregates: Vec<AggregateCall>,
     pub(crate) clause: Clause,
     pub(crate) set_returning: Vec<SetReturning>,
-    /// Rows are grouped by several sets of keys: a key is NULL in some groups, whatever it was computed from.
+    /// Rows are grouped by several sets of keys: a key is NULL in some groups, whatever it was
+    /// computed from.
     pub(crate) has_grouping_sets: bool,
     /// Number of calls with OVER.
     pub(crate) window_results: usize,
@@ -135,7 +139,8 @@ pub(crate) struct Level {
     pub(crate) mentioned: Vec<String>,
 }
 
-/// Where in a statement an expression stands: what is allowed in it, and how messages name the place.
+/// Where in a statement an expression stands: what is allowed in it, and how messages name the
+/// place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clause {
     /// The select list (or RETURNING).
@@ -277,7 +282,8 @@ impl<'a> Binder<'a> {
         self.levels.pop().ok_or_else(|| SqlError::internal("no query level is open"))
     }
 
-    /// Runs `bind` with the open level's clause set: what is allowed in expressions and how messages name the place.
+    /// Runs `bind` with the open level's clause set: what is allowed in expressions and how
+    /// messages name the place.
     pub fn in_clause<T>(&mut self, clause: Clause, bind: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let before = std::mem::replace(&mut self.level()?.clause, clause);
         let result = bind(self);

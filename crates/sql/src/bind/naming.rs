@@ -7,7 +7,8 @@ use sqlparser::ast::{
 use super::expression::strip;
 use super::{name_parts, object_name, resolve_type};
 
-/// The name PostgreSQL gives to an expression: a column's or function's, a type's for a conversion of something nameless, else `?column?`.
+/// The name PostgreSQL gives to an expression: a column's or function's, a type's for a conversion
+/// of something nameless, else `?column?`.
 pub(crate) fn figure_name(syntax: &Syntax) -> String {
     name_of(syntax).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }

@@ -1,6 +1,7 @@
 //! What an expression of the parser is made of, one step down: expressions and queries.
 //!
-//! Every kind of expression that can be bound is here ([`Binder::expression`](super::Binder::expression) has the same list); others have no parts.
+//! Every kind of expression that can be bound is here
+//! ([`Binder::expression`](super::Binder::expression) has the same list); others have no parts.
 
 use sqlparser::ast::{
     AccessExpr, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr,

@@ -76,7 +76,8 @@ impl Binder<'_> {
         self.prefix(&name, operand)
     }
 
-    /// A chain of infix operators, which leans to the left and may be very long: walked without recursion.
+    /// A chain of infix operators, which leans to the left and may be very long: walked without
+    /// recursion.
     pub(crate) fn binary_chain(&mut self, syntax: &Syntax) -> Result<Typed> {
         let mut rest = vec![];
         let mut first = syntax;
@@ -105,7 +106,8 @@ impl Binder<'_> {
         Ok(left)
     }
 
-    /// `left AND right AND ...`: takes all that follows with the same operator, so that long chains stay flat.
+    /// `left AND right AND ...`: takes all that follows with the same operator, so that long chains
+    /// stay flat.
     fn logical<'s>(
         &mut self,
         left: Typed,
@@ -220,7 +222,8 @@ impl Binder<'_> {
         Ok((self.convert(left, left_type)?.expr, self.convert(right, operator.right)?.expr))
     }
 
-    /// The equality of two values of one type, which grouping, DISTINCT and sorting need. 42883 if the type has none.
+    /// The equality of two values of one type, which grouping, DISTINCT and sorting need. 42883 if
+    /// the type has none.
     pub(crate) fn equality(&self, ty: Type) -> Result<ResolvedOperator> {
         operator::resolve("=", Some(ty), ty)
     }

@@ -8,7 +8,8 @@ use super::{Binder, Distinct, Query, SortKey};
 use crate::error::{Result, SqlError, sqlstate};
 use crate::expr::Typed;
 
-/// Descending, and NULLs first; NULLs come last in ascending and first in descending order unless said otherwise.
+/// Descending, and NULLs first; NULLs come last in ascending and first in descending order unless
+/// said otherwise.
 pub(super) fn sort_direction(options: &OrderByOptions) -> (bool, bool) {
     let descending = options.asc == Some(false);
     (descending, options.nulls_first.unwrap_or(descending))
@@ -71,7 +72,8 @@ pub(super) fn target_named(
 }
 
 impl Binder<'_> {
-    /// ORDER BY of a SELECT: output positions, output names, or expressions over the input, which become hidden targets.
+    /// ORDER BY of a SELECT: output positions, output names, or expressions over the input, which
+    /// become hidden targets.
     pub(super) fn order_by(
         &mut self,
         items: &[OrderByExpr],

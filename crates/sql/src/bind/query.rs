@@ -1,7 +1,8 @@
 //! Bound queries: names resolved, types settled, nothing planned yet.
 //!
-//! A [`Select`] is one query level with its frame. The relations of its FROM, and of subqueries that were merged into it, are listed
-//! in `relations`; `from` says how they are joined. A derived table that could not be merged is a [`Query`] of its own, one level in.
+//! A [`Select`] is one query level with its frame. The relations of its FROM, and of subqueries
+//! that were merged into it, are listed in `relations`; `from` says how they are joined. A derived
+//! table that could not be merged is a [`Query`] of its own, one level in.
 
 use std::sync::Arc;
 
@@ -31,7 +32,8 @@ pub struct Query {
     pub columns: Vec<OutputColumn>,
     /// Conversions of the columns, applied last; none, or one for each column.
     pub conversions: Vec<Option<Cast>>,
-    /// Common table expressions of its WITH, evaluated at most once for each evaluation of this query.
+    /// Common table expressions of its WITH, evaluated at most once for each evaluation of this
+    /// query.
     pub ctes: Vec<Cte>,
 }
 
@@ -44,7 +46,8 @@ pub struct Cte {
     pub name: String,
     /// The query; for a recursive one the part that is not.
     pub query: Query,
-    /// The recursive part, which reads the same number, and whether equal rows are dropped (UNION rather than UNION ALL).
+    /// The recursive part, which reads the same number, and whether equal rows are dropped (UNION
+    /// rather than UNION ALL).
     pub recursive: Option<(Query, bool)>,
     /// Those within it have the numbers from its own to this one.
     pub end: usize,
@@ -109,9 +112,11 @@ pub struct Select {
     pub from: Vec<From>,
     /// Conditions of WHERE, all of which must hold.
     pub filter: Vec<Expr>,
-    /// Grouping and aggregates. Then `having`, set-returning calls and targets are over the group's frame: its keys, then its aggregates.
+    /// Grouping and aggregates. Then `having`, set-returning calls and targets are over the group's
+    /// frame: its keys, then its aggregates.
     pub group: Option<Group>,
-    /// Windows, in the order they were written. The results of their calls take the places behind the frame's (or the group's frame's).
+    /// Windows, in the order they were written. The results of their calls take the places behind
+    /// the frame's (or the group's frame's).
     pub windows: Vec<Window>,
     /// Set-returning calls in the targets. Their results take the places behind those of windows.
     pub set_returning: Vec<SetReturning>,
@@ -185,7 +190,8 @@ pub enum Source {
     Query(Box<Query>),
     /// A common table expression, by number.
     Cte(usize),
-    /// Functions in FROM, one level in... whose arguments are over this level's frame (LATERAL is implied).
+    /// Functions in FROM, one level in... whose arguments are over this level's frame (LATERAL is
+    /// implied).
     Function(TableFunction),
     /// A row that whoever binds the statement puts into the frame (EXCLUDED).
     Given,
@@ -269,8 +275,8 @@ pub enum JoinKind {
 pub struct Group {
     /// Keys, over the frame: the first places of the group's frame.
     pub keys: Vec<Expr>,
-    /// GROUPING SETS, with ROLLUP and CUBE written out: for each set the places of its keys; the other keys are NULL in its groups. None if the
-    /// rows are grouped once, by all keys.
+    /// GROUPING SETS, with ROLLUP and CUBE written out: for each set the places of its keys; the
+    /// other keys are NULL in its groups. None if the rows are grouped once, by all keys.
     pub sets: Option<Vec<Vec<usize>>>,
     /// Aggregates: the places after the keys.
     pub aggregates: Vec<AggregateCall>,
@@ -352,8 +358,8 @@ impl Query {
         Query { body, order: vec![], limit: None, offset: None, columns, conversions: vec![], ctes: vec![] }
     }
 
-    /// Calls `visit(expression, nested)` with every outermost expression in the query, where `nested` is the number of frames between the
-    /// query's own and the expression's.
+    /// Calls `visit(expression, nested)` with every outermost expression in the query, where
+    /// `nested` is the number of frames between the query's own and the expression's.
     pub fn for_each_expr(&self, visit: &mut dyn FnMut(&Expr, usize)) {
         self.walk(0, visit);
     }

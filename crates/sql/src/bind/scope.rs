@@ -1,7 +1,8 @@
 //! Names: what is in sight, and what a column reference means.
 //!
-//! Each level has a [`Namespace`]: the columns an unqualified name can mean, in the order `*` lists them (USING has merged some), and
-//! the tables a qualified name can mean. A name is looked for from the innermost level outwards; the first level that knows it decides.
+//! Each level has a [`Namespace`]: the columns an unqualified name can mean, in the order `*` lists
+//! them (USING has merged some), and the tables a qualified name can mean. A name is looked for
+//! from the innermost level outwards; the first level that knows it decides.
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use sqlparser::tokenizer::Span;
@@ -50,8 +51,8 @@ pub(crate) struct NamedTable {
     pub(crate) schema: Option<String>,
     pub(crate) name: String,
     pub(crate) columns: Vec<NamedColumn>,
-    /// The names that the fields of its rows have, where an alias gives the columns others: a row of a relation is of
-    /// the relation's own type.
+    /// The names that the fields of its rows have, where an alias gives the columns others: a row
+    /// of a relation is of the relation's own type.
     pub(crate) fields: Vec<String>,
 }
 
@@ -135,8 +136,8 @@ fn fold_case(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-/// The parts of a possibly qualified name, folded, and whether each was quoted. A leading database name is accepted and dropped where there
-/// are three parts.
+/// The parts of a possibly qualified name, folded, and whether each was quoted. A leading database
+/// name is accepted and dropped where there are three parts.
 pub fn name_parts(name: &ObjectName) -> Result<Vec<(String, bool)>> {
     name.0
         .iter()

@@ -252,7 +252,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The select list: names and expressions, `*` replaced by what it stands for. `hidden` are columns in sight that `*` does not list.
+    /// The select list: names and expressions, `*` replaced by what it stands for. `hidden` are
+    /// columns in sight that `*` does not list.
     pub(super) fn expand_targets(
         &mut self,
         items: &[SelectItem],

@@ -81,7 +81,8 @@ impl Binder<'_> {
         self.convert_query(query, types, CastContext::Implicit, |_, from, to| cast::cannot_cast(from, to))
     }
 
-    /// Converts the columns of a query that feeds an INSERT; `names` are the target columns'. 42804 if a column cannot be.
+    /// Converts the columns of a query that feeds an INSERT; `names` are the target columns'. 42804
+    /// if a column cannot be.
     pub fn assign_query(&mut self, query: Query, types: &[Type], names: &[&str]) -> Result<Query> {
         self.convert_query(query, types, CastContext::Assignment, |place, from, to| {
             SqlError::new(
@@ -121,7 +122,8 @@ impl Binder<'_> {
         Ok(query)
     }
 
-    /// Converts the expressions that give a column, where nothing looks at them in between. False if that is not possible.
+    /// Converts the expressions that give a column, where nothing looks at them in between. False
+    /// if that is not possible.
     fn convert_in_place(
         &mut self,
         query: &mut Query,

@@ -1,13 +1,16 @@
-//! Stars of a query that is to be stored: what each stood for, so that later columns do not change it.
+//! Stars of a query that is to be stored: what each stood for, so that later columns do not change
+//! it.
 //!
-//! A view's query is kept as text. `SELECT * FROM t` would mean another list of columns once `t` has more of them, so CREATE VIEW
-//! lets the binder note what each star of the text stands for, by its place in the text, and puts the names there.
+//! A view's query is kept as text. `SELECT * FROM t` would mean another list of columns once `t`
+//! has more of them, so CREATE VIEW lets the binder note what each star of the text stands for, by
+//! its place in the text, and puts the names there.
 //!
 //! ```text
 //! SELECT *, u.* FROM t JOIN u USING (a)    becomes    SELECT a, t.b, u.c, u.a, u.c FROM t JOIN u USING (a)
 //! ```
 //!
-//! So it is with the stars of subqueries wherever they are: `x IN (SELECT * FROM t)` fails once `t` has two columns.
+//! So it is with the stars of subqueries wherever they are: `x IN (SELECT * FROM t)` fails once `t`
+//! has two columns.
 
 use std::collections::HashMap;
 

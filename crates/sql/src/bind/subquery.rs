@@ -69,7 +69,8 @@ impl Binder<'_> {
         }
         let query = self.query_within(syntax)?;
         check_width(operands.len(), query.columns.len())?;
-        // A row differs from another if one pair does: <> ALL is NOT (= ANY), <> ANY is NOT (= ALL).
+        // A row differs from another if one pair does: <> ALL is NOT (= ANY), <> ANY is NOT (=
+        // ALL).
         let (name, all, negated) =
             if operands.len() > 1 && name == "<>" { ("=", !all, true) } else { (name, all, false) };
         let mut operators = vec![];

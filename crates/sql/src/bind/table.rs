@@ -1,4 +1,5 @@
-//! What FROM can name: stored tables, views, computed tables, common table expressions, functions, derived tables.
+//! What FROM can name: stored tables, views, computed tables, common table expressions, functions,
+//! derived tables.
 
 use sqlparser::ast::{
     self, Expr as Syntax, FunctionArg, GroupByExpr, ObjectName, Query as QuerySyntax, SetExpr, TableAlias,
@@ -20,8 +21,8 @@ use crate::types::{Type, TypeId};
 /// Views may refer to views this deep.
 const MAX_VIEW_DEPTH: usize = 100;
 
-/// Names and types of the columns of a set-returning function's rows, for those with columns of their own; else it is one column
-/// with the function's name.
+/// Names and types of the columns of a set-returning function's rows, for those with columns of
+/// their own; else it is one column with the function's name.
 pub(super) fn set_columns(resolved: &ResolvedFunction) -> Option<Vec<(&'static str, Type)>> {
     let text = Type::new(TypeId::Text);
     Some(match resolved.function.name {
@@ -125,7 +126,8 @@ impl Binder<'_> {
             _ => return Err(SqlError::internal(format!("view \"{}\" is no query", view.name))),
         };
         let search_path = std::mem::replace(&mut self.search_path, view.search_path.clone());
-        // The level itself stays in sight: its names are those of the view's own FROM while the view is merged.
+        // The level itself stays in sight: its names are those of the view's own FROM while the
+        // view is merged.
         let barrier = std::mem::replace(&mut self.barrier, self.levels.len().saturating_sub(1));
         let ctes = std::mem::take(&mut self.ctes);
         let positions = std::mem::replace(&mut self.positions, false);
@@ -203,8 +205,9 @@ impl Binder<'_> {
         self.add_relation(NewRelation { source, schema: None, name, columns, types }, alias, nullable)
     }
 
-    /// Merges a simple SELECT into the current level: its relations join this level's, its conditions hold here, its outputs are expressions.
-    /// None if it turns out not to be simple: volatile, aggregating or set-returning outputs. Then nothing has changed.
+    /// Merges a simple SELECT into the current level: its relations join this level's, its
+    /// conditions hold here, its outputs are expressions. None if it turns out not to be simple:
+    /// volatile, aggregating or set-returning outputs. Then nothing has changed.
     fn merge(
         &mut self,
         select: &ast::Select,
@@ -258,7 +261,8 @@ impl Binder<'_> {
     fn merged_outputs(&mut self, select: &ast::Select) -> Result<Vec<NamedColumn>> {
         let lateral = self.level()?.namespace.clone();
         self.level()?.namespace = Namespace::default();
-        // LATERAL: the items to the left stay in sight of the inner FROM's own LATERAL items and of its expressions, its own names first.
+        // LATERAL: the items to the left stay in sight of the inner FROM's own LATERAL items and of
+        // its expressions, its own names first.
         let bound = self.from_clause(&select.from);
         let level = self.level()?;
         for table in lateral.tables {

@@ -1,7 +1,9 @@
-//! Levels for statements that are no SELECT: rows that are given, and the target of UPDATE and DELETE.
+//! Levels for statements that are no SELECT: rows that are given, and the target of UPDATE and
+//! DELETE.
 //!
-//! In such a level the columns of a row stand at fixed places: all of them, dropped ones too, in the order of the stored row.
-//! So whoever has a row at hand can evaluate over it, and whoever has computed a new row can put it in the place of the old one.
+//! In such a level the columns of a row stand at fixed places: all of them, dropped ones too, in
+//! the order of the stored row. So whoever has a row at hand can evaluate over it, and whoever has
+//! computed a new row can put it in the place of the old one.
 //!
 //! ```text
 //! INSERT ... ON CONFLICT DO UPDATE SET n = t.n + excluded.n      frame: t's columns, then excluded's
@@ -27,8 +29,9 @@ impl Binder<'_> {
         Ok(self.pop_level()?.select)
     }
 
-    /// Adds a row of `table` under this name to the open level; its columns stand at the returned place and after. Nothing reads
-    /// the table: the row is put into the frame by whoever evaluates.
+    /// Adds a row of `table` under this name to the open level; its columns stand at the returned
+    /// place and after. Nothing reads the table: the row is put into the frame by whoever
+    /// evaluates.
     pub fn add_given_row(&mut self, table: &Arc<Table>, name: &str) -> Result<usize> {
         let base = self.level()?.select.slots.len();
         let (_, names) = self.fixed_row(Source::Given, table, None, name)?;
@@ -36,7 +39,8 @@ impl Binder<'_> {
         Ok(base)
     }
 
-    /// Adds the target of an UPDATE or DELETE to a fresh level: its columns from place 0, its row key after them. Its rows are read.
+    /// Adds the target of an UPDATE or DELETE to a fresh level: its columns from place 0, its row
+    /// key after them. Its rows are read.
     pub fn add_target(&mut self, table: &Arc<Table>, alias: Option<&str>) -> Result<()> {
         self.note_table(table);
         let schema = if alias.is_some() { None } else { Some(table.schema_name.as_str()) };

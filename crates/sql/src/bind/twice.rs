@@ -1,4 +1,5 @@
-//! Operands that are written once but needed twice: BETWEEN, and what else is made of several comparisons.
+//! Operands that are written once but needed twice: BETWEEN, and what else is made of several
+//! comparisons.
 
 use sqlparser::ast::Expr as Syntax;
 
@@ -25,8 +26,8 @@ fn size(expr: &Expr) -> usize {
 }
 
 impl Binder<'_> {
-    /// The operand once more, for an expression that is written out with it twice. 54001 where such expressions within each other would
-    /// grow without bound.
+    /// The operand once more, for an expression that is written out with it twice. 54001 where such
+    /// expressions within each other would grow without bound.
     pub(super) fn copy(&mut self, operand: &Typed) -> Result<Typed> {
         self.copied += size(&operand.expr);
         if self.copied > MOST_COPIED {

@@ -8,7 +8,8 @@ use super::scope::name_parts;
 use crate::error::{Result, SqlError, sqlstate};
 use crate::types::{Type, TypeId};
 
-/// The type a syntax tree names. 42704 if there is none, 0A000 for those of PostgreSQL that are not implemented.
+/// The type a syntax tree names. 42704 if there is none, 0A000 for those of PostgreSQL that are not
+/// implemented.
 pub fn resolve_type(data_type: &DataType) -> Result<Type> {
     use DataType as D;
     Ok(match data_type {

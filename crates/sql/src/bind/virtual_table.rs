@@ -19,7 +19,8 @@ pub trait VirtualTable: Send + Sync {
     fn columns(&self) -> &[(&'static str, Type)];
     /// All its rows, each with a value for every column.
     fn rows(&self, context: &ReadContext<'_>) -> Result<Vec<Vec<Datum>>>;
-    /// The rows whose column `column` equals `value`, if the table can find them without computing all.
+    /// The rows whose column `column` equals `value`, if the table can find them without computing
+    /// all.
     fn rows_by_key(
         &self,
         column: usize,
@@ -39,7 +40,8 @@ impl fmt::Debug for dyn VirtualTable {
 
 /// Finds virtual tables by name.
 pub trait VirtualTables {
-    /// The table of this name; without a schema, as found in `pg_catalog`, which is searched before all others.
+    /// The table of this name; without a schema, as found in `pg_catalog`, which is searched before
+    /// all others.
     fn find(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn VirtualTable>>;
 }
 

@@ -1,7 +1,8 @@
 //! Calls with OVER, and the WINDOW clause.
 //!
-//! A call's result takes a place behind the (group's) frame; while binding it is [`Expr::WindowResult`]. Windows that are written twice alike
-//! are one, so that their rows are sorted once.
+//! A call's result takes a place behind the (group's) frame; while binding it is
+//! [`Expr::WindowResult`]. Windows that are written twice alike are one, so that their rows are
+//! sorted once.
 
 use sqlparser::ast::{
     DuplicateTreatment, Expr as Syntax, Function as FunctionSyntax, FunctionArg, FunctionArgExpr,
@@ -225,7 +226,8 @@ impl Binder<'_> {
         })
     }
 
-    /// An offset of ROWS or GROUPS is a bigint. One of RANGE depends on the sort key: [`Binder::check_frame`] converts it.
+    /// An offset of ROWS or GROUPS is a bigint. One of RANGE depends on the sort key:
+    /// [`Binder::check_frame`] converts it.
     fn offset(&mut self, syntax: &Syntax, mode: FrameMode) -> Result<Typed> {
         let what = mode_name(mode);
         let clause = Clause::Other(match mode {
@@ -261,7 +263,8 @@ impl Binder<'_> {
         })
     }
 
-    /// What the frame asks of ORDER BY, which may come from the window it extends; converts the offsets of RANGE.
+    /// What the frame asks of ORDER BY, which may come from the window it extends; converts the
+    /// offsets of RANGE.
     fn check_frame(&mut self, window: &mut Window, offsets: Vec<Type>) -> Result<()> {
         match window.frame.mode {
             FrameMode::Groups if window.order.is_empty() => {

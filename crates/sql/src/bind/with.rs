@@ -99,7 +99,8 @@ impl Binder<'_> {
     pub(super) fn cte(&mut self, place: usize, alias: Option<&TableAlias>, nullable: bool) -> Result<Item> {
         let cte = &self.ctes[place];
         self.check_recursion(cte)?;
-        // Its rows belong to one row of the query around it, which only the query it belongs to can tell.
+        // Its rows belong to one row of the query around it, which only the query it belongs to can
+        // tell.
         if cte.correlated && self.levels.len() != cte.level + 1 {
             return Err(
                 self.lacks("a WITH query that refers to a query around it, read from a query within,")
@@ -186,7 +187,8 @@ impl Binder<'_> {
         Ok(Cte { number, name, query, recursive: None, end, references: 0, materialized })
     }
 
-    /// Binds a part of a WITH RECURSIVE query with the query itself in sight; tells whether it refers to itself.
+    /// Binds a part of a WITH RECURSIVE query with the query itself in sight; tells whether it
+    /// refers to itself.
     fn bind_part(
         &mut self,
         name: &str,
@@ -205,7 +207,8 @@ impl Binder<'_> {
         Ok((bound?, refers))
     }
 
-    /// A UNION under WITH RECURSIVE. None if its right side does not refer to the query itself: it is a query like any other then.
+    /// A UNION under WITH RECURSIVE. None if its right side does not refer to the query itself: it
+    /// is a query like any other then.
     fn bind_recursive(
         &mut self,
         cte: &ast::Cte,

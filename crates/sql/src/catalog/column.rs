@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::{Datum, Type};
 
-/// A column. Its place in [`Table::columns`](super::Table::columns) is its place in a stored row and never changes; the
-/// attribute number is that place + 1.
+/// A column. Its place in [`Table::columns`](super::Table::columns) is its place in a stored row
+/// and never changes; the attribute number is that place + 1.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Column {
     /// Name; unique among the columns that are not dropped.
@@ -16,7 +16,8 @@ pub struct Column {
     /// Whether NULL is refused.
     #[serde(default)]
     pub not_null: bool,
-    /// The DEFAULT expression as SQL text, if any. For serial and identity columns `nextval('...'::regclass)`.
+    /// The DEFAULT expression as SQL text, if any. For serial and identity columns
+    /// `nextval('...'::regclass)`.
     #[serde(default)]
     pub default: Option<String>,
     /// GENERATED ... AS IDENTITY.
@@ -28,7 +29,8 @@ pub struct Column {
     /// Dropped: invisible, stored as NULL.
     #[serde(default)]
     pub dropped: bool,
-    /// The value of rows that were stored before the column was added (they are shorter than the table).
+    /// The value of rows that were stored before the column was added (they are shorter than the
+    /// table).
     #[serde(default, with = "super::store::datum_document")]
     pub missing: Datum,
     /// COMMENT ON COLUMN.

@@ -1,4 +1,5 @@
-//! CHECK and FOREIGN KEY constraints. PRIMARY KEY and UNIQUE belong to their [`Index`](super::Index).
+//! CHECK and FOREIGN KEY constraints. PRIMARY KEY and UNIQUE belong to their
+//! [`Index`](super::Index).
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +47,8 @@ pub struct ForeignKey {
     /// Is checked at the end of the transaction unless SET CONSTRAINTS says otherwise.
     #[serde(default)]
     pub initially_deferred: bool,
-    /// MATCH FULL: all referencing columns are NULL, or none is. Else one that is NULL is enough to refer to nothing.
+    /// MATCH FULL: all referencing columns are NULL, or none is. Else one that is NULL is enough to
+    /// refer to nothing.
     #[serde(default)]
     pub match_full: bool,
     /// NOT VALID: rows that were there before it have not been looked at.

@@ -1,8 +1,8 @@
 //! Indexes and the layout of their entries.
 //!
-//! A table with a primary key is clustered: its own tree is ordered by the primary key, and the primary key's index has
-//! no tree of its own (`tree` is the table's). Every other index is a tree of entries that lead to the *row key*, the key
-//! of the row in the table's tree:
+//! A table with a primary key is clustered: its own tree is ordered by the primary key, and the
+//! primary key's index has no tree of its own (`tree` is the table's). Every other index is a tree
+//! of entries that lead to the *row key*, the key of the row in the table's tree:
 //!
 //! ```text
 //! unique index, no NULL among the columns   key = columns             value = row key
@@ -10,7 +10,8 @@
 //! any other index                           key = columns ++ row key  value = length of columns, u32 little-endian
 //! ```
 //!
-//! So a unique violation is a meeting of keys, except where NULLs are distinct. [`Index::row_key`] reads all three.
+//! So a unique violation is a meeting of keys, except where NULLs are distinct. [`Index::row_key`]
+//! reads all three.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,8 @@ pub struct Index {
     pub unique: bool,
     /// Is the primary key.
     pub primary: bool,
-    /// Oid of the PRIMARY KEY or UNIQUE constraint it stands for, if any; the constraint has the index's name.
+    /// Oid of the PRIMARY KEY or UNIQUE constraint it stands for, if any; the constraint has the
+    /// index's name.
     #[serde(default)]
     pub constraint: Option<u32>,
     /// COMMENT ON INDEX.

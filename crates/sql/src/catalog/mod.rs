@@ -1,15 +1,18 @@
 //! The catalog: what schemas, tables, indexes, constraints, sequences and views there are.
 //!
-//! A [`Catalog`] is an immutable snapshot. The committed one is cached in [`SqlDatabase`](crate::session::SqlDatabase)
-//! and replaced whole when a transaction that changed it commits; a transaction with changes of its own sees its
-//! private snapshot. Objects are shared by `Arc`, and an unchanged object keeps its `Arc` from one snapshot to the next,
-//! so a plan finds out that its tables are still the same by comparing pointers.
+//! A [`Catalog`] is an immutable snapshot. The committed one is cached in
+//! [`SqlDatabase`](crate::session::SqlDatabase) and replaced whole when a transaction that changed
+//! it commits; a transaction with changes of its own sees its private snapshot. Objects are shared
+//! by `Arc`, and an unchanged object keeps its `Arc` from one snapshot to the next, so a plan finds
+//! out that its tables are still the same by comparing pointers.
 //!
-//! Objects are stored as one document each in the catalog tree (see [`store`]), written under the transaction that
-//! changes them: DDL commits and rolls back with everything else. As in PostgreSQL, name lookup sees the newest
-//! committed catalog even when the data snapshot is older; locks on tables keep the two from disagreeing.
+//! Objects are stored as one document each in the catalog tree (see [`store`]), written under the
+//! transaction that changes them: DDL commits and rolls back with everything else. As in
+//! PostgreSQL, name lookup sees the newest committed catalog even when the data snapshot is older;
+//! locks on tables keep the two from disagreeing.
 //!
-//! Oids below 16384 belong to built-in objects; users' objects start there and keep their oid for life.
+//! Oids below 16384 belong to built-in objects; users' objects start there and keep their oid for
+//! life.
 
 mod column;
 mod constraint;

@@ -30,7 +30,8 @@ pub struct Sequence {
     pub cache: i64,
     /// Start again at the other end.
     pub cycle: bool,
-    /// Which counter holds its current value. RESTART takes a fresh one, so that it can be rolled back.
+    /// Which counter holds its current value. RESTART takes a fresh one, so that it can be rolled
+    /// back.
     pub counter: u32,
     /// Where that counter begins: the START value, or RESTART's.
     pub counter_start: i64,

@@ -102,7 +102,8 @@ pub struct Catalog {
     schemas: HashMap<String, Arc<Schema>>,
     relations: HashMap<Oid, HashMap<String, Relation>>,
     by_oid: HashMap<Oid, Relation>,
-    /// Tables that were truncated, rewritten or indexed since the start, and the commit that did it.
+    /// Tables that were truncated, rewritten or indexed since the start, and the commit that did
+    /// it.
     moved: HashMap<Oid, u64>,
 }
 
@@ -161,7 +162,8 @@ impl Catalog {
         Catalog::build(version, objects)
     }
 
-    /// Notes the tables whose rows or entries went to other trees by the commit that made this from `before`.
+    /// Notes the tables whose rows or entries went to other trees by the commit that made this from
+    /// `before`.
     pub(crate) fn note_moved(&mut self, before: &Catalog, changes: &Changes, csn: u64) {
         self.moved.clone_from(&before.moved);
         let trees = |table: &Table| -> Vec<u32> {
@@ -176,13 +178,14 @@ impl Catalog {
         }
     }
 
-    /// The commit that last moved a table's rows or entries to other trees; 0 if none did since the start. A snapshot before it
-    /// does not find them there.
+    /// The commit that last moved a table's rows or entries to other trees; 0 if none did since the
+    /// start. A snapshot before it does not find them there.
     pub(crate) fn moved_at(&self, table: Oid) -> u64 {
         self.moved.get(&table).copied().unwrap_or(0)
     }
 
-    /// The version. Grows with every committed change; private catalogs have versions of their own above those.
+    /// The version. Grows with every committed change; private catalogs have versions of their own
+    /// above those.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -205,7 +208,8 @@ impl Catalog {
         self.relations.get(&self.schemas.get(schema)?.oid)?.get(name)
     }
 
-    /// The relation of this name in the first schema of `search_path` that has one, or in `schema` if one is given.
+    /// The relation of this name in the first schema of `search_path` that has one, or in `schema`
+    /// if one is given.
     pub fn find(&self, search_path: &[String], schema: Option<&str>, name: &str) -> Option<&Relation> {
         match schema {
             Some(schema) => self.relation(schema, name),

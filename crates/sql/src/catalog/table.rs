@@ -8,8 +8,8 @@ use super::{Check, Column, ForeignKey, Index, Reference};
 use crate::row::RowLayout;
 use crate::types::Type;
 
-/// A table. A stored row holds one value per place in `columns`, dropped columns as NULL; it may be shorter than
-/// `columns`, and what it lacks has the value [`Column::missing`].
+/// A table. A stored row holds one value per place in `columns`, dropped columns as NULL; it may be
+/// shorter than `columns`, and what it lacks has the value [`Column::missing`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
     /// Oid; also the number by which the table is locked as a whole.
@@ -46,7 +46,8 @@ pub struct Table {
     pub derived: Derived,
 }
 
-/// What follows from a table's definition. A clone of a table starts without it, so it may be changed before it is used.
+/// What follows from a table's definition. A clone of a table starts without it, so it may be
+/// changed before it is used.
 #[derive(Debug, Default)]
 pub struct Derived {
     layout: OnceLock<RowLayout>,
@@ -77,8 +78,8 @@ impl Table {
         self.columns.iter().position(|column| !column.dropped && column.name == name)
     }
 
-    /// The primary key's index, by which the table's tree is ordered. A table without one is ordered by a hidden row
-    /// id: 8 bytes, big-endian.
+    /// The primary key's index, by which the table's tree is ordered. A table without one is
+    /// ordered by a hidden row id: 8 bytes, big-endian.
     pub fn primary_key(&self) -> Option<&Index> {
         self.indexes.iter().find(|index| index.primary)
     }

@@ -1,7 +1,8 @@
 //! COPY's data formats, text and csv: bytes to fields and fields to bytes.
 //!
-//! Nothing here knows tables or sessions. A [`CopyReader`] takes data cut anywhere and gives the fields of one row at a time; a
-//! [`CopyWriter`] makes the lines. NULL is told from the empty string as PostgreSQL does: by `\N` in text, by being unquoted in csv.
+//! Nothing here knows tables or sessions. A [`CopyReader`] takes data cut anywhere and gives the
+//! fields of one row at a time; a [`CopyWriter`] makes the lines. NULL is told from the empty
+//! string as PostgreSQL does: by `\N` in text, by being unquoted in csv.
 
 mod options;
 mod reader;

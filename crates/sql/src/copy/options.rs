@@ -56,8 +56,8 @@ impl CopyOptions {
         }
     }
 
-    /// From a statement's options, in both of their spellings. 0A000 for binary and for other encodings, 22023 and 42601 for
-    /// what makes no sense.
+    /// From a statement's options, in both of their spellings. 0A000 for binary and for other
+    /// encodings, 22023 and 42601 for what makes no sense.
     pub fn new(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<CopyOptions> {
         let mut given = Given::default();
         for option in options {

@@ -1,7 +1,8 @@
 //! COPY input: data cut anywhere, to the fields of rows.
 //!
-//! Complete lines are taken from a buffer as they arrive; what is behind the last line end waits for more. In csv a line end
-//! within quotes is data. `\.` alone on a line ends the data; what follows it is ignored.
+//! Complete lines are taken from a buffer as they arrive; what is behind the last line end waits
+//! for more. In csv a line end within quotes is data. `\.` alone on a line ends the data; what
+//! follows it is ignored.
 
 use super::{CopyFileFormat, CopyOptions};
 use crate::error::{Result, SqlError, sqlstate};
@@ -138,7 +139,8 @@ impl CopyReader {
         self.finished = true;
     }
 
-    /// The next complete row's fields; false if more data is needed, or all is read. 22P04 for malformed data.
+    /// The next complete row's fields; false if more data is needed, or all is read. 22P04 for
+    /// malformed data.
     pub fn next(&mut self, fields: &mut Fields) -> Result<bool> {
         loop {
             let Some((from, to)) = self.next_line()? else { return Ok(false) };

@@ -123,7 +123,8 @@ impl Work<'_> {
         self.change(Object::Table(table.into()))
     }
 
-    /// ALTER COLUMN TYPE: rewrites the table, unless the stored values are the same in the new type.
+    /// ALTER COLUMN TYPE: rewrites the table, unless the stored values are the same in the new
+    /// type.
     fn alter_type(&mut self, before: Table, place: usize, ty: Type, using: Option<&ast::Expr>) -> Result<()> {
         let mut table = before.clone();
         let name = before.columns[place].name.clone();
@@ -262,7 +263,8 @@ impl Work<'_> {
         self.drop_broken_views(oid, &what, cascade).await
     }
 
-    /// Drops the views over a table that its definition no longer fits, with CASCADE; 2BP01 without.
+    /// Drops the views over a table that its definition no longer fits, with CASCADE; 2BP01
+    /// without.
     pub(crate) async fn drop_broken_views(&mut self, table: Oid, what: &str, cascade: bool) -> Result<()> {
         while let Some(view) = self.broken_view(table)? {
             let view_name = super::drop::describe(self, &crate::catalog::Relation::View(view.clone()));

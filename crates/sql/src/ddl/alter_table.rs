@@ -44,7 +44,8 @@ impl Work<'_> {
         table.map(|table| Table::clone(table)).ok_or_else(|| SqlError::internal("the altered table is gone"))
     }
 
-    /// ALTER TABLE on an index, sequence or view: only what PostgreSQL lets it do for all relations.
+    /// ALTER TABLE on an index, sequence or view: only what PostgreSQL lets it do for all
+    /// relations.
     async fn alter_other(
         &mut self,
         relation: &Relation,
@@ -146,7 +147,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Gives the rows there are a value for a new column: one that is the same for all without touching them, else by rewriting.
+    /// Gives the rows there are a value for a new column: one that is the same for all without
+    /// touching them, else by rewriting.
     fn fill_new_column(&mut self, before: &Table, table: &mut Table, place: usize) -> Result<()> {
         let default = self.bind_default(table, place)?;
         let Some(default) = default else {

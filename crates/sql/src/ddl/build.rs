@@ -14,7 +14,8 @@ use crate::session::work::Work;
 use crate::types::Datum;
 
 impl Work<'_> {
-    /// Calls `action` with each row's key and stored form, as the newest commits and the own writes leave them.
+    /// Calls `action` with each row's key and stored form, as the newest commits and the own writes
+    /// leave them.
     fn for_each_stored(
         &mut self,
         table: &Table,
@@ -42,7 +43,8 @@ impl Work<'_> {
         self.for_each_stored(table, |work, key, value| action(work, key, decode(table, &value)?))
     }
 
-    /// Fills a new index of a table with the rows there are. 23505 if it is unique and they are not.
+    /// Fills a new index of a table with the rows there are. 23505 if it is unique and they are
+    /// not.
     pub(crate) fn build_index(&mut self, table: &Table, index: &Index) -> Result<()> {
         let wanted = indexed(table, std::iter::once(index));
         self.for_each_stored(table, |work, row_key, value| {
@@ -64,8 +66,8 @@ impl Work<'_> {
         Ok(self.engine.own(tree, key)?.flatten().is_some())
     }
 
-    /// Moves the rows of `before` into the trees of `after`, which are fresh, changed by `change`. `after` may have another
-    /// primary key, other column types, other indexes.
+    /// Moves the rows of `before` into the trees of `after`, which are fresh, changed by `change`.
+    /// `after` may have another primary key, other column types, other indexes.
     pub(crate) fn rewrite_table(
         &mut self,
         before: &Table,
@@ -79,7 +81,8 @@ impl Work<'_> {
         })
     }
 
-    /// The same for rows that stay as they are, under other keys. `check` sees the columns of `after`'s keys and indexes only.
+    /// The same for rows that stay as they are, under other keys. `check` sees the columns of
+    /// `after`'s keys and indexes only.
     pub(crate) fn rekey_table(
         &mut self,
         before: &Table,

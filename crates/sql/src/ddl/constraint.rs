@@ -23,7 +23,8 @@ pub(crate) enum Rows {
 }
 
 impl Work<'_> {
-    /// Adds a constraint to `table`, which the caller stores afterwards. `rows`: what the table has of them.
+    /// Adds a constraint to `table`, which the caller stores afterwards. `rows`: what the table has
+    /// of them.
     pub(crate) async fn add_constraint(
         &mut self,
         table: &mut Table,
@@ -119,7 +120,7 @@ impl Work<'_> {
                 table.indexes.last().cloned().ok_or_else(|| SqlError::internal("the index is there"))?;
             return self.build_index(table, &index);
         }
-        // The rows move into a tree ordered by the new key, and every index leads to the new row keys.
+        // Rows move into a tree ordered by the new key, and every index leads to the new keys.
         self.replace_trees(table);
         let after = table.clone();
         self.rekey_table(&before, &after, |row| {
@@ -233,7 +234,8 @@ fn key_places(table: &Table, columns: &[String], primary: bool) -> Result<Vec<us
     places(table, columns, |column| format!("column \"{column}\" named in key does not exist"))
 }
 
-/// The places of a referenced key's columns, in the order asked for, and the oid of its unique index.
+/// The places of a referenced key's columns, in the order asked for, and the oid of its unique
+/// index.
 fn referenced_key(parent: &Table, columns: &[String]) -> Result<(Vec<usize>, u32)> {
     if columns.is_empty() {
         let key = parent.primary_key().ok_or_else(|| {

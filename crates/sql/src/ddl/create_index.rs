@@ -94,7 +94,8 @@ fn columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<IndexColum
 
 fn index_column(table: &Table, column: &ast::IndexColumn) -> Result<IndexColumn> {
     if let Some(class) = &column.operator_class {
-        // The classes that only say which prefix searches an index serves order as the default class does here.
+        // The classes that only say which prefix searches an index serves order as the default
+        // class does here.
         let class = class.to_string().to_lowercase();
         if !class.ends_with("_pattern_ops") && !class.ends_with("_ops") {
             return Err(SqlError::unsupported(format_args!("operator class \"{class}\"")));

@@ -186,7 +186,8 @@ pub(crate) fn refuse(statement: &ast::CreateTable) -> Result<()> {
     }
 }
 
-/// WITH (fillfactor = 100, ...): storage parameters are hints; they are checked, kept and have no effect.
+/// WITH (fillfactor = 100, ...): storage parameters are hints; they are checked, kept and have no
+/// effect.
 pub(crate) fn storage_options(options: &ast::CreateTableOptions) -> Result<Vec<String>> {
     let options = match options {
         ast::CreateTableOptions::None => return Ok(Vec::new()),

@@ -1,7 +1,8 @@
 //! DROP of tables, views, sequences, indexes and schemas, with what depends on them.
 //!
-//! A drop is planned first: what goes, which tables lose a foreign key or a default, and who would object. Then the tables
-//! are locked, the plan is made again, and if the locks still cover it, it is carried out.
+//! A drop is planned first: what goes, which tables lose a foreign key or a default, and who would
+//! object. Then the tables are locked, the plan is made again, and if the locks still cover it, it
+//! is carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -326,7 +327,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Locks a plan's tables. False if there was something left to lock: then the plan is to be made again.
+    /// Locks a plan's tables. False if there was something left to lock: then the plan is to be
+    /// made again.
     async fn lock_for(&mut self, plan: &Plan, locked: &mut BTreeSet<Oid>) -> Result<bool> {
         let wanted = plan.tables(&self.catalog);
         let new: Vec<Oid> = wanted.difference(locked).copied().collect();

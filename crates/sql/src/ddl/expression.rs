@@ -1,7 +1,8 @@
 //! Expressions that the catalog stores as text: defaults, checks, conversions of columns.
 //!
-//! They are bound where they are made, so that a wrong one is refused there, and bound again by whoever plans a statement
-//! with them. A row they are evaluated over has the table's columns at their places.
+//! They are bound where they are made, so that a wrong one is refused there, and bound again by
+//! whoever plans a statement with them. A row they are evaluated over has the table's columns at
+//! their places.
 
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ impl Work<'_> {
         })
     }
 
-    /// The text a DEFAULT is stored as, once it is known to fit its column. NULL is no default at all.
+    /// The text a DEFAULT is stored as, once it is known to fit its column. NULL is no default at
+    /// all.
     pub(crate) fn default_text(&self, column: &Column, default: &ast::Expr) -> Result<Option<String>> {
         let bound = self.bind(|binder| bind_default(binder, column, default))?;
         if matches!(bound.expr, Expr::Constant(ref value) if value.is_null()) {

@@ -1,9 +1,11 @@
-//! Statements that change the catalog. They run under the session's transaction like any other write.
+//! Statements that change the catalog. They run under the session's transaction like any other
+//! write.
 //!
-//! Locks, in the order they are taken: the name of a relation that is made or renamed (so that two sessions cannot both
-//! make it), then tables by oid. A statement that changes a table holds it exclusively; one that builds an index without
-//! changing what readers see could share it, but holds it exclusively too, which is simpler and never slower by much.
-//! After each lock the catalog is looked at again: what a name meant before a wait may have changed.
+//! Locks, in the order they are taken: the name of a relation that is made or renamed (so that two
+//! sessions cannot both make it), then tables by oid. A statement that changes a table holds it
+//! exclusively; one that builds an index without changing what readers see could share it, but
+//! holds it exclusively too, which is simpler and never slower by much. After each lock the catalog
+//! is looked at again: what a name meant before a wait may have changed.
 
 pub(crate) mod alter_column;
 pub(crate) mod alter_constraint;

@@ -1,4 +1,5 @@
-//! Names of objects: folding, qualification, and the names PostgreSQL makes up for constraints and sequences.
+//! Names of objects: folding, qualification, and the names PostgreSQL makes up for constraints and
+//! sequences.
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
@@ -70,7 +71,8 @@ pub(crate) fn single(name: &ObjectName) -> Result<String> {
     }
 }
 
-/// `base_columns_label`, shortened where it is longest until it fits, then numbered until it is not `taken`.
+/// `base_columns_label`, shortened where it is longest until it fits, then numbered until it is not
+/// `taken`.
 pub(crate) fn make_up(base: &str, middle: &str, label: &str, taken: impl Fn(&str) -> bool) -> String {
     for number in 0.. {
         let label = if number == 0 { label.to_owned() } else { format!("{label}{number}") };

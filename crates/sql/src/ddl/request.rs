@@ -1,4 +1,5 @@
-//! What CREATE TABLE and ALTER TABLE ask for, taken off the syntax tree: columns and constraints with folded names.
+//! What CREATE TABLE and ALTER TABLE ask for, taken off the syntax tree: columns and constraints
+//! with folded names.
 
 use sqlparser::ast;
 

@@ -49,7 +49,8 @@ impl Work<'_> {
         }
     }
 
-    /// The table of this name, locked in this mode. What the name means is asked again after a wait.
+    /// The table of this name, locked in this mode. What the name means is asked again after a
+    /// wait.
     pub(crate) async fn locked_table(&mut self, name: &Qualified, mode: TreeMode) -> Result<Arc<Table>> {
         loop {
             self.refresh_catalog();

@@ -12,8 +12,8 @@ use crate::parse::{AlterSequence, SequenceOptions};
 use crate::session::work::Work;
 use crate::types::{Type, TypeId};
 
-/// A column default that takes the next value of a sequence. The sequence is named by its oid, so renaming it changes
-/// nothing here; whoever shows a default replaces the oid by the name.
+/// A column default that takes the next value of a sequence. The sequence is named by its oid, so
+/// renaming it changes nothing here; whoever shows a default replaces the oid by the name.
 pub(crate) fn nextval(sequence: u32) -> String {
     format!("nextval('{sequence}'::regclass)")
 }

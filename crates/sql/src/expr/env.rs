@@ -1,8 +1,9 @@
 //! What evaluation may reach: the frames, the parameters, the session's settings, the stored data.
 //!
-//! A [`ReadContext`] is what the session lends for one call; an [`Execution`] adds what lives as long as the portal:
-//! parameter values and the [`Runtime`] (cached subquery results, common table expressions, memory in use). An [`Env`]
-//! is one frame with a link to the frame around it, made on the stack wherever a row is looked at.
+//! A [`ReadContext`] is what the session lends for one call; an [`Execution`] adds what lives as
+//! long as the portal: parameter values and the [`Runtime`] (cached subquery results, common table
+//! expressions, memory in use). An [`Env`] is one frame with a link to the frame around it, made on
+//! the stack wherever a row is looked at.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
@@ -23,11 +24,13 @@ use crate::types::Datum;
 pub trait Reader {
     /// The value of a key.
     fn get(&self, tree: u32, key: &[u8]) -> Result<Option<Bytes>>;
-    /// Calls `read` with the value of a key. False if there is none. `read` must not use the reader.
+    /// Calls `read` with the value of a key. False if there is none. `read` must not use the
+    /// reader.
     fn lend(&self, tree: u32, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool> {
         Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
     }
-    /// The entries between two bounds in key order, or from the last to the first. The scan does not borrow the reader.
+    /// The entries between two bounds in key order, or from the last to the first. The scan does
+    /// not borrow the reader.
     fn scan(
         &self,
         tree: u32,
@@ -70,7 +73,8 @@ pub trait ExternalFunctions {
         context: &EvalContext<'_>,
     ) -> Result<Datum>;
 
-    /// The catalog as the statement's snapshot has it, if that is not the one the statement was bound with: what the tables of `pg_catalog` show.
+    /// The catalog as the statement's snapshot has it, if that is not the one the statement was
+    /// bound with: what the tables of `pg_catalog` show.
     fn shown_catalog(&self) -> Result<Option<Arc<Catalog>>> {
         Ok(None)
     }
@@ -89,8 +93,8 @@ pub struct ReadContext<'a> {
     pub external: &'a dyn ExternalFunctions,
     /// Asked every fraction of a millisecond, whatever a row costs.
     pub interrupt: &'a dyn Interrupt,
-    /// Bytes that sorts, hash tables and materialized queries of one statement may hold together; beyond it the
-    /// statement fails with 53200.
+    /// Bytes that sorts, hash tables and materialized queries of one statement may hold together;
+    /// beyond it the statement fails with 53200.
     pub memory_limit: usize,
 }
 
@@ -130,8 +134,9 @@ pub struct Runtime {
 
 /// How many steps may be taken until the next question whether to stop.
 ///
-/// Steps differ: a row of a scan takes a tenth of a microsecond, one with a subquery may take seconds. So
-/// the number between two questions grows while they come quickly and shrinks as soon as they come late.
+/// Steps differ: a row of a scan takes a tenth of a microsecond, one with a subquery may take
+/// seconds. So the number between two questions grows while they come quickly and shrinks as soon
+/// as they come late.
 #[derive(Debug, Default)]
 struct Stride {
     /// Steps left until the next question.
@@ -204,8 +209,8 @@ pub struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Counts a step, and asks now and then whether to stop. Whoever gives, compares or moves a row says
-    /// so here: no loop over rows goes without.
+    /// Counts a step, and asks now and then whether to stop. Whoever gives, compares or moves a row
+    /// says so here: no loop over rows goes without.
     #[inline]
     pub(crate) fn tick(&self) -> Result<()> {
         let left = &self.runtime.stride.left;

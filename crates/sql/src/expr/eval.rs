@@ -1,4 +1,5 @@
-//! Evaluation: three-valued logic, NULL in most places NULL out, nothing evaluated that SQL says is not.
+//! Evaluation: three-valued logic, NULL in most places NULL out, nothing evaluated that SQL says is
+//! not.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -46,7 +47,8 @@ impl Expr {
         }
     }
 
-    /// The value over a frame where it is stored as such in the frame, the statement or its parameters.
+    /// The value over a frame where it is stored as such in the frame, the statement or its
+    /// parameters.
     #[inline(always)]
     pub(crate) fn stored<'a>(&'a self, env: &Env<'a>) -> Option<&'a Datum> {
         match self {
@@ -68,7 +70,8 @@ impl Expr {
                 if let (Some(left), Some(right)) = (operands[0].stored(env), operands[1].stored(env)) {
                     return Ok(holds(left, right));
                 }
-                // The values stay where they were put: moving one that was just made costs more than comparing it.
+                // The values stay where they were put: moving one that was just made costs more
+                // than comparing it.
                 match (&operands[0].value(env), &operands[1].value(env)) {
                     (Ok(left), Ok(right)) => Ok(holds(left, right)),
                     (Err(error), _) | (_, Err(error)) => Err(error.clone()),
@@ -78,7 +81,8 @@ impl Expr {
         }
     }
 
-    /// The value in a word, if it is a numeric of few digits, computed of such by exact operations only.
+    /// The value in a word, if it is a numeric of few digits, computed of such by exact operations
+    /// only.
     #[inline]
     pub(crate) fn word(&self, env: &Env<'_>) -> Option<Word> {
         match self {

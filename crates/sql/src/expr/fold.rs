@@ -1,4 +1,5 @@
-//! Constant folding: what does not depend on row, parameter or session is computed once, at binding.
+//! Constant folding: what does not depend on row, parameter or session is computed once, at
+//! binding.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -38,7 +39,8 @@ fn is_foldable(expr: &Expr) -> bool {
     }
 }
 
-/// Whether converting between two types, or computing with them, depends on the session's settings or the catalog.
+/// Whether converting between two types, or computing with them, depends on the session's settings
+/// or the catalog.
 fn depends_on_session(from: TypeId, to: TypeId) -> bool {
     let base = |ty: TypeId| ty.element().unwrap_or(ty);
     let (from, to) = (base(from), base(to));
@@ -56,8 +58,8 @@ pub fn is_constant(expr: &Expr) -> bool {
     matches!(expr, Expr::Constant(_))
 }
 
-/// Longer values are made when they are needed: plans are kept for long, and a statement that keeps many values of one constant would
-/// account for each of them.
+/// Longer values are made when they are needed: plans are kept for long, and a statement that keeps
+/// many values of one constant would account for each of them.
 const FOLDED_BYTES: usize = 1 << 20;
 
 /// How often a constant's computation may ask whether to stop.
@@ -76,8 +78,8 @@ impl Interrupt for Patience {
     }
 }
 
-/// Computes what can be computed now. Children are folded already. An error is left to evaluation, which may never reach it
-/// (`CASE WHEN x <> 0 THEN 1/0 ...` must not fail at binding).
+/// Computes what can be computed now. Children are folded already. An error is left to evaluation,
+/// which may never reach it (`CASE WHEN x <> 0 THEN 1/0 ...` must not fail at binding).
 pub fn fold(expr: Expr, context: &BindContext<'_>) -> Expr {
     if is_constant(&expr) || !is_foldable(&expr) {
         return expr;

@@ -1,10 +1,11 @@
 //! Bound expressions: typed, resolved, ready to be evaluated over a row.
 //!
-//! The binder makes them from syntax trees; names have become *slots*. All relations of one SELECT (one query level)
-//! share one row of slots, its *frame*: each relation's columns that the query reads have their places in it, wherever
-//! the planner puts the relation in the join order. An aggregating SELECT has a second frame, of group keys and
-//! aggregates, over which its targets are evaluated. A subquery reads the frames of the queries around it
-//! through [`Expr::Outer`]: depth 1 is the query directly around it.
+//! The binder makes them from syntax trees; names have become *slots*. All relations of one SELECT
+//! (one query level) share one row of slots, its *frame*: each relation's columns that the query
+//! reads have their places in it, wherever the planner puts the relation in the join order. An
+//! aggregating SELECT has a second frame, of group keys and aggregates, over which its targets are
+//! evaluated. A subquery reads the frames of the queries around it through [`Expr::Outer`]: depth 1
+//! is the query directly around it.
 //!
 //! ```text
 //! SELECT a.x, (SELECT max(c.z) FROM c WHERE c.y = b.y) FROM a, b WHERE a.x = b.x
@@ -12,7 +13,8 @@
 //!   frame of the subquery:  [0] c.y  [1] c.z                 WHERE: Slot(0) = Outer { depth: 1, slot: 2 }
 //! ```
 //!
-//! Invariant: an expression is bound for exactly one frame; what is evaluated with it must be that frame.
+//! Invariant: an expression is bound for exactly one frame; what is evaluated with it must be that
+//! frame.
 
 mod env;
 mod eval;
@@ -51,8 +53,8 @@ impl Typed {
     }
 }
 
-/// Whether two things that hold expressions are the same one written twice. Being equal is not enough: constants are equal that look
-/// different, as 1.5 and 1.50.
+/// Whether two things that hold expressions are the same one written twice. Being equal is not
+/// enough: constants are equal that look different, as 1.5 and 1.50.
 pub(crate) fn same<T: PartialEq + fmt::Debug>(left: &T, right: &T) -> bool {
     left == right && format!("{left:?}") == format!("{right:?}")
 }
@@ -139,7 +141,8 @@ pub enum Expr {
     Subquery(Box<Subquery>),
     /// While binding an aggregating query: one of its aggregates.
     Aggregate {
-        /// How many levels out the query is to which it belongs; 0 is the one around the expression.
+        /// How many levels out the query is to which it belongs; 0 is the one around the
+        /// expression.
         depth: usize,
         /// Place among that query's aggregates.
         place: usize,
@@ -295,7 +298,8 @@ pub enum SubqueryKind {
         operands: Vec<Expr>,
         /// Compares each operand with its column.
         operators: Vec<ResolvedOperator>,
-        /// All operators are the equality of hashable values: an uncorrelated subquery is hashed once.
+        /// All operators are the equality of hashable values: an uncorrelated subquery is hashed
+        /// once.
         hashable: bool,
         /// ALL rather than ANY; then not hashed.
         all: bool,
@@ -329,7 +333,8 @@ pub enum SubqueryBody {
     Planned {
         /// Its plan.
         node: Arc<Node>,
-        /// Place of its cached result among the execution's, if it does not depend on the queries around it.
+        /// Place of its cached result among the execution's, if it does not depend on the queries
+        /// around it.
         cache: Option<usize>,
     },
 }
@@ -380,7 +385,8 @@ impl Expr {
         worst
     }
 
-    /// Whether an evaluation may do something beside giving a value (nextval) or give another value each time (random).
+    /// Whether an evaluation may do something beside giving a value (nextval) or give another value
+    /// each time (random).
     pub fn is_volatile(&self) -> bool {
         self.volatility() == Volatility::Volatile
     }

@@ -71,7 +71,8 @@ macro_rules! children {
 }
 
 impl Expr {
-    /// Calls `visit` with each direct child. Of a subquery these are the operands beside it, not what is in it.
+    /// Calls `visit` with each direct child. Of a subquery these are the operands beside it, not
+    /// what is in it.
     pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         children!(self, visit, iter, shared);
     }
@@ -81,7 +82,8 @@ impl Expr {
         children!(self, visit, iter_mut, exclusive);
     }
 
-    /// Calls `visit` with this expression and all below it, parents first, without entering subqueries.
+    /// Calls `visit` with this expression and all below it, parents first, without entering
+    /// subqueries.
     pub fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         visit(self);
         self.for_each_child(&mut |child| child.visit(visit));
@@ -94,7 +96,8 @@ impl Expr {
         found
     }
 
-    /// Calls `visit` with every slot of the current frame that evaluation reads, from subqueries too.
+    /// Calls `visit` with every slot of the current frame that evaluation reads, from subqueries
+    /// too.
     pub fn for_each_slot(&self, visit: &mut dyn FnMut(usize)) {
         self.for_each_reference(0, &mut |depth, slot| {
             if depth == 0 {
@@ -103,8 +106,9 @@ impl Expr {
         });
     }
 
-    /// Calls `visit(depth, slot)` with every reference to a frame, from subqueries too, where depth 0 is the frame of the
-    /// query `level` levels above this expression, 1 the one around that, and so on. References further in are not reported.
+    /// Calls `visit(depth, slot)` with every reference to a frame, from subqueries too, where depth
+    /// 0 is the frame of the query `level` levels above this expression, 1 the one around that, and
+    /// so on. References further in are not reported.
     pub fn for_each_reference(&self, level: usize, visit: &mut dyn FnMut(usize, usize)) {
         self.visit(&mut |expr| match expr {
             Expr::Slot(slot) if level == 0 => visit(0, *slot),
@@ -128,8 +132,9 @@ impl Expr {
         });
     }
 
-    /// Replaces, bottom up, every reference to the frame `level` levels above this expression (0 its own) by what `replace`
-    /// gives; an `Outer` reference from a subquery is handed over with its depth. Subqueries must not be planned yet.
+    /// Replaces, bottom up, every reference to the frame `level` levels above this expression (0
+    /// its own) by what `replace` gives; an `Outer` reference from a subquery is handed over with
+    /// its depth. Subqueries must not be planned yet.
     pub fn replace_references(
         &mut self,
         level: usize,
@@ -158,8 +163,9 @@ impl Expr {
 }
 
 impl Expr {
-    /// Moves the expression `by` query levels further in: every reference that leaves it must go that much further out. `level` is the
-    /// number of levels between the moved expression and this part of it; 0 from outside.
+    /// Moves the expression `by` query levels further in: every reference that leaves it must go
+    /// that much further out. `level` is the number of levels between the moved expression and this
+    /// part of it; 0 from outside.
     pub(crate) fn raise(&mut self, level: usize, by: usize) {
         match self {
             Expr::Slot(slot) if level == 0 => *self = Expr::Outer { depth: by, slot: *slot },
@@ -176,8 +182,9 @@ impl Expr {
         }
     }
 
-    /// Moves the expression `by` query levels further out: the opposite of [`raise`](Expr::raise), for expressions that refer to
-    /// nothing in between. `level` is the number of levels between the moved expression and this part of it; 0 from outside.
+    /// Moves the expression `by` query levels further out: the opposite of [`raise`](Expr::raise),
+    /// for expressions that refer to nothing in between. `level` is the number of levels between
+    /// the moved expression and this part of it; 0 from outside.
     pub(crate) fn lower(&mut self, level: usize, by: usize) {
         match self {
             Expr::Outer { depth, slot } if level == 0 && *depth == by => *self = Expr::Slot(*slot),

@@ -302,7 +302,8 @@ fn array_fill(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) ->
 /// Pairs of elements up to which comparing all is faster than hashing.
 const FEW_PAIRS: usize = 1024;
 
-/// Whether one of the questions is (or, if `wanted` is false, is not) among the known elements. NULL is never among them.
+/// Whether one of the questions is (or, if `wanted` is false, is not) among the known elements.
+/// NULL is never among them.
 fn is_among(questions: &Array, known: &Array, wanted: bool) -> Result<bool, SqlError> {
     let mut meter = Meter::default();
     let hashed = known.elements.len().saturating_mul(questions.elements.len()) > FEW_PAIRS;

@@ -96,11 +96,12 @@ impl SessionView for NoSession {
 
 /// Tells a running statement to stop.
 pub trait Interrupt: Sync {
-    /// 57014 (or what else ends the statement) once it should stop; otherwise how long ago it was asked
-    /// before, so that the caller can ask more or less often.
+    /// 57014 (or what else ends the statement) once it should stop; otherwise how long ago it was
+    /// asked before, so that the caller can ask more or less often.
     fn check(&self) -> Result<Duration, SqlError>;
 
-    /// A computation of some milliseconds that cannot ask begins: whoever waits for this thread need not.
+    /// A computation of some milliseconds that cannot ask begins: whoever waits for this thread
+    /// need not.
     fn step_aside(&self) {}
 
     /// Lets time pass, unless the statement should stop before. 0A000 where nobody can wait.
@@ -119,8 +120,8 @@ impl Interrupt for NeverInterrupted {
     }
 }
 
-/// What evaluation depends on, beside the arguments. Dereferences to the [`FormatContext`], which has the
-/// time zone and the transaction's time.
+/// What evaluation depends on, beside the arguments. Dereferences to the [`FormatContext`], which
+/// has the time zone and the transaction's time.
 #[derive(Clone, Copy)]
 pub struct EvalContext<'a> {
     /// Settings of reading and printing.

@@ -276,7 +276,8 @@ fn hash_int(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     Ok(Datum::Int4((hash >> 32) as i32))
 }
 
-/// A cast written as a call: the function's one argument has the source type, its result is the target.
+/// A cast written as a call: the function's one argument has the source type, its result is the
+/// target.
 macro_rules! cast_functions {
     ($($name:literal $id:ident;)*) => {
         static CASTS: &[Function] = &[$({

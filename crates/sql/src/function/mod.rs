@@ -1,7 +1,7 @@
 //! Scalar functions, operators and aggregates, and how a call finds its own.
 //!
-//! Resolution follows PostgreSQL: exact match, then the candidate that needs the fewest conversions, preferring preferred types, with untyped literals
-//! taken for what fits.
+//! Resolution follows PostgreSQL: exact match, then the candidate that needs the fewest
+//! conversions, preferring preferred types, with untyped literals taken for what fits.
 
 pub mod aggregate;
 mod array;

@@ -25,8 +25,8 @@ pub enum Comparison {
 /// What computes an operator.
 #[derive(Clone, Copy)]
 pub enum OperatorBody {
-    /// Compares two values of one type, or of two integer types. Keys of different integer types differ: convert the
-    /// value to the column's type first, see [`crate::keys::convert_integer`].
+    /// Compares two values of one type, or of two integer types. Keys of different integer types
+    /// differ: convert the value to the column's type first, see [`crate::keys::convert_integer`].
     Compare(Comparison),
     /// Of two values, neither NULL unless the operator is not strict.
     Binary(fn(&Datum, &Datum, &EvalContext<'_>) -> Result<Datum, SqlError>),
@@ -304,8 +304,8 @@ fn catalog() -> &'static HashMap<&'static str, Vec<Operator>> {
     })
 }
 
-/// Finds the operator for its operands; `left` is none for a prefix operator. Untyped literals have type `Unknown`. 42883 if there is none
-/// that fits, 42725 if several do equally.
+/// Finds the operator for its operands; `left` is none for a prefix operator. Untyped literals have
+/// type `Unknown`. 42883 if there is none that fits, 42725 if several do equally.
 pub fn resolve(name: &str, left: Option<Type>, right: Type) -> Result<ResolvedOperator, SqlError> {
     let name = if name == "!=" { "<>" } else { name };
     let all = catalog().get(name).map_or(&[][..], Vec::as_slice);

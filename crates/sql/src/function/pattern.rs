@@ -161,8 +161,9 @@ fn invalid_escape() -> SqlError {
 
 /// A SIMILAR TO pattern as a regular expression.
 ///
-/// Two separators (the escape character and a double quote) divide it into three parts, of which `substring` gives the middle one. The
-/// parts before and after it match as little as they can: so the first is made lazy, and the middle one greedy.
+/// Two separators (the escape character and a double quote) divide it into three parts, of which
+/// `substring` gives the middle one. The parts before and after it match as little as they can: so
+/// the first is made lazy, and the middle one greedy.
 fn similar_to_escape(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     let pattern = str_of(&arguments[0])?;
     let escape = match arguments.get(1) {
@@ -182,7 +183,8 @@ fn similar_to_escape(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
 fn translate_similar(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
     let mut out = "^(?:".to_owned();
     let (mut escaped, mut separators) = (false, 0);
-    // Open brackets, and how far in the outer one we are: a bracket first in it, or after its `^`, means itself.
+    // Open brackets, and how far in the outer one we are: a bracket first in it, or after its `^`,
+    // means itself.
     let (mut brackets, mut place) = (0u32, 0u32);
     let mut meter = Meter::default();
     for c in pattern.chars() {

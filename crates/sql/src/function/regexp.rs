@@ -131,8 +131,8 @@ fn whole(found: &Found) -> Span {
     found.first().copied().flatten().unwrap_or_default()
 }
 
-/// The matches from left to right. After an empty match the search goes on a character later; so a match may be empty directly after
-/// another one.
+/// The matches from left to right. After an empty match the search goes on a character later; so a
+/// match may be empty directly after another one.
 struct Matches<'a> {
     matcher: Matcher<'a>,
     text: &'a str,
@@ -187,7 +187,8 @@ fn regexp_match(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     Ok(found.map_or(Datum::Null, |found| captured(text, &found)))
 }
 
-/// The rows of `regexp_matches`: one, or with flag `g` all. Arguments: text, pattern, perhaps flags.
+/// The rows of `regexp_matches`: one, or with flag `g` all. Arguments: text, pattern, perhaps
+/// flags.
 pub(super) fn regexp_matches(arguments: &[Datum], context: &EvalContext<'_>) -> Result<Vec<Datum>, SqlError> {
     let flags = Flags::at(arguments, 2)?;
     let expression = compile(str_of(&arguments[1])?, flags)?;

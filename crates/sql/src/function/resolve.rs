@@ -47,7 +47,8 @@ impl ResolvedFunction {
     }
 }
 
-/// The parameter types of a function for a call with this many arguments; `None` if it cannot take so many.
+/// The parameter types of a function for a call with this many arguments; `None` if it cannot take
+/// so many.
 fn parameters(function: &Function, count: usize) -> Option<Parameters> {
     let declared = function.arguments;
     if function.variadic {
@@ -62,8 +63,9 @@ fn parameters(function: &Function, count: usize) -> Option<Parameters> {
     (least..=declared.len()).contains(&count).then(|| declared[..count].iter().copied().collect())
 }
 
-/// Finds the function of a call. `schema` is `pg_catalog` or none; arguments that are untyped literals or parameters have type
-/// `Unknown`. A type's name with one argument is a cast. 42883 if there is none that fits, 42725 if several do equally.
+/// Finds the function of a call. `schema` is `pg_catalog` or none; arguments that are untyped
+/// literals or parameters have type `Unknown`. A type's name with one argument is a cast. 42883 if
+/// there is none that fits, 42725 if several do equally.
 pub fn resolve(schema: Option<&str>, name: &str, arguments: &[Type]) -> Result<ResolvedFunction, SqlError> {
     let known = match schema {
         None => true,
@@ -115,7 +117,8 @@ fn resolved(
     ResolvedFunction { function, result: Type::new(generic.actual(function.result)), arguments }
 }
 
-/// `float8('1')`, `text(x)`: a call of a type's name is a cast, where the conversion changes nothing or is by way of text.
+/// `float8('1')`, `text(x)`: a call of a type's name is a cast, where the conversion changes
+/// nothing or is by way of text.
 fn as_cast(name: &str, arguments: &[Type]) -> Option<ResolvedFunction> {
     let [from] = arguments else { return None };
     let function = convert::cast_function(name)?;

@@ -1,4 +1,5 @@
-//! The choice among overloaded functions or operators: PostgreSQL's rules, chapter "Type Conversion" of its manual.
+//! The choice among overloaded functions or operators: PostgreSQL's rules, chapter "Type
+//! Conversion" of its manual.
 
 use smallvec::SmallVec;
 
@@ -73,7 +74,8 @@ fn keep_best(left: &mut Vec<usize>, score: impl Fn(usize) -> usize) {
     left.retain(|&i| score(i) == best);
 }
 
-/// Untyped literals: a category for each place on which the candidates agree, or strings; then the type of the other arguments.
+/// Untyped literals: a category for each place on which the candidates agree, or strings; then the
+/// type of the other arguments.
 fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left: Vec<usize>) -> Choice {
     let mut slots: Vec<(usize, Category, bool)> = Vec::new();
     let mut resolved = true;
@@ -131,7 +133,8 @@ fn choose_for_unknown(candidates: &[Parameters], arguments: &[TypeId], mut left:
 /// What `anyelement` and its like stand for in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Generic {
-    /// The type of `anyelement` and `anynonarray`, and of the elements of `anyarray`: the same in all arguments.
+    /// The type of `anyelement` and `anynonarray`, and of the elements of `anyarray`: the same in
+    /// all arguments.
     element: Option<TypeId>,
     /// The same for `anycompatible` and its array: what the arguments convert to.
     compatible: Option<TypeId>,

@@ -1,5 +1,6 @@
-//! What the session knows: users, settings, ids, random numbers. Sequences and waiting are only declared here; the session
-//! implements them. Functions over the catalog are in [`pg_catalog`](crate::pg_catalog).
+//! What the session knows: users, settings, ids, random numbers. Sequences and waiting are only
+//! declared here; the session implements them. Functions over the catalog are in
+//! [`pg_catalog`](crate::pg_catalog).
 
 use super::EvalContext;
 use super::registry::{Function, external, plain, typed};

@@ -13,8 +13,9 @@ pub enum Rows {
     Rows(Vec<Vec<Datum>>),
 }
 
-/// The rows of a set-returning function; `None` for `generate_series` and `unnest`, which the executor counts by itself, and
-/// for what the session implements. Strict functions give no rows if an argument is NULL.
+/// The rows of a set-returning function; `None` for `generate_series` and `unnest`, which the
+/// executor counts by itself, and for what the session implements. Strict functions give no rows if
+/// an argument is NULL.
 pub fn rows(
     function: &Function,
     arguments: &[Datum],

@@ -1,4 +1,5 @@
-//! Window functions: those that only a window can compute. The executor does so by [`WindowFunction`].
+//! Window functions: those that only a window can compute. The executor does so by
+//! [`WindowFunction`].
 
 use super::registry::{Body, Function, external, window};
 use crate::types::TypeId;

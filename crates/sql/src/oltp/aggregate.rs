@@ -1,7 +1,9 @@
-//! One aggregate of one group: its accumulator, and the values that it is to get once only or in an order.
+//! One aggregate of one group: its accumulator, and the values that it is to get once only or in an
+//! order.
 //!
-//! Values with ORDER BY go through a sort, on disk if need be. Of values with DISTINCT those that were seen are remembered; once memory
-//! is full no further ones are, and values that are not known go through a sort, too, where equal ones come one after the other.
+//! Values with ORDER BY go through a sort, on disk if need be. Of values with DISTINCT those that
+//! were seen are remembered; once memory is full no further ones are, and values that are not known
+//! go through a sort, too, where equal ones come one after the other.
 //!
 //! ```text
 //! count(DISTINCT v) of 1 2 3 1 4 3 4, two fit      seen: 1 2, counted at once      sorted: 3 3 4 4, counted in the end: 4
@@ -162,7 +164,8 @@ impl AggregateState {
         Ok(grown)
     }
 
-    /// Large values may make the accumulator move what it has to a place twice as large: asks first whether that may be.
+    /// Large values may make the accumulator move what it has to a place twice as large: asks first
+    /// whether that may be.
     fn make_room(&self, arguments: &[Datum], execution: Execution<'_>) -> Result<()> {
         let is_small = |value: &Datum| match value {
             Datum::Text(text) | Datum::Bpchar(text) | Datum::Jsonb(text) => text.len() < LARGE_ROW / 4,

@@ -1,8 +1,9 @@
 //! INSERT ... ON CONFLICT.
 //!
-//! The *arbiters* are the unique indexes whose conflicts the clause is about. Before a row is inserted its keys there are locked; if one
-//! is held, DO NOTHING skips the row and DO UPDATE changes the holder. The lock makes sure that the answer stays true, so
-//! unlike a plain INSERT the statement never fails on an arbiter.
+//! The *arbiters* are the unique indexes whose conflicts the clause is about. Before a row is
+//! inserted its keys there are locked; if one is held, DO NOTHING skips the row and DO UPDATE
+//! changes the holder. The lock makes sure that the answer stays true, so unlike a plain INSERT the
+//! statement never fails on an arbiter.
 
 use std::sync::Arc;
 
@@ -252,7 +253,8 @@ impl Work<'_> {
                 "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
             ));
         }
-        // Under READ COMMITTED the newest version counts; otherwise one that the snapshot cannot see is a failure.
+        // Under READ COMMITTED the newest version counts; otherwise one that the snapshot cannot
+        // see is a failure.
         self.lock_row(table, holder, LockMode::NoKeyExclusive).await?;
         let Some(bytes) = self.key_holder(table.tree, holder)? else { return Ok(None) };
         self.engine.note_read(table.tree, holder);

@@ -1,4 +1,5 @@
-//! NOT NULL, CHECK and unique constraints: what is asked of a row before it is written, and how a violation reads.
+//! NOT NULL, CHECK and unique constraints: what is asked of a row before it is written, and how a
+//! violation reads.
 
 use bytes::Bytes;
 use cognate_engine::LockMode;
@@ -94,8 +95,9 @@ pub(crate) fn unique_violation(table: &Table, index: &Index, row: &[Datum]) -> S
 }
 
 impl Work<'_> {
-    /// Locks a key of a unique index (or the row key of a clustered table) and looks who has it: the newest committed entry or the
-    /// own one, whatever the snapshot. `None` if it is free; it then stays free for this transaction. Others may go on referring to a row that is there.
+    /// Locks a key of a unique index (or the row key of a clustered table) and looks who has it:
+    /// the newest committed entry or the own one, whatever the snapshot. `None` if it is free; it
+    /// then stays free for this transaction. Others may go on referring to a row that is there.
     pub(crate) async fn lock_unique_key(
         &mut self,
         table: &Table,

@@ -1,8 +1,9 @@
 //! Common table expressions: their rows, computed as they are asked for.
 //!
-//! Whoever reads one asks for one chunk after the other, and the next is computed only when somebody has come to the end of what there is:
-//! some rows more, or of a recursive one the next step. Once memory is full the chunks there are go to disk, and are read from there by
-//! whoever asks for them again. So `WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t)
+//! Whoever reads one asks for one chunk after the other, and the next is computed only when
+//! somebody has come to the end of what there is: some rows more, or of a recursive one the next
+//! step. Once memory is full the chunks there are go to disk, and are read from there by whoever
+//! asks for them again. So `WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t)
 //! SELECT n FROM t LIMIT 10` ends.
 //!
 //! ```text
@@ -58,7 +59,8 @@ enum Chunk {
 /// Rows of a chunk, if no step of a recursion says how many there are, take about so much.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// A chunk of the rows of a common table expression, as seen from where they are asked for; none after the last one.
+/// A chunk of the rows of a common table expression, as seen from where they are asked for; none
+/// after the last one.
 pub(crate) fn chunk(number: usize, at: usize, context: Context<'_>) -> Result<Option<Rows>> {
     let runtime = context.execution.runtime;
     match runtime.ctes.borrow().get(number) {

@@ -27,7 +27,8 @@ impl fmt::Debug for Cursor {
 }
 
 impl Cursor {
-    /// A cursor before its first row; nothing is read yet. `parameters` have the types of the plan's.
+    /// A cursor before its first row; nothing is read yet. `parameters` have the types of the
+    /// plan's.
     pub fn new(plan: &Arc<Plan>, parameters: Arc<[Datum]>) -> Cursor {
         let runtime = Runtime::new(plan.subqueries, plan.ctes).with_cte_plans(plan.cte_plans.clone());
         Cursor {
@@ -50,7 +51,8 @@ impl Cursor {
         &self.parameters
     }
 
-    /// The next row, to be kept: the output columns, then the keys that [`Plan::locks`] names. After an error the cursor is at its end.
+    /// The next row, to be kept: the output columns, then the keys that [`Plan::locks`] names.
+    /// After an error the cursor is at its end.
     pub fn next(&mut self, read: &ReadContext<'_>) -> Result<Option<Row>> {
         Ok(self.advance(read)?.then(|| std::mem::take(&mut self.row)))
     }
@@ -69,7 +71,8 @@ impl Cursor {
         let found = self.state.next(&self.plan.root, context, &mut self.row);
         self.done = !matches!(found, Ok(true));
         if matches!(found, Ok(false)) {
-            // What it holds goes now, however long the portal stays. After an error the portal goes, too.
+            // What it holds goes now, however long the portal stays. After an error the portal
+            // goes, too.
             self.state = NodeState::Values { at: 0 };
         }
         found
@@ -80,7 +83,8 @@ impl Cursor {
         self.runtime.memory()
     }
 
-    /// LIMIT and OFFSET of a plan with row locks, which its caller applies: rows to leave out, and the most to give.
+    /// LIMIT and OFFSET of a plan with row locks, which its caller applies: rows to leave out, and
+    /// the most to give.
     pub fn limits(&self, read: &ReadContext<'_>) -> Result<(u64, Option<u64>)> {
         let execution = Execution { read, parameters: &self.parameters, runtime: &self.runtime };
         let context = Context { execution, outer: None };

@@ -1,8 +1,9 @@
 //! DISTINCT: the first row of each key, in the order of the input.
 //!
-//! Once memory is full no further key is noted: rows with new keys go to disk, divided by hash, each with the number of its place in the input. Later one
-//! part after the other is rid of its duplicates, and a sort by the numbers brings what is left in order again. All of it comes after what
-//! was given while memory sufficed.
+//! Once memory is full no further key is noted: rows with new keys go to disk, divided by hash,
+//! each with the number of its place in the input. Later one part after the other is rid of its
+//! duplicates, and a sort by the numbers brings what is left in order again. All of it comes after
+//! what was given while memory sufficed.
 //!
 //! ```text
 //! a b a c b d     a and b fit: gives a b         parts: c(3) | d(5)          then, by number: c d
@@ -135,7 +136,8 @@ impl DistinctState {
         Ok(())
     }
 
-    /// Takes the first row of each key from a part; what does not fit is divided again, for the `depth`th time.
+    /// Takes the first row of each key from a part; what does not fit is divided again, for the
+    /// `depth`th time.
     fn part(
         &mut self,
         part: Tape,

@@ -1,8 +1,11 @@
-//! Foreign keys: that a row refers to one that exists, and what happens to those that refer to a row that goes.
+//! Foreign keys: that a row refers to one that exists, and what happens to those that refer to a
+//! row that goes.
 //!
-//! Both are looked at when the statement has ended (or, if deferred, when the transaction does), on the newest committed state with the
-//! own writes, whatever the transaction's snapshot is. Who refers to a row locks it KEY SHARE, who takes it or its key away locks it
-//! exclusively (see [`write`](super::write)), so of two transactions that would break the rule together one waits for the other:
+//! Both are looked at when the statement has ended (or, if deferred, when the transaction does), on
+//! the newest committed state with the own writes, whatever the transaction's snapshot is. Who
+//! refers to a row locks it KEY SHARE, who takes it or its key away locks it exclusively (see
+//! [`write`](super::write)), so of two transactions that would break the rule together one waits
+//! for the other:
 //!
 //! ```text
 //! T1: DELETE FROM parent WHERE id = 1      row 1 locked exclusively, no child found
@@ -35,7 +38,8 @@ use crate::types::{Datum, FormatContext, Type};
 pub(crate) enum Check {
     /// A row of `table` must refer to a row that exists, by these values.
     Parent { table: Arc<Table>, key: Oid, values: Vec<Datum> },
-    /// A row of `parent` is gone or has another key; what referred to it by `before` is to be dealt with.
+    /// A row of `parent` is gone or has another key; what referred to it by `before` is to be dealt
+    /// with.
     Children { parent: Arc<Table>, child: Oid, key: Oid, before: Vec<Datum>, after: Option<Vec<Datum>> },
 }
 
@@ -191,7 +195,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Locks the row that has the referenced key, and says whether there is one. Nobody is waited for who only makes one.
+    /// Locks the row that has the referenced key, and says whether there is one. Nobody is waited
+    /// for who only makes one.
     async fn lock_parent(
         &mut self,
         table: &Table,
@@ -241,7 +246,8 @@ impl Work<'_> {
         }
     }
 
-    /// The referenced index and the key the values have there. `None` if the values cannot be in the referenced columns.
+    /// The referenced index and the key the values have there. `None` if the values cannot be in
+    /// the referenced columns.
     fn parent_key<'t>(
         &self,
         table: &Table,
@@ -362,8 +368,9 @@ impl Work<'_> {
             .collect()
     }
 
-    /// Row keys of the rows of a table that have these values, as the newest commits and own writes leave them. By an index that
-    /// begins with the columns if there is one, else by looking at all rows.
+    /// Row keys of the rows of a table that have these values, as the newest commits and own writes
+    /// leave them. By an index that begins with the columns if there is one, else by looking at all
+    /// rows.
     fn rows_with(
         &mut self,
         table: &Arc<Table>,

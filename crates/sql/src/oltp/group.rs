@@ -1,7 +1,8 @@
 //! Grouping: a hash table of keys, an accumulator for each aggregate.
 //!
-//! Once memory is full no further group is made: rows of the groups there are go on being added, and those of others go to disk, divided by the hash of
-//! their keys. When the groups in memory have been given, one part after the other is grouped in the same way. No group is in two parts.
+//! Once memory is full no further group is made: rows of the groups there are go on being added,
+//! and those of others go to disk, divided by the hash of their keys. When the groups in memory
+//! have been given, one part after the other is grouped in the same way. No group is in two parts.
 //!
 //! ```text
 //! rows of a b c a d b, two groups fit      a b in memory, given first      parts: c | d
@@ -96,7 +97,8 @@ impl GroupState {
         group.aggregates.iter().filter(|node| node.has_state()).map(AggregateState::new).collect()
     }
 
-    /// Makes the group of a key, if it is not there yet; its place. None if its rows are to go to disk.
+    /// Makes the group of a key, if it is not there yet; its place. None if its rows are to go to
+    /// disk.
     fn place(
         &mut self,
         set: usize,
@@ -143,7 +145,8 @@ impl GroupState {
         Ok(true)
     }
 
-    /// Adds a row to its group of a set, or puts it on disk. `frame` is what the aggregates look at.
+    /// Adds a row to its group of a set, or puts it on disk. `frame` is what the aggregates look
+    /// at.
     fn add(
         &mut self,
         set: usize,

@@ -1,7 +1,9 @@
 //! Hash joins: the build side is read into a table once; each probe row looks up its partners.
 //!
-//! A build side that does not fit into memory is divided by the hash of its keys into parts on disk, and so is the probe side then: rows that
-//! are partners are in parts of the same number, so that one part after the other is joined by itself. A part that is still too large is divided again.
+//! A build side that does not fit into memory is divided by the hash of its keys into parts on
+//! disk, and so is the probe side then: rows that are partners are in parts of the same number, so
+//! that one part after the other is joined by itself. A part that is still too large is divided
+//! again.
 //!
 //! ```text
 //! build 1 2 3 4, two fit     parts: 1 3 | 2 4
@@ -36,7 +38,8 @@ pub(crate) struct HashJoinState {
 enum Stage {
     /// The next probe row is to be read.
     Probe,
-    /// Partners of the probe row in the frame: the next place to look at, and whether one was found already.
+    /// Partners of the probe row in the frame: the next place to look at, and whether one was found
+    /// already.
     Partners { place: u32, found: bool },
     /// Build rows without partner, from this place.
     Rest(usize),

@@ -35,7 +35,8 @@ pub(crate) fn columns_into(index: &Index, row: &[Datum], out: &mut Vec<u8>) -> b
     has_null
 }
 
-/// The row's key by its primary key, or `None` if the table has none (it keeps the row id it was given).
+/// The row's key by its primary key, or `None` if the table has none (it keeps the row id it was
+/// given).
 pub(crate) fn primary_key(table: &Table, row: &[Datum]) -> Option<Vec<u8>> {
     let index = table.primary_key()?;
     let mut key = Vec::with_capacity(index.columns.len() * 10);

@@ -150,7 +150,8 @@ impl SourceState {
                 *given = false;
                 input.rewind(node, context);
             }
-            // The rows stay: what they depend on has not changed, or the planner would not have put the node here.
+            // The rows stay: what they depend on has not changed, or the planner would not have put
+            // the node here.
             (SourceState::Materialize(state), SourceNode::Materialize { input, .. }) => {
                 state.at = 0;
                 if !state.complete {

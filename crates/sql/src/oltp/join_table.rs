@@ -1,6 +1,8 @@
-//! The table of a hash join: rows one after the other in two long vectors, and chains of places with one hash.
+//! The table of a hash join: rows one after the other in two long vectors, and chains of places
+//! with one hash.
 //!
-//! It is filled first and indexed afterwards, when the number of rows is known. A chain goes through its rows in the order they came.
+//! It is filled first and indexed afterwards, when the number of rows is known. A chain goes
+//! through its rows in the order they came.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 

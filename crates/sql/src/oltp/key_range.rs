@@ -38,7 +38,8 @@ enum Fit {
     Above,
 }
 
-/// Integers of other widths than the column's are compared by value; their keys must be of the column's width.
+/// Integers of other widths than the column's are compared by value; their keys must be of the
+/// column's width.
 fn fit(value: Cow<'_, Datum>, ty: TypeId) -> Fit {
     let integer = match (ty, &*value) {
         (TypeId::Int2, Datum::Int4(_) | Datum::Int8(_))
@@ -59,7 +60,8 @@ fn fit(value: Cow<'_, Datum>, ty: TypeId) -> Fit {
     }
 }
 
-/// The beginning of the keys with these values in the first columns, for each combination, in key order, without duplicates.
+/// The beginning of the keys with these values in the first columns, for each combination, in key
+/// order, without duplicates.
 pub(crate) type Prefixes = SmallVec<[Vec<u8>; 1]>;
 
 /// The prefixes an access asks for; none if a value is NULL or outside the column's type.
@@ -153,7 +155,8 @@ fn multiply(prefixes: &mut Prefixes, values: Vec<Datum>, part: &KeyPart) {
     }
 }
 
-/// The range of keys that begin with `prefix` and satisfy the range of the next column; none if no key can.
+/// The range of keys that begin with `prefix` and satisfy the range of the next column; none if no
+/// key can.
 pub(crate) fn range(prefix: &[u8], range: Option<&KeyRange>, env: &Env<'_>) -> Result<Option<Range>> {
     let Some(range) = range else {
         return Ok(Some(Range { lower: prefix.to_vec(), upper: keys::next_prefix(prefix) }));

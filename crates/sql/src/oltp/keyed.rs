@@ -1,7 +1,9 @@
 //! A hash table whose keys are rows: of groups, of rows seen, of rows counted.
 //!
-//! Short keys are held as numbers ([`super::packed`]), which are hashed, moved and let go of in no time; others as rows. A large table is divided: a hash
-//! table that grows moves all it has, and with millions of keys a statement would hear of nothing meanwhile. A division that grows moves its own keys only.
+//! Short keys are held as numbers ([`super::packed`]), which are hashed, moved and let go of in no
+//! time; others as rows. A large table is divided: a hash table that grows moves all it has, and
+//! with millions of keys a statement would hear of nothing meanwhile. A division that grows moves
+//! its own keys only.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -87,7 +89,8 @@ impl<V> Keyed<V> {
     }
 }
 
-/// Which of the divisions a number belongs to: who chooses numbers of one division only loses the division.
+/// Which of the divisions a number belongs to: who chooses numbers of one division only loses the
+/// division.
 #[inline]
 fn division(packed: u128) -> usize {
     let folded = (packed ^ packed >> 64) as u64;

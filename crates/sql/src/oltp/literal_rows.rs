@@ -1,8 +1,9 @@
 //! Rows of an INSERT that stay text until they are inserted.
 //!
-//! The parser leaves long runs of rows of plain literals as they are (see `parse/rows`). Binding reads each of them once, so that a value that
-//! cannot be of its column's type is refused before anything is done, and remembers one conversion for each column and kind of
-//! literal. Running reads them again, one row at a time: the statement's memory does not depend on their number.
+//! The parser leaves long runs of rows of plain literals as they are (see `parse/rows`). Binding
+//! reads each of them once, so that a value that cannot be of its column's type is refused before
+//! anything is done, and remembers one conversion for each column and kind of literal. Running
+//! reads them again, one row at a time: the statement's memory does not depend on their number.
 
 use std::sync::Arc;
 
@@ -50,8 +51,8 @@ enum Conversion {
 }
 
 impl LiteralRows {
-    /// Binds a run of rows whose literals go to these columns: place, type and name, or nowhere. The other places of the complete row
-    /// have their defaults.
+    /// Binds a run of rows whose literals go to these columns: place, type and name, or nowhere.
+    /// The other places of the complete row have their defaults.
     pub(crate) fn bind(
         binder: &mut Binder<'_>,
         run: Run,

@@ -1,5 +1,6 @@
-//! Merge joins: both sides come in the order of their keys, so each outer row's partner, if there is one, is not before that of the row
-//! before. Nothing is held but one row of each side, in the frame.
+//! Merge joins: both sides come in the order of their keys, so each outer row's partner, if there
+//! is one, is not before that of the row before. Nothing is held but one row of each side, in the
+//! frame.
 //!
 //! ```text
 //! outer 1 1 3 4      inner 1 2 3 5      1 with 1 twice; 2 is passed over; 3 with 3; 4 finds 5, which stays for what comes
@@ -18,7 +19,8 @@ pub(crate) struct MergeJoinState {
     outer: SourceState,
     inner: SourceState,
     at: At,
-    /// The inner row's values, while its places are NULL for an outer row without partner; else NULLs.
+    /// The inner row's values, while its places are NULL for an outer row without partner; else
+    /// NULLs.
     aside: Vec<Datum>,
     is_aside: bool,
 }
@@ -89,7 +91,8 @@ impl MergeJoinState {
         self.is_aside = !self.is_aside;
     }
 
-    /// Moves the inner side to the first row that is not before the outer one. Whether it is its partner.
+    /// Moves the inner side to the first row that is not before the outer one. Whether it is its
+    /// partner.
     fn find_partner(&mut self, join: &MergeJoin, context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
         loop {
             if self.at == At::Row {

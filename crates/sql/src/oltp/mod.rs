@@ -1,12 +1,14 @@
 //! The row executor: pulls rows through plans, one at a time, on the caller's thread.
 //!
-//! A [`Cursor`] owns all its state and borrows the session only while it is called, so a portal can keep one across
-//! messages: scans are positions in a snapshot, parameters are values.
+//! A [`Cursor`] owns all its state and borrows the session only while it is called, so a portal can
+//! keep one across messages: scans are positions in a snapshot, parameters are values.
 //!
-//! The state of a plan is a tree of the plan's shape: `node` for what gives rows, `input` for what fills frames. A frame belongs to its
-//! query level's state; sources write their places and return whether there is a row. Nothing is computed before it is asked for.
+//! The state of a plan is a tree of the plan's shape: `node` for what gives rows, `input` for what
+//! fills frames. A frame belongs to its query level's state; sources write their places and return
+//! whether there is a row. Nothing is computed before it is asked for.
 //!
-//! Sorts, hash tables and everything else that holds rows accounts for them (see [`Execution::reserve`](crate::expr::Execution)).
+//! Sorts, hash tables and everything else that holds rows accounts for them (see
+//! [`Execution::reserve`](crate::expr::Execution)).
 
 mod aggregate;
 pub(crate) mod conflict;

@@ -228,7 +228,8 @@ impl SelectState {
         Ok(true)
     }
 
-    /// With set-returning calls: as many rows for each frame as the longest set has, shorter ones filled up with NULLs.
+    /// With set-returning calls: as many rows for each frame as the longest set has, shorter ones
+    /// filled up with NULLs.
     fn next_of_sets(
         &mut self,
         select: &SelectNode,
@@ -260,7 +261,8 @@ impl SelectState {
     }
 }
 
-/// Puts the next value of each set into its place, NULL for one that is at its end. False if all are.
+/// Puts the next value of each set into its place, NULL for one that is at its end. False if all
+/// are.
 fn next_of_each(sets: &mut [TableRows], select: &SelectNode, places: &mut [Datum]) -> Result<bool> {
     let mut found = false;
     for ((set, call), place) in sets.iter_mut().zip(&select.set_returning).zip(places) {

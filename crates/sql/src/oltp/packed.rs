@@ -1,8 +1,9 @@
-//! Short keys as one number: what most queries group by are a few integers, dates and short texts, and one number is hashed and compared in
-//! a few instructions.
+//! Short keys as one number: what most queries group by are a few integers, dates and short texts,
+//! and one number is hashed and compared in a few instructions.
 //!
-//! Each value is a mark, which says how many bytes follow, and these bytes; the last value is the lowest. So two rows of values have one number exactly if they are equal
-//! as keys; `NULL` equals `NULL`, and the trailing blanks of char(n) do not count.
+//! Each value is a mark, which says how many bytes follow, and these bytes; the last value is the
+//! lowest. So two rows of values have one number exactly if they are equal as keys; `NULL` equals
+//! `NULL`, and the trailing blanks of char(n) do not count.
 //!
 //! ```text
 //! int4 7, char(3) 'a'      03 | 00 00 00 07 | 11 | 'a'      nine more bytes are free
@@ -20,7 +21,8 @@ const WORD: u8 = 4;
 /// The mark of an empty text; each byte makes it one more.
 const TEXT: u8 = 0x10;
 
-/// The values as one number; none if they are too long, or of types for which equality is more than equal bytes.
+/// The values as one number; none if they are too long, or of types for which equality is more than
+/// equal bytes.
 #[inline]
 pub(super) fn pack<'a>(values: impl Iterator<Item = &'a Datum>) -> Option<u128> {
     let mut packed = Packed { number: 0, bytes: 0 };
@@ -45,7 +47,8 @@ pub(super) fn pack<'a>(values: impl Iterator<Item = &'a Datum>) -> Option<u128> 
     Some(packed.number)
 }
 
-/// Made in registers: bytes written one by one and read as one number right afterwards have to wait.
+/// Made in registers: bytes written one by one and read as one number right afterwards have to
+/// wait.
 struct Packed {
     number: u128,
     bytes: usize,
@@ -89,7 +92,8 @@ mod tests {
     use super::*;
     use crate::types::Numeric;
 
-    /// Of all rows of one or two values from a list, those have one number that are equal, and no others.
+    /// Of all rows of one or two values from a list, those have one number that are equal, and no
+    /// others.
     #[test]
     fn equal_keys_have_one_number_and_no_others() {
         let values = [

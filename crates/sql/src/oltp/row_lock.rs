@@ -1,9 +1,11 @@
 //! SELECT ... FOR UPDATE, NO KEY UPDATE, SHARE and KEY SHARE, with NOWAIT and SKIP LOCKED.
 //!
-//! The rows of the query are read and locked one by one; a row counts against LIMIT only once it is locked. If, under READ
-//! COMMITTED, a row turns out to have changed while its lock was waited for, the whole query is asked again with a new snapshot:
-//! what was locked stays locked, so each round has fewer rows that can change, and what is returned is what the rows are
-//! while they are locked. FOR KEY SHARE lets others change what is no key; so it keeps to what the snapshot shows unless a key has changed, at every level.
+//! The rows of the query are read and locked one by one; a row counts against LIMIT only once it is
+//! locked. If, under READ COMMITTED, a row turns out to have changed while its lock was waited for,
+//! the whole query is asked again with a new snapshot: what was locked stays locked, so each round
+//! has fewer rows that can change, and what is returned is what the rows are while they are locked.
+//! FOR KEY SHARE lets others change what is no key; so it keeps to what the snapshot shows unless a
+//! key has changed, at every level.
 
 use std::sync::Arc;
 

@@ -32,7 +32,8 @@ impl Run {
         Run { parameters, runtime: Runtime::new(places.subqueries, places.ctes), cursor: None }
     }
 
-    /// Begins to read the rows of the statement's query. Its expressions are evaluated beside them from now on.
+    /// Begins to read the rows of the statement's query. Its expressions are evaluated beside them
+    /// from now on.
     pub(crate) fn open(&mut self, plan: &Arc<Plan>) {
         self.cursor = Some(Cursor::new(plan, self.parameters.clone()));
     }
@@ -97,7 +98,8 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Binds those constraints that `wanted` says a change of these columns can break, and those that a row may not meet as it is.
+    /// Binds those constraints that `wanted` says a change of these columns can break, and those
+    /// that a row may not meet as it is.
     pub(crate) fn bind(
         binder: &mut Binder<'_>,
         table: &Arc<Table>,

@@ -127,8 +127,8 @@ fn open(scan: &Scan, range: &Range, context: Context<'_>) -> Result<Box<dyn RowS
     context.execution.read.reader.scan(tree, lower, upper, scan.access.reverse)
 }
 
-/// Puts the row with this key into the frame. There is none if an index entry led here and the transaction itself has deleted the row
-/// since the scan was opened.
+/// Puts the row with this key into the frame. There is none if an index entry led here and the
+/// transaction itself has deleted the row since the scan was opened.
 fn by_key(scan: &Scan, key: &[u8], context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
     let mut loaded = Ok(());
     let found = context.execution.read.reader.lend(scan.table.tree, key, &mut |row| {
@@ -137,7 +137,8 @@ fn by_key(scan: &Scan, key: &[u8], context: Context<'_>, frame: &mut [Datum]) ->
     loaded.map(|()| found)
 }
 
-/// Reads the needed columns of a row into the frame if it passes the filter, and of another row only what the conditions look at.
+/// Reads the needed columns of a row into the frame if it passes the filter, and of another row
+/// only what the conditions look at.
 #[inline]
 fn load_passing(
     scan: &Scan,

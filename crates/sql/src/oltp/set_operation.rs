@@ -1,8 +1,10 @@
 //! UNION ALL, INTERSECT, EXCEPT. (UNION is DISTINCT over UNION ALL.)
 //!
-//! The rows of the right side are counted in a table, and those of the left are looked up in it as they come. Once memory is full no further
-//! row enters the table: rows that are not in it go to disk, divided by hash, those of both sides in the same way. When the left side is at
-//! its end, one part after the other is worked on like the whole. No row is in two parts, nor in a part and the table.
+//! The rows of the right side are counted in a table, and those of the left are looked up in it as
+//! they come. Once memory is full no further row enters the table: rows that are not in it go to
+//! disk, divided by hash, those of both sides in the same way. When the left side is at its end,
+//! one part after the other is worked on like the whole. No row is in two parts, nor in a part and
+//! the table.
 //!
 //! ```text
 //! a b c d EXCEPT b c x, two rows fit      table: b c      parts: right x    left: a | d       then: a, d
@@ -145,7 +147,8 @@ impl SetState {
         let packed = pack(row.iter());
         if let Some(count) = self.table.get_mut(packed, row) {
             let is_matched = *count > 0;
-            // With ALL each row of the right side matches one of the left; otherwise INTERSECT gives each row once.
+            // With ALL each row of the right side matches one of the left; otherwise INTERSECT
+            // gives each row once.
             if is_matched && (all || intersects) {
                 *count = if all { *count - 1 } else { 0 };
             }

@@ -1,8 +1,11 @@
 //! Sorting.
 //!
-//! Rows in memory are sorted by `merge_sort`, which can be left half-way. What moves is not the row but its place and the first bytes of its keys in the form that orders by bytes (`keys`): they decide most comparisons.
+//! Rows in memory are sorted by `merge_sort`, which can be left half-way. What moves is not the row
+//! but its place and the first bytes of its keys in the form that orders by bytes (`keys`): they
+//! decide most comparisons.
 //!
-//! Rows that do not fit into memory go to disk as a sorted run (`sorter`); in the end all runs are merged.
+//! Rows that do not fit into memory go to disk as a sorted run (`sorter`); in the end all runs are
+//! merged.
 
 use std::cmp::Ordering;
 
@@ -54,8 +57,8 @@ pub(crate) fn compare_rows(a: &[Datum], b: &[Datum], keys: &[SortKey]) -> Orderi
     Ordering::Equal
 }
 
-/// The first bytes of a row's keys in the form that orders by bytes, as a number. If those of two rows differ, so do the rows, in that order.
-/// `key` is a place to work in.
+/// The first bytes of a row's keys in the form that orders by bytes, as a number. If those of two
+/// rows differ, so do the rows, in that order. `key` is a place to work in.
 pub(crate) fn key_prefix(row: &[Datum], keys: &[SortKey], key: &mut Vec<u8>) -> u128 {
     key.clear();
     for part in keys {

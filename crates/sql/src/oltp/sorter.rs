@@ -1,6 +1,7 @@
 //! A sort of any size: rows in, rows out in order, with runs on disk where memory does not suffice.
 //!
-//! Rows that compare equal come out as they came in: runs are numbered in the order of their rows, and of equal rows the one of the first run goes first.
+//! Rows that compare equal come out as they came in: runs are numbered in the order of their rows,
+//! and of equal rows the one of the first run goes first.
 
 use super::Context;
 use super::memory::row_bytes;
@@ -127,7 +128,8 @@ impl Sorter {
         Ok(())
     }
 
-    /// Puts the rows in memory on disk, as one run. They stay where they are if there is no place for files.
+    /// Puts the rows in memory on disk, as one run. They stay where they are if there is no place
+    /// for files.
     fn write_run(&mut self, keys: &[SortKey], context: Context<'_>) -> Result<()> {
         if self.disk.is_none() {
             self.disk = Spill::create(context)?.map(|spill| (spill, vec![]));

@@ -1,7 +1,8 @@
 //! Rows that feed a statement, and the planning of its expressions.
 //!
-//! A statement that changes rows is planned in pieces: the query that finds or makes rows, and the expressions evaluated over
-//! them. Subqueries in all of them share one numbering of kept results, which the [`Pieces`] count.
+//! A statement that changes rows is planned in pieces: the query that finds or makes rows, and the
+//! expressions evaluated over them. Subqueries in all of them share one numbering of kept results,
+//! which the [`Pieces`] count.
 
 use std::sync::Arc;
 

@@ -40,14 +40,16 @@ pub(crate) fn encode(table: &Table, row: &[Datum]) -> Result<Bytes> {
 /// The next entry of a scan.
 type Ahead = Option<(Bytes, Bytes)>;
 
-/// Every entry of a part of a tree as the newest commits and the own writes leave it, whatever the transaction's snapshot is:
-/// for checks and rewrites that must miss nothing. Whoever calls it holds a lock that keeps the entries of interest as they
-/// are.
+/// Every entry of a part of a tree as the newest commits and the own writes leave it, whatever the
+/// transaction's snapshot is: for checks and rewrites that must miss nothing. Whoever calls it
+/// holds a lock that keeps the entries of interest as they are.
 pub(crate) struct LatestScan {
     tree: u32,
-    /// At a snapshot of this moment, without own writes. A tree that the transaction made needs none.
+    /// At a snapshot of this moment, without own writes. A tree that the transaction made needs
+    /// none.
     newest: Option<Scan>,
-    /// At the transaction's snapshot, with own writes: only those are taken from it. Only if there may be any.
+    /// At the transaction's snapshot, with own writes: only those are taken from it. Only if there
+    /// may be any.
     own: Option<Scan>,
     /// The transaction made the tree: all entries are own ones.
     created: bool,

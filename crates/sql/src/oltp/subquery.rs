@@ -1,4 +1,5 @@
-//! Subqueries within expressions. One that depends on nothing around it is run once for an execution, when first asked for.
+//! Subqueries within expressions. One that depends on nothing around it is run once for an
+//! execution, when first asked for.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,14 +1,15 @@
 //! The table that an INSERT, UPDATE or DELETE changes, as its expressions see it.
 //!
-//! In the frame of such a statement the target's columns come first, each at its place in the table, then its row key, then what
-//! other relations add:
+//! In the frame of such a statement the target's columns come first, each at its place in the
+//! table, then its row key, then what other relations add:
 //!
 //! ```text
 //! UPDATE t SET a = t.a + u.x FROM u WHERE t.id = u.id
 //!   frame: [0] t.id  [1] t.a  [2] row key of t  [3] u.id  [4] u.x
 //! ```
 //!
-//! So a stored row decodes straight into the frame, and a row that was re-read after a wait replaces the first slots.
+//! So a stored row decodes straight into the frame, and a row that was re-read after a wait
+//! replaces the first slots.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ use crate::plan::Plan;
 use crate::session::OutputColumn;
 use crate::types::{Datum, Type, TypeId};
 
-/// Opens a query level with one table: its columns are the first slots, in order, and have the table's name.
+/// Opens a query level with one table: its columns are the first slots, in order, and have the
+/// table's name.
 pub(crate) fn open_table(binder: &mut Binder<'_>, table: &Arc<Table>) -> Result<()> {
     open_table_as(binder, table, None)
 }
@@ -104,8 +106,8 @@ pub(crate) enum Access {
 }
 
 impl Target {
-    /// Closes the open level, whose first relation is the table: the query whose output is the frame, and the condition. Nothing may be
-    /// bound in the level afterwards.
+    /// Closes the open level, whose first relation is the table: the query whose output is the
+    /// frame, and the condition. Nothing may be bound in the level afterwards.
     pub(crate) fn query(binder: &mut Binder<'_>) -> Result<(Query, Expr)> {
         let mut level = binder.pop_level()?;
         let filter = Expr::all(level.select.filter.clone());
@@ -187,7 +189,8 @@ pub(crate) fn open_target(
     Ok(())
 }
 
-/// Expressions for all columns of the primary key, if the conditions pin each of them to a value that needs no row.
+/// Expressions for all columns of the primary key, if the conditions pin each of them to a value
+/// that needs no row.
 fn point_key(select: &Select, table: &Table) -> Option<Vec<Expr>> {
     if select.relations.len() != 1 {
         return None;
@@ -211,8 +214,8 @@ fn pinned(filter: &[Expr], place: usize) -> Option<Expr> {
     })
 }
 
-/// A value as a key of a column of this type holds it; integers of all widths compare with each other, but their keys differ. `None`
-/// if no value of the type is equal to it.
+/// A value as a key of a column of this type holds it; integers of all widths compare with each
+/// other, but their keys differ. `None` if no value of the type is equal to it.
 pub(crate) fn as_key(value: Datum, ty: Type) -> Option<Datum> {
     match ty.id {
         _ if value.is_null() => None,

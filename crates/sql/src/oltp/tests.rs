@@ -122,7 +122,8 @@ struct World {
 }
 
 impl World {
-    /// customer(id, name, city) with an index on city; purchase(id, customer, amount) with an index on (customer, amount).
+    /// customer(id, name, city) with an index on city; purchase(id, customer, amount) with an index
+    /// on (customer, amount).
     fn new() -> World {
         let customer = table(
             1001,
@@ -592,7 +593,8 @@ fn a_sort_can_be_stopped_half_way() {
     let rows = "SELECT g FROM generate_series(1, 20000) g";
     let sorted = format!("{rows} ORDER BY g % 100, -g");
     let dear = Duration::from_millis(1);
-    // Twenty runs are merged in five passes; each row of a pass is a step, the last rows of runs are not.
+    // Twenty runs are merged in five passes; each row of a pass is a step, the last rows of runs
+    // are not.
     assert!(count(&sorted, dear) > count(rows, dear) + 5 * 20000 * 9 / 10);
     // Cheap steps are asked for seldom.
     assert!(count(&sorted, Duration::ZERO) < 2000);

@@ -327,8 +327,9 @@ impl Work<'_> {
         }
     }
 
-    /// The row of a primary key, if the snapshot has one and it meets the condition: its key and frame. A transaction that locks what it reads
-    /// locks the key, row or not, and looks at the newest version.
+    /// The row of a primary key, if the snapshot has one and it meets the condition: its key and
+    /// frame. A transaction that locks what it reads locks the key, row or not, and looks at the
+    /// newest version.
     pub(crate) async fn point_row(
         &mut self,
         target: &Target,
@@ -359,8 +360,8 @@ impl Work<'_> {
         Ok(run.holds(self, &target.filter, &frame)?.then_some((row_key, frame)))
     }
 
-    /// Locks a row that was found. If it changed meanwhile, the frame gets what it is now; false if the condition does not hold
-    /// any more, or the row is gone.
+    /// Locks a row that was found. If it changed meanwhile, the frame gets what it is now; false if
+    /// the condition does not hold any more, or the row is gone.
     pub(crate) async fn lock_target(
         &mut self,
         target: &Target,
@@ -380,7 +381,8 @@ impl Work<'_> {
         }
     }
 
-    /// A row that this statement itself (or its foreign keys) already changed or deleted is left alone, as in PostgreSQL.
+    /// A row that this statement itself (or its foreign keys) already changed or deleted is left
+    /// alone, as in PostgreSQL.
     fn still_there(&self, target: &Target, row_key: &Bytes, frame: &[Datum]) -> Result<bool> {
         match self.engine.own(target.table.tree, row_key)? {
             // In a tree of the transaction's own every row is an own one, so this was one.

@@ -1,13 +1,18 @@
-//! Writing one row: locks, uniqueness, the row itself, its index entries, and the foreign keys to be checked.
+//! Writing one row: locks, uniqueness, the row itself, its index entries, and the foreign keys to
+//! be checked.
 //!
-//! Order of locks for one row: the row (by its key), then entries of unique indexes in index
-//! order. A table that the transaction holds exclusively (made, truncated or altered by it) needs no row locks.
+//! Order of locks for one row: the row (by its key), then entries of unique indexes in index order.
+//! A table that the transaction holds exclusively (made, truncated or altered by it) needs no row
+//! locks.
 //!
-//! *Strengths.* A foreign key's check must keep the referenced row from going, but not from changing in other columns: it locks the row KEY SHARE. So does
-//! FOR KEY SHARE. Who deletes a row or changes a unique key of it needs it alone; an UPDATE of other columns, and the claim to a key that is new, lock NO KEY UPDATE and meet neither.
-//! An UPDATE that can change a key asks for the stronger lock at once if it will, since raising it later may be a deadlock.
+//! *Strengths.* A foreign key's check must keep the referenced row from going, but not from
+//! changing in other columns: it locks the row KEY SHARE. So does FOR KEY SHARE. Who deletes a row
+//! or changes a unique key of it needs it alone; an UPDATE of other columns, and the claim to a key
+//! that is new, lock NO KEY UPDATE and meet neither. An UPDATE that can change a key asks for the
+//! stronger lock at once if it will, since raising it later may be a deadlock.
 //!
-//! *Keys as such.* For the certifier, that a key exists is a thing of its own, under a tree id of its own ([`key_tree`]): a child depends on it, and not on what else is in the row.
+//! *Keys as such.* For the certifier, that a key exists is a thing of its own, under a tree id of
+//! its own ([`key_tree`]): a child depends on it, and not on what else is in the row.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -42,8 +47,8 @@ impl Work<'_> {
         !self.state.exclusive.contains(&table.oid)
     }
 
-    /// Locks a row that is to be changed and says whether it is still what the snapshot shows. Under snapshot isolation a
-    /// changed row is a serialization failure: first updater wins.
+    /// Locks a row that is to be changed and says whether it is still what the snapshot shows.
+    /// Under snapshot isolation a changed row is a serialization failure: first updater wins.
     pub(crate) async fn lock_row(&mut self, table: &Table, row_key: &[u8], mode: LockMode) -> Result<Locked> {
         if !self.needs_locks(table) {
             return Ok(Locked::Unchanged);
@@ -71,7 +76,8 @@ impl Work<'_> {
         Ok(latest.value.map_or(Locked::Gone, Locked::Changed))
     }
 
-    /// Notes that keys which others may refer to come or go, for the dependencies of who checks foreign keys.
+    /// Notes that keys which others may refer to come or go, for the dependencies of who checks
+    /// foreign keys.
     fn note_referenced_keys(&mut self, table: &Table, row: &[Datum], changed: impl Fn(&Index) -> bool) {
         if table.referenced_by.is_empty() {
             return;
@@ -84,8 +90,9 @@ impl Work<'_> {
         }
     }
 
-    /// A locked key is taken: 23505. That somebody has it is read; 40001 if no order explains that together with what was read before, as when the
-    /// snapshot showed a serializable transaction that nobody has it.
+    /// A locked key is taken: 23505. That somebody has it is read; 40001 if no order explains that
+    /// together with what was read before, as when the snapshot showed a serializable transaction
+    /// that nobody has it.
     fn duplicate(
         &mut self,
         table: &Table,
@@ -123,8 +130,8 @@ impl Work<'_> {
                     let index = table.primary_key().ok_or_else(|| SqlError::internal("no primary key"))?;
                     return Err(self.duplicate(table, index, row, table.tree, &key)?);
                 }
-                // A row that the snapshot shows, or that came and went since, cannot be replaced by a new one: the
-                // snapshot's index entries would lead to the new row.
+                // A row that the snapshot shows, or that came and went since, cannot be replaced by
+                // a new one: the snapshot's index entries would lead to the new row.
                 if locks {
                     self.recheck(table, &key)?;
                 }
@@ -142,8 +149,8 @@ impl Work<'_> {
         Ok(row_key)
     }
 
-    /// Locks a row's key in a unique index and sees that it is free. 23505; 40001 if the snapshot shows another row there: the new
-    /// entry would hide that row from whoever goes by the index.
+    /// Locks a row's key in a unique index and sees that it is free. 23505; 40001 if the snapshot
+    /// shows another row there: the new entry would hide that row from whoever goes by the index.
     async fn claim_entry(
         &mut self,
         table: &Arc<Table>,
@@ -170,7 +177,8 @@ impl Work<'_> {
         }
     }
 
-    /// Whether a key that is free by now is not so in the snapshot. Under READ COMMITTED the next statement's is another one.
+    /// Whether a key that is free by now is not so in the snapshot. Under READ COMMITTED the next
+    /// statement's is another one.
     fn shows_entry(&self, tree: u32, key: &[u8]) -> Result<bool> {
         if self.engine.isolation() == Isolation::ReadCommitted || self.engine.changed(tree, key)?.is_none() {
             return Ok(false);
@@ -179,7 +187,8 @@ impl Work<'_> {
         Ok(shown.next()?.is_some())
     }
 
-    /// Replaces a row that is locked FOR NO KEY UPDATE. Its new key, if the primary key changed. 23505.
+    /// Replaces a row that is locked FOR NO KEY UPDATE. Its new key, if the primary key
+    /// changed. 23505.
     pub(crate) async fn update_row(
         &mut self,
         table: &Arc<Table>,

@@ -92,7 +92,8 @@ pub enum FetchCount {
     Relative(i64),
 }
 
-/// Options of CREATE and ALTER SEQUENCE. `None` is not given; an inner `None` is NO MINVALUE, OWNED BY NONE and so on.
+/// Options of CREATE and ALTER SEQUENCE. `None` is not given; an inner `None` is NO MINVALUE, OWNED
+/// BY NONE and so on.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct SequenceOptions {

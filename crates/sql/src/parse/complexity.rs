@@ -1,8 +1,9 @@
 //! How deep a syntax tree can become, bounded from the tokens alone.
 //!
-//! Trees get deep in two ways: by nesting (brackets, CASE, NOT and other prefixes) and by chains of binary operators, which lean
-//! to the left (`a OR b OR c` is `((a OR b) OR c)`). A token adds one level at most, until the bracket it is in closes or a
-//! comma begins the next item. So the largest sum over all open brackets bounds the depth.
+//! Trees get deep in two ways: by nesting (brackets, CASE, NOT and other prefixes) and by chains of
+//! binary operators, which lean to the left (`a OR b OR c` is `((a OR b) OR c)`). A token adds one
+//! level at most, until the bracket it is in closes or a comma begins the next item. So the largest
+//! sum over all open brackets bounds the depth.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -19,8 +20,9 @@ const TABLE_TYPES: usize = 8;
 pub(crate) const SHALLOW: usize = 100;
 /// Stack that the parser has left at least where it looks at it.
 const PARSER_RED_ZONE: usize = 512 * 1024;
-/// Stack needed for one level of a tree by what does not look after itself (copying, dropping, comparing, evaluating), generously.
-/// Without optimization a copy of a call within a call takes more than 8 KB.
+/// Stack needed for one level of a tree by what does not look after itself (copying, dropping,
+/// comparing, evaluating), generously. Without optimization a copy of a call within a call takes
+/// more than 8 KB.
 const BYTES_A_LEVEL: usize = if cfg!(debug_assertions) { 32 * 1024 } else { 8 * 1024 };
 
 /// Whether the token may make the tree one level deeper.
@@ -70,7 +72,8 @@ fn deepens(token: &Token) -> bool {
     }
 }
 
-/// The bound on the depth of these tokens' tree. 54001 beyond [`LIMIT`], and where the parser would take too long.
+/// The bound on the depth of these tokens' tree. 54001 beyond [`LIMIT`], and where the parser would
+/// take too long.
 pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<usize> {
     // Levels added by the open brackets around, and within the innermost one since its last comma.
     let mut open: Vec<usize> = vec![];
@@ -112,7 +115,8 @@ fn too_complex(detail: impl Into<String>) -> SqlError {
     SqlError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_detail(detail)
 }
 
-/// Whether the token opens `TABLE(`. The crate takes that for a type and reads the types of its columns without a look at the stack.
+/// Whether the token opens `TABLE(`. The crate takes that for a type and reads the types of its
+/// columns without a look at the stack.
 fn opens_table_type(tokens: &[TokenWithSpan], at: usize) -> bool {
     let before = tokens[..at].iter().rev().find(|token| !matches!(token.token, Token::Whitespace(_)));
     tokens[at].token == Token::LParen
@@ -142,8 +146,9 @@ fn introduces_table(token: &Token) -> bool {
     }
 }
 
-/// Refuses long runs of parentheses where a table is expected: for each of them the parser first tries a query, down to the innermost,
-/// then a join, so that work grows with the square of their number.
+/// Refuses long runs of parentheses where a table is expected: for each of them the parser first
+/// tries a query, down to the innermost, then a join, so that work grows with the square of their
+/// number.
 fn check_table_parentheses(tokens: &[TokenWithSpan]) -> Result<()> {
     let (mut run, mut table) = (0, false);
     for token in tokens {
@@ -161,13 +166,15 @@ fn check_table_parentheses(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-/// Sets how much stack the parser makes sure of where it looks at it. Between two such places it calls functions that use more than the
-/// 128 KB it would make sure of: a query in FROM within a join within a function's arguments.
+/// Sets how much stack the parser makes sure of where it looks at it. Between two such places it
+/// calls functions that use more than the 128 KB it would make sure of: a query in FROM within a
+/// join within a function's arguments.
 pub(super) fn guard_parser_stack() {
     recursive::set_minimum_stack_size(PARSER_RED_ZONE);
 }
 
-/// Runs `work`, which recurses over a tree of this depth, on a stack large enough. Free for trees that are not deep.
+/// Runs `work`, which recurses over a tree of this depth, on a stack large enough. Free for trees
+/// that are not deep.
 pub(crate) fn on_large_stack<T>(depth: usize, work: impl FnOnce() -> T) -> T {
     if depth <= SHALLOW {
         return work();

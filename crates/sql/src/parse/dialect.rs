@@ -25,9 +25,9 @@ macro_rules! delegate {
     ($($name:ident),*) => { $(fn $name(&self) -> bool { self.postgres.$name() })* };
 }
 
-/// Expressions and queries that may be begun for each token. The parser tries some constructs one way and then another; nested, that
-/// doubles with every level. What people write needs two or three: each expression counts once where it is asked for and once where
-/// it begins.
+/// Expressions and queries that may be begun for each token. The parser tries some constructs one
+/// way and then another; nested, that doubles with every level. What people write needs two or
+/// three: each expression counts once where it is asked for and once where it begins.
 const ATTEMPTS_A_TOKEN: usize = 8;
 /// And as many for any text, however short.
 const ATTEMPTS_ANYWAY: usize = 10_000;
@@ -104,8 +104,8 @@ impl CognateDialect {
         !self.is_spent()
     }
 
-    /// What the parser says, unless it was stopped: it may have lost that error on its way up, or taken a word for a name because it
-    /// was stopped inside of what the word begins.
+    /// What the parser says, unless it was stopped: it may have lost that error on its way up, or
+    /// taken a word for a name because it was stopped inside of what the word begins.
     pub(super) fn verdict<T>(&self, parsed: Result<T, ParserError>) -> Result<T, ParserError> {
         if self.is_spent() { Err(ParserError::RecursionLimitExceeded) } else { parsed }
     }
@@ -197,14 +197,15 @@ impl Dialect for CognateDialect {
         supports_comma_separated_trim
     );
 
-    /// Asked for with every expression and every query, also those in FROM, which begin with no expression.
+    /// Asked for with every expression and every query, also those in FROM, which begin with no
+    /// expression.
     fn prec_unknown(&self) -> u8 {
         self.attempt();
         self.postgres.prec_unknown()
     }
 
-    /// Counts statements within statements (`EXPLAIN EXPLAIN ...`), for which the crate does not look at the stack: the crate's own
-    /// function is called from here, which asks here again.
+    /// Counts statements within statements (`EXPLAIN EXPLAIN ...`), for which the crate does not
+    /// look at the stack: the crate's own function is called from here, which asks here again.
     fn parse_statement(&self, parser: &mut Parser<'_>) -> Option<Result<Statement, ParserError>> {
         if self.asks_again.replace(false) {
             return None;
@@ -240,12 +241,14 @@ impl Dialect for CognateDialect {
         self.postgres.is_table_factor_alias(explicit, keyword, parser)
     }
 
-    /// PostgreSQL has no `ARRAY<type>`, which the crate reads with a recursion that never looks at the stack.
+    /// PostgreSQL has no `ARRAY<type>`, which the crate reads with a recursion that never looks at
+    /// the stack.
     fn supports_array_typedef_without_element_type(&self) -> bool {
         true
     }
 
-    /// Without this a query that selects nothing must begin an expression, which is refused when the parser is to stop.
+    /// Without this a query that selects nothing must begin an expression, which is refused when
+    /// the parser is to stop.
     fn supports_empty_projections(&self) -> bool {
         !self.is_spent()
     }
@@ -261,7 +264,8 @@ impl Dialect for CognateDialect {
         if let Some(grouping) = grouping_sets(parser) {
             return Some(grouping);
         }
-        // The crate reads the value of an interval without a look at the stack, so intervals of intervals would use it up.
+        // The crate reads the value of an interval without a look at the stack, so intervals of
+        // intervals would use it up.
         if (0..3).all(|ahead| is_word(parser, ahead, "INTERVAL")) {
             return Some(parser.expected_ref("a string", parser.peek_nth_token_ref(2)));
         }
@@ -323,8 +327,9 @@ fn is_word(parser: &Parser<'_>, ahead: usize, word: &str) -> bool {
         Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
-/// GROUPING SETS, ROLLUP and CUBE, each within another, and `()`: the crate knows them at the top of GROUP BY only, and takes `(a + b) * c` there for
-/// a list. Each item of GROUPING SETS is a list of its own.
+/// GROUPING SETS, ROLLUP and CUBE, each within another, and `()`: the crate knows them at the top
+/// of GROUP BY only, and takes `(a + b) * c` there for a list. Each item of GROUPING SETS is a list
+/// of its own.
 fn grouping_sets(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
     let opens = |at: usize| parser.peek_nth_token_ref(at).token == Token::LParen;
     if opens(0) && parser.peek_nth_token_ref(1).token == Token::RParen {
@@ -376,7 +381,8 @@ fn values_subquery(parser: &mut Parser<'_>) -> Result<Expr, ParserError> {
 }
 
 impl CognateDialect {
-    /// `IS [NOT] DISTINCT FROM`: the crate takes everything that follows as its right operand, AND and OR too.
+    /// `IS [NOT] DISTINCT FROM`: the crate takes everything that follows as its right operand, AND
+    /// and OR too.
     fn is_distinct(&self, parser: &mut Parser<'_>, left: &Expr) -> Option<Result<Expr, ParserError>> {
         let negated = is_word(parser, 1, "NOT");
         let at = if negated { 2 } else { 1 };

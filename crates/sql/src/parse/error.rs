@@ -23,7 +23,8 @@ pub(super) struct Source<'a> {
     lines: Vec<usize>,
     /// Every character is one byte.
     ascii: bool,
-    /// Line, column and byte offset of the place asked for last: in long texts the next one is near.
+    /// Line, column and byte offset of the place asked for last: in long texts the next one is
+    /// near.
     last: Cell<(usize, usize, usize)>,
 }
 
@@ -87,7 +88,8 @@ impl<'a> Source<'a> {
         SqlError::syntax("syntax error at end of input").at(self.position(byte))
     }
 
-    /// For the last statement of a text its end is the end of input; before that it is the semicolon.
+    /// For the last statement of a text its end is the end of input; before that it is the
+    /// semicolon.
     pub(super) fn at_end(&self, last: bool) -> bool {
         last
     }

@@ -1,4 +1,5 @@
-//! Numbers and parameters that run into words: `123abc`, `1_000`, `$1a`. The tokenizer takes them apart, or takes them; PostgreSQL refuses them.
+//! Numbers and parameters that run into words: `123abc`, `1_000`, `$1a`. The tokenizer takes them
+//! apart, or takes them; PostgreSQL refuses them.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 

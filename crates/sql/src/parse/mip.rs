@@ -1,4 +1,5 @@
-//! The statements of sibling transactions (MIP), which are nobody else's: `BEGIN MIP <XID, XINST>` and its kin.
+//! The statements of sibling transactions (MIP), which are nobody else's: `BEGIN MIP <XID, XINST>`
+//! and its kin.
 //!
 //! ```text
 //! BEGIN MIP | COMMIT MIP | ROLLBACK MIP | REFUSE MIP    [<] xid , instance [>]
@@ -6,9 +7,11 @@
 //! SHOW MIPT | FORGET MIP                                [<] xid [>]
 //! ```
 //!
-//! An XID is a string literal of any kind or a quoted name; without quotes, whatever stands up to the comma, if there is no blank, quote or angle bracket in it. The same operations as
-//! functions, for drivers with parameters: `SELECT cognate_mip_begin($1, $2)` or `SELECT * FROM cognate_mip_begin($1, $2)`, and so on, as the whole statement: they end
-//! and begin transactions, so they are no part of a query.
+//! An XID is a string literal of any kind or a quoted name; without quotes, whatever stands up to
+//! the comma, if there is no blank, quote or angle bracket in it. The same operations as functions,
+//! for drivers with parameters: `SELECT cognate_mip_begin($1, $2)` or `SELECT * FROM
+//! cognate_mip_begin($1, $2)`, and so on, as the whole statement: they end and begin transactions,
+//! so they are no part of a query.
 
 use std::sync::Arc;
 
@@ -38,7 +41,8 @@ pub enum MipOperation {
     Forget,
 }
 
-/// A value of such a statement. Statements of their own have texts and numbers, functions the others.
+/// A value of such a statement. Statements of their own have texts and numbers, functions the
+/// others.
 #[derive(Clone, Debug)]
 pub enum MipArgument {
     /// Text that stands in the statement.

@@ -1,22 +1,30 @@
 //! From text to syntax trees.
 //!
-//! The grammar is the `sqlparser` crate's, with PostgreSQL's precedences and the spellings it lacks put in at three places:
+//! The grammar is the `sqlparser` crate's, with PostgreSQL's precedences and the spellings it lacks
+//! put in at three places:
 //!
-//! 1. `rewrite` changes tokens before parsing (`FOR NO KEY UPDATE`, `ISNULL`, `COLLATE "C"`, `LIMIT` after `FOR UPDATE` ...);
-//! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`, `TRIM` ...);
-//! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`, `SET CONSTRAINTS` ...).
+//! 1. `rewrite` changes tokens before parsing (`FOR NO KEY UPDATE`, `ISNULL`, `COLLATE "C"`,
+//!    `LIMIT` after `FOR UPDATE` ...);
+//! 2. `dialect` hooks into expressions (unary minus, `IS DISTINCT FROM`, `BETWEEN SYMMETRIC`,
+//!    `TRIM` ...);
+//! 3. `command` parses whole statements that the crate does not know (`FETCH c`, `ALTER SEQUENCE`,
+//!    `SET CONSTRAINTS` ...).
 //!
-//! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`). `plain` reads the few statements that always come as text and are sent in masses, without any of this.
+//! Before all that, `operator` tells the tokenizer where PostgreSQL ends an operator (`x>-1`).
+//! `plain` reads the few statements that always come as text and are sent in masses, without any of
+//! this.
 //!
-//! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a syntax error in the last
-//! one keeps the first from running. Errors are 42601 with the 1-based character position in the whole text.
+//! A text may hold several statements; all are parsed before any is run, as in PostgreSQL, so a
+//! syntax error in the last one keeps the first from running. Errors are 42601 with the 1-based
+//! character position in the whole text.
 //!
-//! Long texts: `rows` keeps long lists of literal rows as text. For all else a tree takes far more memory than its text, so it is charged to the
-//! database's `Budget` before it is made; and the parser asks now and then whether it is to stop.
+//! Long texts: `rows` keeps long lists of literal rows as text. For all else a tree takes far more
+//! memory than its text, so it is charged to the database's `Budget` before it is made; and the
+//! parser asks now and then whether it is to stop.
 //!
-//! Deep nesting: `complexity` bounds from the tokens how deep a tree can become; beyond the limit the answer is 54001. A complex
-//! statement is parsed, planned, run and dropped on a stack that fits its depth, since copies, comparisons and drops of
-//! trees recurse, too.
+//! Deep nesting: `complexity` bounds from the tokens how deep a tree can become; beyond the limit
+//! the answer is 54001. A complex statement is parsed, planned, run and dropped on a stack that
+//! fits its depth, since copies, comparisons and drops of trees recurse, too.
 
 mod command;
 mod complexity;
@@ -52,8 +60,9 @@ use rows::Survey;
 /// Longest statement text, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024 * 1024;
 
-/// The first of the names behind `OF` in a lock clause whose strength the parser does not know: `FOR NO KEY UPDATE` comes as `FOR UPDATE`, `FOR KEY SHARE` as
-/// `FOR SHARE`. Nothing can be called so.
+/// The first of the names behind `OF` in a lock clause whose strength the parser does not know:
+/// `FOR NO KEY UPDATE` comes as `FOR UPDATE`, `FOR KEY SHARE` as `FOR SHARE`. Nothing can be called
+/// so.
 pub(crate) const KEY_MARK: &str = "\u{1}key";
 
 /// The field that stands for all fields of a record, as the parser has no star there.
@@ -149,7 +158,8 @@ pub fn parse(text: &str) -> Result<Vec<Statement>> {
     }
 }
 
-/// The same within limits. Long lists of literal rows stay text: the statements are to be bound with their source.
+/// The same within limits. Long lists of literal rows stay text: the statements are to be bound
+/// with their source.
 pub(crate) fn parse_within(text: &str, limits: impl FnOnce() -> Limits) -> Result<Vec<Statement>> {
     check_length(text)?;
     if let Some(statement) = plain::parse(text) {

@@ -1,8 +1,9 @@
 //! Where an operator ends, by PostgreSQL's rule, told to a tokenizer that has another.
 //!
-//! Several signs in a row are one operator, but a comment's begin ends it, and so does a sign at its end: an operator of
-//! several signs ends in `+` or `-` only if one of ``~ ! @ # % ^ & | ` ?`` is in it. The tokenizer's rule is to take all
-//! signs that it finds, so a space is put where the operator ends, and the tokens' positions are moved back afterwards.
+//! Several signs in a row are one operator, but a comment's begin ends it, and so does a sign at
+//! its end: an operator of several signs ends in `+` or `-` only if one of ``~ ! @ # % ^ & | ` ?``
+//! is in it. The tokenizer's rule is to take all signs that it finds, so a space is put where the
+//! operator ends, and the tokens' positions are moved back afterwards.
 //!
 //! ```text
 //! x>-1     becomes   x> -1         a@-1     stays: an operator @-
@@ -119,7 +120,8 @@ fn places(bytes: &[u8]) -> Vec<usize> {
     places
 }
 
-/// The length of the comment, the quoted text or the quoted name that begins here; none if none does.
+/// The length of the comment, the quoted text or the quoted name that begins here; none if none
+/// does.
 pub(super) fn opaque(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     match rest.first()? {
@@ -168,7 +170,8 @@ fn comment(bytes: &[u8]) -> usize {
     at
 }
 
-/// The length of what stands in quotation marks. A doubled one looks like two texts, which comes to the same.
+/// The length of what stands in quotation marks. A doubled one looks like two texts, which comes to
+/// the same.
 fn quoted(bytes: &[u8], escapes: bool) -> usize {
     let mut at = 1;
     while let Some(&byte) = bytes.get(at) {

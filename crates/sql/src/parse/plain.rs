@@ -1,8 +1,10 @@
-//! Where transactions begin and end, in the plain form, read without tokens and grammar: BEGIN, COMMIT, ROLLBACK, PREPARE TRANSACTION, the statements of
-//! sibling transactions, and the decisions about both.
+//! Where transactions begin and end, in the plain form, read without tokens and grammar: BEGIN,
+//! COMMIT, ROLLBACK, PREPARE TRANSACTION, the statements of sibling transactions, and the decisions
+//! about both.
 //!
-//! They come as text each time, most of them each time with another identifier, so no plan is kept; and twice or three times for each transaction.
-//! What is not plain (comments, a literal with a quote or backslash, more than one statement) goes the ordinary way, which comes to the same.
+//! They come as text each time, most of them each time with another identifier, so no plan is kept;
+//! and twice or three times for each transaction. What is not plain (comments, a literal with a
+//! quote or backslash, more than one statement) goes the ordinary way, which comes to the same.
 //!
 //! ```text
 //! BEGIN | COMMIT | ROLLBACK

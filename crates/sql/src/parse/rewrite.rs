@@ -133,8 +133,8 @@ pub(crate) const DISTINCT_SETS: &str = "\u{1}distinct";
 /// Begins the name of a window that leaves out rows.
 const EXCLUSION: char = '\u{1}';
 
-/// What such a name says: which rows are left out (`c`: the current one, `g`: its group, `t`: its ties), and the name that was there, if it is
-/// not empty. None for any other name.
+/// What such a name says: which rows are left out (`c`: the current one, `g`: its group, `t`: its
+/// ties), and the name that was there, if it is not empty. None for any other name.
 pub(crate) fn exclusion_of(name: &Ident) -> Option<(char, &str)> {
     let mut rest = name.value.strip_prefix(EXCLUSION)?.chars();
     Some((rest.next()?, rest.as_str()))
@@ -264,7 +264,8 @@ impl<'a> Pass<'a> {
         is(before, "GROUP")
     }
 
-    /// A string that begins a frame's offset: the crate takes it for an interval, and nothing may follow then.
+    /// A string that begins a frame's offset: the crate takes it for an interval, and nothing may
+    /// follow then.
     fn frame_offset(&mut self) {
         if let Some(TokenWithSpan { token: Token::SingleQuotedString(_), span }) = self.peek(0) {
             self.out.push(TokenWithSpan { token: Token::LParen, span: *span });
@@ -363,7 +364,8 @@ impl<'a> Pass<'a> {
         self.out.extend(clauses);
     }
 
-    /// Puts the lock's keywords into `clauses`; the number of tokens they took, or none if this is no lock clause.
+    /// Puts the lock's keywords into `clauses`; the number of tokens they took, or none if this is
+    /// no lock clause.
     fn lock_strength(&self, clauses: &mut Vec<TokenWithSpan>) -> Option<usize> {
         if !self.is(0, "FOR") {
             return None;

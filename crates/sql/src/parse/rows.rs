@@ -1,18 +1,20 @@
 //! Rows of plain literals in long lists behind VALUES, which stay text.
 //!
-//! A token and its part of a syntax tree take a hundred times the memory of the text they were made of, so a long list of rows is not
-//! read as a whole. [`survey`] finds runs of rows that consist of plain literals (numbers, texts, NULL, truth values). The parser sees a
-//! [mark](mark) in the place of each run; whoever binds the list gets the run back by [`marked`] and reads it row by row with a
-//! [`Reader`]. The first row, and every row that is anything else, goes through the parser.
+//! A token and its part of a syntax tree take a hundred times the memory of the text they were made
+//! of, so a long list of rows is not read as a whole. [`survey`] finds runs of rows that consist of
+//! plain literals (numbers, texts, NULL, truth values). The parser sees a [mark](mark) in the place
+//! of each run; whoever binds the list gets the run back by [`marked`] and reads it row by row with
+//! a [`Reader`]. The first row, and every row that is anything else, goes through the parser.
 //!
 //! ```text
 //! INSERT INTO t VALUES (1, 'a'), (2, 'b'), ... (999, 'z'), (1 + 1, 'c')
 //! is parsed as         (1, 'a'), ("\u{1}rows 29 990 998 2"), (1 + 1, 'c')
 //! ```
 //!
-//! A run is written down as a place in the statement's source, which the binder has. So marks are only made in statements that are bound
-//! with their source at hand: those that begin with one of [`STATEMENTS`]. A mark that somebody else wrote is harmless: what is
-//! at its place is read as rows or not at all.
+//! A run is written down as a place in the statement's source, which the binder has. So marks are
+//! only made in statements that are bound with their source at hand: those that begin with one of
+//! [`STATEMENTS`]. A mark that somebody else wrote is harmless: what is at its place is read as
+//! rows or not at all.
 
 use std::borrow::Cow;
 
@@ -134,7 +136,8 @@ fn literal(text: &str, start: usize) -> Option<(Literal<'_>, usize)> {
     }
 }
 
-/// Gives `take` the literals of the row whose comma begins here, and returns the row's end; none if it is no such row.
+/// Gives `take` the literals of the row whose comma begins here, and returns the row's end; none if
+/// it is no such row.
 fn row<'a>(text: &'a str, start: usize, mut take: impl FnMut(Literal<'a>)) -> Option<usize> {
     let bytes = text.as_bytes();
     let mark = |at: usize, expected: u8| (bytes.get(at) == Some(&expected)).then_some(at + 1);
@@ -204,7 +207,8 @@ pub(super) fn survey(text: &str) -> Survey {
 }
 
 impl Walk {
-    /// Each blank is a token, so of many in a row only one is kept: the first line break, which joins texts.
+    /// Each blank is a token, so of many in a row only one is kept: the first line break, which
+    /// joins texts.
     fn blanks(&mut self, bytes: &[u8]) {
         let (start, end) = (self.at, skip_white(bytes, self.at));
         let kept = bytes[start..end].iter().position(|&byte| byte == b'\n').unwrap_or(0) + 1;

@@ -1,4 +1,5 @@
-//! What goes on and how it is set: `pg_stat_activity`, `pg_locks`, `pg_settings`, `pg_timezone_names`.
+//! What goes on and how it is set: `pg_stat_activity`, `pg_locks`, `pg_settings`,
+//! `pg_timezone_names`.
 
 use chrono::{DateTime, Offset, TimeZone, Utc};
 use chrono_tz::{OffsetComponents, OffsetName, TZ_VARIANTS, Tz};

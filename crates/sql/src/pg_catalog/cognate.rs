@@ -1,7 +1,9 @@
-//! Views of Cognate's own: `cognate_transactions`, `cognate_locks`, `cognate_serialization_failures`,
-//! `cognate_in_doubt`; and what is prepared as PostgreSQL shows it.
+//! Views of Cognate's own: `cognate_transactions`, `cognate_locks`,
+//! `cognate_serialization_failures`, `cognate_in_doubt`; and what is prepared as PostgreSQL shows
+//! it.
 //!
-//! PostgreSQL has nothing quite like them. They lie in `pg_catalog`, so that no search path hides them.
+//! PostgreSQL has nothing quite like them. They lie in `pg_catalog`, so that no search path hides
+//! them.
 
 use super::SystemTable;
 use super::value::{NULL, array};

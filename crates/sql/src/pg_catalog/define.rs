@@ -1,5 +1,5 @@
-//! How a virtual table is defined: each column with the expression that computes it, so that columns and values cannot
-//! get out of step.
+//! How a virtual table is defined: each column with the expression that computes it, so that
+//! columns and values cannot get out of step.
 
 use super::Source;
 use crate::types::{Datum, Type};
@@ -21,7 +21,8 @@ pub struct SystemTable {
     pub columns: &'static [(&'static str, Type)],
     /// Makes the rows: one value for each column.
     pub rows: fn(&Source<'_>) -> Rows,
-    /// Makes only the rows whose column of this name has this oid, if it can do that without making all.
+    /// Makes only the rows whose column of this name has this oid, if it can do that without making
+    /// all.
     pub rows_by_oid: fn(&Source<'_>, &str, u32) -> Option<Rows>,
 }
 
@@ -42,9 +43,10 @@ impl std::fmt::Debug for SystemTable {
 /// }
 /// ```
 ///
-/// The expression before `=>` gives the things that have a row each; `source` and the thing's name are in scope of
-/// the columns' expressions, whose values go through [`fit`](super::value::fit). Lines with `by` give the things that
-/// have an oid in a column, for tables that clients join by it.
+/// The expression before `=>` gives the things that have a row each; `source` and the thing's name
+/// are in scope of the columns' expressions, whose values go through [`fit`](super::value::fit).
+/// Lines with `by` give the things that have an oid in a column, for tables that clients join by
+/// it.
 macro_rules! system_table {
     (
         $visibility:vis static $table:ident = $oid:literal $kind:ident $schema:literal.$name:literal,

@@ -1,4 +1,5 @@
-//! Definitions as SQL text: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef` print.
+//! Definitions as SQL text: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef`
+//! print.
 
 use super::Source;
 use super::deparse::{self, Style};

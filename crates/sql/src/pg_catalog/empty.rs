@@ -1,4 +1,5 @@
-//! Tables of what does not exist here. Clients join them, so they are there, with PostgreSQL's columns and no rows.
+//! Tables of what does not exist here. Clients join them, so they are there, with PostgreSQL's
+//! columns and no rows.
 
 use super::SystemTable;
 

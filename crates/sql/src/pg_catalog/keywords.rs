@@ -5,7 +5,8 @@ use crate::types::Datum;
 /// Letter of the category, whether a word can be a label without AS, the words.
 type Group = (&'static str, bool, &'static str);
 
-/// Categories: unreserved, usable as a column's name, usable as a function's or type's name, reserved.
+/// Categories: unreserved, usable as a column's name, usable as a function's or type's name,
+/// reserved.
 const GROUPS: &[Group] = &[
     (
         "U",

@@ -1,9 +1,9 @@
 //! The schemas `pg_catalog` and `information_schema`: what clients ask to learn what there is.
 //!
-//! Nothing of them is stored. Each relation here is a [`SystemTable`]: names and types of columns as PostgreSQL 15 has
-//! them, and a function that makes its rows from a [`Source`]: the catalog snapshot, the session and the server. The
-//! catalog [`functions`] read the same source, so what they say agrees with what the
-//! tables say.
+//! Nothing of them is stored. Each relation here is a [`SystemTable`]: names and types of columns
+//! as PostgreSQL 15 has them, and a function that makes its rows from a [`Source`]: the catalog
+//! snapshot, the session and the server. The catalog [`functions`] read the same source, so what
+//! they say agrees with what the tables say.
 //!
 //! ```text
 //! SELECT relname FROM pg_class WHERE pg_table_is_visible(oid)
@@ -12,12 +12,13 @@
 //!             the function's body                   -> finds the same catalog through the session
 //! ```
 //!
-//! Invariants: a row has one value for each column, of the column's type; oids of built-in objects are PostgreSQL's;
-//! types PostgreSQL has and we do not (`pg_node_tree`, `aclitem`, `xid`, `inet` ...) show as the type that prints alike. A
-//! table of a feature that does not exist here (triggers, policies, publications ...) is there and empty, because
-//! clients join it.
+//! Invariants: a row has one value for each column, of the column's type; oids of built-in objects
+//! are PostgreSQL's; types PostgreSQL has and we do not (`pg_node_tree`, `aclitem`, `xid`, `inet`
+//! ...) show as the type that prints alike. A table of a feature that does not exist here
+//! (triggers, policies, publications ...) is there and empty, because clients join it.
 //!
-//! There is one role, the session's user, and one database, the one the client asked for by whatever name.
+//! There is one role, the session's user, and one database, the one the client asked for by
+//! whatever name.
 
 #[macro_use]
 mod define;

@@ -158,8 +158,8 @@ pub struct CatalogNames {
 }
 
 impl CatalogNames {
-    /// `search_path` has the schemas in the order they are searched, `pg_catalog` included; `user` is the one role's
-    /// name.
+    /// `search_path` has the schemas in the order they are searched, `pg_catalog` included; `user`
+    /// is the one role's name.
     pub fn new(catalog: Arc<Catalog>, search_path: Vec<String>, user: String) -> CatalogNames {
         CatalogNames { catalog, search_path, user }
     }

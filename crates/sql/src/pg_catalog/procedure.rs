@@ -1,7 +1,8 @@
 //! `pg_proc`: the functions there are.
 //!
-//! Most functions have no oid of their own in the table of functions; they get one here by their place, above the oids that
-//! PostgreSQL gives out and below those of users' objects, the same in every run of one version.
+//! Most functions have no oid of their own in the table of functions; they get one here by their
+//! place, above the oids that PostgreSQL gives out and below those of users' objects, the same in
+//! every run of one version.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

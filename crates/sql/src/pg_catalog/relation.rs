@@ -1,5 +1,5 @@
-//! Relations and their columns: `pg_class`, `pg_attribute`, `pg_attrdef`, `pg_namespace`, sequences, and the views that
-//! list relations of one kind.
+//! Relations and their columns: `pg_class`, `pg_attribute`, `pg_attrdef`, `pg_namespace`,
+//! sequences, and the views that list relations of one kind.
 
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ impl Entry {
             tree: table.tree,
             checks: table.checks.len(),
             indexed: !table.indexes.is_empty(),
-            // PostgreSQL checks foreign keys by triggers on both tables, and psql asks for foreign keys only where it
-            // is told of triggers.
+            // PostgreSQL checks foreign keys by triggers on both tables, and psql asks for foreign
+            // keys only where it is told of triggers.
             triggers: !table.foreign_keys.is_empty() || !table.referenced_by.is_empty(),
             temporary: table.temporary,
             options: table.options.clone(),
@@ -339,7 +339,8 @@ pub(super) fn default_of(column: &Column) -> Option<&str> {
     if column.dropped || column.identity.is_some() { None } else { column.default.as_deref() }
 }
 
-/// A column with a default. The default's oid holds within one catalog only: defaults are no objects of their own here.
+/// A column with a default. The default's oid holds within one catalog only: defaults are no
+/// objects of their own here.
 pub(super) struct Default<'a> {
     pub(super) oid: Oid,
     pub(super) table: &'a Arc<Table>,

@@ -1,4 +1,5 @@
-//! The one role, the one database, the tablespaces: `pg_roles`, `pg_database` and what belongs to them.
+//! The one role, the one database, the tablespaces: `pg_roles`, `pg_database` and what belongs to
+//! them.
 
 use super::value::NULL;
 use super::{Source, SystemTable};
@@ -15,7 +16,8 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &PG_STAT_DATABASE,
 ];
 
-/// The role that owns the schema `public`, as in PostgreSQL: whoever owns the database is its member.
+/// The role that owns the schema `public`, as in PostgreSQL: whoever owns the database is its
+/// member.
 pub(super) const DATABASE_OWNER_OID: Oid = 6171;
 const DATABASE_OWNER: &str = "pg_database_owner";
 /// Oid of the one database.

@@ -20,8 +20,8 @@ pub struct Source<'a> {
     pub server: &'a dyn ServerView,
 }
 
-/// What is known beyond the session. Every method is cheap and does not block; each has a default for where nothing is
-/// known.
+/// What is known beyond the session. Every method is cheap and does not block; each has a default
+/// for where nothing is known.
 pub trait ServerView: Send + Sync {
     /// The connected sessions.
     fn sessions(&self) -> Vec<SessionRow> {

@@ -1,4 +1,5 @@
-//! What `pg_type` says of the built-in types beyond what [`TypeId`] knows, with PostgreSQL's own numbers.
+//! What `pg_type` says of the built-in types beyond what [`TypeId`] knows, with PostgreSQL's own
+//! numbers.
 
 use crate::types::TypeId;
 

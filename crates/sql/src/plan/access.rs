@@ -23,7 +23,8 @@ pub struct Scan {
     pub key_slot: Option<usize>,
     /// Conditions on each row, beyond those the access fulfils.
     pub filter: Vec<Expr>,
-    /// How many of the columns each condition and those before it look at: the others need not be read of a row that does not pass.
+    /// How many of the columns each condition and those before it look at: the others need not be
+    /// read of a row that does not pass.
     pub looked_at: Vec<usize>,
 }
 

@@ -1,7 +1,8 @@
-//! What several aggregates have in common, found so that it is computed once: a sum that is an average's too, and parts of their arguments.
+//! What several aggregates have in common, found so that it is computed once: a sum that is an
+//! average's too, and parts of their arguments.
 //!
-//! Of arguments only operators count whose operands are computed whenever the aggregate takes a row: nothing within CASE or behind a FILTER, where it might
-//! fail for rows it was kept from.
+//! Of arguments only operators count whose operands are computed whenever the aggregate takes a
+//! row: nothing within CASE or behind a FILTER, where it might fail for rows it was kept from.
 //!
 //! ```text
 //! sum(a * (1 - b)), sum(a * (1 - b) * (1 + c))     frame of a, b, c; behind it [3] = a * (1 - b)
@@ -12,7 +13,8 @@ use super::AggregateNode;
 use crate::expr::{Expr, same};
 use crate::types::TypeId;
 
-/// Has averages use the states of sums over the same rows. Those of floats differ: a sum of float4 rounds at each step.
+/// Has averages use the states of sums over the same rows. Those of floats differ: a sum of float4
+/// rounds at each step.
 pub(super) fn share_sums(aggregates: &mut [AggregateNode]) {
     let name = |node: &AggregateNode| node.function.function.name;
     let exact = |node: &AggregateNode| {
@@ -45,8 +47,8 @@ pub(super) fn share_sums(aggregates: &mut [AggregateNode]) {
     }
 }
 
-/// Takes common parts out of the aggregates' arguments: what they are replaced by are the places from `frame` on. A part refers to places
-/// before its own only.
+/// Takes common parts out of the aggregates' arguments: what they are replaced by are the places
+/// from `frame` on. A part refers to places before its own only.
 pub(super) fn take_common(aggregates: &mut [AggregateNode], frame: usize) -> Vec<Expr> {
     let mut parts: Vec<(Expr, usize)> = vec![];
     for aggregate in aggregates.iter().filter(|aggregate| aggregate.filter.is_none()) {
@@ -66,7 +68,8 @@ pub(super) fn take_common(aggregates: &mut [AggregateNode], frame: usize) -> Vec
     computed
 }
 
-/// Counts the operators that are computed with an expression. What is in a part that is known is counted with that part.
+/// Counts the operators that are computed with an expression. What is in a part that is known is
+/// counted with that part.
 fn count(expr: &Expr, parts: &mut Vec<(Expr, usize)>) {
     let Expr::Operator(call) = expr else { return };
     if expr.is_volatile() || expr.any(&mut |inner| matches!(inner, Expr::Subquery(_))) {

@@ -1,13 +1,15 @@
-//! Rough numbers: how many rows remain, what a step costs. A unit of cost is about one row looked up by its key.
+//! Rough numbers: how many rows remain, what a step costs. A unit of cost is about one row looked
+//! up by its key.
 
 use crate::expr::Expr;
 use crate::function::operator::Comparison;
 use crate::types::Datum;
 
-/// Rows of a table nobody knows anything about. A table is never taken to be smaller: it may grow, and a plan that is right for a few rows
-/// is hardly better for them.
+/// Rows of a table nobody knows anything about. A table is never taken to be smaller: it may grow,
+/// and a plan that is right for a few rows is hardly better for them.
 pub(super) const UNKNOWN_ROWS: f64 = 1000.0;
-/// Rows that equality with one value of a non-unique key leaves at most: transactional schemas index what is selective.
+/// Rows that equality with one value of a non-unique key leaves at most: transactional schemas
+/// index what is selective.
 pub(super) const ROWS_FOR_KEY: f64 = 30.0;
 /// Share of the rows between two bounds: whoever gives both knows what they are looking for.
 pub(super) const BETWEEN: f64 = 0.005;

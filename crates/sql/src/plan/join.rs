@@ -1,12 +1,15 @@
 //! Join order and join methods.
 //!
-//! FROM is flattened into *items*: relations that are joined freely, right sides of left joins (which may come at any time
-//! after the relations their ON refers to), and full joins (units). From every possible first item the rest follows greedily, the next item
-//! being the one that adds the least cost and rows, by nested loop with an index or by hash join. The cheapest sequence wins; a wanted
-//! order that the first item's index gives saves the sort and, with a LIMIT, most of the reading.
+//! FROM is flattened into *items*: relations that are joined freely, right sides of left joins
+//! (which may come at any time after the relations their ON refers to), and full joins (units).
+//! From every possible first item the rest follows greedily, the next item being the one that adds
+//! the least cost and rows, by nested loop with an index or by hash join. The cheapest sequence
+//! wins; a wanted order that the first item's index gives saves the sort and, with a LIMIT, most of
+//! the reading.
 //!
-//! A condition is tested as soon as all its relations are there. Conditions of ON in a left join belong to its right side; those of
-//! WHERE that look at a left join's right side come after the join, unless they reject NULLs: then the join is an inner one.
+//! A condition is tested as soon as all its relations are there. Conditions of ON in a left join
+//! belong to its right side; those of WHERE that look at a left join's right side come after the
+//! join, unless they reject NULLs: then the join is an inner one.
 
 use super::estimate::{HASH_ROW, MEMORY_ROW, OPEN, PROBE_ROW, selectivity, sort_cost};
 use super::path::{Path, Search, WantedOrder, order_of_relation};
@@ -473,7 +476,8 @@ pub(super) fn relations(tree: &From) -> Mask {
     mask
 }
 
-/// The two sides of an equality between the relations `left` and `right`, in this order, if it can be a key of a hash join.
+/// The two sides of an equality between the relations `left` and `right`, in this order, if it can
+/// be a key of a hash join.
 pub(super) fn hash_key<'a>(
     select: &Select,
     condition: &'a Condition,

@@ -1,7 +1,7 @@
 //! Merge joins: which hash joins need no table, since both sides come in the order of the keys.
 //!
-//! A table is read in the order of its primary key. If the join's keys are all of one side's primary key, and on the other side the first
-//! columns of its own, both scans walk side by side:
+//! A table is read in the order of its primary key. If the join's keys are all of one side's
+//! primary key, and on the other side the first columns of its own, both scans walk side by side:
 //!
 //! ```text
 //! orders (id) JOIN lines (order, number) ON lines.order = orders.id      outer: lines, inner: orders
@@ -44,7 +44,8 @@ pub(super) fn merged(join: HashJoin) -> SourceNode {
     }
 }
 
-/// The join whose probe side is the outer one. `order` names those of its keys that the sides are in the order of.
+/// The join whose probe side is the outer one. `order` names those of its keys that the sides are
+/// in the order of.
 fn merge(join: HashJoin, order: &[usize]) -> SourceNode {
     let HashJoin { probe, build, probe_keys, build_keys, mut on, build_slots, left, .. } = join;
     let places = |place: &usize| match (&probe_keys[*place], &build_keys[*place]) {
@@ -65,8 +66,8 @@ fn merge(join: HashJoin, order: &[usize]) -> SourceNode {
     }))
 }
 
-/// For each column of the inner side's primary key the join's key that is it; none unless they are the first columns of the outer side's
-/// primary key too, and both sides come in its order.
+/// For each column of the inner side's primary key the join's key that is it; none unless they are
+/// the first columns of the outer side's primary key too, and both sides come in its order.
 fn meeting(outer: &Scan, outer_keys: &[Expr], inner: &Scan, inner_keys: &[Expr]) -> Option<Vec<usize>> {
     let (outer_index, inner_index) = (key_order(outer)?, key_order(inner)?);
     let place = |(number, inner_column): (usize, &IndexColumn)| {

@@ -1,9 +1,11 @@
-//! Plans: how bound queries are executed. A plan is immutable, shared, and does not depend on parameter values.
+//! Plans: how bound queries are executed. A plan is immutable, shared, and does not depend on
+//! parameter values.
 //!
-//! Two kinds of nodes. A [`Node`] gives rows: it is a whole query, or one step over a query's rows (sort, distinct, limit). A [`SourceNode`]
-//! fills places of a frame: it is the FROM of one query level, joins and all, and sits in a [`SelectNode`], which groups and projects.
-//! Since all relations of a level write to their own places of one frame, a nested-loop join copies nothing, and the inner side reads the
-//! outer side's columns where they are.
+//! Two kinds of nodes. A [`Node`] gives rows: it is a whole query, or one step over a query's rows
+//! (sort, distinct, limit). A [`SourceNode`] fills places of a frame: it is the FROM of one query
+//! level, joins and all, and sits in a [`SelectNode`], which groups and projects. Since all
+//! relations of a level write to their own places of one frame, a nested-loop join copies nothing,
+//! and the inner side reads the outer side's columns where they are.
 //!
 //! ```text
 //! SELECT c.name, count(*) FROM c JOIN o ON o.c_id = c.id WHERE c.id = $1 GROUP BY c.name ORDER BY 1
@@ -61,10 +63,11 @@ pub struct Plan {
     pub columns: Vec<OutputColumn>,
     /// Types of the parameters.
     pub parameters: Vec<Type>,
-    /// Stored tables it reads, as they were in the catalog it was planned with; those in subqueries too.
+    /// Stored tables it reads, as they were in the catalog it was planned with; those in subqueries
+    /// too.
     pub tables: Vec<Arc<Table>>,
-    /// Row locks to take on each row, in this order. With any, `limit` and `offset` are left to the caller, as a row
-    /// counts only once it is locked.
+    /// Row locks to take on each row, in this order. With any, `limit` and `offset` are left to the
+    /// caller, as a row counts only once it is locked.
     pub locks: Vec<PlannedLock>,
     /// LIMIT, left to the caller.
     pub limit: Option<Expr>,
@@ -83,7 +86,8 @@ pub struct PlannedLock {
     pub mode: LockMode,
     /// What happens when the row is not free.
     pub wait: LockWait,
-    /// Place of the row's key (bytea, or NULL for a missing row of an outer join) among the cursor's values, behind the output columns.
+    /// Place of the row's key (bytea, or NULL for a missing row of an outer join) among the
+    /// cursor's values, behind the output columns.
     pub key: usize,
 }
 
@@ -198,7 +202,8 @@ pub struct AggregateNode {
     pub filter: Option<Expr>,
     /// It is no aggregate but GROUPING: its value in each grouping set.
     pub grouping: Option<Vec<i32>>,
-    /// It is the average of what another one sums up: of that one's place among those that have a state.
+    /// It is the average of what another one sums up: of that one's place among those that have a
+    /// state.
     pub average_of: Option<usize>,
 }
 
@@ -209,7 +214,8 @@ impl AggregateNode {
     }
 }
 
-/// The windows of a query level, in the order they are computed: each reads the rows that the one before gives.
+/// The windows of a query level, in the order they are computed: each reads the rows that the one
+/// before gives.
 #[derive(Debug)]
 pub struct WindowsNode {
     /// Number of results, and of those of set-returning calls behind them.
@@ -237,7 +243,8 @@ pub struct WindowNode {
     pub calls: Vec<WindowCall>,
 }
 
-/// How many of the first rows of a partition are wanted, where it is known; the others may be given, too.
+/// How many of the first rows of a partition are wanted, where it is known; the others may be
+/// given, too.
 #[derive(Debug)]
 pub struct FirstRows {
     /// A constant or a parameter.
@@ -273,7 +280,8 @@ pub enum SourceNode {
         /// Name for EXPLAIN.
         name: String,
     },
-    /// Rows of a common table expression; within its own recursive part, the rows the last step gave.
+    /// Rows of a common table expression; within its own recursive part, the rows the last step
+    /// gave.
     Cte {
         /// Its number.
         number: usize,
@@ -347,7 +355,8 @@ pub struct HashJoin {
     pub full: bool,
 }
 
-/// A merge join: both sides come in ascending order of their keys, and no two inner rows have the same.
+/// A merge join: both sides come in ascending order of their keys, and no two inner rows have the
+/// same.
 #[derive(Debug)]
 pub struct MergeJoin {
     /// Side whose rows look for a partner; its order stays.
@@ -375,7 +384,8 @@ pub struct CtePlan {
     pub node: Node,
     /// The recursive part, and whether equal rows are dropped.
     pub recursive: Option<(Node, bool)>,
-    /// Those within it have the numbers from its own to this one: each step of the recursion computes them anew.
+    /// Those within it have the numbers from its own to this one: each step of the recursion
+    /// computes them anew.
     pub end: usize,
     /// It refers to the query around the one it belongs to, so its rows are those of one row there.
     pub correlated: bool,

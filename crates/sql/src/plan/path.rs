@@ -1,14 +1,16 @@
 //! Access paths: which index serves the conditions on a stored table, and how well.
 //!
-//! A condition serves a key column if it compares the column itself with something known when the scan is opened: constants, parameters,
-//! enclosing queries, relations placed before. Equalities fill the key's columns from the first on, then one range may follow:
+//! A condition serves a key column if it compares the column itself with something known when the
+//! scan is opened: constants, parameters, enclosing queries, relations placed before. Equalities
+//! fill the key's columns from the first on, then one range may follow:
 //!
 //! ```text
 //! index (a, b, c)   a = $1 AND b > 5 AND b <= 9 AND c = 3
 //!                   └ part  └───── range ─────┘     └ stays a filter
 //! ```
 //!
-//! Conditions that the access fulfils exactly are dropped from the filter; a LIKE stays, since its prefix only narrows the range.
+//! Conditions that the access fulfils exactly are dropped from the filter; a LIKE stays, since its
+//! prefix only narrows the range.
 
 use super::access::{Access, AccessKind, KeyPart, KeyRange, KeyValues, RangeBound};
 use super::estimate::{
@@ -287,7 +289,8 @@ fn key_use(table: &Table, index: &Index, sargs: &[Sarg]) -> Use {
     Use { parts, range, consumed }
 }
 
-/// The access by an index, the rows it finds and what it costs. With a `direction` it was chosen for its order.
+/// The access by an index, the rows it finds and what it costs. With a `direction` it was chosen
+/// for its order.
 fn access(
     index: &Index,
     parts: Vec<KeyPart>,
@@ -325,7 +328,8 @@ fn found_rows(index: &Index, parts: &[KeyPart], range: Option<&KeyRange>, unique
     let mut found = rows;
     if !parts.is_empty() {
         let known = parts.len() as f64;
-        // A prefix of a unique key leaves the other columns to count; of another key, what is usual.
+        // A prefix of a unique key leaves the other columns to count; of another key, what is
+        // usual.
         found = if index.unique {
             rows.powf(1.0 - known / index.columns.len() as f64).min(ROWS_FOR_KEY)
         } else {

@@ -85,8 +85,9 @@ pub fn plan(
     })
 }
 
-/// Plans the subqueries of expressions that are evaluated beside a query's rows, or by themselves. `subqueries` counts the places for
-/// cached results, from those of the query on. The query's common table expressions can be read too.
+/// Plans the subqueries of expressions that are evaluated beside a query's rows, or by themselves.
+/// `subqueries` counts the places for cached results, from those of the query on. The query's
+/// common table expressions can be read too.
 pub fn plan_expressions(
     exprs: &mut [Expr],
     subqueries: &mut usize,
@@ -275,8 +276,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The common table expressions that are read from their rows. Those that the query itself does not refer to may be read by
-    /// expressions beside it.
+    /// The common table expressions that are read from their rows. Those that the query itself does
+    /// not refer to may be read by expressions beside it.
     fn cte_plans(&mut self, count: usize) -> Result<Arc<[Option<Arc<CtePlan>>]>> {
         let mut plans = vec![None; count];
         while let Some(number) = self.ctes.keys().next().copied() {

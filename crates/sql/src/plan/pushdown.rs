@@ -24,8 +24,8 @@ pub(super) fn push_down(select: &mut Select, conditions: &mut Vec<Condition>) {
     }
 }
 
-/// Adds a condition on a query's columns to the query; false if that cannot be done. `columns` gives for each place of the outer frame
-/// the query's column.
+/// Adds a condition on a query's columns to the query; false if that cannot be done. `columns`
+/// gives for each place of the outer frame the query's column.
 fn push_into(query: &mut Query, condition: &Expr, columns: &[Option<usize>]) -> bool {
     if query.limit.is_some() || query.offset.is_some() || query.conversions.iter().any(Option::is_some) {
         return false;
@@ -64,14 +64,16 @@ fn push_into_select(select: &mut Select, condition: &Expr, columns: &[Option<usi
         possible &= replaced.is_some();
         replaced
     });
-    // An outer reference at level 0 of the moved expression is `Outer { depth: 1 }`; replaced ones are the select's own.
+    // An outer reference at level 0 of the moved expression is `Outer { depth: 1 }`; replaced ones
+    // are the select's own.
     if possible {
         moved.into_conjuncts(&mut select.filter);
     }
     possible
 }
 
-/// A target as an expression over the select's input, if it is the same for all rows a target row stands for.
+/// A target as an expression over the select's input, if it is the same for all rows a target row
+/// stands for.
 fn input_expr(select: &Select, column: usize) -> Option<Expr> {
     let target = &select.targets.get(column)?.expr;
     // A condition that leaves whole partitions is none for the windows.

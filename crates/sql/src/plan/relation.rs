@@ -1,4 +1,5 @@
-//! One query level as the planner looks at it: which relations a condition needs, and how large they are.
+//! One query level as the planner looks at it: which relations a condition needs, and how large
+//! they are.
 
 use super::estimate::UNKNOWN_ROWS;
 use crate::bind::{Relation, Select, SlotPart, Source};

@@ -265,7 +265,8 @@ fn slot_order(select: &Select, order: &[SortKey]) -> Option<Vec<(usize, bool, bo
         .collect()
 }
 
-/// The place whose smallest or largest value is all that is asked for, and whether it is the largest.
+/// The place whose smallest or largest value is all that is asked for, and whether it is the
+/// largest.
 fn minimum_or_maximum(select: &Select) -> Option<(usize, bool)> {
     let group = select.group.as_ref()?;
     let [aggregate] = group.aggregates.as_slice() else { return None };
@@ -304,7 +305,8 @@ fn scan(relation: &Relation, access: Access) -> Result<Scan> {
     })
 }
 
-/// Takes the conditions that must be tested once for each result row, in whatever order it came about.
+/// Takes the conditions that must be tested once for each result row, in whatever order it came
+/// about.
 fn take_volatile(problem: &mut Problem) -> Vec<Expr> {
     let (volatile, rest): (Vec<_>, Vec<_>) =
         std::mem::take(&mut problem.conditions).into_iter().partition(|condition| condition.volatile);
@@ -339,7 +341,8 @@ struct Builder<'a> {
     select: &'a Select,
     /// Nodes of the relations that are no stored tables, each used once.
     nodes: Vec<Option<SourceNode>>,
-    /// What each relation refers to (LATERAL). A node alone does not tell: WITH queries are planned beside it.
+    /// What each relation refers to (LATERAL). A node alone does not tell: WITH queries are planned
+    /// beside it.
     requires: Vec<Mask>,
 }
 
@@ -414,7 +417,8 @@ impl Builder<'_> {
                 Ok(filtered(self.leaf(relation, path)?, rest))
             }
             Method::Loop => {
-                // Whether opening the inner side needs columns from outside, which change from one opening to the next.
+                // Whether opening the inner side needs columns from outside, which change from one
+                // opening to the next.
                 let dependent = (fresh.iter())
                     .any(|(place, condition)| consumed.contains(place) && condition.mask & before != 0)
                     || self.refers_to(relation, before);

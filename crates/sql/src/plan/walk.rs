@@ -4,15 +4,16 @@ use super::{Node, SourceNode};
 use crate::expr::Expr;
 
 impl Node {
-    /// Calls `visit(depth, slot)` with every reference that leaves the node; depth 1 is the frame around it.
+    /// Calls `visit(depth, slot)` with every reference that leaves the node; depth 1 is the frame
+    /// around it.
     pub fn for_each_outer_reference(&self, visit: &mut dyn FnMut(usize, usize)) {
         self.walk(0, &mut |expr, nested| {
             expr.for_each_reference(nested + 1, &mut |depth, slot| visit(depth + 1, slot));
         });
     }
 
-    /// Calls `visit(expression, nested)` with every outermost expression, where `nested` counts the frames between the node's own and the
-    /// expression's.
+    /// Calls `visit(expression, nested)` with every outermost expression, where `nested` counts the
+    /// frames between the node's own and the expression's.
     fn walk(&self, nested: usize, visit: &mut dyn FnMut(&Expr, usize)) {
         match self {
             Node::Select(select) => {
@@ -63,7 +64,8 @@ impl Node {
 }
 
 impl SourceNode {
-    /// Calls `visit(depth, slot)` with every reference to a frame; depth 0 is the frame the source fills.
+    /// Calls `visit(depth, slot)` with every reference to a frame; depth 0 is the frame the source
+    /// fills.
     pub fn for_each_reference(&self, visit: &mut dyn FnMut(usize, usize)) {
         self.walk(0, &mut |expr, nested| expr.for_each_reference(nested, visit));
     }

@@ -1,9 +1,11 @@
 //! Planning of windows: in which order they are computed, and which of them sort.
 //!
-//! Rows sorted for one window need not be sorted for another one whose keys are the first of those. So windows with more keys come first where their
-//! keys begin alike. The window written first comes last, so that a query without ORDER BY gives its rows in that one's order.
+//! Rows sorted for one window need not be sorted for another one whose keys are the first of those.
+//! So windows with more keys come first where their keys begin alike. The window written first
+//! comes last, so that a query without ORDER BY gives its rows in that one's order.
 //!
-//! Where the query around wants only rows with the first numbers of `row_number()`, the window is told so: it need not sort the others.
+//! Where the query around wants only rows with the first numbers of `row_number()`, the window is
+//! told so: it need not sort the others.
 
 use std::cmp::Ordering;
 
@@ -30,8 +32,9 @@ impl Numbers {
     }
 }
 
-/// Plans the windows of a level whose (group's) frame has `base` places, if there are any. With them what they cost over so many rows, and whether the
-/// rows they give are in the order that the query wants.
+/// Plans the windows of a level whose (group's) frame has `base` places, if there are any. With
+/// them what they cost over so many rows, and whether the rows they give are in the order that the
+/// query wants.
 pub(super) fn plan_windows(
     select: &mut Select,
     order: &[SortKey],
@@ -88,7 +91,8 @@ pub(super) fn plan_windows(
     (Some(WindowsNode { results, computed: columns.computed, stages }), cost, in_order)
 }
 
-/// Which window comes first: at the first key that differs, the one whose key was met later; else the one with more keys.
+/// Which window comes first: at the first key that differs, the one whose key was met later; else
+/// the one with more keys.
 fn by_keys(a: &[usize], b: &[usize]) -> Ordering {
     match a.iter().zip(b).find(|(a, b)| a != b) {
         Some((a, b)) => b.cmp(a),
@@ -145,8 +149,8 @@ fn is_in_order(select: &Select, order: &[SortKey], sorted: &Keys) -> bool {
         })
 }
 
-/// Tells the window of a derived table how many of each partition's first rows are wanted, if all rows must satisfy these conditions and one of them
-/// says so.
+/// Tells the window of a derived table how many of each partition's first rows are wanted, if all
+/// rows must satisfy these conditions and one of them says so.
 pub(super) fn keep_first(source: &mut SourceNode, conditions: &[Expr]) {
     let SourceNode::Query { node, slots, .. } = source else { return };
     let Node::Select(select) = node.as_mut() else { return };
@@ -160,7 +164,8 @@ pub(super) fn keep_first(source: &mut SourceNode, conditions: &[Expr]) {
     }
 }
 
-/// What a condition says of the number of rows wanted. It counts only if no result depends on rows behind those.
+/// What a condition says of the number of rows wanted. It counts only if no result depends on rows
+/// behind those.
 fn first_rows(condition: &Expr, select: &SelectNode, slots: &[(usize, usize)]) -> Option<FirstRows> {
     let Expr::Compare(comparison, operands) = condition else { return None };
     let calls: Vec<&WindowCall> =

@@ -1,8 +1,9 @@
 //! Automata made deterministic while they run.
 //!
-//! A *kernel* is the set of states that are reached by reading characters. Which states follow without reading depends on the answers to the
-//! automaton's questions at that place: kernel and answers give a *node*, the states that can read on. Both are remembered, up to a bound;
-//! beyond it everything is forgotten and learnt anew.
+//! A *kernel* is the set of states that are reached by reading characters. Which states follow
+//! without reading depends on the answers to the automaton's questions at that place: kernel and
+//! answers give a *node*, the states that can read on. Both are remembered, up to a bound; beyond
+//! it everything is forgotten and learnt anew.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -57,7 +58,8 @@ pub(super) struct Dfa {
     round: u32,
 }
 
-/// What the caller of a run does at a place where the automaton accepts, or where nothing but its beginning is left.
+/// What the caller of a run does at a place where the automaton accepts, or where nothing but its
+/// beginning is left.
 pub(super) enum Seen {
     Accept(usize),
     Fresh(usize),
@@ -187,7 +189,8 @@ impl Dfa {
         Ok(kernel)
     }
 
-    /// Runs from a place to another (or the start of the text, backwards); tells the visitor what it sees until that says enough.
+    /// Runs from a place to another (or the start of the text, backwards); tells the visitor what
+    /// it sees until that says enough.
     pub(super) fn run(
         &mut self,
         alphabet: &Alphabet,

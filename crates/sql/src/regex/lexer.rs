@@ -1,7 +1,8 @@
 //! The tokens of a pattern.
 //!
-//! What a character means depends on the flavour (advanced, extended, basic, literal) and on where it stands: in the open, in a bound, in
-//! brackets. An advanced expression may begin with a director (`***=`) and with options (`(?i)`), which change the flavour.
+//! What a character means depends on the flavour (advanced, extended, basic, literal) and on where
+//! it stands: in the open, in a bound, in brackets. An advanced expression may begin with a
+//! director (`***=`) and with options (`(?i)`), which change the flavour.
 
 use super::name::character_named;
 use super::set::{Class, Set};
@@ -13,7 +14,8 @@ pub(super) enum Token {
     End,
     Plain(char),
     Or,
-    /// The numbers of times, and whether as many as possible are wanted; `None` where the atom decides.
+    /// The numbers of times, and whether as many as possible are wanted; `None` where the atom
+    /// decides.
     Quantifier {
         least: u16,
         most: Option<u16>,
@@ -57,7 +59,8 @@ pub(super) struct Lexer {
     pattern: Vec<char>,
     at: usize,
     pub(super) options: Options,
-    /// Whether nothing, or only `(` or `^`, came before: there `*` of a basic expression means itself.
+    /// Whether nothing, or only `(` or `^`, came before: there `*` of a basic expression means
+    /// itself.
     fresh: Fresh,
 }
 
@@ -366,7 +369,8 @@ impl Lexer {
         })
     }
 
-    /// A back reference, or the octal number of a character. Several digits are a reference only to a group that there is.
+    /// A back reference, or the octal number of a character. Several digits are a reference only to
+    /// a group that there is.
     fn number_escape(&mut self, first: char, groups: u32) -> Result<Escape, Failure> {
         let after_first = self.at;
         self.at -= 1;

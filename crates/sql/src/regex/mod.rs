@@ -1,17 +1,21 @@
-//! PostgreSQL's regular expressions: advanced (ARE), extended and basic ones, as POSIX matches them.
+//! PostgreSQL's regular expressions: advanced (ARE), extended and basic ones, as POSIX matches
+//! them.
 //!
-//! Of all matches the leftmost counts, and of those the longest, or the shortest if the expression prefers that (`a+?`). Then the parts in
-//! parentheses are found by dividing what matched among the pieces of the expression: each takes as much or as little as it prefers, from
-//! left to right, while the rest can still match. Matching depth first, as Perl does, gives other answers: `(a|ab)(c|bcd)` finds all of
-//! `abcd` here.
+//! Of all matches the leftmost counts, and of those the longest, or the shortest if the expression
+//! prefers that (`a+?`). Then the parts in parentheses are found by dividing what matched among the
+//! pieces of the expression: each takes as much or as little as it prefers, from left to right,
+//! while the rest can still match. Matching depth first, as Perl does, gives other answers:
+//! `(a|ab)(c|bcd)` finds all of `abcd` here.
 //!
 //! ```text
 //! pattern ──lexer──▶ tokens ──parse──▶ tree of pieces, each with a regular expression ──nfa──▶ ──dfa──▶ matched by search
 //! ```
 //!
-//! - A piece without back references is matched by an automaton that is made deterministic while it runs, a state at a time, in bounded
-//!   memory. So time grows with the length of the text, whatever the expression; only back references, and `(...)*` around them, have to try.
-//! - `^`, `\m`, `(?=...)` and so on are questions about a place in the text. A look-around is answered for all places in one pass.
+//! - A piece without back references is matched by an automaton that is made deterministic while it
+//!   runs, a state at a time, in bounded memory. So time grows with the length of the text,
+//!   whatever the expression; only back references, and `(...)*` around them, have to try.
+//! - `^`, `\m`, `(?=...)` and so on are questions about a place in the text. A look-around is
+//!   answered for all places in one pass.
 //! - Long searches ask now and then whether to stop.
 
 mod dfa;

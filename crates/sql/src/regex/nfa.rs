@@ -1,4 +1,5 @@
-//! Automata as expressions build them: states with transitions by sets of characters, steps without a character, and questions.
+//! Automata as expressions build them: states with transitions by sets of characters, steps without
+//! a character, and questions.
 
 use std::rc::Rc;
 
@@ -77,7 +78,8 @@ struct Builder<'a> {
 }
 
 impl Nfa {
-    /// The automaton of an expression. If `anywhere`, it may start at any character from the one it is begun at.
+    /// The automaton of an expression. If `anywhere`, it may start at any character from the one it
+    /// is begun at.
     pub(super) fn new(
         expression: &Expression,
         direction: Direction,

@@ -1,8 +1,9 @@
 //! The grammar, and the tree of pieces that a match is divided among.
 //!
-//! A piece without parentheses, back references or clashing preferences needs no division: it is plain, whatever it is made of. How
-//! preferences combine decides what a match is, so the rules are PostgreSQL's to the letter: an atom has none; a quantifier gives its own,
-//! `{m}` passes the atom's on; a branch has that of its first part that has one; alternatives are greedy.
+//! A piece without parentheses, back references or clashing preferences needs no division: it is
+//! plain, whatever it is made of. How preferences combine decides what a match is, so the rules are
+//! PostgreSQL's to the letter: an atom has none; a quantifier gives its own, `{m}` passes the
+//! atom's on; a branch has that of its first part that has one; alternatives are greedy.
 
 use std::rc::Rc;
 
@@ -219,7 +220,8 @@ impl Parser {
         Rc::new(Expression::Set(number))
     }
 
-    /// Branches up to the closing parenthesis (`inside` one) or the end. In a look-around nothing captures.
+    /// Branches up to the closing parenthesis (`inside` one) or the end. In a look-around nothing
+    /// captures.
     fn alternatives(&mut self, inside: bool, looking: bool) -> Result<Piece, Failure> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {

@@ -197,7 +197,8 @@ impl<'a> Search<'a> {
         Ok(found)
     }
 
-    /// Where the first match from a place on ends at the earliest, and where it cannot begin before.
+    /// Where the first match from a place on ends at the earliest, and where it cannot begin
+    /// before.
     fn first_end(&self, from: usize) -> Result<Option<Span>, SqlError> {
         let missing = || SqlError::from(Failure::TOO_COMPLEX);
         let mut dfa = self.regex.automata.borrow_mut().anywhere.take().ok_or_else(missing)?;
@@ -396,11 +397,13 @@ fn forget(piece: &Piece, groups: &mut [Option<Span>]) {
     }
 }
 
-/// The search for a division among repetitions: a list of ends that grows to the right and is taken back where it leads nowhere.
+/// The search for a division among repetitions: a list of ends that grows to the right and is taken
+/// back where it leads nowhere.
 struct Repetitions<'s, 'a> {
     search: &'s Search<'a>,
     inner: &'s Piece,
-    /// Fewest repetitions, at least one; that none would do is looked at last (or first, if fewer characters are wanted).
+    /// Fewest repetitions, at least one; that none would do is looked at last (or first, if fewer
+    /// characters are wanted).
     least: usize,
     most: usize,
     unlimited: bool,
@@ -435,7 +438,8 @@ impl<'s, 'a> Repetitions<'s, 'a> {
         Ok(Repetitions { search, inner, least: fewest, most, unlimited, none_allowed, begin, end, hopeful })
     }
 
-    /// Whether an empty repetition is needed to get enough of them, after `done` ones that reach `at`.
+    /// Whether an empty repetition is needed to get enough of them, after `done` ones that reach
+    /// `at`.
     fn needs_empty(&self, done: usize, at: usize) -> bool {
         done < self.least && self.least - done >= self.search.text[at..self.end].chars().count()
     }
@@ -477,7 +481,8 @@ impl<'s, 'a> Repetitions<'s, 'a> {
         Ok(self.none_allowed && self.begin == self.end)
     }
 
-    /// Without back references and bounds nothing that looks hopeful can fail, and only the last repetition's groups are kept.
+    /// Without back references and bounds nothing that looks hopeful can fail, and only the last
+    /// repetition's groups are kept.
     fn divide_surely(&self, groups: &mut [Option<Span>]) -> Result<bool, SqlError> {
         let mut start = self.begin;
         while let Some((_, at)) = self.first(start, 0)? {

@@ -1,7 +1,7 @@
 //! Sets of characters, and the colors that a pattern divides all characters into.
 //!
-//! Two characters have the same color if no set of the pattern tells them apart; so an automaton needs one transition for each color, and
-//! `[a-z]+\d` has three colors, whatever Unicode holds.
+//! Two characters have the same color if no set of the pattern tells them apart; so an automaton
+//! needs one transition for each color, and `[a-z]+\d` has three colors, whatever Unicode holds.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

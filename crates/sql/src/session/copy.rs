@@ -1,7 +1,8 @@
 //! COPY FROM STDIN and TO STDOUT.
 //!
-//! Rows go in by the same path as INSERT's: defaults, checks, unique keys, foreign keys at the end. Into a table that the
-//! transaction holds exclusively (made or truncated by it) there are no row locks.
+//! Rows go in by the same path as INSERT's: defaults, checks, unique keys, foreign keys at the end.
+//! Into a table that the transaction holds exclusively (made or truncated by it) there are no row
+//! locks.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Cursors of SQL: DECLARE, FETCH, MOVE, CLOSE.
 //!
-//! A cursor is a portal with a name. One that can move backwards (SCROLL), or that outlives its transaction (WITH HOLD), has all
-//! its rows in memory: from its first use, or from COMMIT. They, and what FETCH gives, are charged to the memory that statements share.
+//! A cursor is a portal with a name. One that can move backwards (SCROLL), or that outlives its
+//! transaction (WITH HOLD), has all its rows in memory: from its first use, or from COMMIT. They,
+//! and what FETCH gives, are charged to the memory that statements share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub(super) struct NamedCursor {
     rows: Option<Kept>,
     /// How many rows it had given before these.
     before: usize,
-    /// Number of rows before the next one: 0 is before the first. With rows in memory, one past the last is `len + 1`.
+    /// Number of rows before the next one: 0 is before the first. With rows in memory, one past the
+    /// last is `len + 1`.
     position: usize,
     at_end: bool,
     scroll: bool,

@@ -1,7 +1,8 @@
-//! Naming damage: a statement met a row or a key that makes no sense, and its error is to say which one, and where it lies.
+//! Naming damage: a statement met a row or a key that makes no sense, and its error is to say which
+//! one, and where it lies.
 //!
-//! Who decodes a row does not know where it came from, and rightly so: it is read for every statement. So the place is looked for afterwards, by reading the
-//! statement's tables once more.
+//! Who decodes a row does not know where it came from, and rightly so: it is read for every
+//! statement. So the place is looked for afterwards, by reading the statement's tables once more.
 
 use std::ops::Bound;
 
@@ -16,7 +17,8 @@ use crate::{keys, place};
 const ROWS: u64 = 1 << 12;
 
 impl Session {
-    /// The error with table, file and offset of the first damaged row of the plan's tables, or of all tables if the statement has no plan.
+    /// The error with table, file and offset of the first damaged row of the plan's tables, or of
+    /// all tables if the statement has no plan.
     #[cold]
     pub(super) fn name_damage(&mut self, error: SqlError, planned: &Planned) -> SqlError {
         let is_damage = matches!(error.sqlstate, sqlstate::DATA_CORRUPTED | sqlstate::INDEX_CORRUPTED);

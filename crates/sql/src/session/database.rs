@@ -1,9 +1,11 @@
 //! The database as all sessions share it.
 //!
-//! The committed catalog changes only in [`SqlDatabase::commit_with_catalog`]. A statement finds out with one atomic load
-//! whether a plan was made for the present catalog: `catalog_state` is twice its version, plus one while a change is being
-//! published. A commit raises that bit before the engine lets go of its locks, and takes it away once the new catalog is in
-//! place; so whoever gets a table's lock after a change to the table sees the change, or waits for the moment it takes.
+//! The committed catalog changes only in [`SqlDatabase::commit_with_catalog`]. A statement finds
+//! out with one atomic load whether a plan was made for the present catalog: `catalog_state` is
+//! twice its version, plus one while a change is being published. A commit raises that bit before
+//! the engine lets go of its locks, and takes it away once the new catalog is in place; so whoever
+//! gets a table's lock after a change to the table sees the change, or waits for the moment it
+//! takes.
 //!
 //! Mutexes: `publishing`, then the engine's.
 
@@ -178,8 +180,8 @@ impl SqlDatabase {
         committed
     }
 
-    /// After a failure of the log: if the last changes of the catalog will never be durable, readers go on with the one below them, as they do
-    /// with the rows.
+    /// After a failure of the log: if the last changes of the catalog will never be durable,
+    /// readers go on with the one below them, as they do with the rows.
     #[cold]
     pub(crate) fn fall_back(&self) -> Result<()> {
         let shared = &*self.shared;

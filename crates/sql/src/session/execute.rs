@@ -17,7 +17,8 @@ use crate::plan::Plan;
 use crate::types::Datum;
 
 impl Session {
-    /// Runs the portal until it is done, has given `max_rows` rows (0 is no limit), or the sink is full.
+    /// Runs the portal until it is done, has given `max_rows` rows (0 is no limit), or the sink is
+    /// full.
     pub async fn fetch(
         &mut self,
         portal: &mut Portal,
@@ -96,7 +97,8 @@ impl Session {
         }
     }
 
-    /// Begins a portal: afterwards its state says where rows come from, unless the answer is here already.
+    /// Begins a portal: afterwards its state says where rows come from, unless the answer is here
+    /// already.
     async fn start(&mut self, portal: &mut Portal) -> Result<Option<Fetch>> {
         let prepared = portal.prepared.clone();
         let planned = prepared.planned();
@@ -132,8 +134,9 @@ impl Session {
         }
     }
 
-    /// The only statement of an implicit transaction, or one of an aged transaction (back to `savepoint` then), failed because of others, before
-    /// anything of it was seen. Whom a deadlock chose lets go of its locks; otherwise they stay, so that nobody can be faster again.
+    /// The only statement of an implicit transaction, or one of an aged transaction (back to
+    /// `savepoint` then), failed because of others, before anything of it was seen. Whom a deadlock
+    /// chose lets go of its locks; otherwise they stay, so that nobody can be faster again.
     fn begin_again(&mut self, error: &SqlError, savepoint: Option<Savepoint>) {
         self.note_failure(error, self.facts.transaction());
         self.database.note_retry();
@@ -209,7 +212,8 @@ impl Session {
         }
     }
 
-    /// Opens the transaction, locks the plan's tables and sees that the plan is that of the present catalog.
+    /// Opens the transaction, locks the plan's tables and sees that the plan is that of the present
+    /// catalog.
     async fn settle(&mut self, prepared: &Arc<Prepared>, mut planned: Arc<Planned>) -> Result<Arc<Planned>> {
         loop {
             if !planned.is_for(self.catalog_state()) || planned.is_outgrown(self.database.engine()) {
@@ -285,7 +289,8 @@ impl Session {
         Ok(waited)
     }
 
-    /// A statement depends on the definitions of its tables as well. They seldom change, so mostly nothing is noted.
+    /// A statement depends on the definitions of its tables as well. They seldom change, so mostly
+    /// nothing is noted.
     fn note_tables(&self, planned: &Planned) {
         let Some(open) = &self.open else { return };
         let changed = self.database.catalog_csn();
@@ -302,7 +307,8 @@ impl Session {
         }
     }
 
-    /// 40001 if a table was truncated or rewritten after the transaction's snapshot: what the snapshot saw is not there.
+    /// 40001 if a table was truncated or rewritten after the transaction's snapshot: what the
+    /// snapshot saw is not there.
     fn check_snapshot(&self, planned: &Planned) -> Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         let snapshot = open.engine.snapshot();
@@ -331,7 +337,8 @@ impl Session {
             if let Some(rows) = work.select_and_lock(plan, parameters).await? {
                 return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
             }
-            // READ COMMITTED: a row changed while its lock was waited for. Look again, with what is locked now kept.
+            // READ COMMITTED: a row changed while its lock was waited for. Look again, with what is
+            // locked now kept.
             self.open_transaction(false);
         }
     }
@@ -385,7 +392,8 @@ impl Session {
         Fetch::Complete(tag)
     }
 
-    /// A message of several statements goes on in the same implicit transaction; in a block nothing changes.
+    /// A message of several statements goes on in the same implicit transaction; in a block nothing
+    /// changes.
     pub(super) fn is_in_block(&self) -> bool {
         self.block == Block::Explicit
     }

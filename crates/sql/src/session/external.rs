@@ -18,7 +18,8 @@ pub(crate) struct External<'a> {
     pub(crate) catalog: &'a Arc<Catalog>,
     /// The transaction must not write, and so not count on either.
     pub(crate) read_only: bool,
-    /// What the statement reads, if it reads anything, and the stamp of the transaction's own changes to the catalog.
+    /// What the statement reads, if it reads anything, and the stamp of the transaction's own
+    /// changes to the catalog.
     pub(crate) view: Option<&'a ReadView>,
     pub(crate) stamp: u64,
 }

@@ -1,7 +1,7 @@
 //! The session as functions see it: settings, user, search path, random numbers.
 //!
-//! Shared between the session and what it evaluates, so what changes is behind a mutex; none is held while another is
-//! taken.
+//! Shared between the session and what it evaluates, so what changes is behind a mutex; none is
+//! held while another is taken.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,12 +38,14 @@ pub(crate) struct Facts {
     awaiting_safety: AtomicBool,
     settings: Mutex<Settings>,
     catalog: Mutex<Arc<Catalog>>,
-    /// The catalog of a snapshot that is older than the present one, by the snapshot and the stamp of own changes.
+    /// The catalog of a snapshot that is older than the present one, by the snapshot and the stamp
+    /// of own changes.
     shown: Mutex<Option<ShownCatalog>>,
     transaction_id: AtomicU64,
     random: Mutex<SplitMix>,
     sequences: Mutex<SequenceValues>,
-    /// The last commit that anything rests on which the session has shown or is about to show, besides what its open transaction knows itself.
+    /// The last commit that anything rests on which the session has shown or is about to show,
+    /// besides what its open transaction knows itself.
     rests_on: AtomicU64,
 }
 
@@ -153,7 +155,8 @@ impl Facts {
         }
     }
 
-    /// The same of what is known of running, prepared and ended transactions: it is as new as the last commit.
+    /// The same of what is known of running, prepared and ended transactions: it is as new as the
+    /// last commit.
     pub(crate) fn rest_on_everything(&self) {
         self.rest_on(self.database.engine().certified());
     }
@@ -191,7 +194,8 @@ impl Facts {
         *self.sequences.lock() = SequenceValues::default();
     }
 
-    /// The schemas that unqualified names are looked up in, those that exist, `pg_catalog` first unless it is named.
+    /// The schemas that unqualified names are looked up in, those that exist, `pg_catalog` first
+    /// unless it is named.
     pub(crate) fn lookup_path(&self, catalog: &Catalog) -> Vec<String> {
         let mut path = self.named_path(catalog);
         if !path.iter().any(|schema| schema == "pg_catalog") {

@@ -7,7 +7,8 @@
 //! COMMIT                   needs none; given back once the commit is ordered, before the wait for its flush
 //! ```
 //!
-//! Statements that only concern the session need none, so that a full server still answers SHOW, and can be told another limit.
+//! Statements that only concern the session need none, so that a full server still answers SHOW,
+//! and can be told another limit.
 
 use sqlparser::ast;
 
@@ -33,7 +34,8 @@ pub(super) fn executes(command: &Command) -> bool {
 }
 
 impl Session {
-    /// A statement goes on: takes a slot, waiting for it if need be. Cancelling and `statement_timeout` end the wait.
+    /// A statement goes on: takes a slot, waiting for it if need be. Cancelling and
+    /// `statement_timeout` end the wait.
     #[inline]
     pub(super) async fn go(&mut self) -> Result<()> {
         if self.seat.try_go() {

@@ -1,4 +1,5 @@
-//! How families that were left prepared heal: after which time, and by whom. Settings of the whole server; the server's stub keeps to them.
+//! How families that were left prepared heal: after which time, and by whom. Settings of the whole
+//! server; the server's stub keeps to them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,16 +1,18 @@
-//! What ends a statement early: a cancel request, `statement_timeout`, `lock_timeout`; and what keeps a long one from
-//! holding up others.
+//! What ends a statement early: a cancel request, `statement_timeout`, `lock_timeout`; and what
+//! keeps a long one from holding up others.
 //!
-//! A session has one [`Interrupts`] for all its statements, one after the other. It is asked by the executor between rows, and by whoever
-//! works on a large value between its pieces (`types::bounds`).
+//! A session has one [`Interrupts`] for all its statements, one after the other. It is asked by the
+//! executor between rows, and by whoever works on a large value between its pieces
+//! (`types::bounds`).
 //!
-//! *Time.* A statement's time begins when it is parsed or bound, and goes on to the end of its answer, however often it waits for its
-//! client to take what there is.
+//! *Time.* A statement's time begins when it is parsed or bound, and goes on to the end of its
+//! answer, however often it waits for its client to take what there is.
 //!
-//! *Others.* The row executor computes without a pause. On a thread that serves many sessions this would make the others wait, among
-//! them one that the thread has already picked as its next and that no other thread can take over. So a statement that
-//! has computed for [`PATIENCE`] steps aside: the thread stays with it, and a new thread takes over its other work.
-//! This needs no estimate of how long a statement will take.
+//! *Others.* The row executor computes without a pause. On a thread that serves many sessions this
+//! would make the others wait, among them one that the thread has already picked as its next and
+//! that no other thread can take over. So a statement that has computed for [`PATIENCE`] steps
+//! aside: the thread stays with it, and a new thread takes over its other work. This needs no
+//! estimate of how long a statement will take.
 //!
 //! ```text
 //! 0 ms      a statement begins to compute
@@ -89,7 +91,8 @@ pub(crate) struct Interrupts {
     seat: Arc<Seat>,
     /// Bytes that a value may take.
     memory: usize,
-    /// When `statement_timeout` ends the statement, in microseconds on the process's clock; or [`NEVER`], or [`NONE`].
+    /// When `statement_timeout` ends the statement, in microseconds on the process's clock; or
+    /// [`NEVER`], or [`NONE`].
     deadline_us: AtomicU64,
     /// `lock_timeout` for each wait, in milliseconds; zero for none.
     lock_timeout_ms: AtomicU64,
@@ -108,7 +111,8 @@ impl Interrupts {
         }
     }
 
-    /// A statement begins, which may take so many milliseconds (zero is as long as it likes), and each of its waits for a lock so many.
+    /// A statement begins, which may take so many milliseconds (zero is as long as it likes), and
+    /// each of its waits for a lock so many.
     pub(crate) fn begin(&self, statement_ms: u64, lock_ms: u64) {
         let deadline = if statement_ms == 0 { NEVER } else { process_us() + statement_ms * 1000 };
         self.deadline_us.store(deadline, Ordering::Relaxed);
@@ -194,7 +198,8 @@ impl Interrupts {
         Ok(answer)
     }
 
-    /// Waits for the right to execute. A transaction that is `resuming` goes before those that begin.
+    /// Waits for the right to execute. A transaction that is `resuming` goes before those that
+    /// begin.
     pub(crate) async fn slot(&self, resuming: bool) -> Result<()> {
         tokio::select! {
             biased;
@@ -283,12 +288,13 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// Time that the thread which takes over gets to do so.
 const HANDOVER: Duration = Duration::from_micros(30);
 
-/// So often a statement that has stepped aside asks again. A thread that was too slow to take over finds the work gone back to where it came from, and nobody
-/// would serve it until the statement ends. Where it was taken over long ago, asking costs only the time above.
+/// So often a statement that has stepped aside asks again. A thread that was too slow to take over
+/// finds the work gone back to where it came from, and nobody would serve it until the statement
+/// ends. Where it was taken over long ago, asking costs only the time above.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// A statement that has stepped aside lets others have the processor so often. Otherwise they would wait for the end of its time slice,
-/// which is some milliseconds long.
+/// A statement that has stepped aside lets others have the processor so often. Otherwise they would
+/// wait for the end of its time slice, which is some milliseconds long.
 const COURTESY: Duration = Duration::from_micros(200);
 
 /// What a statement steps aside in.
@@ -296,7 +302,8 @@ trait World {
     /// Microseconds on a clock, from 1.
     fn now_us(&self) -> u64;
 
-    /// Lets another thread take over what this one serves besides. False where there is none to do so.
+    /// Lets another thread take over what this one serves besides. False where there is none to do
+    /// so.
     fn hand_over(&self) -> bool;
 
     /// Lets others have the processor.
@@ -334,8 +341,8 @@ impl World for Process {
 /// The end of a transaction that holds this many bytes may take longer than others should wait.
 const MUCH_BYTES: u64 = 1 << 20;
 
-/// Ends a transaction that holds so many bytes. Nobody can interrupt that, and with many rows it takes long, if only to
-/// forget them: another thread serves the other sessions meanwhile.
+/// Ends a transaction that holds so many bytes. Nobody can interrupt that, and with many rows it
+/// takes long, if only to forget them: another thread serves the other sessions meanwhile.
 pub(super) fn end_of<T>(bytes: u64, end: impl FnOnce() -> T) -> T {
     let others = |handle: Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
     if bytes >= MUCH_BYTES && Handle::try_current().is_ok_and(others) {
@@ -369,7 +376,8 @@ impl Pace {
         self.aside.store(false, Ordering::Relaxed);
     }
 
-    /// Looks at the clock. The time since the last look, and whether the statement has just stepped aside.
+    /// Looks at the clock. The time since the last look, and whether the statement has just stepped
+    /// aside.
     fn look(&self, world: &impl World) -> (Duration, bool) {
         let now = world.now_us();
         let checked = self.checked_us.swap(now, Ordering::Relaxed);
@@ -423,7 +431,8 @@ mod tests {
     /// A thread whose clock goes when it is told to, with work besides that others wait for.
     struct Script {
         now: Cell<u64>,
-        /// Whether the thread that is asked to take over comes in time, each time; afterwards always.
+        /// Whether the thread that is asked to take over comes in time, each time; afterwards
+        /// always.
         in_time: RefCell<Vec<bool>>,
         /// There is another thread at all.
         many: bool,

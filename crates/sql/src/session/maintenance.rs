@@ -1,5 +1,6 @@
-//! VACUUM, ANALYZE, CLUSTER, REINDEX: nothing needs them here. They are accepted where PostgreSQL accepts them, and refused where it refuses
-//! them: what they name must exist and be of the right kind, and some of them must not be part of a larger transaction.
+//! VACUUM, ANALYZE, CLUSTER, REINDEX: nothing needs them here. They are accepted where PostgreSQL
+//! accepts them, and refused where it refuses them: what they name must exist and be of the right
+//! kind, and some of them must not be part of a larger transaction.
 
 use super::{Block, Session};
 use crate::catalog::{Catalog, Relation};

@@ -1,4 +1,5 @@
-//! Sibling transactions in a session: BEGIN, PREPARE, COMMIT, ROLLBACK, REFUSE, SHOW and FORGET of families (MIP paper, §3).
+//! Sibling transactions in a session: BEGIN, PREPARE, COMMIT, ROLLBACK, REFUSE, SHOW and FORGET of
+//! families (MIP paper, §3).
 //!
 //! ```text
 //! BEGIN MIP <x, 1>                      a block begins; no rows. As a function: the instance, and that the family is not decided
@@ -10,13 +11,17 @@
 //! ROLLBACK                              the end; or COMMIT, or PREPARE MIP, which answers the table
 //! ```
 //!
-//! So a driver that does not look at what BEGIN MIP answers cannot execute a request again: not in autocommit mode either, which it would be in without the block.
+//! So a driver that does not look at what BEGIN MIP answers cannot execute a request again: not in
+//! autocommit mode either, which it would be in without the block.
 //!
-//! A PREPARE that fails, for whatever reason, leaves the instance aborted for ever, and that is durable before the client hears of it: an application server withdraws the
-//! instance at other sites then. What ended otherwise (an error in a statement, a lost connection) is aborted for ever as soon as anybody is shown it.
+//! A PREPARE that fails, for whatever reason, leaves the instance aborted for ever, and that is
+//! durable before the client hears of it: an application server withdraws the instance at other
+//! sites then. What ended otherwise (an error in a statement, a lost connection) is aborted for
+//! ever as soon as anybody is shown it.
 //!
-//! The block knows its instance also after it has failed: PREPARE then shows what became of the family, since an application server wants to know that and nothing
-//! else. A plain ROLLBACK gives the instance up.
+//! The block knows its instance also after it has failed: PREPARE then shows what became of the
+//! family, since an application server wants to know that and nothing else. A plain ROLLBACK gives
+//! the instance up.
 
 use std::sync::{Arc, LazyLock};
 
@@ -33,7 +38,8 @@ use crate::error::{Result, SqlError, sqlstate};
 use crate::parse::{MipArgument, MipOperation, Statement};
 use crate::types::{Datum, Type, TypeId};
 
-/// The columns of an answer, made once: a family's table, and for BEGIN as a function whether the family is decided.
+/// The columns of an answer, made once: a family's table, and for BEGIN as a function whether the
+/// family is decided.
 pub(super) fn columns(operation: MipOperation, arguments: &[MipArgument]) -> Arc<[OutputColumn]> {
     static TABLE: LazyLock<Arc<[OutputColumn]>> = LazyLock::new(|| make_columns(4));
     static BEGIN: LazyLock<Arc<[OutputColumn]>> = LazyLock::new(|| make_columns(5));
@@ -150,12 +156,14 @@ impl Session {
         }
     }
 
-    /// Resolves when the open instance of a family must not go on: then `fail` lets go of what it holds.
+    /// Resolves when the open instance of a family must not go on: then `fail` lets go of what it
+    /// holds.
     pub fn doomed(&self) -> Option<Doomed> {
         self.open.as_ref().filter(|_| self.sibling.is_some())?.engine.doomed()
     }
 
-    /// MI015, with what became of the family, unless the statement fits a block that was too late for it.
+    /// MI015, with what became of the family, unless the statement fits a block that was too late
+    /// for it.
     #[cold]
     pub(super) fn check_decided(&self, statement: Option<&Statement>) -> Result<()> {
         if statement.is_none_or(|statement| super::statement::fits_decided_block(&statement.command)) {
@@ -170,7 +178,8 @@ impl Session {
             .with_hint("Nothing is executed again. End the block by ROLLBACK, or by PREPARE MIP, which answers the family's table."))
     }
 
-    /// The values of a statement about a family: XID, request and result as far as it has them, and the instance.
+    /// The values of a statement about a family: XID, request and result as far as it has them, and
+    /// the instance.
     pub(super) fn mip_values(
         &mut self,
         arguments: &[MipArgument],
@@ -332,7 +341,8 @@ impl Session {
         }
     }
 
-    /// Prepares the open instance. The block ends, whatever comes of it. `None`: there is no transaction any more.
+    /// Prepares the open instance. The block ends, whatever comes of it. `None`: there is no
+    /// transaction any more.
     async fn prepare_open(&mut self, request: &Text, result: &Text) -> Option<Result<Mipt>> {
         let transaction = self.facts.transaction();
         if let Err(error) = self.before_commit().await {
@@ -358,7 +368,8 @@ impl Session {
         }
     }
 
-    /// An instance could not be prepared. That it is aborted for ever is durable before anybody hears of the failure.
+    /// An instance could not be prepared. That it is aborted for ever is durable before anybody
+    /// hears of the failure.
     async fn unprepared(&mut self, xid: &Xid, error: SqlError) -> SqlError {
         let told = match self.database.engine().family(xid) {
             Ok(told) => told.durable.await,
@@ -368,7 +379,8 @@ impl Session {
         told.map_or_else(SqlError::from, |()| error)
     }
 
-    /// PREPARE without an open instance: what became of the family. `instance`: of a session that never had it.
+    /// PREPARE without an open instance: what became of the family. `instance`: of a session that
+    /// never had it.
     async fn late_prepare(
         &mut self,
         xid: &Xid,

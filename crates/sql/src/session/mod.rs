@@ -1,12 +1,14 @@
 //! Sessions: what one connection does with the database.
 //!
-//! A session splits text into statements, prepares them (plans are shared, see [`SqlDatabase`]), binds parameters to
-//! get a [`Portal`], and fetches rows from it into a [`RowSink`]. It holds the open transaction, the settings, prepared
-//! statements and cursors made by SQL. Nothing here blocks a thread: waits for locks and for the log are futures, and
-//! dropping such a future leaves the session as a failed statement would.
+//! A session splits text into statements, prepares them (plans are shared, see [`SqlDatabase`]),
+//! binds parameters to get a [`Portal`], and fetches rows from it into a [`RowSink`]. It holds the
+//! open transaction, the settings, prepared statements and cursors made by SQL. Nothing here blocks
+//! a thread: waits for locks and for the log are futures, and dropping such a future leaves the
+//! session as a failed statement would.
 //!
-//! The wire's rules live here too: a statement outside a block opens an *implicit* transaction that lasts until
-//! [`Session::sync`]; an error makes a block [`Failed`](TransactionStatus::Failed) and rolls an implicit transaction back.
+//! The wire's rules live here too: a statement outside a block opens an *implicit* transaction that
+//! lasts until [`Session::sync`]; an error makes a block [`Failed`](TransactionStatus::Failed) and
+//! rolls an implicit transaction back.
 //!
 //! How a statement with a plan runs (see `execute`):
 //!
@@ -107,7 +109,8 @@ pub trait Orders: std::fmt::Debug + Send + Sync {
 /// What a role may do beyond the database. Inside it, all may do everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
-    /// Change settings that are the whole server's: the operator, who has the server's files, too. Whoever embeds the database is one.
+    /// Change settings that are the whole server's: the operator, who has the server's files, too.
+    /// Whoever embeds the database is one.
     #[default]
     Superuser,
     /// Not that; 42501.
@@ -177,7 +180,8 @@ pub struct Session {
     _presence: presence::Entry,
 }
 
-/// Most bytes that one statement may hold for sorts, hash tables and values, whatever the memory budget.
+/// Most bytes that one statement may hold for sorts, hash tables and values, whatever the memory
+/// budget.
 const MEMORY_LIMIT: u64 = 256 << 20;
 
 /// Bytes that one statement may hold with this memory budget.
@@ -264,13 +268,14 @@ impl Session {
         notices
     }
 
-    /// Settings to report with ParameterStatus: all reported settings at first, then those that changed.
+    /// Settings to report with ParameterStatus: all reported settings at first, then those that
+    /// changed.
     pub fn take_parameter_changes(&mut self) -> Vec<(&'static str, String)> {
         self.facts.with_settings(Settings::take_changes)
     }
 
-    /// How long the server should let the session idle: milliseconds, `None` for ever. In a block after which 25P03 ends it,
-    /// else 57P05.
+    /// How long the server should let the session idle: milliseconds, `None` for ever. In a block
+    /// after which 25P03 ends it, else 57P05.
     pub fn idle_timeout_ms(&self) -> Option<u64> {
         let timeout = match self.block {
             Block::None => self.effective.idle_timeout_ms,
@@ -326,7 +331,8 @@ impl Session {
         parse::Limits { budget: self.database.statement_budget().clone(), interrupt: self.interrupts() }
     }
 
-    /// A message of the client begins to be answered: what was asked to be cancelled before does not count, nor does time that went by.
+    /// A message of the client begins to be answered: what was asked to be cancelled before does
+    /// not count, nor does time that went by.
     pub fn begin_message(&self) {
         self.cancel.reset();
         self.interrupts.end();

@@ -1,4 +1,5 @@
-//! Preparing statements: from text to [`Prepared`], and planning again when the catalog has changed.
+//! Preparing statements: from text to [`Prepared`], and planning again when the catalog has
+//! changed.
 
 use std::sync::Arc;
 
@@ -44,8 +45,8 @@ fn plan_delete(binder: &mut Binder<'_>, delete: &ast::Delete, with: Option<&ast:
 }
 
 impl Session {
-    /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives types by oid, 0 or
-    /// absent where the server is to infer one.
+    /// Prepares the single statement of `text` (or none: an empty query). `parameter_oids` gives
+    /// types by oid, 0 or absent where the server is to infer one.
     pub fn prepare(&mut self, text: &str, parameter_oids: &[u32]) -> Result<Arc<Prepared>> {
         self.begin_statement();
         let declared = declared_types(parameter_oids)?;
@@ -89,7 +90,8 @@ impl Session {
         Ok(Prepared::new(statement, declared, search_path, planned))
     }
 
-    /// 25P02 unless the statement may be given in a failed block, MI015 unless in one of a decided family.
+    /// 25P02 unless the statement may be given in a failed block, MI015 unless in one of a decided
+    /// family.
     pub(super) fn check_not_failed(&self, statement: Option<&Statement>) -> Result<()> {
         let allowed =
             statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command));
@@ -133,7 +135,8 @@ impl Session {
         }
     }
 
-    /// Plans a statement again after the catalog has changed. 0A000 if its result would change its shape.
+    /// Plans a statement again after the catalog has changed. 0A000 if its result would change its
+    /// shape.
     pub(super) fn replan(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<Planned>> {
         let statement =
             prepared.statement().ok_or_else(|| SqlError::internal("an empty query has no plan"))?;
@@ -317,8 +320,8 @@ impl Session {
         crate::oltp::run::evaluate(&typed.expr, &[], &read)
     }
 
-    /// Binds parameters (`None` is NULL). `formats` has none, one for all, or one for each parameter; `result_formats`
-    /// the same for the output columns.
+    /// Binds parameters (`None` is NULL). `formats` has none, one for all, or one for each
+    /// parameter; `result_formats` the same for the output columns.
     pub fn bind(
         &mut self,
         prepared: &Arc<Prepared>,

@@ -126,8 +126,9 @@ impl Portal {
         self.held = None;
     }
 
-    /// Its statement has failed. To give back what it held can take longer than its client should wait for the error: another thread
-    /// does that. A deep one stays with who has the stack for it.
+    /// Its statement has failed. To give back what it held can take longer than its client should
+    /// wait for the error: another thread does that. A deep one stays with who has the stack for
+    /// it.
     pub(super) fn abandon(&mut self) {
         if let PortalState::Inner(inner) = &mut self.state {
             return inner.abandon();
@@ -173,15 +174,17 @@ pub enum Fetch {
     SinkFull,
     /// An empty query: EmptyQueryResponse.
     Empty,
-    /// COPY FROM STDIN waits for data: CopyInResponse, then `copy_data`, `copy_done` or `copy_fail`.
+    /// COPY FROM STDIN waits for data: CopyInResponse, then `copy_data`, `copy_done` or
+    /// `copy_fail`.
     CopyIn(CopyInFormat),
-    /// COPY TO STDOUT begins: send CopyOutResponse and call again; lines go to `copy_out`. After the last, `Complete`
-    /// is preceded by CopyDone.
+    /// COPY TO STDOUT begins: send CopyOutResponse and call again; lines go to `copy_out`. After
+    /// the last, `Complete` is preceded by CopyDone.
     CopyOut(CopyInFormat),
 }
 
 impl Fetch {
-    /// Whether to stop after so many rows were given, of which the sink took the last one like this; no more than `max_rows` are asked for (0 is no limit).
+    /// Whether to stop after so many rows were given, of which the sink took the last one like
+    /// this; no more than `max_rows` are asked for (0 is no limit).
     #[inline]
     pub(super) fn stop(given: u64, max_rows: u64, state: SinkState) -> Option<Fetch> {
         if given == max_rows {

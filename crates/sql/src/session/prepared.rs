@@ -1,8 +1,8 @@
 //! Prepared statements and their plans.
 //!
-//! What a statement *is* (its text, the types of its parameters and columns) is settled when it is prepared. How it is carried out, its
-//! [`Planned`] form, belongs to a state of the catalog and is made again when that has changed. Both are shared by all
-//! sessions that prepare the same text.
+//! What a statement *is* (its text, the types of its parameters and columns) is settled when it is
+//! prepared. How it is carried out, its [`Planned`] form, belongs to a state of the catalog and is
+//! made again when that has changed. Both are shared by all sessions that prepare the same text.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,7 +47,8 @@ pub struct Prepared {
     first: Arc<Planned>,
     /// For its memory, if a session has given it a name.
     kept: OnceLock<Charge>,
-    /// What took the place of the first. Such a cell looks at all readers when it is dropped, so it is made only for the few statements that live to see another plan.
+    /// What took the place of the first. Such a cell looks at all readers when it is dropped, so it
+    /// is made only for the few statements that live to see another plan.
     later: OnceLock<ArcSwap<Planned>>,
 }
 
@@ -61,7 +62,8 @@ pub(crate) struct Planned {
     pub(crate) tables: Vec<Arc<Table>>,
     /// The state of the catalog it was made for.
     state: AtomicU64,
-    /// The database's growth when the tables last had about the size that they were planned for, and that size.
+    /// The database's growth when the tables last had about the size that they were planned for,
+    /// and that size.
     growth: AtomicU64,
     rows: Vec<u64>,
 }
@@ -69,8 +71,8 @@ pub(crate) struct Planned {
 /// A plan is made anew when one of its tables has become larger or smaller by this factor.
 const OUTGROWN: u64 = 4;
 
-/// About what a statement takes that is kept: so much, and for each letter of its text so much more. The tree of a long one is
-/// counted besides.
+/// About what a statement takes that is kept: so much, and for each letter of its text so much
+/// more. The tree of a long one is counted besides.
 const KEPT_BYTES: usize = 2048;
 const KEPT_FACTOR: usize = 32;
 
@@ -123,7 +125,8 @@ impl Planned {
         outgrown
     }
 
-    /// Whether it was made for this state of the catalog. Statements that use no plan fit every state.
+    /// Whether it was made for this state of the catalog. Statements that use no plan fit every
+    /// state.
     pub(crate) fn is_for(&self, state: u64) -> bool {
         self.state.load(Ordering::Relaxed) == state || matches!(self.action, Action::Utility | Action::Empty)
     }
@@ -187,7 +190,8 @@ impl Prepared {
         }
     }
 
-    /// A session is about to keep it under a name: takes memory for it, unless somebody has. 53200 if there is not so much.
+    /// A session is about to keep it under a name: takes memory for it, unless somebody has. 53200
+    /// if there is not so much.
     pub(crate) fn keep(&self, budget: &Arc<Budget>) -> Result<()> {
         if self.kept.get().is_none() {
             let text = self.statement.as_ref().map_or(0, |statement| statement.text.len());

@@ -1,4 +1,5 @@
-//! Which sessions there are: for `pg_stat_activity`, `cognate_transactions`, `pg_locks`, and who blocks whom.
+//! Which sessions there are: for `pg_stat_activity`, `cognate_transactions`, `pg_locks`, and who
+//! blocks whom.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -94,7 +95,8 @@ pub(crate) enum Order {
     Terminate,
 }
 
-/// Gives a session an order, if the one that asks may do so: of its own role, or as an operator. False if there is no such session.
+/// Gives a session an order, if the one that asks may do so: of its own role, or as an operator.
+/// False if there is no such session.
 pub(crate) fn order(asking: &Facts, process_id: i32, order: Order) -> Result<bool> {
     let all = asking.database.presence().list();
     let Some(facts) = all.into_iter().find(|facts| facts.process_id == process_id) else { return Ok(false) };
@@ -219,8 +221,8 @@ pub(crate) fn transactions(database: &SqlDatabase) -> Vec<TransactionRow> {
     database.engine().transactions().into_iter().map(row).collect()
 }
 
-/// Whether the session waits for a lock that one of the others holds, or asked for before it; or for a safe snapshot while
-/// one of them has a transaction.
+/// Whether the session waits for a lock that one of the others holds, or asked for before it; or
+/// for a safe snapshot while one of them has a transaction.
 pub(crate) fn is_blocked_by(database: &SqlDatabase, process_id: i32, others: &[i32]) -> bool {
     let all = database.presence().list();
     if all.iter().any(|facts| facts.process_id == process_id && facts.awaits_safety()) {

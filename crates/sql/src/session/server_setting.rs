@@ -1,7 +1,9 @@
-//! Settings that are the whole server's: `cognate.active_limit`, `cognate.certifier_memory`, and what heals families that were left prepared.
+//! Settings that are the whole server's: `cognate.active_limit`, `cognate.certifier_memory`, and
+//! what heals families that were left prepared.
 //!
-//! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the server was started with. They belong to the operator: they decide how much of the
-//! machine the server uses, and to whom it talks.
+//! SET changes them for everybody and at once, and no ROLLBACK takes it back; DEFAULT is what the
+//! server was started with. They belong to the operator: they decide how much of the machine the
+//! server uses, and to whom it talks.
 
 use cognate_engine::ActiveLimit;
 

@@ -1,4 +1,5 @@
-//! What SQL adds to an engine transaction: own catalog changes, access mode, savepoints, deferred checks.
+//! What SQL adds to an engine transaction: own catalog changes, access mode, savepoints, deferred
+//! checks.
 
 use std::collections::HashSet;
 

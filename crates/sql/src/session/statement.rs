@@ -126,7 +126,8 @@ pub(crate) fn ends_failed_block(command: &Command) -> bool {
     }
 }
 
-/// Statements that a block of a decided family takes: those that end it or the family, and the question what became of it.
+/// Statements that a block of a decided family takes: those that end it or the family, and the
+/// question what became of it.
 pub(crate) fn fits_decided_block(command: &Command) -> bool {
     match command {
         Command::Sql(statement) => matches!(

@@ -1,8 +1,9 @@
 //! Transaction control: when transactions begin and end, blocks, savepoints, modes.
 //!
-//! The engine's transaction begins with the first statement that needs one, not with BEGIN, so that the snapshot is that of
-//! the first statement. A statement outside a block opens an implicit transaction. A SELECT there, under READ COMMITTED and SERIALIZABLE, reads
-//! at the durable mark: it takes no locks, and its answer never waits for the log.
+//! The engine's transaction begins with the first statement that needs one, not with BEGIN, so that
+//! the snapshot is that of the first statement. A statement outside a block opens an implicit
+//! transaction. A SELECT there, under READ COMMITTED and SERIALIZABLE, reads at the durable mark:
+//! it takes no locks, and its answer never waits for the log.
 
 use cognate_engine::{Access, Isolation};
 use sqlparser::ast;
@@ -111,8 +112,9 @@ impl Session {
         Ok(())
     }
 
-    /// The first statement of a serializable, read-only and deferrable transaction waits until there is a snapshot that no cycle can ever go
-    /// through. The transaction then needs no certification.
+    /// The first statement of a serializable, read-only and deferrable transaction waits until
+    /// there is a snapshot that no cycle can ever go through. The transaction then needs no
+    /// certification.
     pub(super) async fn await_safe_snapshot(&mut self) -> Result<()> {
         let Modes { isolation, read_only, deferrable } = self.modes;
         let wanted = deferrable && read_only && isolation == Isolation::Serializable;
@@ -189,15 +191,18 @@ impl Session {
         Ok(())
     }
 
-    /// The engine's transaction for the next statement. `reading`: the statement is a SELECT without row locks.
+    /// The engine's transaction for the next statement. `reading`: the statement is a SELECT
+    /// without row locks.
     pub(super) fn open_transaction(&mut self, reading: bool) {
         let isolation = self.engine_isolation();
         let read_committed = isolation == Isolation::ReadCommitted;
         let short = isolation != Isolation::Snapshot && !self.is_two_phase();
         let moves = read_committed || self.is_aged();
-        // A snapshot at the durable mark must not be older than the catalog that the statement was planned with.
+        // A snapshot at the durable mark must not be older than the catalog that the statement was
+        // planned with.
         let durable = self.database.engine().durable() >= self.database.catalog_csn();
-        // Who locks what it reads must see what the locks protect: commits whose locks are free may not be durable yet.
+        // Who locks what it reads must see what the locks protect: commits whose locks are free may
+        // not be durable yet.
         let declared = self.block == Block::Explicit && self.modes.read_only && !self.is_two_phase();
         let at_durable_mark = durable && (declared || (self.block == Block::Implicit && reading && short));
         match &mut self.open {
@@ -211,7 +216,8 @@ impl Session {
                 state.locks_reads = aged || self.is_two_phase();
                 self.open = Some(Open { engine, state });
             }
-            // The implicit transaction began with reading and goes on with writing: what it read must stay what it is.
+            // The implicit transaction began with reading and goes on with writing: what it read
+            // must stay what it is.
             Some(open)
                 if !read_committed && open.engine.access() == Access::ReadOnly && !reading && !declared =>
             {
@@ -345,7 +351,8 @@ impl Session {
         }
     }
 
-    /// What must happen inside the transaction before it ends: deferred checks, rows of cursors that outlive it.
+    /// What must happen inside the transaction before it ends: deferred checks, rows of cursors
+    /// that outlive it.
     pub(super) async fn before_commit(&mut self) -> Result<()> {
         if self.open.as_ref().is_some_and(|open| !open.state.deferred.is_empty()) {
             let interrupts = self.interrupts();
@@ -454,7 +461,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits until it is durable.
+    /// Ends the implicit transaction (Sync, or the end of a simple query): commits it and waits
+    /// until it is durable.
     pub async fn sync(&mut self) -> Result<()> {
         match self.block {
             Block::Implicit => {
@@ -466,8 +474,9 @@ impl Session {
         }
     }
 
-    /// An error was met: an open block becomes failed, an implicit transaction is rolled back. A failed block holds nothing any more that no savepoint
-    /// can bring back: others need not wait until its client says ROLLBACK.
+    /// An error was met: an open block becomes failed, an implicit transaction is rolled back. A
+    /// failed block holds nothing any more that no savepoint can bring back: others need not wait
+    /// until its client says ROLLBACK.
     pub fn fail(&mut self) {
         match self.block {
             Block::None | Block::Failed | Block::Decided => {}

@@ -1,15 +1,19 @@
-//! Transactions that lock what they read: all of them under strict two-phase locking (`cognate.serializable = 2pl`, what the certifier is measured
-//! against), and under the certifier those that carry their age (`cognate.retry_of`).
+//! Transactions that lock what they read: all of them under strict two-phase locking
+//! (`cognate.serializable = 2pl`, what the certifier is measured against), and under the certifier
+//! those that carry their age (`cognate.retry_of`).
 //!
-//! *Age.* A long transaction that the certifier has aborted may lose again and again to short ones. Run again with the first attempt's number in
-//! `cognate.retry_of`, it locks what it reads: nobody can replace that any more before it has committed, so no edge leads out of it and it
-//! is in no cycle; the younger ones wait for it. Its statements see the newest commits, each at its own moment. What it reads is noted as read under a
-//! lock, so the certifier knows it like any other.
+//! *Age.* A long transaction that the certifier has aborted may lose again and again to short ones.
+//! Run again with the first attempt's number in `cognate.retry_of`, it locks what it reads: nobody
+//! can replace that any more before it has committed, so no edge leads out of it and it is in no
+//! cycle; the younger ones wait for it. Its statements see the newest commits, each at its own
+//! moment. What it reads is noted as read under a lock, so the certifier knows it like any other.
 //!
-//! A SELECT by the row executor is run first and locks afterwards what it has read: keys shared, and the table where more than
-//! keys were read. If any of that changed before its lock was there, the statement is run again with what is locked kept, until nothing has. So
-//! what it answers is what the rows are while they are locked. Every other statement locks the tables it reads from the start. All locks stay to
-//! the end of the transaction, and each statement sees the newest commits: that is read committed, with nothing left that could change.
+//! A SELECT by the row executor is run first and locks afterwards what it has read: keys shared,
+//! and the table where more than keys were read. If any of that changed before its lock was there,
+//! the statement is run again with what is locked kept, until nothing has. So what it answers is
+//! what the rows are while they are locked. Every other statement locks the tables it reads from
+//! the start. All locks stay to the end of the transaction, and each statement sees the newest
+//! commits: that is read committed, with nothing left that could change.
 //!
 //! ```text
 //! T1: SELECT x           reads x, locks x shared, x is still the same: answers

@@ -1,4 +1,5 @@
-//! Statements without a plan: DDL, transaction control, settings, cursors, and what is accepted without effect.
+//! Statements without a plan: DDL, transaction control, settings, cursors, and what is accepted
+//! without effect.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use crate::parse::{Command, MipArgument, Statement};
 use crate::session::work::Work;
 use crate::types::Datum;
 
-/// Deepest tree of a statement that defines something: what is stored (defaults, checks, views) becomes part of statements that
-/// look simple themselves.
+/// Deepest tree of a statement that defines something: what is stored (defaults, checks, views)
+/// becomes part of statements that look simple themselves.
 const STORED_DEPTH_MAX: usize = 1000;
 
 fn check_stored_depth(statement: &Statement) -> Result<()> {
@@ -273,7 +274,8 @@ impl Session {
         Ok(())
     }
 
-    /// Gives a prepared statement a name in this session. 42P05 if the name is taken, 54000 if there are too many.
+    /// Gives a prepared statement a name in this session. 42P05 if the name is taken, 54000 if
+    /// there are too many.
     pub fn name_statement(&mut self, name: String, prepared: Arc<Prepared>) -> Result<()> {
         self.check_name_free(&name)?;
         prepared.keep(self.database.statement_budget())?;

@@ -1,4 +1,5 @@
-//! What a running statement works with: the transaction, the catalog it sees, the session around it.
+//! What a running statement works with: the transaction, the catalog it sees, the session around
+//! it.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub(crate) struct Work<'a> {
     pub(crate) catalog: Arc<Catalog>,
 }
 
-/// What expressions and cursors read: the transaction as it was when the statement, or the portal, began.
+/// What expressions and cursors read: the transaction as it was when the statement, or the portal,
+/// began.
 pub(crate) struct ViewReader<'a>(pub(crate) &'a ReadView);
 
 struct EngineScan(Scan);
@@ -123,12 +125,14 @@ impl Work<'_> {
         self.database.counters().allocate_oid()
     }
 
-    /// A fresh tree. Until the commit it is this transaction's alone, so that it may be filled beyond any limit.
+    /// A fresh tree. Until the commit it is this transaction's alone, so that it may be filled
+    /// beyond any limit.
     pub(crate) fn allocate_tree(&mut self) -> u32 {
         self.engine.create_tree()
     }
 
-    /// Locks a row (or any key), waiting if need be. Says whether it waited. Nothing to do in a tree that the transaction made.
+    /// Locks a row (or any key), waiting if need be. Says whether it waited. Nothing to do in a
+    /// tree that the transaction made.
     pub(crate) async fn lock_key(&mut self, tree: u32, key: &[u8], mode: LockMode) -> Result<bool> {
         if self.engine.has_created(tree) {
             return Ok(false);
@@ -194,7 +198,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// 25006 in a read-only transaction, 0A000 in one that has siblings: they share rows, not definitions. `command` is the tag: `CREATE TABLE`.
+    /// 25006 in a read-only transaction, 0A000 in one that has siblings: they share rows, not
+    /// definitions. `command` is the tag: `CREATE TABLE`.
     pub(crate) fn require_writable(&self, command: &str) -> Result<()> {
         if self.engine.instance().is_some() {
             return Err(SqlError::unsupported(format!("{command} in an instance of a family")));

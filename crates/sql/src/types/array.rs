@@ -1,4 +1,5 @@
-//! Arrays: elements of one type in row-major order, with dimensions and lower bounds as PostgreSQL has them.
+//! Arrays: elements of one type in row-major order, with dimensions and lower bounds as PostgreSQL
+//! has them.
 
 use super::{Datum, TypeId};
 use crate::error::{SqlError, sqlstate};
@@ -57,8 +58,9 @@ impl Array {
         self.elements.get(index).cloned().unwrap_or(Datum::Null)
     }
 
-    /// The part between these subscripts, both included; without one the array's own. Dimensions that have none are taken whole. Its
-    /// subscripts begin with 1. Empty if there are more bounds than dimensions, or nothing between them.
+    /// The part between these subscripts, both included; without one the array's own. Dimensions
+    /// that have none are taken whole. Its subscripts begin with 1. Empty if there are more bounds
+    /// than dimensions, or nothing between them.
     pub fn slice(&self, limits: &[[Option<i32>; 2]]) -> Array {
         let empty = Array { element: self.element, dimensions: vec![], elements: vec![] };
         if limits.len() > self.dimensions.len() {
@@ -87,7 +89,8 @@ impl Array {
         Array { element: self.element, dimensions, elements: elements.into_iter().cloned().collect() }
     }
 
-    /// Arrays of one shape, stacked up to one with a dimension more. 22004 for NULL, 2202E for empty arrays and different shapes.
+    /// Arrays of one shape, stacked up to one with a dimension more. 22004 for NULL, 2202E for
+    /// empty arrays and different shapes.
     pub fn stacked(element: TypeId, parts: Vec<Datum>) -> Result<Array, SqlError> {
         let mut stack = Array { element, dimensions: vec![], elements: vec![] };
         let count = parts.len();

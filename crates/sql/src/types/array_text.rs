@@ -89,7 +89,8 @@ fn write_element(
     meter.add(out.len() - start)
 }
 
-/// Reads the text form of an array of `element`. 22P02, and what the elements' texts are at fault for.
+/// Reads the text form of an array of `element`. 22P02, and what the elements' texts are at fault
+/// for.
 pub(super) fn parse(text: &str, element: Type, context: &FormatContext) -> Result<Array, SqlError> {
     let mut reader =
         Reader { text, at: 0, element, context, elements: vec![], lengths: vec![], meter: Meter::default() };

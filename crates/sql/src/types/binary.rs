@@ -45,7 +45,8 @@ impl Datum {
         }
     }
 
-    /// Reads the binary form of a value of type `ty`. 22P03 if it is not that; 22021 for texts that are not UTF-8.
+    /// Reads the binary form of a value of type `ty`. 22P03 if it is not that; 22021 for texts that
+    /// are not UTF-8.
     pub fn from_binary(ty: Type, bytes: &[u8]) -> Result<Datum, SqlError> {
         Ok(match ty.id {
             TypeId::Bool => Datum::Bool(fixed::<1>(bytes)?[0] != 0),

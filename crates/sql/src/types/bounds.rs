@@ -1,9 +1,10 @@
 //! What working on a large value may take: memory, and time until somebody wants it to stop.
 //!
-//! Values are read, changed and printed in many places that know nothing of the statement it is done for. So the statement says
-//! once, for the thread it computes on, what holds while it computes ([`enter`]). Whoever goes through a text or a byte string does
-//! so in [`pieces`] or [`parts`], and whoever reads or makes item after item keeps a [`Meter`]; both ask now and then. Where nobody
-//! has said anything, there are no bounds.
+//! Values are read, changed and printed in many places that know nothing of the statement it is
+//! done for. So the statement says once, for the thread it computes on, what holds while it
+//! computes ([`enter`]). Whoever goes through a text or a byte string does so in [`pieces`] or
+//! [`parts`], and whoever reads or makes item after item keeps a [`Meter`]; both ask now and then.
+//! Where nobody has said anything, there are no bounds.
 //!
 //! ```text
 //! lower(t), t of 1 MB        16 pieces, 15 questions: 57014 after any of them
@@ -30,7 +31,8 @@ thread_local! {
     static HERE: RefCell<Option<Arc<dyn Bounds>>> = const { RefCell::new(None) };
 }
 
-/// While it lives, its bounds hold on this thread, which it does not leave: a task that waits may go on with another one.
+/// While it lives, its bounds hold on this thread, which it does not leave: a task that waits may
+/// go on with another one.
 pub(crate) struct Within {
     before: Option<Arc<dyn Bounds>>,
     stays: PhantomData<*const ()>,
@@ -47,7 +49,8 @@ impl Drop for Within {
     }
 }
 
-/// Fails once the statement that computes on this thread should stop; lets others go before now and then.
+/// Fails once the statement that computes on this thread should stop; lets others go before now and
+/// then.
 #[cold]
 pub(crate) fn ask() -> Result<()> {
     HERE.with_borrow(Clone::clone).map_or(Ok(()), |bounds| bounds.go_on())
@@ -73,7 +76,8 @@ fn too_large(limit: usize) -> SqlError {
 /// Bytes of a text that are worked on between two questions.
 pub(crate) const PIECE: usize = 1 << 16;
 
-/// The pieces of a text in their order, a question before each but the last. A short text is one piece, and nothing is asked.
+/// The pieces of a text in their order, a question before each but the last. A short text is one
+/// piece, and nothing is asked.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Result<&str>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -99,7 +103,8 @@ pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8]>> {
     })
 }
 
-/// Makes room for more bytes. 53200 beyond what the statement may use; large values grow by their half at most, and not beyond that.
+/// Makes room for more bytes. 53200 beyond what the statement may use; large values grow by their
+/// half at most, and not beyond that.
 #[inline]
 pub(crate) fn make_room(more: usize, out: &mut Vec<u8>) -> Result<()> {
     let is_small = out.len() + more <= PIECE;
@@ -156,7 +161,8 @@ impl Meter {
         if self.patient { Ok(()) } else { make_room(more, out) }
     }
 
-    /// One more item was read or made, which takes so many bytes. 53200 beyond the bounds, 57014 if it is to stop.
+    /// One more item was read or made, which takes so many bytes. 53200 beyond the bounds, 57014 if
+    /// it is to stop.
     #[inline]
     pub(crate) fn add(&mut self, bytes: usize) -> Result<()> {
         self.bytes += bytes;

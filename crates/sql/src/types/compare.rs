@@ -12,8 +12,9 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
 }
 
 impl Datum {
-    /// Orders two values of one type; NULL comes last and equals NULL. Integers and floats of different width compare by value; apart
-    /// from those, values of different variants compare by variant, which has no meaning in SQL.
+    /// Orders two values of one type; NULL comes last and equals NULL. Integers and floats of
+    /// different width compare by value; apart from those, values of different variants compare by
+    /// variant, which has no meaning in SQL.
     #[inline]
     pub fn compare(&self, other: &Datum) -> Ordering {
         use Datum::*;

@@ -1,4 +1,5 @@
-//! Whether one jsonb value contains another: an object every member, an array every element, in any order and any number.
+//! Whether one jsonb value contains another: an object every member, an array every element, in any
+//! order and any number.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,8 @@ use crate::error::SqlError;
 const FEW_KEYS: usize = 8;
 
 impl Node {
-    /// jsonb's `@>`: does this value contain the other? Every part of one may have to be compared with every part of the other.
+    /// jsonb's `@>`: does this value contain the other? Every part of one may have to be compared
+    /// with every part of the other.
     pub(crate) fn contains(&self, other: &Node, meter: &mut Meter) -> Result<bool, SqlError> {
         match (&self.value, &other.value) {
             (Value::Object(mine), Value::Object(wanted)) => {

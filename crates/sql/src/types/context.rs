@@ -1,4 +1,5 @@
-//! What reading and printing values depends on: the session's settings, and names of catalog objects.
+//! What reading and printing values depends on: the session's settings, and names of catalog
+//! objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -86,7 +87,8 @@ pub struct FormatContext {
     pub date_order: DateOrder,
     /// `IntervalStyle`.
     pub interval_style: IntervalStyle,
-    /// `extra_float_digits`: above 0 the shortest exact form, else rounded to 15 (6 for float4) plus this many digits.
+    /// `extra_float_digits`: above 0 the shortest exact form, else rounded to 15 (6 for float4)
+    /// plus this many digits.
     pub extra_float_digits: i32,
     /// `bytea_output`.
     pub bytea_output: ByteaOutput,

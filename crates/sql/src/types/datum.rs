@@ -1,8 +1,8 @@
 //! One value of any type.
 //!
-//! `Eq`, `Ord` and `Hash` are those of sorting and grouping: NULL equals NULL and comes last, NaN equals NaN and is greater
-//! than every number, -0 equals 0, numeric 1.0 equals 1.00, char(n) ignores trailing blanks. SQL's `=`, which
-//! yields NULL for NULL, is the operators' business.
+//! `Eq`, `Ord` and `Hash` are those of sorting and grouping: NULL equals NULL and comes last, NaN
+//! equals NaN and is greater than every number, -0 equals 0, numeric 1.0 equals 1.00, char(n)
+//! ignores trailing blanks. SQL's `=`, which yields NULL for NULL, is the operators' business.
 
 use std::sync::Arc;
 

@@ -36,7 +36,8 @@ fn write_special(value: f64, out: &mut Vec<u8>) {
     });
 }
 
-/// Lays out `d.ddde±x`: with a point while the exponent is at least -4 and below `limit`, else with an exponent of two digits or more.
+/// Lays out `d.ddde±x`: with a point while the exponent is at least -4 and below `limit`, else with
+/// an exponent of two digits or more.
 fn write_shortest(scientific: &str, limit: i32, out: &mut Vec<u8>) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

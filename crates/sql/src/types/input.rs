@@ -10,8 +10,9 @@ use super::{
 use crate::error::{SqlError, sqlstate};
 
 impl Datum {
-    /// Reads the text form of a value of type `ty`. A modifier is applied as in an explicit-length declaration: too long is an error.
-    /// 22P02 for what is no such value, 22003 for what does not fit, 22007/22008 for dates and times, 22001 for too long texts.
+    /// Reads the text form of a value of type `ty`. A modifier is applied as in an explicit-length
+    /// declaration: too long is an error. 22P02 for what is no such value, 22003 for what does not
+    /// fit, 22007/22008 for dates and times, 22001 for too long texts.
     pub fn from_text(ty: Type, text: &str, context: &FormatContext) -> Result<Datum, SqlError> {
         if text.as_bytes().contains(&0) {
             return Err(SqlError::new(
@@ -165,7 +166,8 @@ pub(crate) fn parse_integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> Res
     })
 }
 
-/// A "char": the first character, or the byte that an octal escape means. One that is no character stays written so.
+/// A "char": the first character, or the byte that an octal escape means. One that is no character
+/// stays written so.
 pub(crate) fn internal_char(text: &str) -> String {
     let octal = text.strip_prefix('\\').filter(|digits| {
         digits.len() == 3 && digits.as_bytes()[0] < b'4' && digits.bytes().all(|b| (b'0'..b'8').contains(&b))

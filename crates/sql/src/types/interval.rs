@@ -1,5 +1,5 @@
-//! Intervals: months, days and microseconds, kept apart because a month has no fixed number of days and a day no fixed
-//! number of hours.
+//! Intervals: months, days and microseconds, kept apart because a month has no fixed number of days
+//! and a day no fixed number of hours.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

@@ -1,8 +1,9 @@
 //! JSON: checking texts, the normal form of jsonb, its order, and finding parts.
 //!
-//! A json value keeps its text. A jsonb value is its normal text: keys ordered by length and then bytes, the last of equal keys, one
-//! blank after `:` and `,`, numbers as numeric prints them. The order of jsonb values is PostgreSQL's: objects after arrays after
-//! booleans after numbers after strings after null, the one with fewer members first.
+//! A json value keeps its text. A jsonb value is its normal text: keys ordered by length and then
+//! bytes, the last of equal keys, one blank after `:` and `,`, numbers as numeric prints them. The
+//! order of jsonb values is PostgreSQL's: objects after arrays after booleans after numbers after
+//! strings after null, the one with fewer members first.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -546,7 +547,8 @@ fn check_nul(text: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Appends bytes that order as jsonb values do. The text is in normal form, so that it can be read; nothing may keep it from that.
+/// Appends bytes that order as jsonb values do. The text is in normal form, so that it can be read;
+/// nothing may keep it from that.
 pub(crate) fn write_key(text: &str, out: &mut Vec<u8>) {
     if let Ok(node) = read(text, true, true, Meter::patient()) {
         node.write_key(true, out);

@@ -1,7 +1,7 @@
 //! Types and values: what a column can hold, how it reads and prints, compares, casts and travels.
 //!
-//! A [`Type`] is a [`TypeId`] and PostgreSQL's type modifier; a [`Datum`] is one value. Everything follows PostgreSQL 15
-//! with collation `C` (texts compare by their bytes).
+//! A [`Type`] is a [`TypeId`] and PostgreSQL's type modifier; a [`Datum`] is one value. Everything
+//! follows PostgreSQL 15 with collation `C` (texts compare by their bytes).
 
 mod array;
 mod array_text;

@@ -12,8 +12,8 @@ impl Datum {
         let _ = self.write(ty, context, out, &mut Meter::patient());
     }
 
-    /// The same where the value may be large and its text is to be kept: 57014 once the statement should stop, 53200 for more than it
-    /// may hold.
+    /// The same where the value may be large and its text is to be kept: 57014 once the statement
+    /// should stop, 53200 for more than it may hold.
     pub fn write_text(&self, ty: Type, context: &FormatContext, out: &mut Vec<u8>) -> Result<(), SqlError> {
         self.write(ty, context, out, &mut Meter::default())
     }

@@ -1,6 +1,7 @@
 //! Composite values: the rows of tables and of `ROW(...)` where a single value is wanted.
 //!
-//! As text `(1,"a b",)`: fields with blanks, quotes, parentheses, commas or backslashes in quotes, empty ones as `""`, NULL as nothing.
+//! As text `(1,"a b",)`: fields with blanks, quotes, parentheses, commas or backslashes in quotes,
+//! empty ones as `""`, NULL as nothing.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -65,7 +66,8 @@ impl Record {
         Ok(())
     }
 
-    /// Appends the binary form: the number of fields, and of each the type's oid, the length (-1 for NULL) and the binary form.
+    /// Appends the binary form: the number of fields, and of each the type's oid, the length (-1
+    /// for NULL) and the binary form.
     pub(super) fn write_binary(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.values.len() as i32).to_be_bytes());
         for (_, ty, value) in self.fields() {

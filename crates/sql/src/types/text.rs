@@ -1,8 +1,9 @@
-//! Texts. Short ones lie in the value itself; long ones share their bytes, so that cloning one, or taking one out of a stored row, copies
-//! no characters.
+//! Texts. Short ones lie in the value itself; long ones share their bytes, so that cloning one, or
+//! taking one out of a stored row, copies no characters.
 //!
-//! Short ones are copied because a reference count that other threads touch too costs more than 23 bytes do. And whatever is a small part of what
-//! it was read from is copied because it would keep all of that alive: a statement that holds many of them is only charged for themselves.
+//! Short ones are copied because a reference count that other threads touch too costs more than 23
+//! bytes do. And whatever is a small part of what it was read from is copied because it would keep
+//! all of that alive: a statement that holds many of them is only charged for themselves.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,7 +13,8 @@ use bytes::Bytes;
 
 use crate::error::{SqlError, sqlstate};
 
-/// Longest text that lies in the value itself: so many bytes fit beside the mark that tells short from long.
+/// Longest text that lies in the value itself: so many bytes fit beside the mark that tells short
+/// from long.
 const SHORT_MAX: usize = 23;
 
 /// A part of a buffer is copied if it is so many times smaller, unless it is large itself.
@@ -47,8 +49,9 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 const BLANKS: u64 = 0x2020_2020_2020_2020;
 
 impl Text {
-    /// Up to eight bytes of ASCII, filled up with blanks to a width of at most eight. None of other bytes. Everything happens in a register: what is
-    /// written byte by byte and read as a whole right afterwards has to wait.
+    /// Up to eight bytes of ASCII, filled up with blanks to a width of at most eight. None of other
+    /// bytes. Everything happens in a register: what is written byte by byte and read as a whole
+    /// right afterwards has to wait.
     #[inline]
     pub(crate) fn of_few(text: &[u8], width: usize) -> Option<Text> {
         if text.len().max(width) > WORD_MAX {
@@ -100,8 +103,8 @@ impl Text {
         check(&bytes).map(|()| Text::new(bytes.into()))
     }
 
-    /// A text of bytes that were a `Text` when they were stored. The storage below checks its blocks, so they are not
-    /// checked again here.
+    /// A text of bytes that were a `Text` when they were stored. The storage below checks its
+    /// blocks, so they are not checked again here.
     pub fn from_stored(bytes: Bytes) -> Text {
         debug_assert!(std::str::from_utf8(&bytes).is_ok());
         Text::new(bytes)
@@ -151,7 +154,8 @@ impl Text {
         self.len() == 0
     }
 
-    /// The part `start..end` in bytes, sharing this text's memory. Both must be character boundaries.
+    /// The part `start..end` in bytes, sharing this text's memory. Both must be character
+    /// boundaries.
     pub fn slice(&self, start: usize, end: usize) -> Text {
         debug_assert!(self.as_str().is_char_boundary(start) && self.as_str().is_char_boundary(end));
         match &self.0 {
@@ -198,7 +202,8 @@ pub(crate) fn trimmed_length(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&b| b != b' ').map_or(0, |i| i + 1)
 }
 
-/// A text padded with blanks to the length of char(n); as it is if `ty` has no length or the text is longer.
+/// A text padded with blanks to the length of char(n); as it is if `ty` has no length or the text
+/// is longer.
 pub fn pad(text: Text, ty: super::Type) -> Text {
     let Some(limit) = ty.character_limit() else { return text };
     let missing = limit.saturating_sub(text.chars());

@@ -84,7 +84,8 @@ macro_rules! types {
 }
 
 types! {
-    // id, id of its array, oid, oid of its array, internal name, SQL name, length in bytes (-1 variable), category, preferred
+    // id, id of its array, oid, oid of its array, internal name, SQL name, length in bytes (-1
+    // variable), category, preferred
     Bool BoolArray 16 1000 "bool" "boolean" 1 Boolean true;
     Bytea ByteaArray 17 1001 "bytea" "bytea" -1 UserDefined false;
     InternalChar InternalCharArray 18 1002 "char" "\"char\"" 1 Internal false;
@@ -213,8 +214,8 @@ impl TypeId {
         )
     }
 
-    /// The type of an internal or SQL name, lower case, without modifier, such as `int4`, `integer`, `varchar`,
-    /// `double precision`, `timestamp with time zone`, `_int4`, `integer[]`.
+    /// The type of an internal or SQL name, lower case, without modifier, such as `int4`,
+    /// `integer`, `varchar`, `double precision`, `timestamp with time zone`, `_int4`, `integer[]`.
     pub fn from_name(name: &str) -> Option<TypeId> {
         if let Some(element) = name.strip_suffix("[]") {
             let element = TypeId::from_name(element.trim_end())?;
@@ -274,8 +275,9 @@ impl TypeId {
 pub struct Type {
     /// Which type.
     pub id: TypeId,
-    /// PostgreSQL's typmod: for varchar and char `4 + n`, for numeric `4 + (precision << 16 | scale)`, for times the
-    /// number of fractional digits, for arrays that of the elements; -1 is none.
+    /// PostgreSQL's typmod: for varchar and char `4 + n`, for numeric `4 + (precision << 16 |
+    /// scale)`, for times the number of fractional digits, for arrays that of the elements; -1 is
+    /// none.
     pub modifier: i32,
 }
 
@@ -337,7 +339,8 @@ impl Type {
         }
     }
 
-    /// As `format_type` prints it: `character varying(10)`, `numeric(5,2)`, `timestamp(3) without time zone`.
+    /// As `format_type` prints it: `character varying(10)`, `numeric(5,2)`, `timestamp(3) without
+    /// time zone`.
     pub fn format(self) -> String {
         if let Some(element) = self.element().filter(|_| self.id.is_array()) {
             return format!("{}[]", element.format());

@@ -1,7 +1,8 @@
 //! Facts about PostgreSQL 15, one a line, checked against this crate.
 //!
-//! Fields are separated by ` | `; the last is the answer. `\N` is NULL, `\p` is `|`. A value is a type's name, a blank, and its text.
-//! The session's time zone is America/New_York. An answer of `ERROR` has the SQLSTATE and the message.
+//! Fields are separated by ` | `; the last is the answer. `\N` is NULL, `\p` is `|`. A value is a
+//! type's name, a blank, and its text. The session's time zone is America/New_York. An answer of
+//! `ERROR` has the SQLSTATE and the message.
 
 use cognate_sql::SqlError;
 use cognate_sql::function::operator::{self, Comparison};
@@ -13,7 +14,8 @@ pub(crate) fn context() -> FormatContext {
     FormatContext { time_zone: time_zone("America/New_York").expect("a zone"), ..FormatContext::default() }
 }
 
-/// A type as the files write it: `int4`, `varchar(3)`, `numeric(5,2)[]`; `char` is the internal one.
+/// A type as the files write it: `int4`, `varchar(3)`, `numeric(5,2)[]`; `char` is the internal
+/// one.
 fn parse_type(text: &str) -> Type {
     let (body, array) = match text.strip_suffix("[]") {
         Some(body) => (body, true),

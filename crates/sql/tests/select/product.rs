@@ -1,6 +1,8 @@
-//! Every window function with every frame, over several keys, partitions and NULLs: a product too large to be written by hand.
+//! Every window function with every frame, over several keys, partitions and NULLs: a product too
+//! large to be written by hand.
 //!
-//! `product.out` has PostgreSQL's answers in the order of [`statements`], each with a number; [`write_product`] asks for them.
+//! `product.out` has PostgreSQL's answers in the order of [`statements`], each with a number;
+//! [`write_product`] asks for them.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,9 @@
-//! Commits that the databases count, and flushes of the journals, for each subtransaction of purchases without failures.
+//! Commits that the databases count, and flushes of the journals, for each subtransaction of
+//! purchases without failures.
 //!
-//! PostgreSQL counts a backend's commits for good when the backend ends, and a start has commits of its own. So two
-//! runs are made, each with a start and an end, the second one longer: what it has more is due to its purchases.
+//! PostgreSQL counts a backend's commits for good when the backend ends, and a start has commits of
+//! its own. So two runs are made, each with a start and an end, the second one longer: what it has
+//! more is due to its purchases.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! One service against plain SQL, and the purchase against two-phase commits that are written by hand: in turns.
+//! One service against plain SQL, and the purchase against two-phase commits that are written by
+//! hand: in turns.
 
 use std::sync::Arc;
 

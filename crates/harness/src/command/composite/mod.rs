@@ -1,5 +1,5 @@
-//! `cognate-bench composite`: what composite transactions cost, as in the evaluation of their paper (VLDB 2000, §4), and against the same work
-//! written by hand.
+//! `cognate-bench composite`: what composite transactions cost, as in the evaluation of their paper
+//! (VLDB 2000, §4), and against the same work written by hand.
 //!
 //! | part | what is measured |
 //! |---|---|
@@ -8,9 +8,10 @@
 //! | `purchase` | a purchase over three databases against two-phase commits written by hand, and against none |
 //! | `commits` | commits of the databases and flushes of the journals for each subtransaction |
 //!
-//! The last three need PostgreSQL. Components and what they are compared with are in this process and speak HTTP over
-//! loopback; what is compared takes turns. At the end of each run the tables' sums tell that each committed root
-//! happened once at each component, and that nothing is in doubt.
+//! The last three need PostgreSQL. Components and what they are compared with are in this process
+//! and speak HTTP over loopback; what is compared takes turns. At the end of each run the tables'
+//! sums tell that each committed root happened once at each component, and that nothing is in
+//! doubt.
 
 mod commits;
 mod compare;
@@ -63,7 +64,8 @@ pub struct CompositeArgs {
     /// Only these trees, such as 1x1,4x2: levels and calls.
     #[arg(long, value_name = "TREE", value_delimiter = ',')]
     trees: Vec<String>,
-    /// Measured time of each configuration, all rounds together, in seconds; what is compared has twice as much.
+    /// Measured time of each configuration, all rounds together, in seconds; what is compared has
+    /// twice as much.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// Rounds that the measured time is cut into.

@@ -96,8 +96,8 @@ pub(super) fn names() -> Vec<String> {
     all.map(|published| published.shape.name()).collect()
 }
 
-/// All programs of these trees (of all, if none is named): those of the paper, each with and without waiting, and the
-/// wide ones with parallel calls.
+/// All programs of these trees (of all, if none is named): those of the paper, each with and
+/// without waiting, and the wide ones with parallel calls.
 fn programs(trees: &[String]) -> Vec<Program> {
     let mut all = Vec::new();
     for Published { shape, semantics, .. } in TABLES {

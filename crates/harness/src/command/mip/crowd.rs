@@ -31,7 +31,8 @@ struct Runs<'a> {
     ratios: Vec<f64>,
 }
 
-/// Measures it on every system, and on the first also without a death, in turns; each takes six seconds.
+/// Measures it on every system, and on the first also without a death, in turns; each takes six
+/// seconds.
 pub(super) async fn measure(bench: &mut Bench<'_>, systems: &[System]) -> Result<()> {
     for system in systems {
         let client = system.client().await?;
@@ -109,7 +110,8 @@ fn way(system: &System) -> Way {
     if system.name == "postgres" { Way::TwoPhase } else { Way::Mip }
 }
 
-/// Where there are no siblings, somebody has to end what the dead server prepared, or the run would never be over: once it counts no more.
+/// Where there are no siblings, somebody has to end what the dead server prepared, or the run would
+/// never be over: once it counts no more.
 async fn resolve(crowd: &Arc<Crowd>, system: &System) -> Result<()> {
     tokio::time::sleep(WARMUP + BEFORE).await;
     let mut patience = 200;

@@ -1,18 +1,30 @@
-//! Requests a second lost when every request has a first sibling that is left prepared (the paper's figure 2).
+//! Requests a second lost when every request has a first sibling that is left prepared (the paper's
+//! figure 2).
 //!
-//! The paper: "we execute the original transaction by leaving it pending in the precommit state. Next, we activate a fail-over sibling transaction, by also committing it, and we
-//! evaluate its execution latency. In such a case, the volume of requests we consider along the x-axis expresses half of the real transaction workload on the database (since each request
-//! is actually served via two sibling transactions). […] the system throughput gets actually reduced by only the 33% for the BC transaction profile, and the 25% for the AC".
+//! The paper: "we execute the original transaction by leaving it pending in the precommit state.
+//! Next, we activate a fail-over sibling transaction, by also committing it, and we evaluate its
+//! execution latency. In such a case, the volume of requests we consider along the x-axis expresses
+//! half of the real transaction workload on the database (since each request is actually served via
+//! two sibling transactions). […] the system throughput gets actually reduced by only the 33% for
+//! the BC transaction profile, and the 25% for the AC".
 //!
-//! In both of these a request counts once, and both siblings are part of the load; the peak over the curve is compared with that of requests without a first sibling ([`Siblings::Alone`]).
+//! In both of these a request counts once, and both siblings are part of the load; the peak over
+//! the curve is compared with that of requests without a first sibling ([`Siblings::Alone`]).
 //!
-//! - *Found*, the goal: the retry does what the application server of `cognate-client` does. It looks first, finds the first instance prepared, and commits that ([`Siblings::Found`]). It costs a message more, and what
-//!   it means that a first one's connection stays with a prepared transaction.
-//! - *Executed again*, the paper's experiment ([`Siblings::Each`]): what is left if the first instance cannot be used, because another site has not prepared it. With W for executing and preparing and C for committing
-//!   that loses W / (2W + C), which is 20 % only if C is three times W. The paper's 33 % ("only") come from a store on disk whose buffers the second execution finds warm.
+//! - *Found*, the goal: the retry does what the application server of `cognate-client` does. It
+//!   looks first, finds the first instance prepared, and commits that ([`Siblings::Found`]). It
+//!   costs a message more, and what it means that a first one's connection stays with a prepared
+//!   transaction.
+//! - *Executed again*, the paper's experiment ([`Siblings::Each`]): what is left if the first
+//!   instance cannot be used, because another site has not prepared it. With W for executing and
+//!   preparing and C for committing that loses W / (2W + C), which is 20 % only if C is three times
+//!   W. The paper's 33 % ("only") come from a store on disk whose buffers the second execution
+//!   finds warm.
 //!
-//! The third thing that one could want to know is what prepared siblings cost *their retries*: the first instances are prepared before the window, on connections that are closed (their server is
-//! dead), and the window has the retries only, which execute ([`Siblings::Ahead`]); a request executes once in the window then.
+//! The third thing that one could want to know is what prepared siblings cost *their retries*: the
+//! first instances are prepared before the window, on connections that are closed (their server is
+//! dead), and the window has the retries only, which execute ([`Siblings::Ahead`]); a request
+//! executes once in the window then.
 
 use std::time::Duration;
 

@@ -1,9 +1,13 @@
-//! Latency of a request in four ways: MIP sent as functions and as text, PREPARE TRANSACTION, plain COMMIT (the paper's figure 1).
+//! Latency of a request in four ways: MIP sent as functions and as text, PREPARE TRANSACTION, plain
+//! COMMIT (the paper's figure 1).
 //!
-//! In a round the clients of each number connect once, and then have one way after the other for a short time each ([`TURNS`] times): what the machine does
-//! otherwise meets all of them alike, and each round begins with another one. The ratio of a round is the mean over the curve of MIP's mean latencies over the same of the other way; it is the
-//! points with many clients that weigh most then. Beside it stands the mean of the points' own ratios. FORGET comes after each round's part, outside of
-//! what is measured. The governor is off: its trials compare limits in blocks longer than a turn, and would take one way for another limit.
+//! In a round the clients of each number connect once, and then have one way after the other for a
+//! short time each ([`TURNS`] times): what the machine does otherwise meets all of them alike, and
+//! each round begins with another one. The ratio of a round is the mean over the curve of MIP's
+//! mean latencies over the same of the other way; it is the points with many clients that weigh
+//! most then. Beside it stands the mean of the points' own ratios. FORGET comes after each round's
+//! part, outside of what is measured. The governor is off: its trials compare limits in blocks
+//! longer than a turn, and would take one way for another limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +32,8 @@ pub(super) const AC: &str = "ac_mip_of_two_phase";
 pub(super) const TEXT: [(&str, &str); 2] =
     [(BC, "bc_mip_text_of_two_phase"), (AC, "ac_mip_text_of_two_phase")];
 
-/// So often has each way its turn in a round: many short turns, since the machine changes its mood within a second.
+/// So often has each way its turn in a round: many short turns, since the machine changes its mood
+/// within a second.
 const TURNS: u32 = 16;
 /// The measured part that was asked for is cut into so many of them.
 const TURNS_A_PART: u32 = 4;

@@ -1,13 +1,21 @@
-//! Finding a family among few and among many, by one client: through the wire, and in this process on one thread, by SQL as `SHOW MIPT` does, and in the engine alone.
+//! Finding a family among few and among many, by one client: through the wire, and in this process
+//! on one thread, by SQL as `SHOW MIPT` does, and in the engine alone.
 //!
-//! Two databases: one with a thousand decided families (an empty one has nothing to find), one with a million forgotten ones and a tenth as many decided ones; each after a
-//! checkpoint, so that nothing of a family is in memory but what the block cache holds. Forgotten XIDs have no client's number, so that each leaves a row of its own: numbered ones would
-//! leave one row a client, and BEGIN of a client's next number searches nothing. Timed are the table of a random decided family (`family`, in the engine; `show`, `SELECT * FROM cognate_mip_show($1)`), and BEGIN of a fresh XID with its rollback
-//! (`begin`), which has to find that nothing is known of it.
+//! Two databases: one with a thousand decided families (an empty one has nothing to find), one with
+//! a million forgotten ones and a tenth as many decided ones; each after a checkpoint, so that
+//! nothing of a family is in memory but what the block cache holds. Forgotten XIDs have no client's
+//! number, so that each leaves a row of its own: numbered ones would leave one row a client, and
+//! BEGIN of a client's next number searches nothing. Timed are the table of a random decided family
+//! (`family`, in the engine; `show`, `SELECT * FROM cognate_mip_show($1)`), and BEGIN of a fresh
+//! XID with its rollback (`begin`), which has to find that nothing is known of it.
 //!
-//! The goal is about what a client waits for, through the wire. A search in a tree is logarithmic: 1.1 million keys are twenty halvings, two thousand are eleven, and the few families lie in the processor's caches, the many do not. So in the engine
-//! alone *flat* cannot be one; a scan would be 500 times. Each is timed in several passes over the same keys, in turns on both databases. The first reads blocks that the cache does not have, which costs a read of the file each: how many is told by the
-//! growth of the cache, and what they cost by the first pass, which does not count.
+//! The goal is about what a client waits for, through the wire. A search in a tree is logarithmic:
+//! 1.1 million keys are twenty halvings, two thousand are eleven, and the few families lie in the
+//! processor's caches, the many do not. So in the engine alone *flat* cannot be one; a scan would
+//! be 500 times. Each is timed in several passes over the same keys, in turns on both databases.
+//! The first reads blocks that the cache does not have, which costs a read of the file each: how
+//! many is told by the growth of the cache, and what they cost by the first pass, which does not
+//! count.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -31,7 +39,8 @@ pub(super) const BEGIN: &str = "lookup_wire_begin_of_few";
 
 /// Decided families of the small database.
 const FEW: u32 = 1_000;
-/// Operations of a pass: more than the engine keeps of families that were begun and given up, for each pass begins the same ones.
+/// Operations of a pass: more than the engine keeps of families that were begun and given up, for
+/// each pass begins the same ones.
 const PASS: u32 = 24_000;
 /// Operations of a pass through the wire.
 const WIRE_PASS: u32 = 4_000;

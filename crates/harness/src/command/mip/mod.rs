@@ -1,4 +1,5 @@
-//! `cognate-bench mip`: what sibling transactions cost and what they save, as in the evaluation of their paper (DSN 2008, §4).
+//! `cognate-bench mip`: what sibling transactions cost and what they save, as in the evaluation of
+//! their paper (DSN 2008, §4).
 //!
 //! | row | what is compared |
 //! |---|---|
@@ -10,7 +11,8 @@
 //! | `pairs` | PREPARE TRANSACTION and COMMIT PREPARED against PostgreSQL's |
 //! | `lookup` | finding a family among a few and among a million |
 //!
-//! What is compared takes turns in short rounds on one server, in an order that changes; ratios are medians over the rounds.
+//! What is compared takes turns in short rounds on one server, in an order that changes; ratios are
+//! medians over the rounds.
 
 mod crowd;
 mod failover;
@@ -69,7 +71,8 @@ pub struct MipArgs {
     /// Books on offer.
     #[arg(long, default_value_t = 10_000)]
     items: i32,
-    /// Size of the customer base in emulated browsers: 2,880 customers each, with addresses and orders.
+    /// Size of the customer base in emulated browsers: 2,880 customers each, with addresses and
+    /// orders.
     #[arg(long, default_value_t = 10)]
     browsers: i32,
     /// First siblings that are prepared ahead for each of 25 clients.

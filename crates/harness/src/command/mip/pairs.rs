@@ -1,7 +1,9 @@
-//! PREPARE TRANSACTION and COMMIT PREPARED of updates of one random row: pairs a second, against PostgreSQL's.
+//! PREPARE TRANSACTION and COMMIT PREPARED of updates of one random row: pairs a second, against
+//! PostgreSQL's.
 //!
-//! A pair is three messages, as pgjdbc's XA data source sends them: BEGIN with the update, then the two statements. A MIP transaction, which is measured beside it on Cognate, is
-//! four, since its BEGIN may be refused.
+//! A pair is three messages, as pgjdbc's XA data source sends them: BEGIN with the update, then the
+//! two statements. A MIP transaction, which is measured beside it on Cognate, is four, since its
+//! BEGIN may be refused.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

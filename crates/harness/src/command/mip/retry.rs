@@ -1,7 +1,10 @@
-//! The time to an answer of a retry, when the first instance is prepared and its server dead, against that of a request; one client.
+//! The time to an answer of a retry, when the first instance is prepared and its server dead,
+//! against that of a request; one client.
 //!
-//! A plain request and a retry take turns. The first instance of the latter is executed and prepared on a connection of its own, which is closed before the time begins. The
-//! retry is what an application server does: begin instance 2, execute, prepare, look at the table, and commit the smallest prepared instance, the first one.
+//! A plain request and a retry take turns. The first instance of the latter is executed and
+//! prepared on a connection of its own, which is closed before the time begins. The retry is what
+//! an application server does: begin instance 2, execute, prepare, look at the table, and commit
+//! the smallest prepared instance, the first one.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,12 @@
 //! Bytes of a table that MIP transactions filled, against the same table filled by plain ones.
 //!
-//! A server for each way and size: a table is made, filled by transactions of twenty rows with keys in order, every family is forgotten, and CHECKPOINT moves all of it to the base store,
-//! whose size is the metric `cognate_base_bytes`. What MIP transactions leave behind is of two kinds: bytes with each row (the paper's eight bytes of tuple header), and
-//! bytes that do not grow with the rows (the record of what was forgotten, one for each client, and the files that hold it). The goal is about the first. So two sizes are measured, and
-//! bytes a row are the growth of the difference over the growth of the table.
+//! A server for each way and size: a table is made, filled by transactions of twenty rows with keys
+//! in order, every family is forgotten, and CHECKPOINT moves all of it to the base store, whose
+//! size is the metric `cognate_base_bytes`. What MIP transactions leave behind is of two kinds:
+//! bytes with each row (the paper's eight bytes of tuple header), and bytes that do not grow with
+//! the rows (the record of what was forgotten, one for each client, and the files that hold it).
+//! The goal is about the first. So two sizes are measured, and bytes a row are the growth of the
+//! difference over the growth of the table.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! An emulated browser: whom it shops for, what its cart holds, and which request it sends next.
 //!
-//! Interactions are drawn from the mix independently. Two of them need a cart with something in it: when Buy Request or
-//! Buy Confirm is drawn without one, the browser fills a cart first and leaves out a Shopping Cart later, so that the
-//! shares of the mix hold over time. After Buy Confirm the browser goes on as another customer.
+//! Interactions are drawn from the mix independently. Two of them need a cart with something in it:
+//! when Buy Request or Buy Confirm is drawn without one, the browser fills a cart first and leaves
+//! out a Shopping Cart later, so that the shares of the mix hold over time. After Buy Confirm the
+//! browser goes on as another customer.
 //!
 //! A request is data: it holds every value it needs, so a retry repeats exactly the same request.
 

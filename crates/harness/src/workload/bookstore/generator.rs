@@ -1,11 +1,13 @@
-//! Every row of the bookstore as a pure function of (seed, table, number), and the loader that copies them in.
+//! Every row of the bookstore as a pure function of (seed, table, number), and the loader that
+//! copies them in.
 //!
 //! ```text
 //!   country 92 · author I/4 · item I · customer 2880·E · address 2·customer · orders 0.9·customer
 //!   order_line 1 to 5 an order, 3 on average · cc_xacts one an order · carts: none, they come by the run
 //! ```
 //!
-//! Dates are written as text relative to a fixed day, so that two loads with one seed are equal byte by byte.
+//! Dates are written as text relative to a fixed day, so that two loads with one seed are equal
+//! byte by byte.
 
 use std::fmt::Write as _;
 use std::pin::pin;
@@ -83,7 +85,8 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Checks the limits: at least 100 items and one browser, and numbers that fit the `integer` columns.
+    /// Checks the limits: at least 100 items and one browser, and numbers that fit the `integer`
+    /// columns.
     pub fn new(items: i32, browsers: i32, seed: u64) -> Result<Scale> {
         if !(100..=10_000_000).contains(&items) {
             return Err(Error::Usage(format!("--items {items}: from 100 to 10000000")));
@@ -169,7 +172,8 @@ impl Table {
         }
     }
 
-    /// How many generator rows the table has; for `order_line` these are orders, each with its lines.
+    /// How many generator rows the table has; for `order_line` these are orders, each with its
+    /// lines.
     pub fn units(self, scale: &Scale) -> i32 {
         match self {
             Table::Country => COUNTRIES,
@@ -181,7 +185,8 @@ impl Table {
         }
     }
 
-    /// Appends row `n` (from 1) as tab-separated COPY text; for `order_line` all lines of order `n`.
+    /// Appends row `n` (from 1) as tab-separated COPY text; for `order_line` all lines of order
+    /// `n`.
     pub fn write(self, scale: &Scale, n: i32, out: &mut String) {
         let mut random = scale.random(self, n);
         match self {
@@ -454,7 +459,8 @@ pub struct Totals {
     pub total: Money,
 }
 
-/// Adds up an order of `units` units that cost `gross` together, for a customer with a discount in percent.
+/// Adds up an order of `units` units that cost `gross` together, for a customer with a discount in
+/// percent.
 pub fn totals(gross: Money, units: i64, discount: i64) -> Totals {
     let sub_total = gross.share(10_000 - 100 * discount);
     let tax = sub_total.share(TAX);
@@ -509,7 +515,8 @@ fn payment(scale: &Scale, random: &mut Random, n: i32, out: &mut String) {
 /// How much COPY text is sent at once.
 const CHUNK: usize = 64 << 10;
 
-/// Makes the tables on a system, fills them and makes indexes and foreign keys. An earlier bookstore is removed.
+/// Makes the tables on a system, fills them and makes indexes and foreign keys. An earlier
+/// bookstore is removed.
 pub async fn load(system: &System, scale: &Scale) -> Result<()> {
     let client = system.client().await?;
     system.execute_each(&client, &schema::drop_all()).await?;
@@ -522,7 +529,8 @@ pub async fn load(system: &System, scale: &Scale) -> Result<()> {
     bar.finish_and_clear();
     let spinner = progress::spinner(&format!("{}: indexes and foreign keys", system.name));
     let finished = system.execute_each(&client, &schema::finish()).await;
-    // So that no checkpoint owed to the load falls into the measured window; not every system has the statement.
+    // So that no checkpoint owed to the load falls into the measured window; not every system has
+    // the statement.
     let _ = client.batch_execute("CHECKPOINT").await;
     spinner.finish_and_clear();
     finished

@@ -1,8 +1,8 @@
 //! What each of the fourteen interactions does in the database.
 //!
-//! Pages of one read run as one statement of its own; pages that read several tables for one picture do so in a
-//! read-only transaction; everything that writes is a transaction of its own. Statements are prepared once a
-//! connection and sent one at a time, as an application server does.
+//! Pages of one read run as one statement of its own; pages that read several tables for one
+//! picture do so in a read-only transaction; everything that writes is a transaction of its own.
+//! Statements are prepared once a connection and sent one at a time, as an application server does.
 //!
 //! Buy Confirm, the heart of it, as a history of statements:
 //! ```text
@@ -394,7 +394,8 @@ fn add_up(lines: &[Row]) -> (Money, i64) {
     })
 }
 
-/// The smallest text that is greater than every text with this prefix; the prefixes are lower-case letters and blanks.
+/// The smallest text that is greater than every text with this prefix; the prefixes are lower-case
+/// letters and blanks.
 pub fn after_prefix(prefix: &str) -> String {
     let mut text = prefix.to_owned();
     if let Some(last) = text.pop() {

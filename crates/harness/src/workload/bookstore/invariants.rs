@@ -1,15 +1,19 @@
 //! What must hold of the bookstore whatever ran, however it was interrupted.
 //!
-//! The contents are read in one read-only snapshot; the checks themselves are pure, so tests can plant violations.
+//! The contents are read in one read-only snapshot; the checks themselves are pure, so tests can
+//! plant violations.
 //!
-//! - **Stock**: 10 to 30 of each item, and exactly `initial - sold` modulo the refill of 21. As there are 21 values
-//!   from 10 to 30, this tells every lost or doubled update of an item's stock.
-//! - **Orders**: each has at least one line, lines numbered from 1 without a gap, and exactly one payment of its total;
-//!   its subtotal, tax and total are those of its lines and the lines' discount. No line or payment lacks its order.
-//! - **Carts**: every line has 1 to 10 of an item and belongs to a cart; a cart's totals are those of its lines.
-//! - **Customers**: all numbers from 1 on that were loaded are there, each with an address that exists.
-//! - **Acknowledged**: as many orders came by the run as Buy Confirms were acknowledged (plus at most those whose
-//!   answer was lost).
+//! - **Stock**: 10 to 30 of each item, and exactly `initial - sold` modulo the refill of 21. As
+//!   there are 21 values from 10 to 30, this tells every lost or doubled update of an item's stock.
+//! - **Orders**: each has at least one line, lines numbered from 1 without a gap, and exactly one
+//!   payment of its total; its subtotal, tax and total are those of its lines and the lines'
+//!   discount. No line or payment lacks its order.
+//! - **Carts**: every line has 1 to 10 of an item and belongs to a cart; a cart's totals are those
+//!   of its lines.
+//! - **Customers**: all numbers from 1 on that were loaded are there, each with an address that
+//!   exists.
+//! - **Acknowledged**: as many orders came by the run as Buy Confirms were acknowledged (plus at
+//!   most those whose answer was lost).
 
 use std::collections::HashMap;
 use std::pin::pin;

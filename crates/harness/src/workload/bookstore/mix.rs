@@ -1,4 +1,5 @@
-//! The fourteen interactions and how often each comes, in hundredths of a percent, in TPC-W's three mixes.
+//! The fourteen interactions and how often each comes, in hundredths of a percent, in TPC-W's three
+//! mixes.
 
 use crate::random::Random;
 
@@ -85,7 +86,8 @@ impl Mix {
         }
     }
 
-    /// The share of each interaction in hundredths of a percent, by the interaction's number; they sum to 10,000.
+    /// The share of each interaction in hundredths of a percent, by the interaction's number; they
+    /// sum to 10,000.
     pub fn shares(self) -> [u32; 14] {
         match self {
             Mix::Browsing => [2900, 1100, 1100, 2100, 1200, 1100, 200, 82, 75, 69, 30, 25, 10, 9],

@@ -1,7 +1,7 @@
 //! The TPC-W bookstore: an online shop with fourteen kinds of page in three mixes.
 //!
-//! Only the database's part of each page is here; there is no web server. The emulated browsers are closed-loop
-//! clients without think time.
+//! Only the database's part of each page is here; there is no web server. The emulated browsers are
+//! closed-loop clients without think time.
 //!
 //! - `schema`: ten tables with keys, foreign keys and indexes;
 //! - `generator`: every row as a pure function of (seed, table, number), and the loader;
@@ -12,11 +12,14 @@
 //! - `invariants`: what must hold of the store whatever ran.
 //!
 //! Choices where TPC-W leaves room, or that make checking exact:
-//! - `order_line.ol_cost` and `shopping_cart_line.scl_cost` keep the price at which an item was put into the cart, since
-//!   Admin Confirm changes prices; without them no order's total could be checked later.
-//! - A cart holds at most ten of an item. Stock begins at 10 to 30 and a sale that leaves less than 10 adds 21; so stock
-//!   stays within 10 to 30, which are exactly 21 values, and sold quantities alone tell what it must be.
-//! - Searches are by prefix, written as a range, so that every system can use its index in a prepared statement.
+//! - `order_line.ol_cost` and `shopping_cart_line.scl_cost` keep the price at which an item was put
+//!   into the cart, since Admin Confirm changes prices; without them no order's total could be
+//!   checked later.
+//! - A cart holds at most ten of an item. Stock begins at 10 to 30 and a sale that leaves less than
+//!   10 adds 21; so stock stays within 10 to 30, which are exactly 21 values, and sold quantities
+//!   alone tell what it must be.
+//! - Searches are by prefix, written as a range, so that every system can use its index in a
+//!   prepared statement.
 
 pub mod browser;
 pub mod generator;

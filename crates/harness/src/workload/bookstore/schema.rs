@@ -1,7 +1,7 @@
 //! The ten tables of the bookstore, their sequences, indexes and foreign keys.
 //!
-//! Tables come with their primary keys, so that a system which stores rows by key can load in key order; indexes and
-//! foreign keys follow after the load.
+//! Tables come with their primary keys, so that a system which stores rows by key can load in key
+//! order; indexes and foreign keys follow after the load.
 
 use super::generator::Scale;
 

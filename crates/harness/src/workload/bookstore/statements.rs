@@ -1,7 +1,8 @@
-//! Each statement of the bookstore on its own: with arguments as its interaction would give it, one at a time.
+//! Each statement of the bookstore on its own: with arguments as its interaction would give it, one
+//! at a time.
 //!
-//! For finding the statement behind a slow interaction. Statements that write run in transactions that are rolled back,
-//! so the store stays as it was.
+//! For finding the statement behind a slow interaction. Statements that write run in transactions
+//! that are rolled back, so the store stays as it was.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ fn is_write(sql: &str) -> bool {
     ["INSERT", "UPDATE", "DELETE"].iter().any(|verb| sql.starts_with(verb))
 }
 
-/// Arguments for a statement, drawn as the emulated browsers draw theirs. `cart` is a cart that is there.
+/// Arguments for a statement, drawn as the emulated browsers draw theirs. `cart` is a cart that is
+/// there.
 fn arguments(name: &str, scale: &Scale, cart: i32, random: &mut Random) -> Arguments {
     let item = random.skewed(scale.items);
     let customer = random.skewed(scale.customers());

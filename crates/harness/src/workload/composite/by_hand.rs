@@ -1,8 +1,9 @@
-//! The purchase by three services over HTTP that are written by hand, in the shape of the components: the shop calls
-//! stock and payment at once, has both vote at once, decides, and tells both at once.
+//! The purchase by three services over HTTP that are written by hand, in the shape of the
+//! components: the shop calls stock and payment at once, has both vote at once, decides, and tells
+//! both at once.
 //!
-//! A participant keeps its transaction open from the call to the vote, in a table by the purchase's name. Without
-//! atomicity each service commits its statement at once, and there are no votes.
+//! A participant keeps its transaction open from the call to the vote, in a table by the purchase's
+//! name. Without atomicity each service commits its statement at once, and there are no votes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! The purchase by a two-phase commit that is written by hand: one process with a connection to each of the three
-//! databases, and whatever can be under way at once is.
+//! The purchase by a two-phase commit that is written by hand: one process with a connection to
+//! each of the three databases, and whatever can be under way at once is.
 //!
 //! ```text
 //! BEGIN and the statement │ PREPARE TRANSACTION │ the decision │ COMMIT PREPARED         textbook: seven flushes
@@ -9,8 +9,9 @@
 //!        ×3 at once       │  ×2 at once         │   the shop              │    ×2 at once
 //! ```
 //!
-//! The decision is a row of the shop's database, one for each client, which its next purchase writes again: by then
-//! nobody needs it any more. Whoever recovers commits what is prepared and decided, and rolls back the rest.
+//! The decision is a row of the shop's database, one for each client, which its next purchase
+//! writes again: by then nobody needs it any more. Whoever recovers commits what is prepared and
+//! decided, and rolls back the rest.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -145,7 +146,8 @@ impl Client for Coordinator {
             match worked {
                 Ok(1) => {}
                 Ok(rows) => return Err(Error::Violation(format!("{name}: {rows} rows were changed"))),
-                // Two purchases over three databases may wait for each other where no database sees it.
+                // Two purchases over three databases may wait for each other where no database sees
+                // it.
                 Err(error) if is_retryable(&error) || sqlstate(&error) == "55P03" => {
                     join_all(self.sessions.iter().map(|session| session.text("ROLLBACK"))).await;
                     recorder.borrow_mut().aborted(0, Abort::Client);

@@ -1,6 +1,7 @@
 //! Components and other services of this process, with threads of their own: clients have others.
 //!
-//! Everything that a host has begun ends with it. An embedded database is closed by [`Components::stop`].
+//! Everything that a host has begun ends with it. An embedded database is closed by
+//! [`Components::stop`].
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! Clients that post requests, one after the other, over a connection that stays open.
 //!
-//! The client side is as small as it can be, since it runs on the same processors as what is measured.
+//! The client side is as small as it can be, since it runs on the same processors as what is
+//! measured.
 
 use std::cell::RefCell;
 use std::io;
@@ -73,7 +74,8 @@ impl Connection {
     }
 }
 
-/// An answer's status, where its body begins and how long it is; nothing if its head is not whole yet.
+/// An answer's status, where its body begins and how long it is; nothing if its head is not whole
+/// yet.
 fn head(read: &[u8]) -> io::Result<Option<(u16, usize, usize)>> {
     let bad = || io::Error::new(io::ErrorKind::InvalidData, "an answer without status or length");
     let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else {

@@ -1,5 +1,5 @@
-//! Composite transactions under load: components in this process, over real HTTP on loopback, each with a database
-//! of its own; and the same work written by hand, to compare with.
+//! Composite transactions under load: components in this process, over real HTTP on loopback, each
+//! with a database of its own; and the same work written by hand, to compare with.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Where components have their databases: folders of engines in this process, or databases of one PostgreSQL.
+//! Where components have their databases: folders of engines in this process, or databases of one
+//! PostgreSQL.
 
 use std::path::{Path, PathBuf};
 

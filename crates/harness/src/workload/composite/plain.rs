@@ -1,4 +1,5 @@
-//! One service of the tree with plain SQL: the same HTTP server, the same statement, a pool of the same size.
+//! One service of the tree with plain SQL: the same HTTP server, the same statement, a pool of the
+//! same size.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use super::tree::{BUY, Order};
 /// How the statement is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// BEGIN with the statement, then COMMIT: the handler is given a transaction, as a component's is.
+    /// BEGIN with the statement, then COMMIT: the handler is given a transaction, as a component's
+    /// is.
     Transaction,
     /// By itself: possible for a handler of a single statement.
     Autocommit,

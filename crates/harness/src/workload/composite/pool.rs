@@ -1,5 +1,5 @@
-//! Connections for services that are written by hand: their statements are prepared once, and a connection goes back
-//! only if it is known to be idle.
+//! Connections for services that are written by hand: their statements are prepared once, and a
+//! connection goes back only if it is known to be idle.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,8 +10,8 @@ use tokio_postgres::{Client, Config, Error, Row, Statement};
 use super::CONNECTIONS;
 use crate::peer;
 
-/// What a connection is told first. Two transactions over several databases can wait for each other where no
-/// database sees it.
+/// What a connection is told first. Two transactions over several databases can wait for each other
+/// where no database sees it.
 const SETTINGS: &str = "SET lock_timeout = '1s'";
 
 /// Parameters of a statement.

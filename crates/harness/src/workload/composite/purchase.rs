@@ -1,4 +1,5 @@
-//! A purchase over three databases: the shop enters it, the stock gives one item, the customer pays.
+//! A purchase over three databases: the shop enters it, the stock gives one item, the customer
+//! pays.
 //!
 //! Here it is written with components; `direct` and `by_hand` have the same tables and statements.
 

@@ -1,5 +1,5 @@
-//! The paper's workload (§4.1): a tree of components, in which each service updates an item and calls the service of
-//! each component on the next level, one after the other.
+//! The paper's workload (§4.1): a tree of components, in which each service updates an item and
+//! calls the service of each component on the next level, one after the other.
 //!
 //! ```text
 //!              n0                 3x2: three levels, each service calls two; cardinality 7
@@ -7,8 +7,9 @@
 //!     n3    n4    n5    n6
 //! ```
 //!
-//! Each call is about an item of its own, which follows from the request: 80 % of them are of a fifth of the items.
-//! What is counted up in each table is at the end the number of committed roots.
+//! Each call is about an item of its own, which follows from the request: 80 % of them are of a
+//! fifth of the items. What is counted up in each table is at the end the number of committed
+//! roots.
 
 use std::ops::Range;
 

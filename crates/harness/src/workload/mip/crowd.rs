@@ -6,8 +6,9 @@
 //!                                              │ 5 s   third second   6 s
 //! ```
 //!
-//! The retry is a sibling, instance 2, and commits what an application server commits: the smallest prepared instance. Where there are no siblings (PostgreSQL) it is
-//! another prepared transaction, which waits for the row of the first; so does whoever else wants that item. READ COMMITTED, so
+//! The retry is a sibling, instance 2, and commits what an application server commits: the smallest
+//! prepared instance. Where there are no siblings (PostgreSQL) it is another prepared transaction,
+//! which waits for the row of the first; so does whoever else wants that item. READ COMMITTED, so
 //! that the crowd does not fail on first updater wins, on which it would wait otherwise.
 
 use std::cell::RefCell;
@@ -46,7 +47,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Answers a second: in the two seconds before the death, and in the first, second and third second after it.
+    /// Answers a second: in the two seconds before the death, and in the first, second and third
+    /// second after it.
     pub fn rates(&self) -> Option<(f64, [f64; 3])> {
         let (_, died) = self.died.as_ref()?;
         let within = |from: Instant, length: Duration| {
@@ -139,7 +141,8 @@ impl Buyer {
                 return self.site.commit(&attempt).await;
             }
             if let Some((site, worker)) = spare {
-                // The old connection is dropped: the server is dead, and nobody will decide what it prepared.
+                // The old connection is dropped: the server is dead, and nobody will decide what it
+                // prepared.
                 (self.site, self.worker) = (site, worker);
             }
             tokio::time::sleep(TIMEOUT).await;

@@ -8,9 +8,10 @@
 //! Update          count up one row                                                                              (1 statement)
 //! ```
 //!
-//! Buy Confirm and Admin Confirm are the bookstore's own statements on the bookstore's tables, without the cart: so they can be executed any number of times, and
-//! twice by siblings. The items come from a walk over all of them, so that no two requests of one moment want the same: what is compared is the cost of an
-//! end, not of conflicts. The crowd's purchases are about conflicts.
+//! Buy Confirm and Admin Confirm are the bookstore's own statements on the bookstore's tables,
+//! without the cart: so they can be executed any number of times, and twice by siblings. The items
+//! come from a walk over all of them, so that no two requests of one moment want the same: what is
+//! compared is the cost of an end, not of conflicts. The crowd's purchases are about conflicts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

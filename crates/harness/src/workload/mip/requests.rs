@@ -7,7 +7,9 @@
 //! | found | begin, work, prepare of instance 1, which stays; show, and commit of what that finds prepared | of the fail-over |
 //! | ahead | the same of instance 2 alone: instance 1 was prepared before the window, on connections that are closed | of instance 2 |
 //!
-//! The fail-over of *each* commits itself, as in the paper's experiment, and so ends its sibling; that of *found* does what the application server of `cognate-client` does. What was committed is noted and forgotten after the run.
+//! The fail-over of *each* commits itself, as in the paper's experiment, and so ends its sibling;
+//! that of *found* does what the application server of `cognate-client` does. What was committed is
+//! noted and forgotten after the run.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -63,7 +65,8 @@ pub struct Requests {
     pub run: u64,
     /// How far the walk over the items has come, over all runs.
     pub walk: Arc<AtomicU64>,
-    /// BEGIN is sent together with the first statement, as pgjdbc does; not where a BEGIN may be refused.
+    /// BEGIN is sent together with the first statement, as pgjdbc does; not where a BEGIN may be
+    /// refused.
     pub begins_with_statement: bool,
     left: Vec<Mutex<VecDeque<Left>>>,
     done: Mutex<Vec<String>>,
@@ -107,7 +110,8 @@ impl Requests {
         Ok(RequestClient { site, worker, draw, begins_with_statement, index, number: 0 })
     }
 
-    /// Prepares first instances for `clients` clients, `each` of them for each, and closes the connections.
+    /// Prepares first instances for `clients` clients, `each` of them for each, and closes the
+    /// connections.
     pub async fn prepare_ahead(&mut self, clients: usize, each: usize) -> Result<()> {
         self.siblings = Siblings::Ahead;
         let one = async |index: usize| -> Result<VecDeque<Left>> {
@@ -125,7 +129,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Ends what was prepared ahead and not retried, and forgets what was committed: after the run, on connections of its own.
+    /// Ends what was prepared ahead and not retried, and forgets what was committed: after the run,
+    /// on connections of its own.
     pub async fn clean_up(&self) -> Result<usize> {
         const CONNECTIONS: usize = 16;
         let left: Vec<Left> = self.left.iter().flat_map(|left| std::mem::take(&mut *lock(left))).collect();

@@ -1,7 +1,9 @@
 //! A connection to a site, and the ways to begin and end a transaction on it.
 //!
-//! Each way's statements go as its users send them. MIP's are prepared functions with bound parameters, as in `cognate-client`, or texts, as in psql.
-//! PREPARE TRANSACTION and COMMIT PREPARED take no parameters on any system, so they are texts of the simple protocol, as drivers send BEGIN and COMMIT, too.
+//! Each way's statements go as its users send them. MIP's are prepared functions with bound
+//! parameters, as in `cognate-client`, or texts, as in psql. PREPARE TRANSACTION and COMMIT
+//! PREPARED take no parameters on any system, so they are texts of the simple protocol, as drivers
+//! send BEGIN and COMMIT, too.
 
 use std::fmt;
 
@@ -91,7 +93,8 @@ pub struct Site {
     family: Option<Family>,
 }
 
-/// MIP's statements as functions, prepared, as `cognate-client` sends them: names and texts are parameters.
+/// MIP's statements as functions, prepared, as `cognate-client` sends them: names and texts are
+/// parameters.
 #[derive(Debug)]
 struct Family {
     begin: Statement,
@@ -140,7 +143,8 @@ impl Site {
         Ok(Site { client, way, family })
     }
 
-    /// The smallest prepared instance of a request whose server has stopped, as the application server's retry looks for it; always `None` without siblings.
+    /// The smallest prepared instance of a request whose server has stopped, as the application
+    /// server's retry looks for it; always `None` without siblings.
     pub async fn find(&self, xid: &str) -> Result<Option<Attempt>, Error> {
         let Some(Family { show, .. }) = &self.family else { return Ok(None) };
         let table = self.client.query(show, &[&xid]).await?;
@@ -160,7 +164,8 @@ impl Site {
         }
     }
 
-    /// Prepares the attempt, if the way has that. The answer is the smallest prepared instance, which an application server commits.
+    /// Prepares the attempt, if the way has that. The answer is the smallest prepared instance,
+    /// which an application server commits.
     pub async fn prepare(&self, attempt: &Attempt, request: &str, result: &str) -> Result<i64, Error> {
         if let Some(Family { prepare, .. }) = &self.family {
             let Attempt { xid, instance } = attempt;

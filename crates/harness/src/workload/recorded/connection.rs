@@ -1,7 +1,8 @@
 //! A session that recorded transactions run on: of the embedded library, or over the wire.
 //!
-//! The oracle wants the number of each transaction's snapshot. Where one task drives all sessions, the visible mark at
-//! the first statement is that number; elsewhere the database is asked about its running transactions.
+//! The oracle wants the number of each transaction's snapshot. Where one task drives all sessions,
+//! the visible mark at the first statement is that number; elsewhere the database is asked about
+//! its running transactions.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -36,8 +37,8 @@ pub trait Connection {
     /// Runs a statement with parameters of type int8.
     fn query(&mut self, sql: &str, args: &[i64]) -> impl Future<Output = Result<Vec<Vec<Value>>, Failure>>;
 
-    /// The snapshot of the transaction that is open. Asked before its first own statement, which it may replace as the
-    /// one that takes the snapshot.
+    /// The snapshot of the transaction that is open. Asked before its first own statement, which it
+    /// may replace as the one that takes the snapshot.
     fn snapshot(&mut self) -> impl Future<Output = Result<u64, Failure>>;
 
     /// The newest commit's number, if nobody else can have committed since the last answer.
@@ -52,7 +53,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// A new session; `alone` promises that no other statement of the database runs while one of this session does.
+    /// A new session; `alone` promises that no other statement of the database runs while one of
+    /// this session does.
     ///
     /// # Errors
     /// If the catalog cannot be read.

@@ -1,8 +1,9 @@
 //! What a transaction learns of other rows by a constraint: that it held, or that it refused.
 //!
-//! A statement that went through knows that a child's parent is there, that a deleted parent has no children, and that
-//! no other row has a badge's unique value. One that was refused, in a transaction that goes on from a savepoint, knows
-//! the contrary. Constraints look at the newest commits, under locks; `now` is the commit number of these.
+//! A statement that went through knows that a child's parent is there, that a deleted parent has no
+//! children, and that no other row has a badge's unique value. One that was refused, in a
+//! transaction that goes on from a savepoint, knows the contrary. Constraints look at the newest
+//! commits, under locks; `now` is the commit number of these.
 
 use super::connection::Failure;
 use super::operation::Operation;
@@ -52,8 +53,9 @@ pub fn held(events: &[Event], now: u64) -> Vec<Event> {
     learned
 }
 
-/// What a statement looked at that was ended by the certifier instead of by the constraint: a key was taken, and no order
-/// explains that together with what was read before. The cycle that is named tells which key. `now`: as [`held`], if it is known.
+/// What a statement looked at that was ended by the certifier instead of by the constraint: a key
+/// was taken, and no order explains that together with what was read before. The cycle that is
+/// named tells which key. `now`: as [`held`], if it is known.
 pub fn contradicted(operation: Operation, failure: &Failure, now: Option<u64>) -> Vec<Event> {
     let detail = failure.detail.as_deref().unwrap_or_default();
     let into_this = |edge: &&str| edge.contains(" -wr-> ") && edge.contains(" (this transaction): ");
@@ -68,7 +70,8 @@ pub fn contradicted(operation: Operation, failure: &Failure, now: Option<u64>) -
     }
 }
 
-/// What a statement's refusal tells: `None` if that cannot be recorded, so that the transaction has to end.
+/// What a statement's refusal tells: `None` if that cannot be recorded, so that the transaction has
+/// to end.
 pub fn refused(operation: Operation, failure: &Failure, now: u64) -> Option<Vec<Event>> {
     let exists = |predicate, as_it_is| Event::Exists(Exists { predicate, snapshot: now, as_it_is });
     let (object, value, moved) = match operation {

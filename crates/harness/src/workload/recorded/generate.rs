@@ -1,9 +1,11 @@
 //! Random transactions on few, hot rows: every kind of operation, few of them to a transaction.
 //!
-//! Keys are drawn from a small range of which about two thirds exist at the start; deletes and inserts keep it so.
-//! Many transactions read before they write elsewhere, since that is what write skew is made of.
+//! Keys are drawn from a small range of which about two thirds exist at the start; deletes and
+//! inserts keep it so. Many transactions read before they write elsewhere, since that is what write
+//! skew is made of.
 //!
-//! [`Variety`] says which kinds of operation there are: some can only be recorded where one task drives all sessions.
+//! [`Variety`] says which kinds of operation there are: some can only be recorded where one task
+//! drives all sessions.
 
 use super::constraint::{BADGE, CHILD, PARENT};
 use super::operation::{Access, Operation};
@@ -17,10 +19,11 @@ pub enum Variety {
     /// Reads and writes of two tables.
     #[default]
     Plain,
-    /// Also savepoints, ON CONFLICT DO UPDATE, FOR UPDATE, and READ ONLY with and without DEFERRABLE.
+    /// Also savepoints, ON CONFLICT DO UPDATE, FOR UPDATE, and READ ONLY with and without
+    /// DEFERRABLE.
     Wide,
-    /// All but DEFERRABLE, which waits for others: also ON CONFLICT DO NOTHING, foreign keys, unique values, refusals
-    /// within a savepoint, and transactions with an age.
+    /// All but DEFERRABLE, which waits for others: also ON CONFLICT DO NOTHING, foreign keys,
+    /// unique values, refusals within a savepoint, and transactions with an age.
     Exact,
 }
 

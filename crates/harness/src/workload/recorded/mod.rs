@@ -1,7 +1,8 @@
 //! Transactions whose reads and writes are recorded for the oracle, through SQL.
 //!
-//! Five tables of one shape; three of them are under constraints. Each row carries the stamp of its version (`ver`) and that of the version before (`prev`),
-//! so a reader knows which version it read, and an update tells in its own answer which one it replaced:
+//! Five tables of one shape; three of them are under constraints. Each row carries the stamp of its
+//! version (`ver`) and that of the version before (`prev`), so a reader knows which version it
+//! read, and an update tells in its own answer which one it replaced:
 //!
 //! ```sql
 //! UPDATE account SET prev = ver, ver = $2 WHERE id = $1 RETURNING id, prev, grp
@@ -25,7 +26,8 @@ pub mod recorder;
 pub mod run;
 pub mod stage;
 
-/// The tables, by their numbers in the history. A `child`'s second column refers to a `parent`; that of `badge` is unique.
+/// The tables, by their numbers in the history. A `child`'s second column refers to a `parent`;
+/// that of `badge` is unique.
 pub const TABLES: [&str; 5] = ["account", "entry", "parent", "child", "badge"];
 
 /// What makes the tables, one statement each.

@@ -1,8 +1,10 @@
-//! What a transaction can do: each operation as a statement, and its answer as events of the history.
+//! What a transaction can do: each operation as a statement, and its answer as events of the
+//! history.
 //!
-//! A join reads a range of `entry` by its index and, for each row, the `account` of that number; it is an outer join,
-//! so that a row without a partner is told, too. ON CONFLICT is about the primary key, and in `badge` about the unique
-//! second column. The aggregate spells its rows out, so that they can be recorded.
+//! A join reads a range of `entry` by its index and, for each row, the `account` of that number; it
+//! is an outer join, so that a row without a partner is told, too. ON CONFLICT is about the primary
+//! key, and in `badge` about the unique second column. The aggregate spells its rows out, so that
+//! they can be recorded.
 
 use crate::checker::history::{Event, Exists, Object, Predicate, Row, Scan, Stamp, Write};
 use crate::error::{Error, Result};

@@ -1,8 +1,9 @@
 //! One session's transactions, recorded statement by statement.
 //!
-//! A transaction begins with its first operation. If a statement fails, the transaction is rolled back at once and
-//! recorded as aborted, with the reason that SQLSTATE and message tell; what follows until its end is passed over. With
-//! a savepoint, a constraint's refusal takes it back only to there, and is recorded as what it told of other rows.
+//! A transaction begins with its first operation. If a statement fails, the transaction is rolled
+//! back at once and recorded as aborted, with the reason that SQLSTATE and message tell; what
+//! follows until its end is passed over. With a savepoint, a constraint's refusal takes it back
+//! only to there, and is recorded as what it told of other rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::checker::history::{Abort, Event, Outcome, Transaction, stamp, standin
 use crate::error::{Error, Result};
 use crate::workload::bookstore::Isolation;
 
-/// What all sessions of a run share: the numbers of transactions, and the order of what was asked and answered.
+/// What all sessions of a run share: the numbers of transactions, and the order of what was asked
+/// and answered.
 #[derive(Debug, Default)]
 pub struct Counters {
     ids: AtomicU64,
@@ -60,7 +62,8 @@ pub enum Mode {
     ReadOnly,
     /// READ ONLY, DEFERRABLE.
     Deferrable,
-    /// With the age of the session's last aborted transaction: it locks what it reads, and reads what is newest.
+    /// With the age of the session's last aborted transaction: it locks what it reads, and reads
+    /// what is newest.
     Aged,
 }
 

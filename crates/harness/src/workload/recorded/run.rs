@@ -1,7 +1,8 @@
-//! The random load with real concurrency: clients on a few threads, against the embedded library or over the wire.
+//! The random load with real concurrency: clients on a few threads, against the embedded library or
+//! over the wire.
 //!
-//! Each client draws its transactions from its own stream of the seed; what they meet depends on the machine. The
-//! oracle judges the whole history afterwards.
+//! Each client draws its transactions from its own stream of the seed; what they meet depends on
+//! the machine. The oracle judges the whole history afterwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

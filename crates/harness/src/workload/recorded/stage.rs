@@ -1,8 +1,8 @@
 //! Sessions of one embedded database, driven by one task in an order that the caller gives.
 //!
-//! A step runs until it is answered or its transaction waits for a lock; which of the two is asked of the engine's own
-//! list of transactions, never of a clock. Waiting for anything else (the log) is waited out. So
-//! the same steps give the same history every time.
+//! A step runs until it is answered or its transaction waits for a lock; which of the two is asked
+//! of the engine's own list of transactions, never of a clock. Waiting for anything else (the log)
+//! is waited out. So the same steps give the same history every time.
 //!
 //! ```text
 //!   order 1 2 1 2 2:   T1 w(x)      T2 w(x) waits      T1 commit → T2's write fails or goes on      T2's turns
@@ -191,7 +191,8 @@ impl Stage {
         }
     }
 
-    /// What was recorded since the last call; fails if a session still waits, since nobody is left to end its wait.
+    /// What was recorded since the last call; fails if a session still waits, since nobody is left
+    /// to end its wait.
     ///
     /// # Errors
     /// `Violation` for a wait without end.

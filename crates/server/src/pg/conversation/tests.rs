@@ -1,8 +1,11 @@
 //! Every order of what can happen while a connection waits.
 //!
-//! The loop runs over a socket, statements and a log that do nothing by themselves: each *event* (bytes arrive, a lock is granted, a flush is done, somebody cancels, a timeout passes, the
-//! socket takes no more bytes or takes them again, the server stops, the client goes) is a step of the test. The task is polled only if it was woken, and a waker is good for one wake, as
-//! in the real ones. [`Model`] says what is to be seen after each event; it looks at everything each time, so it has no wake-ups to lose.
+//! The loop runs over a socket, statements and a log that do nothing by themselves: each *event*
+//! (bytes arrive, a lock is granted, a flush is done, somebody cancels, a timeout passes, the
+//! socket takes no more bytes or takes them again, the server stops, the client goes) is a step of
+//! the test. The task is polled only if it was woken, and a waker is good for one wake, as in the
+//! real ones. [`Model`] says what is to be seen after each event; it looks at everything each time,
+//! so it has no wake-ups to lose.
 //!
 //! ```text
 //! client    E(lock) ──▶ half of S ──▶ its rest ──▶ X ──▶ gone
@@ -209,8 +212,10 @@ impl Orders for Shared {
     }
 }
 
-/// Answers `Q` with `C` and `Z`; `E` with a `C` that is held back; `S` with `Z` once the log has what `E` did; `H` by sending what is there. A body says what is waited for: `l` a lock,
-/// `f` the log. An interrupted statement answers `e` and the letter of who interrupted it; after an `E` that was, everything up to `S` is skipped.
+/// Answers `Q` with `C` and `Z`; `E` with a `C` that is held back; `S` with `Z` once the log has
+/// what `E` did; `H` by sending what is there. A body says what is waited for: `l` a lock, `f` the
+/// log. An interrupted statement answers `e` and the letter of who interrupted it; after an `E`
+/// that was, everything up to `S` is skipped.
 struct Fake {
     transport: Transport<Shared>,
     shared: Shared,
@@ -491,7 +496,8 @@ impl Wake for Flag {
     }
 }
 
-/// Runs one order and compares after each event. Returns what the client got, and whether the connection ended.
+/// Runs one order and compares after each event. Returns what the client got, and whether the
+/// connection ended.
 fn run(order: &[&Event]) -> (String, bool) {
     let shared = Shared::default();
     let transport = Transport::new(shared.clone(), Budget::new(1 << 30));

@@ -1,7 +1,8 @@
 //! Aggregates.
 //!
-//! An [`Accumulator`] takes the rows of one group one after the other and gives the result. Result types are exact as
-//! PostgreSQL's: the sum of int4 is int8, of int8 numeric, the average of integers numeric.
+//! An [`Accumulator`] takes the rows of one group one after the other and gives the result. Result
+//! types are exact as PostgreSQL's: the sum of int4 is int8, of int8 numeric, the average of
+//! integers numeric.
 
 mod collect;
 mod extreme;
@@ -13,7 +14,8 @@ use super::registry::{Function, aggregate};
 use crate::error::SqlError;
 use crate::types::{Datum, Type, TypeId};
 
-/// The state of one aggregate over one group. DISTINCT, FILTER and ORDER BY within the call are the executor's.
+/// The state of one aggregate over one group. DISTINCT, FILTER and ORDER BY within the call are the
+/// executor's.
 pub trait Accumulator: Send {
     /// Takes one row's arguments (converted to the resolved types), NULLs included.
     fn add(&mut self, arguments: &[Datum], context: &EvalContext<'_>) -> Result<(), SqlError>;
@@ -28,13 +30,15 @@ pub trait Accumulator: Send {
         let _ = context;
         Err(SqlError::internal("the average of what is no sum"))
     }
-    /// Takes back what was added first: the arguments of that row, for frames whose start moves. False if the state without that row cannot be
-    /// told exactly; then the state is not to be used any more.
+    /// Takes back what was added first: the arguments of that row, for frames whose start moves.
+    /// False if the state without that row cannot be told exactly; then the state is not to be used
+    /// any more.
     fn remove(&mut self, arguments: &[Datum]) -> Result<bool, SqlError> {
         let _ = arguments;
         Ok(false)
     }
-    /// For an aggregate whose result is one of its values, the one that no other takes the place of; NULLs are left out.
+    /// For an aggregate whose result is one of its values, the one that no other takes the place
+    /// of; NULLs are left out.
     fn successor(&self) -> Option<Successor> {
         None
     }
@@ -48,7 +52,8 @@ pub trait Accumulator: Send {
     }
 }
 
-/// Whether the second value, which came later, takes the place of the first; an order of all values.
+/// Whether the second value, which came later, takes the place of the first; an order of all
+/// values.
 pub type Successor = fn(&Datum, &Datum) -> bool;
 
 /// Makes a fresh accumulator for arguments of these types.

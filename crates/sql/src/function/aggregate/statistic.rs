@@ -1,4 +1,5 @@
-//! Variances and standard deviations: exact for integers and numerics, by Youngs and Cramer's updating formula for floats.
+//! Variances and standard deviations: exact for integers and numerics, by Youngs and Cramer's
+//! updating formula for floats.
 
 use super::Accumulator;
 use super::sum::Scales;

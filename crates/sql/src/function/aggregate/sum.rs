@@ -111,7 +111,8 @@ pub(super) fn average_of_integer(_: &[Type]) -> Box<dyn Accumulator> {
     integers(IntegerResult::Average)
 }
 
-/// How many of the values have the most digits behind the point. A sum shows as many; once the last such value goes, it would show too many.
+/// How many of the values have the most digits behind the point. A sum shows as many; once the last
+/// such value goes, it would show too many.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Scales {
     most: u32,
@@ -127,7 +128,8 @@ impl Scales {
         self.count += i64::from(scale == self.most);
     }
 
-    /// False if the values that are left have fewer digits, no one knows how many, or if the value is no number: what was added to it is lost.
+    /// False if the values that are left have fewer digits, no one knows how many, or if the value
+    /// is no number: what was added to it is lost.
     pub(super) fn remove(&mut self, value: &Numeric) -> bool {
         if !value.is_finite() {
             return false;

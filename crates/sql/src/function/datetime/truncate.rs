@@ -33,7 +33,8 @@ fn unsupported(word: &str, type_name: &str) -> SqlError {
     )
 }
 
-/// First year of a span of so many years. Centuries and millennia begin with a year 1, decades with a year 0.
+/// First year of a span of so many years. Centuries and millennia begin with a year 1, decades with
+/// a year 0.
 fn first_year(year: i32, unit: Unit) -> i32 {
     match unit {
         Unit::Decade => year.div_euclid(10) * 10,

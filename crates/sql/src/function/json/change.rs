@@ -98,7 +98,8 @@ pub(super) enum Change {
     Delete,
 }
 
-/// Index into an array that a step means: negative ones count from the end. Outside, before the start or after the end.
+/// Index into an array that a step means: negative ones count from the end. Outside, before the
+/// start or after the end.
 pub(super) fn index_of(step: &str, place: usize, length: usize) -> Result<Result<usize, bool>, SqlError> {
     let index: i64 = step.trim().parse().map_err(|_| {
         SqlError::new(

@@ -227,7 +227,8 @@ fn to_jsonb(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> C
     finish(out, true)
 }
 
-/// `row_to_json`, and `array_to_json`: with line ends between the outermost members if that is asked for.
+/// `row_to_json`, and `array_to_json`: with line ends between the outermost members if that is
+/// asked for.
 fn to_pretty_json(arguments: &[Datum], types: &[Type], context: &EvalContext<'_>) -> Computed {
     let pretty = arguments.get(1).and_then(Datum::as_bool) == Some(true);
     let (mut out, mut writer) = (Vec::new(), Writer::new(context));

@@ -1,7 +1,8 @@
 //! Trigonometry in degrees.
 //!
-//! An angle is brought into the first quadrant, where sine and cosine are quotients of what is computed in radians and the same of
-//! an angle whose value is known: so `sind(30)` is 0.5 and `tand(45)` is 1, to the last bit.
+//! An angle is brought into the first quadrant, where sine and cosine are quotients of what is
+//! computed in radians and the same of an angle whose value is known: so `sind(30)` is 0.5 and
+//! `tand(45)` is 1, to the last bit.
 
 use super::float::{float, in_domain};
 use crate::error::SqlError;

@@ -179,7 +179,8 @@ pub(super) fn arc_cosine(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     in_domain(x.is_nan() || (-1.0..=1.0).contains(&x), x.acos())
 }
 
-/// `ln(x + sqrt(x² + sign))`: the inverse of the hyperbolic sine for 1, of the cosine for -1; in the form that loses the fewest digits.
+/// `ln(x + sqrt(x² + sign))`: the inverse of the hyperbolic sine for 1, of the cosine for -1; in
+/// the form that loses the fewest digits.
 fn hyperbolic_area(x: f64, sign: f64) -> f64 {
     const FAR: f64 = (1 << 28) as f64;
     if x > FAR {

@@ -185,7 +185,8 @@ pub(super) fn numeric(datum: &Datum) -> Result<&Numeric, SqlError> {
 /// Bits of two numbers together from which on an operation takes milliseconds.
 const LONG_NUMBERS: u64 = 60_000;
 
-/// Before an operation that takes milliseconds and cannot ask in between: asks, and lets others go on meanwhile.
+/// Before an operation that takes milliseconds and cannot ask in between: asks, and lets others go
+/// on meanwhile.
 fn announce(a: &Numeric, b: &Numeric, context: &EvalContext<'_>) -> Result<(), SqlError> {
     if a.bits() + b.bits() > LONG_NUMBERS {
         context.check_interrupt()?;
@@ -329,7 +330,8 @@ fn factorial(arguments: &[Datum], context: &EvalContext<'_>) -> Computed {
     product(1, n, context).map(Datum::Numeric)
 }
 
-/// The product of the numbers above one up to another. Halves are of about one size, which multiplies fastest.
+/// The product of the numbers above one up to another. Halves are of about one size, which
+/// multiplies fastest.
 fn product(above: i64, to: i64, context: &EvalContext<'_>) -> Result<Numeric, SqlError> {
     if to - above <= 8 {
         let small: i128 = (above + 1..=to).map(i128::from).product();
@@ -361,7 +363,8 @@ fn check_buckets(count: &Datum, any_nan: bool, endless: bool, empty: bool) -> Re
     Err(invalid_bucket(problem))
 }
 
-/// The bucket of a histogram with equal buckets between two bounds; `inside` tells which of a value between them.
+/// The bucket of a histogram with equal buckets between two bounds; `inside` tells which of a value
+/// between them.
 fn bucket<T: PartialOrd>(
     [operand, low, high]: [T; 3],
     count: i64,

@@ -10,7 +10,8 @@ use crate::types::{Datum, Text};
 
 type Computed = Result<Datum, SqlError>;
 
-/// Lower case, character by character, by Unicode's one-to-one mapping (as with `LC_CTYPE` C.UTF-8).
+/// Lower case, character by character, by Unicode's one-to-one mapping (as with `LC_CTYPE`
+/// C.UTF-8).
 pub(in crate::function) fn lower_char(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_lowercase();

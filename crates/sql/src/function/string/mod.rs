@@ -118,7 +118,8 @@ fn rtrim(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     trim(arguments, false, true)
 }
 
-/// First and one past the last position, from 0, of `substring(... from start for count)` within a length.
+/// First and one past the last position, from 0, of `substring(... from start for count)` within a
+/// length.
 fn span(arguments: &[Datum], length: usize) -> Result<(usize, usize), SqlError> {
     let start = integer(&arguments[1])?;
     let end = match arguments.get(2) {
@@ -253,7 +254,8 @@ fn to_hex(arguments: &[Datum], _: &EvalContext<'_>) -> Computed {
     })
 }
 
-/// Appends the text of a value as `concat` and `||` print it. 53200 for more than a statement may hold.
+/// Appends the text of a value as `concat` and `||` print it. 53200 for more than a statement may
+/// hold.
 fn append_text(
     datum: &Datum,
     ty: Type,

@@ -21,7 +21,8 @@ pub(crate) fn quote_identifier(name: &str) -> String {
     }
 }
 
-/// PostgreSQL's keywords that are not usable as a name everywhere, so that `quote_ident` quotes them.
+/// PostgreSQL's keywords that are not usable as a name everywhere, so that `quote_ident` quotes
+/// them.
 const RESERVED: &str = "\
     all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean \
     both case cast char character check coalesce collate collation column concurrently constraint create \

@@ -8,10 +8,12 @@ use crate::types::{Array, Datum, Text, TypeId};
 
 type Computed = Result<Datum, SqlError>;
 
-/// Tells each place where a part begins in a text, from left to right and without overlaps, until `found` says that this is enough.
+/// Tells each place where a part begins in a text, from left to right and without overlaps, until
+/// `found` says that this is enough.
 ///
-/// The text is searched in windows, between which it asks whether to go on. A window is as long as a piece, or as the part if that is
-/// longer, and reaches over the next one by what a part may lie across.
+/// The text is searched in windows, between which it asks whether to go on. A window is as long as
+/// a piece, or as the part if that is longer, and reaches over the next one by what a part may lie
+/// across.
 fn each_place(
     whole: &str,
     part: &str,
@@ -35,7 +37,8 @@ fn each_place(
     }
 }
 
-/// Where a part is first found in bytes, in time linear in both: the table says how much of the part still matches after a mismatch.
+/// Where a part is first found in bytes, in time linear in both: the table says how much of the
+/// part still matches after a mismatch.
 fn find_bytes(whole: &[u8], part: &[u8], context: &EvalContext<'_>) -> Result<Option<usize>, SqlError> {
     if part.is_empty() || part.len() > whole.len() {
         return Ok(part.is_empty().then_some(0));
@@ -149,7 +152,8 @@ pub(super) fn string_to_array(arguments: &[Datum], context: &EvalContext<'_>) ->
     Ok(Array::new(TypeId::Text, parts(arguments, context)?).into())
 }
 
-/// The parts of a text between delimiters; single characters if the delimiter is NULL. Those equal to a third argument are NULL.
+/// The parts of a text between delimiters; single characters if the delimiter is NULL. Those equal
+/// to a third argument are NULL.
 pub(in crate::function) fn parts(
     arguments: &[Datum],
     context: &EvalContext<'_>,

@@ -1,8 +1,9 @@
 //! Numbers as text by template, and back.
 //!
-//! The number is first written plainly with as many fraction digits as the template has places for. Then the template's places are
-//! walked from the left: those before the number's first digit give blanks or zeros, the others take its characters
-//! one by one. A sign that the template does not place itself stands directly before the first digit written.
+//! The number is first written plainly with as many fraction digits as the template has places for.
+//! Then the template's places are walked from the left: those before the number's first digit give
+//! blanks or zeros, the others take its characters one by one. A sign that the template does not
+//! place itself stands directly before the first digit written.
 
 use super::number_template::{Anchor, Piece, Template};
 use crate::error::SqlError;

@@ -89,7 +89,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Literal text up to the closing quote; gives back what follows. A backslash makes a literal of any character after it.
+    /// Literal text up to the closing quote; gives back what follows. A backslash makes a literal
+    /// of any character after it.
     fn quoted<'a>(&mut self, text: &'a str) -> &'a str {
         let mut letters = text.chars();
         while let Some(letter) = letters.next() {

@@ -1,8 +1,9 @@
 //! Dates and times from text by template.
 //!
-//! A pattern of digits takes as many as it has letters if another one follows at once (`YYYYMMDD`), and all that there are otherwise or
-//! after FM. Punctuation and blanks in the template match one such character in the text, or none; before and after a field blanks do not
-//! count. FX takes all that literally.
+//! A pattern of digits takes as many as it has letters if another one follows at once (`YYYYMMDD`),
+//! and all that there are otherwise or after FM. Punctuation and blanks in the template match one
+//! such character in the text, or none; before and after a field blanks do not count. FX takes all
+//! that literally.
 
 use std::fmt;
 
@@ -507,7 +508,8 @@ impl Parts {
             }
         }
         let Some(of) = civil_year(year) else { return Ok(None) };
-        // A date with a part left out is not checked as a whole: a day too many is of the next month.
+        // A date with a part left out is not checked as a whole: a day too many is of the next
+        // month.
         let whole =
             known.is_some() || given.is_some() && (day_of_year != 0 || self.month != 0 && day_of_month != 0);
         let longest = match month {

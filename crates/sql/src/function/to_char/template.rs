@@ -179,7 +179,8 @@ fn matches(rest: &str, spelling: &str, pattern: Pattern) -> bool {
     }
 }
 
-/// What may stand before a pattern: FM, or TM, which means nothing where months and days have one language.
+/// What may stand before a pattern: FM, or TM, which means nothing where months and days have one
+/// language.
 fn prefix(rest: &str) -> Option<bool> {
     match rest.get(..2) {
         Some("FM" | "fm") => Some(true),

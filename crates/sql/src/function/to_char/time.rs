@@ -268,7 +268,8 @@ fn month_name(moment: &Moment, pattern: Pattern, case: Case, fill: bool) -> Stri
     if moment.month == 0 && (pattern != Pattern::RomanMonth || moment.year == 0) {
         return String::new();
     }
-    // The months of an interval count backwards if it is negative; 0 of several years is the twelfth.
+    // The months of an interval count backwards if it is negative; 0 of several years is the
+    // twelfth.
     let forwards = moment.month > 0 || (moment.month == 0 && moment.year > 0);
     let month = match moment.month {
         0 if forwards => 12,

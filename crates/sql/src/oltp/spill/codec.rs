@@ -1,4 +1,5 @@
-//! Rows as bytes, for the process that wrote them only: each value with its variant, so that no types are needed to read it.
+//! Rows as bytes, for the process that wrote them only: each value with its variant, so that no
+//! types are needed to read it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! What does not fit into a statement's memory: rows on disk.
 //!
-//! A [`Spill`] is one temporary file, removed with it; a [`Tape`] is a sequence of rows in it. Many tapes grow in one file side by side: each gathers
-//! whole rows in a block of its own and puts the block at the file's end when it is full. A tape is read from its first block to its last.
+//! A [`Spill`] is one temporary file, removed with it; a [`Tape`] is a sequence of rows in it. Many
+//! tapes grow in one file side by side: each gathers whole rows in a block of its own and puts the
+//! block at the file's end when it is full. A tape is read from its first block to its last.
 //!
 //! ```text
 //! tape 0 gathers a b c, tape 1 gathers x y      file: -
@@ -9,7 +10,8 @@
 //! tape 1 is full, then tape 0                   file: [a b c] [x y] [d e]      tape 0 is blocks 0 and 2
 //! ```
 //!
-//! Whoever holds rows spills when [`Execution::is_tight`] says so; without a place for files it goes on to its limit and fails there with 53200.
+//! Whoever holds rows spills when [`Execution::is_tight`] says so; without a place for files it
+//! goes on to its limit and fails there with 53200.
 
 mod codec;
 
@@ -25,7 +27,8 @@ const BLOCK: usize = 16 << 10;
 
 /// Parts that rows are divided into by the hash of their keys.
 pub(super) const PARTS: usize = 16;
-/// How often a part is divided again. Rows that are together still have one key, or are as many as no memory was made for.
+/// How often a part is divided again. Rows that are together still have one key, or are as many as
+/// no memory was made for.
 pub(super) const DEPTH: u32 = 6;
 
 /// The part of a hash, where rows are divided for the `depth`th time.
@@ -172,8 +175,9 @@ impl TapeReader {
 }
 
 impl Execution<'_> {
-    /// Whether who holds `own` bytes should put them on disk before taking `more`: they would be most of what the statement may
-    /// hold, or all of the statement's holders together are near its limit.
+    /// Whether who holds `own` bytes should put them on disk before taking `more`: they would be
+    /// most of what the statement may hold, or all of the statement's holders together are near its
+    /// limit.
     #[inline]
     pub(super) fn is_tight(&self, own: usize, more: usize) -> bool {
         let limit = self.read.memory_limit;

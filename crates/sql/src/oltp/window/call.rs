@@ -16,7 +16,8 @@ pub(super) enum CallState {
     Plain(WindowFunction),
 }
 
-/// Buckets of ntile: the number of the current one, its rows so far, its size, and how many of the buckets have a row more than the others.
+/// Buckets of ntile: the number of the current one, its rows so far, its size, and how many of the
+/// buckets have a row more than the others.
 pub(super) struct Buckets {
     number: i32,
     rows: usize,

@@ -1,7 +1,9 @@
-//! The first rows of each partition, where no others are wanted: what is certainly not among them is not sorted.
+//! The first rows of each partition, where no others are wanted: what is certainly not among them
+//! is not sorted.
 //!
-//! For each partition the first bytes of its best rows' keys are kept, in the form that orders by bytes. A row behind as many others as are
-//! wanted cannot be among the first. More rows than those may pass; they are sorted and numbered as always.
+//! For each partition the first bytes of its best rows' keys are kept, in the form that orders by
+//! bytes. A row behind as many others as are wanted cannot be among the first. More rows than those
+//! may pass; they are sorted and numbered as always.
 //!
 //! ```text
 //! two wanted, rows of one partition by their keys      5 3 9 3 4 1 2      9 and 4 do not pass
@@ -23,7 +25,8 @@ const WANTED_MAX: usize = 64;
 pub(super) struct First {
     wanted: usize,
     places: Keyed<usize>,
-    /// For each partition the first bytes of the wanted rows, ascending; the largest number for rows that have not come.
+    /// For each partition the first bytes of the wanted rows, ascending; the largest number for
+    /// rows that have not come.
     best: Vec<u128>,
     partitions: usize,
     key: Vec<u8>,

@@ -1,7 +1,8 @@
 //! Frames: which rows of its partition a row looks at.
 //!
-//! A frame is a range of places, and what EXCLUDE leaves out of it. Its two ends only move forward from one row to the next, since offsets are the same for all
-//! rows; so finding all frames of a partition takes time in proportion to its rows, in all modes.
+//! A frame is a range of places, and what EXCLUDE leaves out of it. Its two ends only move forward
+//! from one row to the next, since offsets are the same for all rows; so finding all frames of a
+//! partition takes time in proportion to its rows, in all modes.
 
 use super::range::in_range;
 use super::rows::Rows;
@@ -173,8 +174,9 @@ impl Frames {
         Ok(Place { at, group: self.group, peers, frame: (self.head, self.tail), exclusion: frame.exclusion })
     }
 
-    /// An end of a frame by distance: the first row, or the one after the last, whose key is no further away than the offset. NULLs are at no distance from
-    /// each other, and beyond all others on their side.
+    /// An end of a frame by distance: the first row, or the one after the last, whose key is no
+    /// further away than the offset. NULLs are at no distance from each other, and beyond all
+    /// others on their side.
     fn range_end(
         &self,
         bound: &FrameBound,

@@ -1,7 +1,8 @@
 //! Window functions.
 //!
-//! The windows of a level are computed one after the other: each [`Stage`] takes the rows that the stage before gives, sorts them if they do not come in
-//! its order, reads one partition at a time, and gives each row with the results of its calls put in their places.
+//! The windows of a level are computed one after the other: each [`Stage`] takes the rows that the
+//! stage before gives, sorts them if they do not come in its order, reads one partition at a time,
+//! and gives each row with the results of its calls put in their places.
 //!
 //! ```text
 //! sum(x) OVER (PARTITION BY a ORDER BY b), rank() OVER (ORDER BY c)
@@ -9,8 +10,9 @@
 //! frame [a b c x]  ──▶  stage: sort by c, rank  ──▶  stage: sort by a, b, sum  ──▶  [a b c x | sum rank]
 //! ```
 //!
-//! A row's frame is a range of places in its partition, found by two ends that only move forward ([`frame`]), so aggregates add each row once; where the
-//! start moves they take rows back if the aggregate can do that exactly, and begin anew if it cannot ([`running`]).
+//! A row's frame is a range of places in its partition, found by two ends that only move forward
+//! ([`frame`]), so aggregates add each row once; where the start moves they take rows back if the
+//! aggregate can do that exactly, and begin anew if it cannot ([`running`]).
 
 mod call;
 mod first;

@@ -14,7 +14,8 @@ fn invalid() -> SqlError {
     )
 }
 
-/// Whether `value` is at most (or at least) `base` plus (or minus) `offset`. 22013 for a negative offset.
+/// Whether `value` is at most (or at least) `base` plus (or minus) `offset`. 22013 for a negative
+/// offset.
 pub(super) fn in_range(
     value: &Datum,
     base: &Datum,

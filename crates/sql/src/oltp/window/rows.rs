@@ -1,8 +1,9 @@
 //! The rows of a partition, in pages, some of which may be on disk.
 //!
-//! A page is [`PAGE`] rows. While the partition is read and memory is full, the pages there are go to disk; a row of such a page is read with all of its
-//! page, and the pages looked at last stay at hand. Calls go forward with a few places at a time (the row, the two ends of its frame, a neighbour), so that each
-//! page is read a few times only.
+//! A page is [`PAGE`] rows. While the partition is read and memory is full, the pages there are go
+//! to disk; a row of such a page is read with all of its page, and the pages looked at last stay at
+//! hand. Calls go forward with a few places at a time (the row, the two ends of its frame, a
+//! neighbour), so that each page is read a few times only.
 
 use std::cell::RefCell;
 use std::ops::Deref;

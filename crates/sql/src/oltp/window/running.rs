@@ -1,10 +1,12 @@
 //! Aggregates over frames.
 //!
-//! The accumulator holds the rows of a range whose ends move forward with the frame. Rows that the frame leaves behind are taken back where the aggregate can do
-//! that exactly; else, and where EXCLUDE makes holes, it begins anew.
+//! The accumulator holds the rows of a range whose ends move forward with the frame. Rows that the
+//! frame leaves behind are taken back where the aggregate can do that exactly; else, and where
+//! EXCLUDE makes holes, it begins anew.
 //!
-//! Of a smallest or largest value (`Extremes`) only those values are kept that can still become the result: of 3 1 2 for `min`, once 3 has been left
-//! behind by 1, 1 and 2. Each value comes and goes once, so a moving frame takes no longer than a growing one.
+//! Of a smallest or largest value (`Extremes`) only those values are kept that can still become the
+//! result: of 3 1 2 for `min`, once 3 has been left behind by 1, 1 and 2. Each value comes and goes
+//! once, so a moving frame takes no longer than a growing one.
 
 use std::collections::VecDeque;
 
@@ -33,7 +35,8 @@ pub(super) struct Running {
     extremes: Option<Extremes>,
 }
 
-/// The values of the rows that can become the result, the present one first, with the places of their rows.
+/// The values of the rows that can become the result, the present one first, with the places of
+/// their rows.
 struct Extremes {
     successor: Successor,
     values: VecDeque<(usize, Datum)>,

@@ -1,4 +1,5 @@
-//! From syntax to the analyzed form: types of literals settled, operators and functions found, conversions put in.
+//! From syntax to the analyzed form: types of literals settled, operators and functions found,
+//! conversions put in.
 
 use sqlparser::ast::{
     Array, BinaryOperator, CaseWhen, CastKind, Expr as Syntax, Function, FunctionArg, FunctionArgExpr,

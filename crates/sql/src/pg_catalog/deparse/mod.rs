@@ -1,7 +1,8 @@
 //! Stored expressions as PostgreSQL prints them.
 //!
-//! A DEFAULT or CHECK is stored as the text it was given as; PostgreSQL prints it from its analyzed form: literals with their types,
-//! conversions written out, everything in parentheses (or, in the pretty form, only what needs them).
+//! A DEFAULT or CHECK is stored as the text it was given as; PostgreSQL prints it from its analyzed
+//! form: literals with their types, conversions written out, everything in parentheses (or, in the
+//! pretty form, only what needs them).
 //!
 //! ```text
 //! given                       v >= 0                               n IN ('a', 'b')
@@ -10,7 +11,8 @@
 //! pretty                      v >= 0::numeric                      n = ANY (ARRAY['a'::text, 'b'::text])
 //! ```
 //!
-//! What the analysis does not know is printed as it was given: less like PostgreSQL, but the same expression.
+//! What the analysis does not know is printed as it was given: less like PostgreSQL, but the same
+//! expression.
 
 mod analyze;
 mod print;
@@ -53,7 +55,8 @@ pub(super) fn again(source: &Source<'_>, table: &Table, text: &str, style: Style
     printed(source, table, text, None, style).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Analyzes and prints. An untyped literal takes the type of its place; other conversions to it are not shown.
+/// Analyzes and prints. An untyped literal takes the type of its place; other conversions to it are
+/// not shown.
 fn printed(
     source: &Source<'_>,
     table: &Table,

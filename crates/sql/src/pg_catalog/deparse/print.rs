@@ -8,7 +8,8 @@ use crate::types::{Type, TypeId};
 const RED_ZONE: usize = 128 * 1024;
 const FRESH_STACK: usize = 4 * 1024 * 1024;
 
-/// What an expression stands in, as far as parentheses depend on it. The items of lists are separated by other means and need none.
+/// What an expression stands in, as far as parentheses depend on it. The items of lists are
+/// separated by other means and need none.
 #[derive(Clone, Copy)]
 enum Parent<'a> {
     /// An operator, as its left operand or not.
@@ -55,7 +56,8 @@ fn is_simple(node: &Node, parent: Parent<'_>) -> bool {
     }
 }
 
-/// PostgreSQL leaves parentheses out only among the arithmetic operators whose order everyone knows.
+/// PostgreSQL leaves parentheses out only among the arithmetic operators whose order everyone
+/// knows.
 fn binds_tighter(name: &str, outer: &str, is_left: bool) -> bool {
     let level = |name: &str| match name {
         "+" | "-" => Some(1),
@@ -94,7 +96,8 @@ impl Printer {
         self.style == Style::Pretty
     }
 
-    /// A term within another: in parentheses where the pretty form needs them. The plain form's terms bring their own.
+    /// A term within another: in parentheses where the pretty form needs them. The plain form's
+    /// terms bring their own.
     fn inner(&mut self, term: &Term, parent: Parent<'_>) {
         let parentheses = self.pretty() && !is_simple(&term.node, parent);
         if parentheses {

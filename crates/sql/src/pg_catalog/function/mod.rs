@@ -1,6 +1,7 @@
 //! Functions over the catalog, as the function table lists them.
 //!
-//! Each is an ordinary function of its arguments and the evaluation context; it finds the catalog through the session.
+//! Each is an ordinary function of its arguments and the evaluation context; it finds the catalog
+//! through the session.
 
 mod definitions;
 mod general;
@@ -89,8 +90,9 @@ static SETS: &[Function] = &[
 /// `pg_proc.oid` of `information_schema._pg_expandarray`.
 const EXPAND_ARRAY_OID: u32 = 13_216;
 
-/// The type of `information_schema._pg_expandarray`'s rows: records with the fields `x`, an element, and `n`, its
-/// number from 1. As in PostgreSQL, what a record is made of is in its modifier. The value is an array of the two.
+/// The type of `information_schema._pg_expandarray`'s rows: records with the fields `x`, an
+/// element, and `n`, its number from 1. As in PostgreSQL, what a record is made of is in its
+/// modifier. The value is an array of the two.
 pub const EXPANDED_ARRAY: Type = Type { id: TypeId::Record, modifier: 1 };
 
 /// The rows of a function of this module that gives rows; none if it is not of this module.

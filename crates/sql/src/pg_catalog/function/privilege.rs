@@ -1,6 +1,7 @@
 //! `has_..._privilege`: the one role may do everything with what there is.
 //!
-//! The object is still looked up, so that a wrong name fails as in PostgreSQL, and an oid of nothing gives NULL.
+//! The object is still looked up, so that a wrong name fails as in PostgreSQL, and an oid of
+//! nothing gives NULL.
 
 use super::super::names::{AnyRelation, schema_oid};
 use super::super::role::DATABASE_OID;

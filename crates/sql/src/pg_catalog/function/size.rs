@@ -86,7 +86,8 @@ fn file_node(arguments: &[Datum], source: &Source<'_>) -> Result<Datum> {
     Ok(relation.and_then(tree).map_or(Datum::Null, Datum::Oid))
 }
 
-/// Units, and up to how many of them (with rounding by half) are printed in the unit rather than the next.
+/// Units, and up to how many of them (with rounding by half) are printed in the unit rather than
+/// the next.
 const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
 
 /// As PostgreSQL prints sizes: at most five digits, halves rounded up.

@@ -1,7 +1,7 @@
 //! The standard's information schema, over the same catalog as `pg_catalog`.
 //!
-//! Its domains show as the types they are over: `sql_identifier` as name, `character_data` and `yes_or_no` as varchar,
-//! `cardinal_number` as integer.
+//! Its domains show as the types they are over: `sql_identifier` as name, `character_data` and
+//! `yes_or_no` as varchar, `cardinal_number` as integer.
 
 mod column;
 mod constraint;

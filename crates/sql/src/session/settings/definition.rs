@@ -65,7 +65,8 @@ impl Unit {
         }
     }
 
-    /// Units it may be given in and printed in, largest first, with their size in microseconds or bytes.
+    /// Units it may be given in and printed in, largest first, with their size in microseconds or
+    /// bytes.
     pub(super) fn suffixes(self) -> &'static [(&'static str, f64)] {
         match self {
             Unit::None => &[],

@@ -1,8 +1,8 @@
 //! Settings: `SET`, `SHOW`, `RESET` and what they do to a session.
 //!
-//! A value is checked and brought to its normal form when it is set, so whoever reads it need not check again. SET is
-//! transactional: [`Settings::mark`] takes a state (one `Arc`), and rolling back puts it back. SET LOCAL lies over SET's value
-//! until the transaction ends.
+//! A value is checked and brought to its normal form when it is set, so whoever reads it need not
+//! check again. SET is transactional: [`Settings::mark`] takes a state (one `Arc`), and rolling
+//! back puts it back. SET LOCAL lies over SET's value until the transaction ends.
 //!
 //! What the executor reads often is kept decoded in [`Effective`], rebuilt when a setting changes.
 
@@ -101,7 +101,8 @@ impl Settings {
         settings
     }
 
-    /// An option of the startup packet: [`Settings::set_default`] of what a session may set. 55P02, too.
+    /// An option of the startup packet: [`Settings::set_default`] of what a session may set. 55P02,
+    /// too.
     pub fn set_option(&mut self, name: &str, text: &str) -> Result<()> {
         if let Place::Known(index) = place(name)? {
             check_access(&definition::all()[index])?;
@@ -109,7 +110,8 @@ impl Settings {
         self.set_default(name, text)
     }
 
-    /// Sets what RESET goes back to, and the value with it: for options of the startup packet and facts about the session.
+    /// Sets what RESET goes back to, and the value with it: for options of the startup packet and
+    /// facts about the session.
     pub fn set_default(&mut self, name: &str, text: &str) -> Result<()> {
         match place(name)? {
             Place::Known(index) => {

@@ -1,5 +1,6 @@
-//! The settings there are. Names, defaults and ranges are PostgreSQL 15's where PostgreSQL has the setting; those that
-//! steer its planner or its storage are accepted and have nothing to steer here.
+//! The settings there are. Names, defaults and ranges are PostgreSQL 15's where PostgreSQL has the
+//! setting; those that steer its planner or its storage are accepted and have nothing to steer
+//! here.
 
 use super::Access;
 use super::definition::{Kind, Unit};

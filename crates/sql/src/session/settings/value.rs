@@ -12,7 +12,8 @@ fn invalid(definition: &Definition, text: &str) -> SqlError {
     )
 }
 
-/// Checks a value and brings it to its normal form: numbers in the setting's own unit, booleans as `on` and `off`. `current` is what the setting is now.
+/// Checks a value and brings it to its normal form: numbers in the setting's own unit, booleans as
+/// `on` and `off`. `current` is what the setting is now.
 pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> Result<String> {
     match definition.kind {
         Kind::Bool => match parse_bool(text) {
@@ -53,7 +54,8 @@ pub(super) fn normalize(definition: &Definition, text: &str, current: &str) -> R
     }
 }
 
-/// An encoding's name with nothing but its letters and digits, which is how PostgreSQL compares them: some clients quote it.
+/// An encoding's name with nothing but its letters and digits, which is how PostgreSQL compares
+/// them: some clients quote it.
 fn encoding_name(text: &str) -> String {
     text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
@@ -128,7 +130,8 @@ fn enumerated(definition: &Definition, text: &str, values: &[&str]) -> Result<St
     Err(invalid(definition, text).with_hint(format!("Available values: {}.", values.join(", "))))
 }
 
-/// `Postgres, DMY`. What the text does not name is as it is now; German dates have the day first unless it says otherwise.
+/// `Postgres, DMY`. What the text does not name is as it is now; German dates have the day first
+/// unless it says otherwise.
 fn date_style(definition: &Definition, text: &str, current: &str) -> Result<String> {
     let (mut style, mut order): (Option<&str>, Option<&str>) = (None, None);
     let mut conflict = false;

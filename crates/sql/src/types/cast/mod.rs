@@ -1,7 +1,8 @@
 //! Casts: which there are, where they apply by themselves, and what they do.
 //!
-//! There is a cast if the table in `rules` has one, or from arrays to arrays if there is one for the elements. Beyond those any
-//! type converts to a string type on assignment and from one on request, by way of its text form. An untyped literal converts to anything.
+//! There is a cast if the table in `rules` has one, or from arrays to arrays if there is one for
+//! the elements. Beyond those any type converts to a string type on assignment and from one on
+//! request, by way of its text form. An untyped literal converts to anything.
 
 mod convert;
 mod rules;
@@ -133,7 +134,8 @@ impl Cast {
         self.fits && matches!(self.method, Method::Same)
     }
 
-    /// The value converted; NULL stays NULL. 22P02, 22003, 22001 and so on if the value has no counterpart.
+    /// The value converted; NULL stays NULL. 22P02, 22003, 22001 and so on if the value has no
+    /// counterpart.
     pub fn apply(&self, datum: &Datum, context: &FormatContext) -> Result<Datum, SqlError> {
         if datum.is_null() {
             return Ok(Datum::Null);
@@ -214,8 +216,9 @@ pub fn cannot_cast(from: Type, to: Type) -> SqlError {
     )
 }
 
-/// The value as a column of type `ty` holds it: numeric rounded, texts checked or cut, char padded, times rounded. With
-/// `explicit`, too long texts are cut; else 22001, unless only blanks are too many. 22003 for numerics with too many digits.
+/// The value as a column of type `ty` holds it: numeric rounded, texts checked or cut, char padded,
+/// times rounded. With `explicit`, too long texts are cut; else 22001, unless only blanks are too
+/// many. 22003 for numerics with too many digits.
 pub fn apply_modifier(datum: Datum, ty: Type, explicit: bool) -> Result<Datum, SqlError> {
     if ty.modifier < 0 {
         return Ok(datum);

@@ -171,7 +171,8 @@ pub(crate) fn add_to_timestamp(timestamp: i64, interval: Interval) -> Result<i64
     check_timestamp(moved)
 }
 
-/// A moment moved by an interval: months and days on the local calendar, the rest as elapsed time. 22008.
+/// A moment moved by an interval: months and days on the local calendar, the rest as elapsed
+/// time. 22008.
 pub(crate) fn add_to_timestamptz(timestamp: i64, interval: Interval, tz: TimeZone) -> Result<i64, SqlError> {
     if !is_finite_timestamp(timestamp) {
         return Ok(timestamp);

@@ -25,7 +25,8 @@ pub(crate) struct Clock {
     pub(crate) micros: i64,
 }
 
-/// Days since 2000-01-01. The arguments may be any in-range month and day, the day may exceed the month.
+/// Days since 2000-01-01. The arguments may be any in-range month and day, the day may exceed the
+/// month.
 pub(crate) fn days_from_civil(year: i32, month: u32, day: u32) -> i64 {
     // Years begin in March, so that the leap day is the last one.
     let year = i64::from(year) - i64::from(month <= 2);

@@ -116,8 +116,8 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes a number as the next part of the date. Either the year has three digits or more and comes first, or the order is the
-    /// session's.
+    /// Takes a number as the next part of the date. Either the year has three digits or more and
+    /// comes first, or the order is the session's.
     pub(super) fn date_number(&mut self, digits: &str, order: DateOrder) -> Result<(), FieldError> {
         let long = digits.len() >= 3;
         if digits.len() == 3
@@ -223,7 +223,8 @@ pub(super) fn number<T: std::str::FromStr>(digits: &str) -> Result<T, FieldError
     })
 }
 
-/// Microseconds of a fraction such as `.5`, rounded half to even as the floating-point rounding of PostgreSQL does.
+/// Microseconds of a fraction such as `.5`, rounded half to even as the floating-point rounding of
+/// PostgreSQL does.
 pub(super) fn fraction(text: &str) -> Result<i64, FieldError> {
     let digits = text.strip_prefix('.').ok_or(FieldError::Format)?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -263,8 +264,8 @@ pub(super) fn clock(hour: i64, minute: i64, second: i64, micros: i64) -> Result<
     if total > DAY { Err(FieldError::Overflow) } else { Ok(total) }
 }
 
-/// Digits run together: a date (`20240131`, `240131`) if there is none yet, or with `time_only`, else a time
-/// (`040506`, `0405`), with a fraction.
+/// Digits run together: a date (`20240131`, `240131`) if there is none yet, or with `time_only`,
+/// else a time (`040506`, `0405`), with a fraction.
 pub(super) fn run_of_digits(text: &str, fields: &mut Fields, time_only: bool) -> Result<(), FieldError> {
     let (digits, fraction_text) = match text.find('.') {
         Some(at) => (&text[..at], Some(&text[at..])),
@@ -320,7 +321,8 @@ pub(super) fn offset(text: &str) -> Result<i32, FieldError> {
     Ok(if negative { -seconds } else { seconds })
 }
 
-/// The zone of a lower-case abbreviation or name, or of an offset after letters, which counts westwards.
+/// The zone of a lower-case abbreviation or name, or of an offset after letters, which counts
+/// westwards.
 pub(super) fn named_zone(word: &str) -> Option<Zone> {
     if let Some(seconds) = words::zone_abbreviation(word) {
         return Some(Zone::Offset(seconds));
@@ -331,12 +333,14 @@ pub(super) fn named_zone(word: &str) -> Option<Zone> {
     zone::by_name_or_offset(word).map(Zone::Named)
 }
 
-/// The zone that a text names in SQL: an abbreviation, a name, or an offset, which counts westwards, as POSIX has it.
+/// The zone that a text names in SQL: an abbreviation, a name, or an offset, which counts
+/// westwards, as POSIX has it.
 pub(crate) fn zone_of(text: &str) -> Option<Zone> {
     named_zone(&text.trim().to_ascii_lowercase())
 }
 
-/// The zone that `make_timestamptz` is told: as in the text of a time, an offset has a sign and counts eastwards.
+/// The zone that `make_timestamptz` is told: as in the text of a time, an offset has a sign and
+/// counts eastwards.
 pub(crate) fn zone_in_time(text: &str) -> Result<Zone, SqlError> {
     let invalid = |message: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message);
     if text.starts_with(|c: char| c.is_ascii_digit()) {

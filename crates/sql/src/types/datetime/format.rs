@@ -1,4 +1,5 @@
-//! Dates and times as text, dates in ISO style. `style` has the other ones, `interval_style` intervals.
+//! Dates and times as text, dates in ISO style. `style` has the other ones, `interval_style`
+//! intervals.
 
 use super::calendar::{Clock, civil_from_days, clock, split};
 use super::zone::TimeZone;
@@ -151,7 +152,8 @@ pub(crate) fn write_iso_timestamp(timestamp: i64, separator: u8, out: &mut Vec<u
     }
 }
 
-/// Appends a moment as the local time of a zone with its offset. In JSON the separator is `T` and the offset has minutes always.
+/// Appends a moment as the local time of a zone with its offset. In JSON the separator is `T` and
+/// the offset has minutes always.
 pub(crate) fn write_iso_timestamptz(timestamp: i64, zone: TimeZone, separator: u8, out: &mut Vec<u8>) {
     if write_special(timestamp, out) {
         return;

@@ -13,7 +13,8 @@ use super::format::{write_clock, write_fraction, write_within_hour};
 use crate::types::output::write_integer;
 use crate::types::{Interval, IntervalStyle};
 
-/// An interval's parts: years, months and days, and of its time hours, minutes, seconds and microseconds, which all have the same sign.
+/// An interval's parts: years, months and days, and of its time hours, minutes, seconds and
+/// microseconds, which all have the same sign.
 struct Parts {
     years: i64,
     months: i64,
@@ -102,7 +103,8 @@ fn postgres(parts: &Parts, out: &mut Vec<u8>) {
     write_clock(without_sign(parts.time), out);
 }
 
-/// The first part that is not zero says whether the interval is one `ago`; signs are relative to that.
+/// The first part that is not zero says whether the interval is one `ago`; signs are relative to
+/// that.
 fn verbose(parts: &Parts, out: &mut Vec<u8>) {
     out.push(b'@');
     let units = ["year", "mon", "day", "hour", "min"];
@@ -133,7 +135,8 @@ fn verbose(parts: &Parts, out: &mut Vec<u8>) {
     }
 }
 
-/// The standard has one sign for all, and either years and months or days and times. Where that does not do, all three parts stand with their signs.
+/// The standard has one sign for all, and either years and months or days and times. Where that
+/// does not do, all three parts stand with their signs.
 fn standard(parts: &Parts, out: &mut Vec<u8>) {
     let values = parts.each();
     let (negative, positive) = (values.iter().any(|&value| value < 0), values.iter().any(|&value| value > 0));

@@ -1,4 +1,5 @@
-//! Reads intervals: `1 year 2 mons 3 days 04:05:06`, `1-2 3 4:05:06`, `P1Y2M3DT4H5M6S`, `2 weeks ago`.
+//! Reads intervals: `1 year 2 mons 3 days 04:05:06`, `1-2 3 4:05:06`, `P1Y2M3DT4H5M6S`, `2 weeks
+//! ago`.
 
 use super::field::FieldError;
 use super::token::{Kind, Token, tokenize};
@@ -102,7 +103,8 @@ impl Sum {
     }
 }
 
-/// Reads an interval whose type has this modifier. In the SQL standard's style `-1 2:00:00` is two hours more in the past, in the others two hours less. 22007, 22008, 22015.
+/// Reads an interval whose type has this modifier. In the SQL standard's style `-1 2:00:00` is two
+/// hours more in the past, in the others two hours less. 22007, 22008, 22015.
 pub(crate) fn parse_interval(text: &str, modifier: i32, style: IntervalStyle) -> Result<Interval, SqlError> {
     let trimmed = text.trim();
     let read = if trimmed.starts_with(['P', 'p']) || trimmed.starts_with("-P") {
@@ -233,7 +235,8 @@ fn years_and_months(text: &str, negative: bool, sum: &mut Sum) -> Result<(), Fie
     Ok(())
 }
 
-/// `hh:mm`, `hh:mm:ss.f`, signed; the hours may be many. `mm:ss.f`, and `mm:ss` for MINUTE TO SECOND.
+/// `hh:mm`, `hh:mm:ss.f`, signed; the hours may be many. `mm:ss.f`, and `mm:ss` for MINUTE TO
+/// SECOND.
 fn clock(text: &str, range: i32, negative: bool, sum: &mut Sum) -> Result<(), FieldError> {
     let negative = negative || text.starts_with('-');
     let body = text.trim_start_matches(['+', '-']);
@@ -257,7 +260,8 @@ fn clock(text: &str, range: i32, negative: bool, sum: &mut Sum) -> Result<(), Fi
     Ok(())
 }
 
-/// A number at the start of an ISO text, as floating point reads it; whole part, fraction, and what follows.
+/// A number at the start of an ISO text, as floating point reads it; whole part, fraction, and what
+/// follows.
 fn iso_number(text: &str) -> Result<(i64, f64, &str), FieldError> {
     let bytes = text.as_bytes();
     let digits = |at: usize| at + bytes[at..].iter().take_while(|b| b.is_ascii_digit()).count();
@@ -302,7 +306,8 @@ fn iso(text: &str) -> Result<Interval, FieldError> {
     sum.finish(false)
 }
 
-/// A half of an ISO text: numbers with designators; or three with something between them, or run together to so many digits.
+/// A half of an ISO text: numbers with designators; or three with something between them, or run
+/// together to so many digits.
 fn iso_part(
     text: &str,
     designators: &[(char, Unit)],
@@ -347,7 +352,8 @@ fn iso_part(
     Ok(())
 }
 
-/// The interval as a type with this modifier holds it: smaller fields than the range has are cut off.
+/// The interval as a type with this modifier holds it: smaller fields than the range has are cut
+/// off.
 pub(crate) fn fit(interval: Interval, modifier: i32) -> Interval {
     if modifier < 0 {
         return interval;

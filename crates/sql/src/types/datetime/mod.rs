@@ -1,6 +1,7 @@
 //! Dates and times: the calendar, time zones, reading, printing and arithmetic.
 //!
-//! All counts start at 2000-01-01 00:00. Years are astronomical inside: 1 BC is year 0. The calendar is Gregorian throughout.
+//! All counts start at 2000-01-01 00:00. Years are astronomical inside: 1 BC is year 0. The
+//! calendar is Gregorian throughout.
 
 pub(crate) mod arithmetic;
 pub(crate) mod calendar;

@@ -92,7 +92,8 @@ pub(crate) fn parse_timestamp(text: &str, context: &FormatContext) -> Result<i64
     }
 }
 
-/// Reads a timestamp with time zone; without one in the text it is local time. 22007, 22008, 22009, 22023.
+/// Reads a timestamp with time zone; without one in the text it is local time. 22007, 22008,
+/// 22009, 22023.
 pub(crate) fn parse_timestamptz(text: &str, context: &FormatContext) -> Result<i64, SqlError> {
     let report = |e: FieldError| e.report("timestamp with time zone", text);
     let reading = read(text, context, true).map_err(report)?;
@@ -210,7 +211,8 @@ impl FieldReader<'_> {
         Ok(())
     }
 
-    /// `1999-01-08`, `1/8/1999`, `08-jan-1999`, `1999.008`; the order of the numbers follows the settings.
+    /// `1999-01-08`, `1/8/1999`, `08-jan-1999`, `1999.008`; the order of the numbers follows the
+    /// settings.
     fn date(&mut self, text: &str) -> Result<(), FieldError> {
         if self.fields.has_any_date() && !self.fields.text_month {
             return self.set_zone_word(text);

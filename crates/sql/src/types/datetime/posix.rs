@@ -1,5 +1,5 @@
-//! Time zones in POSIX's notation: an abbreviation, an offset that counts *westwards*, and perhaps summer time with the days
-//! on which it begins and ends, every year the same way.
+//! Time zones in POSIX's notation: an abbreviation, an offset that counts *westwards*, and perhaps
+//! summer time with the days on which it begins and ends, every year the same way.
 //!
 //! ```text
 //! CST7CDT,M4.1.0,M10.5.0     seven hours west; an hour less from the first Sunday of April to the last one of October

@@ -7,7 +7,8 @@
 //! German     17.12.1997   17.12.1997 07:37:16 PST
 //! ```
 //!
-//! Zones have their abbreviations here, or their offset where the zone has none. JSON is ISO always.
+//! Zones have their abbreviations here, or their offset where the zone has none. JSON is ISO
+//! always.
 
 use super::calendar::{Civil, civil_from_days, clock, split, weekday};
 use super::format::{two_digits, write_clock, write_year};

@@ -208,7 +208,8 @@ pub(super) fn changing_abbreviation(word: &str) -> Option<(&'static str, &'stati
     entries.find(|(name, _)| *name == word)
 }
 
-/// Whether a lower-case word means something in a date by itself, so that what is joined to it is no part of a zone's name.
+/// Whether a lower-case word means something in a date by itself, so that what is joined to it is
+/// no part of a zone's name.
 pub(super) fn is_keyword(word: &str) -> bool {
     month(word).is_some()
         || is_weekday(word)

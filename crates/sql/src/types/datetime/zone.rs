@@ -59,8 +59,9 @@ pub fn from_setting(text: &str) -> Option<TimeZone> {
     by_name_or_offset(text.trim())
 }
 
-/// The value of the setting `TimeZone` for what was given: the name as the database has it; a number (or an interval), which counts hours
-/// *eastwards*, in POSIX's notation, and that itself in upper case. `None` if it is no zone.
+/// The value of the setting `TimeZone` for what was given: the name as the database has it; a
+/// number (or an interval), which counts hours *eastwards*, in POSIX's notation, and that itself in
+/// upper case. `None` if it is no zone.
 pub(crate) fn setting_of(text: &str) -> Option<String> {
     let text = text.trim();
     if let Some(interval) = text.strip_prefix("INTERVAL") {
@@ -102,7 +103,8 @@ fn posix_name(east: i32) -> String {
     if east < 0 { format!("<-{offset}>+{offset}") } else { format!("<+{offset}>-{offset}") }
 }
 
-/// Seconds since 1970 as a calendar time that the zone tables know: far years become near ones with the same weekdays.
+/// Seconds since 1970 as a calendar time that the zone tables know: far years become near ones with
+/// the same weekdays.
 fn tabled(unix_seconds: i64) -> Option<NaiveDateTime> {
     let seconds = unix_seconds - UNIX_EPOCH_SHIFT;
     let days = seconds.div_euclid(86_400);
@@ -143,8 +145,8 @@ pub(crate) fn abbreviation_at(zone: TimeZone, timestamp: i64) -> String {
     offset.to_string()
 }
 
-/// Seconds east of UTC for a local time. A time that a change of clocks skips counts as before the change, one that it
-/// repeats as after it.
+/// Seconds east of UTC for a local time. A time that a change of clocks skips counts as before the
+/// change, one that it repeats as after it.
 pub(crate) fn offset_of_local(zone: TimeZone, local: i64) -> i32 {
     if let TimeZone::UTC | TimeZone::Fixed(_) = zone {
         return offset_at(zone, local);
@@ -168,8 +170,9 @@ pub(crate) fn offset_of_local(zone: TimeZone, local: i64) -> i32 {
     }
 }
 
-/// Seconds east of UTC that an abbreviation of the zone stood for at a moment, or last before it: `MSK` was three hours, then four, then three
-/// again. If the zone has not used it for a year, what is in force.
+/// Seconds east of UTC that an abbreviation of the zone stood for at a moment, or last before it:
+/// `MSK` was three hours, then four, then three again. If the zone has not used it for a year, what
+/// is in force.
 pub(crate) fn offset_of_abbreviation(zone: TimeZone, word: &str, timestamp: i64) -> i32 {
     let weeks = (0..=53).map(|weeks| timestamp.saturating_sub(weeks * 7 * DAY));
     let used = |moment: &i64| abbreviation_at(zone, *moment).eq_ignore_ascii_case(word);

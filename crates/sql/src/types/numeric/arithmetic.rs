@@ -149,7 +149,8 @@ impl Numeric {
         Numeric::from_big(x / y, 0)
     }
 
-    /// Remainder with the dividend's sign; scale is the larger of the two. 22012 for a zero divisor.
+    /// Remainder with the dividend's sign; scale is the larger of the two. 22012 for a zero
+    /// divisor.
     pub fn remainder(&self, other: &Numeric) -> Result<Numeric, SqlError> {
         if self.is_nan() || other.is_nan() {
             return Ok(Numeric::NAN);
@@ -169,7 +170,8 @@ impl Numeric {
         Numeric::from_big(x % y, scale)
     }
 
-    /// Rounded half away from zero to `scale` digits after the point; negative scales round before it.
+    /// Rounded half away from zero to `scale` digits after the point; negative scales round before
+    /// it.
     pub fn round(&self, scale: i32) -> Numeric {
         self.try_round(scale).unwrap_or(Numeric::NAN)
     }
@@ -236,7 +238,8 @@ impl Numeric {
         self.add(&Numeric::from(1i64)).unwrap_or(Numeric::NAN)
     }
 
-    /// The value as numeric(precision, scale) holds it. 22003 if it has too many digits before the point.
+    /// The value as numeric(precision, scale) holds it. 22003 if it has too many digits before the
+    /// point.
     pub fn fit(&self, precision: i32, scale: i32) -> Result<Numeric, SqlError> {
         if self.is_nan() {
             return Ok(Numeric::NAN);
@@ -267,7 +270,8 @@ impl Numeric {
         )))
     }
 
-    /// First base-10000 digit and its weight, as PostgreSQL stores numbers; its scale rules are written in them.
+    /// First base-10000 digit and its weight, as PostgreSQL stores numbers; its scale rules are
+    /// written in them.
     pub(super) fn leading_group(&self) -> (i64, i64) {
         let Some(exponent) = self.decimal_exponent() else { return (0, 0) };
         let top = exponent - 1;

@@ -108,7 +108,8 @@ impl Numeric {
         Numeric::parse(&format!("{mantissa}e{exponent}"))
     }
 
-    /// Rounded to an integer of 64 bits; 22003 if it does not fit, 0A000 for NaN and infinities, naming `type_name`.
+    /// Rounded to an integer of 64 bits; 22003 if it does not fit, 0A000 for NaN and infinities,
+    /// naming `type_name`.
     pub fn to_i64(&self, type_name: &str) -> Result<i64, SqlError> {
         let rounded = match &self.0 {
             Repr::NaN => return Err(cannot_convert("NaN", type_name)),

@@ -1,7 +1,8 @@
 //! Roots, powers, exponentials and logarithms of numerics.
 //!
-//! The scales of the results are PostgreSQL's: about 16 significant digits, and no fewer than the operands show. They also say how many
-//! digits the computation carries, with some to guard the last one; [`super::series`] computes.
+//! The scales of the results are PostgreSQL's: about 16 significant digits, and no fewer than the
+//! operands show. They also say how many digits the computation carries, with some to guard the
+//! last one; [`super::series`] computes.
 
 use num_bigint::{BigInt, BigUint};
 
@@ -149,8 +150,9 @@ impl Numeric {
         ln.abs().log10() as i64
     }
 
-    /// This number to a power. 2201F for 0 to a negative power and for a negative number to a fraction; 22003 if it overflows. A power of
-    /// many digits takes long: `check` is asked in between.
+    /// This number to a power. 2201F for 0 to a negative power and for a negative number to a
+    /// fraction; 22003 if it overflows. A power of many digits takes long: `check` is asked in
+    /// between.
     pub fn power(&self, exponent: &Numeric, check: Check<'_>) -> Result<Numeric, SqlError> {
         let invalid =
             |what: &str| SqlError::new(sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION, what.to_owned());
@@ -267,7 +269,8 @@ impl Numeric {
         let negative = self.signum() < 0 && n % 2 != 0;
         let (times, fraction) = (u64::from(n.unsigned_abs()), u64::from(base.scale()));
         let mantissa = base.mantissa().magnitude().clone();
-        // mantissa^times / 10^(fraction × times), or its reciprocal, with `scale` digits after the point.
+        // mantissa^times / 10^(fraction × times), or its reciprocal, with `scale` digits after the
+        // point.
         let significant = (weight + f64::from(scale)).max(0.0) as u32 + 1;
         let bits = if mantissa.bits().max(fraction * 4).saturating_mul(times) <= EXACT_BITS {
             2 * EXACT_BITS
@@ -292,7 +295,8 @@ impl Numeric {
         (top as f64).log10() + excess as f64 * std::f64::consts::LOG10_2 - f64::from(finite.scale())
     }
 
-    /// `ln(self) × 2^bits` and the bits, which are enough for so many digits after the point. Positive finite numbers.
+    /// `ln(self) × 2^bits` and the bits, which are enough for so many digits after the point.
+    /// Positive finite numbers.
     fn ln_fixed(&self, digits: u32) -> (BigInt, u64) {
         let bits = bits_of(digits) + 16;
         let Some(finite) = self.finite() else { return (BigInt::ZERO, bits) };

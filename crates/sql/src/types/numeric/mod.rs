@@ -1,8 +1,9 @@
 //! Exact decimals.
 //!
-//! A finite value is `mantissa × 10^-scale`. Up to 38 digits the mantissa is an `i128` held inline, which is every
-//! amount of money there is; above that it is a shared big integer. The scale is what is displayed: 1.50 and 1.5 are equal
-//! and print differently. Scale rules and rounding (half away from zero) are PostgreSQL's.
+//! A finite value is `mantissa × 10^-scale`. Up to 38 digits the mantissa is an `i128` held inline,
+//! which is every amount of money there is; above that it is a shared big integer. The scale is
+//! what is displayed: 1.50 and 1.5 are equal and print differently. Scale rules and rounding (half
+//! away from zero) are PostgreSQL's.
 
 mod arithmetic;
 mod convert;
@@ -83,7 +84,8 @@ fn joined(high: i64, low: u64) -> i128 {
     (i128::from(high) << 64) | i128::from(low)
 }
 
-/// The product, if it stays small. Of factors that fit a word each it always does, and no check is needed.
+/// The product, if it stays small. Of factors that fit a word each it always does, and no check is
+/// needed.
 #[inline]
 fn product(x: i128, y: i128) -> Option<i128> {
     match (i64::try_from(x), i64::try_from(y)) {
@@ -156,7 +158,8 @@ impl Numeric {
         Ok(Numeric(Repr::Big(Arc::new(Big { mantissa, scale: scale16 }))))
     }
 
-    /// A number that may be beyond the limits of the type, for what comes out of it. The scale is at most twice the type's.
+    /// A number that may be beyond the limits of the type, for what comes out of it. The scale is
+    /// at most twice the type's.
     fn beyond(mantissa: BigInt, scale: u32) -> Numeric {
         let scale = scale.min(2 * MAX_SCALE) as u16;
         match i128::try_from(&mantissa) {
@@ -266,7 +269,8 @@ impl Numeric {
         }
     }
 
-    /// Position of the first digit: the value is `0.d… × 10^n` for the returned n. `None` for 0 and non-finite values.
+    /// Position of the first digit: the value is `0.d… × 10^n` for the returned n. `None` for 0 and
+    /// non-finite values.
     fn decimal_exponent(&self) -> Option<i64> {
         match self.finite()? {
             Finite::Small(0, _) => None,

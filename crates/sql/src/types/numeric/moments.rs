@@ -1,7 +1,8 @@
 //! Sums of values and of their squares, beyond what the type itself can hold.
 //!
-//! A variance may fit where the sum of the squares does not: squares have twice the digits, on both sides of the point. So a
-//! sum is a number of the type as long as that holds it exactly, and an integer with a scale from then on.
+//! A variance may fit where the sum of the squares does not: squares have twice the digits, on both
+//! sides of the point. So a sum is a number of the type as long as that holds it exactly, and an
+//! integer with a scale from then on.
 //!
 //! ```text
 //! 9e131071 + 1, ..., 9e131071 + 5     the sum has a digit too many, the squares twice as many; the variance is 2.5
@@ -96,7 +97,8 @@ impl Moments {
         self.count
     }
 
-    /// The squared distances from the mean over `divisor`, with a quotient's scale. 22003 beyond the type.
+    /// The squared distances from the mean over `divisor`, with a quotient's scale. 22003 beyond
+    /// the type.
     pub(crate) fn variance(&self, divisor: i64) -> Result<Numeric, SqlError> {
         let (sum, scale) = self.sum.parts();
         let (squares, squares_scale) = self.squares.parts();

@@ -24,7 +24,8 @@ pub(super) fn digits(value: &BigUint) -> u64 {
     near as u64 + u64::from(value >= power.magnitude())
 }
 
-/// The number that decimal digits (and nothing else) spell. Multiplies halves, so that it takes little more than a product of that size.
+/// The number that decimal digits (and nothing else) spell. Multiplies halves, so that it takes
+/// little more than a product of that size.
 pub(super) fn parse(digits: &[u8]) -> Option<BigInt> {
     if digits.len() <= AT_ONCE {
         return BigInt::parse_bytes(if digits.is_empty() { b"0" } else { digits }, 10);

@@ -1,7 +1,8 @@
 //! Exponentials, logarithms and powers in binary fixed point, where a rounding is a shift.
 //!
-//! A number here is an integer times a power of two. Arguments are brought near the place where a series converges fast, by powers of two
-//! and by roots or squarings; how many of those pay is about the root of the number of bits. With 12,000 bits (3,600 digits, the most that
+//! A number here is an integer times a power of two. Arguments are brought near the place where a
+//! series converges fast, by powers of two and by roots or squarings; how many of those pay is
+//! about the root of the number of bits. With 12,000 bits (3,600 digits, the most that
 //! [`super::math`] asks for except for numbers next to one) each takes some milliseconds.
 //!
 //! ```text
@@ -13,7 +14,8 @@ use num_bigint::{BigInt, BigUint, Sign};
 
 use crate::error::SqlError;
 
-/// Asked between the steps of a computation that takes long; what it fails with ends the computation.
+/// Asked between the steps of a computation that takes long; what it fails with ends the
+/// computation.
 pub type Check<'a> = &'a dyn Fn() -> Result<(), SqlError>;
 
 /// `value × 2^shift`, rounded down.
@@ -35,7 +37,8 @@ fn artanh_of_reciprocal(n: u32, bits: u64) -> BigInt {
     sum
 }
 
-/// `ln 2 × 2^bits`, by Machin's kind of formula: 18 artanh(1/26) - 2 artanh(1/4801) + 8 artanh(1/8749).
+/// `ln 2 × 2^bits`, by Machin's kind of formula: 18 artanh(1/26) - 2 artanh(1/4801) + 8
+/// artanh(1/8749).
 fn ln_two(bits: u64) -> BigInt {
     let work = bits + 32;
     let sum = artanh_of_reciprocal(26, work) * 18 - artanh_of_reciprocal(4801, work) * 2
@@ -43,7 +46,8 @@ fn ln_two(bits: u64) -> BigInt {
     sum >> 32u32
 }
 
-/// The integer part of a root. Each step doubles the number of right digits, so all of them cost about as much as the last.
+/// The integer part of a root. Each step doubles the number of right digits, so all of them cost
+/// about as much as the last.
 pub(super) fn square_root(value: &BigUint) -> BigUint {
     let bits = value.bits();
     if bits <= 1024 {
@@ -64,7 +68,8 @@ pub(super) fn square_root(value: &BigUint) -> BigUint {
     }
 }
 
-/// `e^x` for `x = mantissa / 2^bits`: an integer and the power of two that it is times, right to nearly `bits` bits.
+/// `e^x` for `x = mantissa / 2^bits`: an integer and the power of two that it is times, right to
+/// nearly `bits` bits.
 pub(super) fn exponential(mantissa: &BigInt, bits: u64) -> (BigInt, i64) {
     let halvings = (bits as f64).sqrt() as u64 / 2 + 8;
     let extra = 2 * halvings + 32;

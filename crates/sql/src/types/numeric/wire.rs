@@ -1,8 +1,10 @@
-//! The binary forms of a numeric: PostgreSQL's wire format (base 10000) and the compact form in stored rows.
+//! The binary forms of a numeric: PostgreSQL's wire format (base 10000) and the compact form in
+//! stored rows.
 //!
-//! Stored form, first byte: 0..=239 is the scale of a value whose mantissa follows as little-endian two's complement of as
-//! few bytes as it needs (none for 0, at most 16); 240 NaN; 241 infinity; 242 negative infinity; 243 a big value: two bytes
-//! of scale, little-endian, then the mantissa likewise.
+//! Stored form, first byte: 0..=239 is the scale of a value whose mantissa follows as little-endian
+//! two's complement of as few bytes as it needs (none for 0, at most 16); 240 NaN; 241 infinity;
+//! 242 negative infinity; 243 a big value: two bytes of scale, little-endian, then the mantissa
+//! likewise.
 
 use num_bigint::BigInt;
 
@@ -154,8 +156,8 @@ impl Numeric {
         }
     }
 
-    /// Decimal digits without zeros at either end, and the exponent n of `0.digits × 10^n`; for the key codec.
-    /// `None` if the value is not finite or is 0.
+    /// Decimal digits without zeros at either end, and the exponent n of `0.digits × 10^n`; for the
+    /// key codec. `None` if the value is not finite or is 0.
     pub(crate) fn key_digits(&self) -> Option<(Vec<u8>, i64)> {
         let exponent = self.decimal_exponent()?;
         let mut digits = self.finite()?.digits();
@@ -165,8 +167,8 @@ impl Numeric {
         Some((digits, exponent))
     }
 
-    /// Decimal digits of the magnitude from the first that is not 0, at least one, and the exponent n of `0.digits × 10^n`; for 0, one
-    /// zero and 1. Finite values only.
+    /// Decimal digits of the magnitude from the first that is not 0, at least one, and the exponent
+    /// n of `0.digits × 10^n`; for 0, one zero and 1. Finite values only.
     pub(crate) fn key_digits_for_display(&self) -> (String, i64) {
         match self.key_digits() {
             Some((digits, exponent)) => (String::from_utf8_lossy(&digits).into_owned(), exponent),
@@ -174,7 +176,8 @@ impl Numeric {
         }
     }
 
-    /// The value of `±0.digits × 10^exponent`, for the key codec; the scale is as small as possible.
+    /// The value of `±0.digits × 10^exponent`, for the key codec; the scale is as small as
+    /// possible.
     pub(crate) fn from_key_digits(negative: bool, digits: &[u8], exponent: i64) -> Option<Numeric> {
         let magnitude = super::radix::parse(digits)?;
         let mantissa = if negative { -magnitude } else { magnitude };

@@ -1,4 +1,5 @@
-//! Numbers of few digits in registers: most of arithmetic with amounts of money, and none of what makes it long.
+//! Numbers of few digits in registers: most of arithmetic with amounts of money, and none of what
+//! makes it long.
 //!
 //! Whatever a word cannot hold has no result here and is computed the general way.
 
@@ -73,7 +74,8 @@ impl Numeric {
 mod tests {
     use super::*;
 
-    /// What a word gives is what the general way gives, digits and all; near its ends it gives nothing.
+    /// What a word gives is what the general way gives, digits and all; near its ends it gives
+    /// nothing.
     #[test]
     fn words_compute_as_numbers_do() {
         let mantissas = [0, 1, -1, 7, -99, 12345, i64::MAX, i64::MIN, i64::MAX / 10, 1 << 31];
