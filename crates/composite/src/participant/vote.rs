@@ -60,7 +60,8 @@ impl Participant {
                 if let Some(vote) = before {
                     return out.push(send(vote));
                 }
-                let is_first = known.is_first_question() || !holds(Rule::FurtherParentsNeedNotWait);
+                let is_first = known.is_first_question();
+                let waits = is_first || !holds(Rule::FurtherParentsNeedNotWait);
                 // Where the journal was lost, the yes may have been given under any nonce.
                 if !known.is_promised {
                     known.nonce.get_or_insert(nonce);
@@ -70,12 +71,12 @@ impl Participant {
                 }
                 let entry = known.parents.entry(parent).or_default();
                 // The same question again waits for the same answer.
-                entry.asked.get_or_insert(if is_first { Asked::First } else { Asked::Further });
+                entry.asked.get_or_insert(if waits { Asked::First } else { Asked::Further });
                 if is_first {
                     known.phase = Phase::Preparing;
                     ask_children(&root, known, out);
                 }
-                if known.ballot == Ballot::None && (!is_first || known.are_children_ready()) {
+                if known.ballot == Ballot::None && (!waits || known.are_children_ready()) {
                     write(&root, known, out);
                 }
                 self.answer_parents(&root, out);
