@@ -3,7 +3,7 @@
 //! Each was added because a history without it goes wrong. The exploration leaves them out one by
 //! one and has to find such a history (`tests/protocol/rules.rs`): a rule whose absence nobody
 //! notices is either not needed or not explored. Only with the feature `omitted-rules`, which
-//! nothing but these tests asks for; otherwise [`holds`] is always true.
+//! nothing but these tests asks for; otherwise all of them are kept.
 
 /// A rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
