@@ -134,6 +134,7 @@ pub(crate) async fn end(
 }
 
 /// Components that have services without undo need a database that prepares transactions.
+/// Looked at before a component is taken over: who does not start must end no process that runs.
 pub(crate) async fn check_database(connection: &Connection) -> Result<(), String> {
     let rows = connection.query("SHOW max_prepared_transactions", &[]).await;
     let rows = rows.map_err(|error| crate::database::in_words(&error))?;

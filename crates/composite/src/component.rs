@@ -205,13 +205,16 @@ impl Component {
         }
         let folder = self.data.ok_or("no folder is given for the journal")?;
         let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
-        let opened = opening.await.map_err(|error| error.to_string())?;
-        let (journal, found) = opened.map_err(|error| error.to_string())?;
+        let opened = opening.await.map_err(|e| e.to_string())?;
+        let (journal, found) = opened.map_err(|e| e.to_string())?;
         fault::point("start-journal-opened");
         let target = Target::open(&self.database).await?;
         let starting = Pool::new(target.clone(), application_name(&self.name, 0), 1);
         let lease = starting.take().await.map_err(|problem| problem.to_string())?;
         check_durability(&lease).await?;
+        if services.iter().any(|service| service.declared.is_closed()) {
+            crate::branch::check_database(&lease).await?;
+        }
         let words = |error: tokio_postgres::Error| crate::database::in_words(&error);
         let holds_any = !crate::branch::prepared(&lease, &self.name).await.map_err(words)?.is_empty();
         for statement in &self.setup {
@@ -225,9 +228,6 @@ impl Component {
             }
         }
         let mut taken = take_over(&lease, &self.name).await?;
-        if services.iter().any(|service| service.declared.is_closed()) {
-            crate::branch::check_database(&lease).await?;
-        }
         let is_journal_whole = is_journal_whole(&self.name, &taken, &found);
         rows_of_branches(&mut taken, &found)?;
         let id = found.id.clone();
