@@ -223,6 +223,40 @@ fn lasting_thrashing_is_cut() {
     }
 }
 
+/// A load whose rate is as bad at half of a limit that is far too high: 400 clients after a load
+/// that was best without a limit.
+#[test]
+fn it_comes_down_from_far_beyond_the_peak() {
+    fn cliff(limit: f64) -> (f64, f64) {
+        let off = (limit / 6.0).log2().max(0.0);
+        ((5000.0 - 1200.0 * off).max(1500.0) * (limit / 4.0).min(1.0), (0.15 * limit.sqrt()).min(0.88))
+    }
+    println!("seeds 1 to 20");
+    let noise = Noise { scatter: 0.15, drift: 0.0 };
+    for seed in 1..=20 {
+        let mut random = SplitMix::new(seed);
+        let mut tuner = Tuner::new(2);
+        for _ in 0..600 {
+            let sample = sample(gentle, Noise { scatter: 0.01, ..noise }, tuner.limit(), &mut random);
+            tuner.observe(sample);
+        }
+        assert!(tuner.limit() > 100, "seed {seed}: {}", tuner.limit());
+        let limits: Vec<u32> = (0..600)
+            .map(|_| {
+                let active = tuner.limit().min(400);
+                let sample = Sample {
+                    active,
+                    binding: tuner.limit() < 400,
+                    ..sample(cliff, noise, active, &mut random)
+                };
+                tuner.observe(sample)
+            })
+            .collect();
+        let share = share_of_best(cliff, &limits);
+        assert!(share >= 0.85, "seed {seed}: {share:.3} of the best, {limits:?}");
+    }
+}
+
 /// One transaction is left in doubt, and nearly all that come after it wait for it: a moment, until
 /// a sibling answers, or longer.
 #[test]

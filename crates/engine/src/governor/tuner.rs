@@ -36,17 +36,23 @@
 //!
 //! *Cutting.* If more than a [`share`](CUT_SHARE) of the attempts abort, or of the transactions
 //! wait for locks, the system may be thrashing, and climbing down step by step would take too long:
-//! the limit is halved. Some loads have such shares for a moment: one transaction that is left in
+//! the limit is *cut*. Some loads have such shares for a moment: one transaction that is left in
 //! doubt stops all that come after it until somebody answers for it, and a slow flush does much the
 //! same. So the share has to last for some [`samples`](CUT_SAMPLES). Others have it at their best
-//! limit, too. So a cut is itself a trial: after a block at half the limit it goes back for one,
-//! and so on, and the cut stays only if that clearly costs nothing, as any step down does.
-//! Otherwise, only a larger share leads to another one for a while. A step up that leads to such a
-//! share is undone at once, if the rate is lower, too.
+//! limit, too. So a cut is itself a trial, in pairs, of the limit and a lower one, and stays only if
+//! that clearly costs nothing, as any step down does. Otherwise, only a larger share leads to
+//! another one for a while. A step up that leads to such a share is undone at once, if the rate is
+//! lower, too.
+//!
+//! The lower limit is not simply the half: far beyond the peak, half of too many are still too
+//! many, and the rate is as bad. So a cut begins with a *descent*, one block at each half of the
+//! half, as long as the share stays and the rate does not fall by much; the best of these blocks
+//! says which limit is tried.
 //!
 //! ```text
 //! share │ 95 % 20 % 25 %          one stall of 100 ms: nothing
 //! share │ 60 % 65 % 60 % │ …      limit 32 │ 16 │ 32 │ …      a cut, and whether it pays
+//! share │ 88 % 85 % 87 % │ …      limit 512 │ 200 │ 100 │ 50 │ 25 │ 12 │ 512 │ 12 │ …
 //! ```
 //!
 //! *No evidence, no move.* As long as hardly anybody has to wait for a slot, the limit is as good
@@ -78,8 +84,10 @@ const CUT_PAIRS_MAX: u32 = 4;
 /// Factor of a step: the first, and the finest.
 const STEP: f64 = 2.0;
 const STEP_MIN: f64 = 1.1;
-/// Factor of a cut.
+/// Factor of a cut, and of each step of its descent.
 const CUT: f64 = 0.5;
+/// A block of a descent whose rate is below this share of the best one's ends it.
+const DESCENT_SHARE: f64 = 0.8;
 /// Share of aborts, or of blocked transactions, that leads to a cut.
 const CUT_SHARE: f64 = 0.4;
 /// So many samples in a row have to have it.
@@ -190,6 +198,9 @@ enum Phase {
     Measure,
     /// The rates at two limits, in turns.
     Try(Trial),
+    /// The rates at lower and lower limits, a block each: `from` where, and the best one so far,
+    /// with its rate.
+    Descend { from: u32, best: Option<(u32, f64)> },
     /// Nothing, for so many samples.
     Rest { left: u32 },
 }
@@ -274,6 +285,11 @@ impl Tuner {
                 self.limit = trial.from;
                 self.begin(Phase::Try(Trial { first: None, ..trial }));
             }
+            // If it is still necessary, it begins again.
+            Phase::Descend { from, .. } => {
+                self.limit = from;
+                self.begin(Phase::Measure);
+            }
             Phase::Measure => self.begin(Phase::Measure),
         }
         self.limit
@@ -295,7 +311,7 @@ impl Tuner {
             return self.limit;
         }
         // What is tried may turn out to be as good as no limit; its rate counts all the same.
-        if !sample.binding && !matches!(self.phase, Phase::Try(_)) {
+        if !sample.binding && !matches!(self.phase, Phase::Try(_) | Phase::Descend { .. }) {
             self.begin(Phase::Measure);
             return self.limit;
         }
@@ -332,7 +348,23 @@ impl Tuner {
                     self.begin(Phase::Try(trial));
                 }
             }
+            Phase::Descend { from, best } => self.descend(from, best, rate),
             Phase::Rest { .. } => {}
+        }
+    }
+
+    /// A block of a descent has ended: the next one, or the trial of the best.
+    fn descend(&mut self, from: u32, best: Option<(u32, f64)>, rate: f64) {
+        let best = best.filter(|(_, best)| *best >= rate).unwrap_or((self.limit, rate));
+        let next = ((f64::from(self.limit) * CUT) as u32).max(self.least);
+        // The share was too large in all of the block.
+        let lasts = self.beyond >= WINDOW;
+        if lasts && rate >= DESCENT_SHARE * best.1 && next < self.limit {
+            self.limit = next;
+            self.begin(Phase::Descend { from, best: Some(best) });
+        } else {
+            self.limit = best.0;
+            self.begin(Phase::Try(Trial::cut(from, best.0)));
         }
     }
 
@@ -434,7 +466,7 @@ impl Tuner {
     /// if it does not, if a cut is being tried, or if the limit is as low as can be already.
     fn cut(&mut self, sample: Sample) -> bool {
         let from = match self.phase {
-            Phase::Try(Trial { cut: Some(_), .. }) => return false,
+            Phase::Descend { .. } | Phase::Try(Trial { cut: Some(_), .. }) => return false,
             Phase::Try(Trial { from, to, at_from, direction: Direction::Up, .. }) if to == self.limit => {
                 let counted = self.samples.saturating_sub(self.skipped);
                 if self.sum >= f64::from(counted) * at_from * (1.0 - DEAD_BAND) {
@@ -455,7 +487,7 @@ impl Tuner {
         }
         self.cuts += 1;
         self.limit = to;
-        self.begin(Phase::Try(Trial::cut(from, to)));
+        self.begin(Phase::Descend { from, best: None });
         true
     }
 
