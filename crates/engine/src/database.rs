@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::active::TransactionInfo;
 use crate::background::Background;
 use crate::certifier::{Method, Watch};
+use crate::delivery::Delivered;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
 use crate::level::{Access, Isolation};
@@ -59,6 +60,10 @@ impl Database {
     /// # Errors
     /// `LogPoisoned` if the snapshot cannot become durable.
     pub async fn begin_deferrable(&self) -> Result<Transaction, Error> {
+        if self.is_node() {
+            // What leads to before a snapshot may be at another node: it is certified at its end.
+            return Ok(self.begin(Isolation::Serializable, Access::ReadOnly));
+        }
         loop {
             let (transaction, watch) = Transaction::begin_watched(&self.manager);
             let watch = Watched { manager: &self.manager, watch };
@@ -160,6 +165,43 @@ impl Database {
     /// As `commit_instance`.
     pub fn forget_family(&self, xid: &Xid) -> Result<DurableWait, Error> {
         self.manager.forget_family(xid)
+    }
+
+    /// Delivers the next position of a cluster's order: decides it as every node does, and shows it
+    /// if it commits. To be called by one thread, for position after position from 1 on.
+    ///
+    /// # Errors
+    /// `Undecodable` if the bytes are no request, `LogPoisoned`. The node must not go on then.
+    pub fn deliver(&self, position: Csn, request: &[u8]) -> Result<Delivered, Error> {
+        self.manager.deliver(position, request)
+    }
+
+    /// The last position of the order that is judged and shown here; 0 in a database of its own.
+    pub fn applied(&self) -> Csn {
+        self.manager.applied()
+    }
+
+    /// The last position, and a digest of all requests and verdicts up to it: equal at all nodes.
+    /// `None` in a database of its own.
+    pub fn digest(&self) -> Option<(Csn, [u8; 32])> {
+        self.manager.digest()
+    }
+
+    /// The position of a transaction that was delivered, and whether it committed, as long as that
+    /// is remembered.
+    pub fn outcome(&self, transaction: TransactionId) -> Option<(Csn, bool)> {
+        self.manager.outcome(transaction)
+    }
+
+    /// The last position that changed one of the first trees, which are the system's; 0 in a
+    /// database of its own.
+    pub fn changed_at(&self, tree: TreeId) -> Csn {
+        self.manager.changed_at(tree)
+    }
+
+    /// Whether it is a node of a cluster.
+    pub fn is_node(&self) -> bool {
+        self.manager.cluster.is_some()
     }
 
     /// Families that wait for their decision, the oldest first.

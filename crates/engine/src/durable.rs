@@ -42,15 +42,8 @@ impl DurableWait {
     ///
     /// # Errors
     /// `LogPoisoned`.
-    pub fn wait(mut self) -> Result<(), Error> {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            match Pin::new(&mut self).poll(&mut context) {
-                Poll::Ready(result) => return result,
-                Poll::Pending => thread::park(),
-            }
-        }
+    pub fn wait(self) -> Result<(), Error> {
+        block_on(self)
     }
 }
 
@@ -82,6 +75,18 @@ pub struct Commit {
     pub csn: Csn,
     /// Resolves when the commit is durable. Nothing may be answered to anybody before that.
     pub durable: DurableWait,
+}
+
+/// Blocks the calling thread until the future is done.
+pub(crate) fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match Pin::new(&mut future).poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
 }
 
 struct Unpark(thread::Thread);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use crate::certifier::Cycle;
 use crate::sibling::Refusal;
-use crate::{Key, TransactionId, TreeId};
+use crate::total_order::node_of;
+use crate::{Csn, Key, TransactionId, TreeId};
 
 /// Any failure of the engine.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -27,6 +28,19 @@ pub enum Error {
     DependencyCycle {
         /// The cycle.
         cycle: Arc<Cycle>,
+    },
+    /// Another node's transaction, which comes before this one in the order of all nodes, locks
+    /// what this one has locked. Roll back and retry.
+    #[error("could not serialize access: transaction {by} of node {} was faster", node_of(*by))]
+    Overtaken {
+        /// The other transaction.
+        by: TransactionId,
+        /// Its place in the order.
+        position: Csn,
+        /// Where the two meet.
+        tree: TreeId,
+        /// `None`: at the tree as a whole.
+        key: Option<Key>,
     },
     /// Waiting would never end; this transaction is the victim. Roll back and retry.
     #[error("deadlock detected: transactions {cycle:?} wait for one another")]
@@ -164,7 +178,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Error::SerializationFailure { .. } | Error::DependencyCycle { .. } | Error::Deadlock { .. }
+            Error::SerializationFailure { .. }
+                | Error::DependencyCycle { .. }
+                | Error::Overtaken { .. }
+                | Error::Deadlock { .. }
         )
     }
 }

@@ -92,6 +92,13 @@ impl PartialEq for SmallKey {
 
 impl Eq for SmallKey {}
 
+/// As that of the bytes.
+impl std::hash::Hash for SmallKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self[..].hash(state);
+    }
+}
+
 impl Borrow<[u8]> for SmallKey {
     fn borrow(&self) -> &[u8] {
         self

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crate::active::Active;
 use crate::certifier::Candidate;
+use crate::delivery::Cluster;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
 use crate::key::SmallKey;
@@ -59,6 +60,8 @@ pub(crate) struct Manager {
     pub(crate) checkpointing: Mutex<()>,
     transactions: CachePadded<Numbers>,
     pub(crate) recovered: Recovered,
+    /// Its part in a cluster, if it has one.
+    pub(crate) cluster: Option<Cluster>,
 }
 
 /// Counts since the database was opened.
@@ -94,8 +97,13 @@ impl Manager {
         let (store, numbers, recovered) = Store::open(&options, pressure.soft(), cores())?;
         let store = Arc::new(store);
         let (method, early) = (options.serializable, options.early_lock_release);
+        let cluster = options.node.clone().map(|node| Cluster::new(node, store.base.watermark()));
+        // What a summary joins depends on sizes, so nodes of a cluster make none: the horizon keeps
+        // the graph small.
+        let certifier_bytes = if cluster.is_some() { u64::MAX } else { options.certifier_bytes };
         Ok(Manager {
-            sequencer: Sequencer::new(Arc::clone(&store), method, options.certifier_bytes, early),
+            sequencer: Sequencer::new(Arc::clone(&store), method, certifier_bytes, early),
+            cluster,
             store,
             active: Active::default(),
             locks: Arc::new(LockTable::new()),
@@ -119,7 +127,9 @@ impl Manager {
 
     pub(crate) fn set_certifier_bytes(&self, bytes: u64) {
         self.read_budget.set_limit(bytes);
-        self.sequencer.set_limit(bytes);
+        if self.cluster.is_none() {
+            self.sequencer.set_limit(bytes);
+        }
     }
 
     pub(crate) fn transaction_id(&self) -> TransactionId {

@@ -7,6 +7,7 @@ use cognate_env::{Clock, Disk, RealClock, RealDisk};
 
 use crate::certifier::Method;
 use crate::governor::ActiveLimit;
+use crate::total_order::Node;
 
 /// How a database is opened; `new` fills in everything but the folder.
 #[derive(Debug, Clone)]
@@ -33,6 +34,9 @@ pub struct Options {
     pub active_limit: ActiveLimit,
     /// A checkpoint begins when recovery would replay more than this many bytes of log.
     pub checkpoint_log_bytes: u64,
+    /// Its part in a cluster: then what commits is decided by the order of all nodes' requests,
+    /// and the log is that order's. `None`: a database of its own.
+    pub node: Option<Node>,
     /// The disk.
     pub disk: Arc<dyn Disk>,
     /// The clock.
@@ -53,6 +57,7 @@ impl Options {
             certifier_bytes: 32 << 20,
             active_limit: ActiveLimit::Auto,
             checkpoint_log_bytes: 256 << 20,
+            node: None,
             disk: Arc::new(RealDisk),
             clock: Arc::new(RealClock::default()),
         }

@@ -203,19 +203,7 @@ impl Reads {
 
     /// The same once more.
     pub(crate) fn copy(&self) -> ReadSet {
-        let (from, mut to) = (&self.state.lock().set, ReadSet::default());
-        for point in from.points() {
-            to.add_point(point.tree, from.key(point), point.moment());
-        }
-        for range in from.ranges() {
-            let (lower, upper) =
-                (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
-            to.add_range(range.tree, lower, upper, range.moment);
-        }
-        if from.is_coarse() {
-            to.set_coarse();
-        }
-        to
+        self.state.lock().set.copy()
     }
 
     fn take_state(&self) -> State {

@@ -48,6 +48,14 @@ pub(crate) fn recover(
     memory_limit: u64,
 ) -> Result<(Log, SavedNumbers, Recovered), Error> {
     let saved = saved_numbers(base)?;
+    if let Some(node) = &options.node {
+        // What came after the watermark is delivered again by the order.
+        let (folder, first) = (options.path.join("log"), node.first_id());
+        let log = Log::following(Arc::clone(&options.disk), &folder, base.watermark());
+        base.discard_unattached(&[])?;
+        let numbers = SavedNumbers { transaction: first, next_tree: saved.next_tree };
+        return Ok((log, numbers, Recovered::default()));
+    }
     let mut replay = Replay::new(memory, base, saved.transaction - 1, saved.next_tree);
     let log_options = LogOptions { clock: Arc::clone(&options.clock), ..LogOptions::default() };
     let (folder, began) = (options.path.join("log"), options.clock.monotonic());

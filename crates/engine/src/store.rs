@@ -31,6 +31,7 @@ use crate::storage::{Base, BaseOptions, Log};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::temporary::Temporary;
+use crate::total_order::NODE_MAX;
 use crate::txn::id::Numbers;
 use crate::txn::snapshot::{Pin, Snapshots};
 use crate::txn::version::Needs;
@@ -59,6 +60,8 @@ pub(crate) struct Store {
     pub(crate) trees: Numbers,
     /// Files of statements that read more than memory holds.
     pub(crate) temporary: Temporary,
+    /// Its number in a cluster.
+    node: Option<u16>,
     folder: PathBuf,
     _lock: Box<dyn Lock>,
 }
@@ -95,6 +98,7 @@ impl Store {
             base,
             log,
             temporary,
+            node: options.node.as_ref().map(|node| node.number),
             folder,
             _lock: lock,
         };
@@ -136,7 +140,12 @@ impl Store {
     }
 
     pub(crate) fn allocate_tree(&self) -> TreeId {
-        self.trees.take() as TreeId
+        let number = self.trees.take();
+        match self.node {
+            None => number as TreeId,
+            // Each node has every sixteenth id.
+            Some(node) => (number * u64::from(NODE_MAX + 1) + u64::from(node)) as TreeId,
+        }
     }
 
     #[inline]

@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use crate::active::Running;
 use crate::certifier::Watch;
 use crate::durable::Commit;
+use crate::fate::Fate;
 use crate::key::SmallKey;
 use crate::level::{Access, Isolation};
 use crate::lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
@@ -60,6 +61,8 @@ pub struct Transaction {
     looked_at: LastSeen,
     /// Its part in a family of siblings.
     pub(crate) member: Option<Box<Member>>,
+    /// What becomes of it, at a node of a cluster.
+    pub(crate) fate: Option<Arc<Fate>>,
     /// Whether the end was counted and its locks are released.
     ended: bool,
 }
@@ -75,6 +78,7 @@ impl Transaction {
         let slot = manager.active.enter(running);
         let writes = WriteSet::new(Arc::clone(&manager.budget));
         let trees = SmallVec::new();
+        let fate = manager.cluster.as_ref().map(|cluster| cluster.enter(id));
         Transaction {
             manager,
             sight,
@@ -88,6 +92,7 @@ impl Transaction {
             notes: Vec::new(),
             looked_at: LastSeen::default(),
             member: None,
+            fate,
             ended: false,
         }
     }
@@ -510,6 +515,9 @@ impl Transaction {
                 reason: "an instance of a family is prepared before it commits",
             });
         }
+        if self.manager.cluster.is_some() {
+            return self.commit_in_order_blocking();
+        }
         let manager = Arc::clone(&self.manager);
         let request = self.request();
         let result = manager.commit(request, &mut self.writes);
@@ -537,6 +545,9 @@ impl Transaction {
 
     pub(crate) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
+            if let Some(cluster) = &self.manager.cluster {
+                cluster.leave(self.id);
+            }
             self.manager.active.leave(self.id, self.slot);
         }
     }

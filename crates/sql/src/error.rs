@@ -399,6 +399,7 @@ impl From<cognate_engine::Error> for SqlError {
             )
             .with_detail(detail)
             .with_hint("The transaction might succeed if retried."),
+            Error::Overtaken { by, .. } => crate::session::overtaken(by, None),
             Error::DependencyCycle { cycle } => crate::session::dependency_failure(format!("{:?}", cycle.edges)),
             Error::Deadlock { detail, .. } => SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")
                 .with_detail(detail)

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cognate_engine::{Access, Csn, Database, Isolation};
+use cognate_engine::{Access, Csn, Database, Isolation, Transaction};
 use parking_lot::Mutex;
 
 use crate::catalog::{FIRST_USER_OID, Sequence, store};
@@ -111,6 +111,9 @@ impl Counters {
             true => value > counter.last && value <= stored,
             false => value < counter.last && value >= stored,
         });
+        if !covered && self.engine.is_node() {
+            return self.next_block(sequence, &mut counter);
+        }
         if !covered {
             let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
             let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
@@ -123,6 +126,25 @@ impl Counters {
         counter.last = value;
         counter.is_called = true;
         Ok(NextValue { value, stored_at: counter.stored_at })
+    }
+
+    /// nextval at a node of a cluster whose block is used up: takes the next block behind what any
+    /// node has stored. Blocks its thread until that is ordered.
+    fn next_block(&self, sequence: &Sequence, counter: &mut Counter) -> Result<NextValue> {
+        let (mut value, mut end) = (0, 0);
+        let stored_at = reserve(&self.engine, sequence.counter, |stored| {
+            value = match stored {
+                Some((last, true)) => successor(sequence, last)?,
+                Some((next, false)) => next,
+                None => sequence.counter_start,
+            };
+            let ahead = sequence.increment.saturating_mul(SEQUENCE_BLOCK - 1);
+            let stored = value.saturating_add(ahead).clamp(sequence.minimum, sequence.maximum);
+            end = value + (stored - value) / sequence.increment * sequence.increment;
+            Ok(end)
+        })?;
+        *counter = Counter { last: value, is_called: true, stored: Some(end), stored_at };
+        Ok(NextValue { value, stored_at })
     }
 
     /// setval. The range was checked.
@@ -162,7 +184,10 @@ fn successor(sequence: &Sequence, last: i64) -> Result<i64> {
 }
 
 fn load(engine: &Database, counter: u32) -> Result<Option<(i64, bool)>> {
-    let transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+    read(engine, &engine.begin(Isolation::Snapshot, Access::ReadWrite), counter)
+}
+
+fn read(engine: &Database, transaction: &Transaction, counter: u32) -> Result<Option<(i64, bool)>> {
     let Some(value) = transaction.get(store::COUNTER_TREE, &counter.to_be_bytes())? else { return Ok(None) };
     match value.as_ref() {
         [number @ .., is_called] if number.len() == 8 => {
@@ -178,17 +203,49 @@ fn load(engine: &Database, counter: u32) -> Result<Option<(i64, bool)>> {
 }
 
 fn save(engine: &Database, counter: u32, value: i64, is_called: bool) -> Result<Csn> {
-    let mut transaction = engine.begin(Isolation::ReadCommitted, Access::ReadWrite);
+    loop {
+        let mut transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+        put(&mut transaction, counter, value, is_called)?;
+        match transaction.commit() {
+            Ok(commit) => return Ok(commit.csn),
+            // Another node's was ordered first; this one is the last word.
+            Err(error) if error.is_retryable() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn put(transaction: &mut Transaction, counter: u32, value: i64, is_called: bool) -> Result<()> {
     let mut bytes = [0; 9];
     bytes[..8].copy_from_slice(&value.to_le_bytes());
     bytes[8] = u8::from(is_called);
-    transaction.put(store::COUNTER_TREE, &counter.to_be_bytes(), bytes.to_vec().into())?;
-    Ok(transaction.commit()?.csn)
+    Ok(transaction.put(store::COUNTER_TREE, &counter.to_be_bytes(), bytes.to_vec().into())?)
+}
+
+/// Stores what `next` makes of a counter's stored state, as the next one after it among all nodes.
+fn reserve(
+    engine: &Database,
+    counter: u32,
+    mut next: impl FnMut(Option<(i64, bool)>) -> Result<i64>,
+) -> Result<Csn> {
+    loop {
+        let mut transaction = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+        let stored = read(engine, &transaction, counter)?;
+        let end = next(stored)?;
+        put(&mut transaction, counter, end, true)?;
+        match transaction.commit() {
+            Ok(commit) => return Ok(commit.csn),
+            Err(error) if error.is_retryable() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Numbers from one up, never given twice. Within a block one atomic addition.
 struct Allocator {
     counter: u32,
+    /// The first number of all.
+    first: u64,
     block: u64,
     next: AtomicU64,
     /// Numbers below this are stored as given out.
@@ -200,10 +257,13 @@ impl Allocator {
     fn open(engine: &Database, counter: u32, first: u64, block: u64) -> Result<Allocator> {
         let next = load(engine, counter)?.map_or(first, |(stored, _)| stored as u64);
         let (next, limit) = (AtomicU64::new(next), AtomicU64::new(next));
-        Ok(Allocator { counter, block, next, limit, refill: Mutex::new(()) })
+        Ok(Allocator { counter, first, block, next, limit, refill: Mutex::new(()) })
     }
 
     fn allocate(&self, engine: &Database, count: u64) -> Result<u64> {
+        if engine.is_node() {
+            return self.allocate_in_order(engine, count);
+        }
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         let end = first + count;
         if end > self.limit.load(Ordering::Acquire) {
@@ -214,6 +274,26 @@ impl Allocator {
                 self.limit.store(limit, Ordering::Release);
             }
         }
+        Ok(first)
+    }
+
+    /// The same at a node of a cluster: blocks are taken behind what any node has stored. Blocks
+    /// its thread until that is ordered.
+    fn allocate_in_order(&self, engine: &Database, count: u64) -> Result<u64> {
+        let _refill = self.refill.lock();
+        let (next, limit) = (self.next.load(Ordering::Relaxed), self.limit.load(Ordering::Acquire));
+        if next + count <= limit {
+            self.next.store(next + count, Ordering::Relaxed);
+            return Ok(next);
+        }
+        let (mut first, mut end) = (0, 0);
+        reserve(engine, self.counter, |stored| {
+            first = stored.map_or(self.first, |(stored, _)| stored as u64).max(self.first);
+            end = first + count + self.block;
+            Ok(end as i64)
+        })?;
+        self.next.store(first + count, Ordering::Relaxed);
+        self.limit.store(end, Ordering::Release);
         Ok(first)
     }
 }

@@ -51,19 +51,28 @@ const CLAIMS: &[Claim] = &[
 /// Rooms of the engine, the lowest floor first.
 const FLOORS: &[&[&str]] = &[
     // What all speak of, and what they synchronize with.
-    &["sync", "key", "level", "lent", "rest", "spare", "hash"],
+    &["sync", "key", "level", "lent", "rest", "spare", "hash", "total_order"],
     // One thing each.
-    &["own", "rows", "temporary", "storage", "governor", "lock", "payload", "txn", "reads"],
+    &["own", "rows", "temporary", "storage", "governor", "lock", "payload", "txn", "reads", "fate"],
     &["memory", "view", "sight", "certifier", "sibling", "pressure", "options", "active", "damage", "error"],
     &["prepared/record"],
-    &["recovery", "statistics"],
+    &["recovery", "statistics", "order"],
     // What is committed, and how it comes to be.
     &["store"],
     &["late", "scan"],
     &["durable", "read_view"],
     &["sequencer", "tracked"],
     // Who carries transactions: the manager, the transactions, and their ends of several kinds.
-    &["manager", "transaction", "notes", "prepared", "sibling/operations", "sibling/member", "checkpoint"],
+    &[
+        "manager",
+        "transaction",
+        "notes",
+        "prepared",
+        "sibling/operations",
+        "sibling/member",
+        "checkpoint",
+        "delivery",
+    ],
     &["background"],
     &["database"],
 ];

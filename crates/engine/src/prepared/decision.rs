@@ -78,6 +78,9 @@ impl Manager {
     }
 
     fn preparable(&self, request: &Request) -> Result<(), Error> {
+        if self.cluster.is_some() {
+            return Err(Error::CannotPrepare { reason: "a node of a cluster cannot prepare yet" });
+        }
         if request.reads.is_some() && self.sequencer.method() == Method::Ssi {
             let reason = "the comparator of dangerous structures knows no prepared transactions";
             return Err(Error::CannotPrepare { reason });

@@ -86,26 +86,7 @@ impl Record {
         out.string(&self.note);
         out.list(&self.loads, |out, number| out.varint(*number));
         out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
-        out.list(&self.locks, |out, lock| {
-            out.varint(u64::from(lock.tree));
-            out.optional(lock.key.as_deref());
-            out.byte(lock.modes);
-        });
-        out.list(&self.notes, |out, (tree, key)| {
-            out.varint(u64::from(*tree));
-            out.string(key);
-        });
-        match &self.reads {
-            None => out.byte(0),
-            Some(reads) => encode_reads(&mut out, reads),
-        }
-        out.varint(self.changes.len() as u64);
-        for (tree, changes) in &self.changes {
-            out.tree(*tree, changes.len());
-            for (key, value) in changes.iter() {
-                out.entry(key, value);
-            }
-        }
+        encode_parts(&mut out, &self.locks, &self.notes, self.reads.as_ref(), &self.changes);
         // Exactly as long as it is: the row stays in memory until a checkpoint, and `size` is a
         // bound.
         Value::copy_from_slice(&out.finish())
@@ -126,20 +107,7 @@ impl Record {
         let note = Value::copy_from_slice(input.string()?);
         let loads = input.list(|input| input.varint())?;
         let dropped = input.list(|input| input.tree())?;
-        let locks = input.list(|input| {
-            let (tree, key) = (input.tree()?, input.optional()?.map(SmallKey::new));
-            Ok(HeldLock { tree, key, modes: input.byte()? })
-        })?;
-        let notes = input.list(|input| Ok((input.tree()?, SmallKey::new(input.string()?))))?;
-        let reads = decode_reads(&mut input)?;
-        let changes = input.list(|input| {
-            let tree = input.tree()?;
-            let rows = input.list(|input| {
-                let (key, value) = input.entry()?;
-                Ok((SmallKey::new(key), value.map(Value::copy_from_slice)))
-            })?;
-            Ok((tree, Changes::of(rows)))
-        })?;
+        let Parts { locks, notes, reads, changes } = decode_parts(&mut input)?;
         input.end()?;
         let prepared_us = i64::try_from(prepared_us).map_err(|_| "a time out of range")?;
         Ok(Record {
@@ -157,6 +125,67 @@ impl Record {
             changes,
         })
     }
+}
+
+/// What a transaction has locked, read and written, apart from memory.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) locks: Vec<HeldLock>,
+    pub(crate) notes: Vec<(TreeId, SmallKey)>,
+    pub(crate) reads: Option<ReadSet>,
+    pub(crate) changes: Vec<(TreeId, Changes)>,
+}
+
+/// Writes them, from `locks` of the table above on.
+pub(crate) fn encode_parts(
+    out: &mut Encoder,
+    locks: &[HeldLock],
+    notes: &[(TreeId, SmallKey)],
+    reads: Option<&ReadSet>,
+    changes: &[(TreeId, Changes)],
+) {
+    out.list(locks, |out, lock| {
+        out.varint(u64::from(lock.tree));
+        out.optional(lock.key.as_deref());
+        out.byte(lock.modes);
+    });
+    out.list(notes, |out, (tree, key)| {
+        out.varint(u64::from(*tree));
+        out.string(key);
+    });
+    match reads {
+        None => out.byte(0),
+        Some(reads) => encode_reads(out, reads),
+    }
+    out.varint(changes.len() as u64);
+    for (tree, changes) in changes {
+        out.tree(*tree, changes.len());
+        for (key, value) in changes.iter() {
+            out.entry(key, value);
+        }
+    }
+}
+
+/// Reads what [`encode_parts`] wrote.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn decode_parts(input: &mut Input<'_>) -> Result<Parts, String> {
+    let locks = input.list(|input| {
+        let (tree, key) = (input.tree()?, input.optional()?.map(SmallKey::new));
+        Ok(HeldLock { tree, key, modes: input.byte()? })
+    })?;
+    let notes = input.list(|input| Ok((input.tree()?, SmallKey::new(input.string()?))))?;
+    let reads = decode_reads(input)?;
+    let changes = input.list(|input| {
+        let tree = input.tree()?;
+        let rows = input.list(|input| {
+            let (key, value) = input.entry()?;
+            Ok((SmallKey::new(key), value.map(Value::copy_from_slice)))
+        })?;
+        Ok((tree, Changes::of(rows)))
+    })?;
+    Ok(Parts { locks, notes, reads, changes })
 }
 
 fn decode_owner(input: &mut Input<'_>) -> Result<(Owner, (Text, Text)), String> {

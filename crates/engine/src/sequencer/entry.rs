@@ -39,6 +39,17 @@ pub(crate) struct Writing<'a> {
     pub(crate) held: Option<Held>,
 }
 
+/// A request that the order of all nodes has come to.
+pub(crate) struct Delivery<'a> {
+    pub(crate) candidate: Option<Candidate>,
+    pub(crate) changes: Vec<(TreeId, Changes)>,
+    pub(crate) dropped: &'a [TreeId],
+    /// Of the request.
+    pub(crate) bytes: u64,
+    /// The base has what it changed: only the graph is made again.
+    pub(crate) is_stored: bool,
+}
+
 /// A transaction that is prepared.
 pub(crate) struct Preparation {
     pub(crate) id: TransactionId,

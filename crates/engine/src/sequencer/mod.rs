@@ -53,7 +53,7 @@ mod tests;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-pub(crate) use entry::{Decision, Entry, Pending, Preparation, Writing};
+pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Writing};
 
 use crate::certifier::{
     Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, Watch,
@@ -222,6 +222,48 @@ impl Sequencer {
         })
     }
 
+    /// The next place in the order of all nodes is this one's: judges its reads, and shows what it
+    /// changed. `grant` takes its locks, once it is known that it commits and before anybody can
+    /// see what it wrote. Up to `horizon` the graph is pruned.
+    ///
+    /// # Errors
+    /// `DependencyCycle`; `LogPoisoned`.
+    pub(crate) fn deliver(
+        &self,
+        csn: Csn,
+        delivery: Delivery<'_>,
+        horizon: Option<Csn>,
+        grant: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let Delivery { candidate, changes, dropped, bytes, is_stored } = delivery;
+        let removed = self.in_order(|order| {
+            if let Some(certified) = self.certify(order, candidate)? {
+                certified.admit(csn);
+            }
+            if !is_stored {
+                grant();
+                self.store.log.follow(csn, bytes)?;
+                self.install(csn, &[], changes, dropped);
+                self.store.show(csn);
+            }
+            Ok(self.prune(order, horizon))
+        })?;
+        drop(removed);
+        Ok(())
+    }
+
+    /// The next place in the order of all nodes is that of a request that does not commit.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub(crate) fn pass(&self, csn: Csn, bytes: u64) -> Result<(), Error> {
+        self.in_order(|_| {
+            self.store.log.follow(csn, bytes)?;
+            self.store.show(csn);
+            Ok(())
+        })
+    }
+
     fn own(&self, mut rows: Vec<OwnRow>) -> Result<Csn, Error> {
         let payload = self.encode_own(0, false, &mut rows);
         self.in_order(|_| self.place_own(&payload, rows))
@@ -365,9 +407,7 @@ impl Sequencer {
         snapshot: Csn,
         reads: ReadSet,
     ) -> Result<(), Error> {
-        let quiet = !reads.has_latest() && snapshot < self.quiet_below();
-        let spliced = reads.is_one_key() && self.method == Method::Pssi;
-        if reads.is_empty() || quiet || spliced {
+        if self.is_free_to_read(snapshot, &reads) {
             return Ok(());
         }
         let candidate = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
@@ -380,6 +420,14 @@ impl Sequencer {
         })?;
         drop(removed);
         Ok(())
+    }
+
+    /// Whether reads at a snapshot fit into the order whatever else there is: see the module's
+    /// prose.
+    pub(crate) fn is_free_to_read(&self, snapshot: Csn, reads: &ReadSet) -> bool {
+        let quiet = !reads.has_latest() && snapshot < self.quiet_below();
+        let spliced = reads.is_one_key() && self.method == Method::Pssi;
+        reads.is_empty() || quiet || spliced
     }
 
     /// Whether any order explains what was read up to now.

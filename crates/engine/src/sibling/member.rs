@@ -4,9 +4,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use super::doom::{Doom, Doomed};
 use super::{Instance, Limits, Refusal, Text, Told, Xid};
+use crate::delivery::overtaken;
+use crate::fate::Stricken;
 use crate::lock::mode::{FamilySlot, LockMode, Mode};
 use crate::lock::wait::LockWait;
 use crate::manager::Request;
@@ -50,18 +53,31 @@ impl Transaction {
         self.member.as_ref().map(|member| (&member.xid, member.instance))
     }
 
-    /// Resolves when the transaction cannot be prepared any more, because of a sibling. `None` if
-    /// it has none.
-    pub fn doomed(&self) -> Option<Doomed> {
-        self.member.as_ref().map(|member| member.doomed())
+    /// Resolves when the transaction cannot end well any more, because of a sibling or of another
+    /// node's transaction. `None` if neither can be.
+    pub fn doomed(&self) -> Option<impl Future<Output = ()> + Send + Unpin + use<>> {
+        let mut sibling = self.member.as_ref().map(|member| member.doomed());
+        let mut stricken = self.fate.clone().map(Stricken);
+        if sibling.is_none() && stricken.is_none() {
+            return None;
+        }
+        Some(std::future::poll_fn(move |context| {
+            let doomed = sibling.as_mut().is_some_and(|one| Pin::new(one).poll(context).is_ready());
+            let struck = stricken.as_mut().is_some_and(|one| Pin::new(one).poll(context).is_ready());
+            if doomed || struck { Poll::Ready(()) } else { Poll::Pending }
+        }))
     }
 
     /// Asks, between two operations, whether the transaction may go on.
     ///
     /// # Errors
-    /// `Refused` if a sibling was prepared above it or committed.
+    /// `Refused` if a sibling was prepared above it or committed, `Overtaken` if another node's
+    /// transaction was.
     #[inline]
     pub fn check_member(&self) -> Result<(), Error> {
+        if let Some(stroke) = self.fate.as_ref().and_then(|fate| fate.struck()) {
+            return Err(overtaken(stroke));
+        }
         self.member.as_ref().map_or(Ok(()), |member| member.check())
     }
 
@@ -74,17 +90,16 @@ impl Transaction {
 
     /// Waits for a lock, unless the wait has become pointless.
     pub(crate) async fn await_lock(&self, mut waiting: LockWait) -> Result<(), Error> {
-        let Some(member) = &self.member else {
+        let Some(mut doomed) = self.doomed() else {
             waiting.await;
             return Ok(());
         };
-        let mut doomed = member.doomed();
         std::future::poll_fn(|context| match Pin::new(&mut waiting).poll(context) {
-            std::task::Poll::Ready(()) => std::task::Poll::Ready(()),
-            std::task::Poll::Pending => Pin::new(&mut doomed).poll(context),
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => Pin::new(&mut doomed).poll(context),
         })
         .await;
-        member.check()
+        self.check_member()
     }
 
     /// Prepares an instance of a family, with the request that the family is for and the result to

@@ -180,6 +180,15 @@ impl GroupCommit {
         Ok(csn)
     }
 
+    /// Record `csn`, the next one or a later one, is durable elsewhere. For a log without a thread
+    /// of its own.
+    pub(crate) fn follow(&self, csn: Csn) {
+        assert!(csn > self.last(), "records come in the order of their numbers");
+        self.pending.lock().first = csn + 1;
+        self.last.store(csn, Ordering::Release);
+        self.durable.store(csn, Ordering::Release);
+    }
+
     /// Wakes the log thread, if it sleeps, for what was queued.
     pub fn nudge(&self) {
         self.work.notify_one();

@@ -79,6 +79,8 @@ pub struct Log {
     record_bytes_max: u64,
     segments: Arc<Mutex<Segments>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Records are kept elsewhere, and come from there with their numbers.
+    follows: bool,
 }
 
 /// Which segments there are, and how the log's size grew with the csn.
@@ -162,11 +164,40 @@ impl Log {
             record_bytes_max: options.record_bytes_max.min(1 << 30),
             segments: Arc::clone(&segments),
             threads: Mutex::default(),
+            follows: false,
         };
         let (idle_mark, clock, sweeper) = (options.idle_mark, options.clock, Arc::clone(&shared));
         log.start("log", move || shared.run(writer, idle_mark, clock.as_ref(), &mut Listener(segments)))?;
         log.start("log-sweeps", move || sweeper.run_sweeps())?;
         Ok(log)
+    }
+
+    /// The log of a node whose records are kept by a total order: nothing is written here, and
+    /// what comes by [`Log::follow`] is durable already. It goes on after `after`.
+    pub(crate) fn following(disk: Arc<dyn Disk>, folder: &Path, after: Csn) -> Log {
+        Log {
+            shared: Arc::new(GroupCommit::new(after)),
+            disk,
+            folder: folder.to_path_buf(),
+            record_bytes_max: 1 << 30,
+            segments: Arc::default(),
+            threads: Mutex::default(),
+            follows: true,
+        }
+    }
+
+    /// Record `csn` has come from where records are kept, with so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::LogPoisoned`] after a defect elsewhere.
+    pub(crate) fn follow(&self, csn: Csn, bytes: u64) -> Result<(), Error> {
+        assert!(self.follows, "a log of its own numbers its records itself");
+        if let Some(error) = self.poisoned() {
+            return Err(error);
+        }
+        self.segments.lock().grown(csn, bytes);
+        self.shared.follow(csn);
+        Ok(())
     }
 
     fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
@@ -190,6 +221,9 @@ impl Log {
     /// As [`Log::append`], but nobody writes the record before [`Log::nudge`] or another append.
     /// For callers that hold a mutex.
     pub fn queue(&self, payload: &[&[u8]]) -> Result<Csn, Error> {
+        if self.follows {
+            return Err(Error::Defect("a record was to be numbered by a node of a cluster on its own"));
+        }
         self.shared.queue(payload, self.record_bytes_max)
     }
 

@@ -23,6 +23,11 @@ impl Numbers {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// All numbers below are in use somewhere else, too.
+    pub(crate) fn raise(&self, next: u64) {
+        self.0.fetch_max(next, Ordering::Relaxed);
+    }
+
     /// All numbers below may be in use.
     pub(crate) fn next(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -234,6 +234,23 @@ impl ReadSet {
         ReadSet { reads: Some(Box::new(contents)) }
     }
 
+    /// The same once more.
+    pub(crate) fn copy(&self) -> ReadSet {
+        let mut to = ReadSet::default();
+        for point in self.points() {
+            to.add_point(point.tree, self.key(point), point.moment());
+        }
+        for range in self.ranges() {
+            let (lower, upper) =
+                (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
+            to.add_range(range.tree, lower, upper, range.moment);
+        }
+        if self.is_coarse() {
+            to.set_coarse();
+        }
+        to
+    }
+
     fn contents(&mut self) -> &mut Contents {
         self.reads.get_or_insert_with(Contents::spare)
     }

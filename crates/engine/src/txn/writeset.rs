@@ -456,6 +456,11 @@ impl Changes {
         Changes(rows.into_iter().map(|(key, value)| (key, write(value))).collect())
     }
 
+    /// The same once more; keys and values are shared.
+    pub(crate) fn copy(&self) -> Changes {
+        Changes::of(self.iter().map(|(key, value)| (key.clone(), value.cloned())).collect())
+    }
+
     /// Leaves out deletions of keys that the transaction itself had made, where `exists` knows of
     /// nothing to delete.
     pub(crate) fn drop_nothing<E>(

@@ -3,6 +3,7 @@
 mod anomalies;
 mod basics;
 mod checkpoint;
+mod cluster;
 mod crash;
 mod damage;
 mod defect;

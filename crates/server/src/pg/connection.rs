@@ -335,11 +335,12 @@ impl Respondent for Connection {
     fn idle(&mut self) -> (&mut Transport, &Open, impl FnMut(&mut Context<'_>) + Send) {
         let Connection { transport, open, session, .. } = self;
         let mut doomed = session.doomed();
-        // A sibling was chosen: what this one holds is given back now, not when its client comes.
+        // A sibling was chosen, or another node's transaction was faster: what this one holds is
+        // given back now, not when its client comes.
         let meanwhile = move |cx: &mut Context<'_>| {
             if doomed.as_mut().is_some_and(|doomed| Pin::new(doomed).poll(cx).is_ready()) {
                 doomed = None;
-                session.fail();
+                session.give_up();
             }
         };
         (transport, open, meanwhile)

@@ -27,7 +27,47 @@ pub(crate) fn dependency_failure(detail: String) -> SqlError {
     .with_hint("An immediate retry can succeed: the other transactions of the cycle have committed.")
 }
 
-/// The same with the cycle in terms of the catalog.
+/// 40001 for who was overtaken by another node's transaction, at this place if it is known.
+#[cold]
+pub(crate) fn overtaken(by: u64, place: Option<String>) -> SqlError {
+    let node = cognate_engine::node_of(by);
+    let place = place.map_or_else(String::new, |place| format!(": {place}"));
+    SqlError::new(
+        sqlstate::SERIALIZATION_FAILURE,
+        "could not serialize access due to a transaction of another node",
+    )
+    .with_detail(format!("Transaction {by} of node {node} was faster{place}."))
+    .with_hint("The transaction might succeed if retried.")
+}
+
+/// The same in terms of the catalog.
+#[cold]
+pub(super) fn explain_overtaken(
+    by: u64,
+    tree: TreeId,
+    key: Option<&[u8]>,
+    catalog: &Catalog,
+    format: &FormatContext,
+) -> SqlError {
+    let (place, table) = match key {
+        // Whole tables are locked by their oid.
+        None => {
+            let table = catalog.table_by_oid(tree);
+            (table.map(|table| format!("table \"{}\"", table.name)), table)
+        }
+        Some(key) => {
+            let object = Object::Key(tree, cognate_engine::Key::copy_from_slice(key));
+            (Some(describe(&object, catalog, format)), find(catalog, tree).map(|(table, _)| table))
+        }
+    };
+    let error = overtaken(by, place);
+    match table {
+        Some(table) => error.with_table(&table.schema_name, &table.name),
+        None => error,
+    }
+}
+
+/// 40001 with a cycle in terms of the catalog.
 #[cold]
 pub(crate) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) -> SqlError {
     let mut detail = String::from("Cycle: ");

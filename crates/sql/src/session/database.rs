@@ -38,6 +38,8 @@ pub struct SqlDatabase {
 
 struct Shared {
     engine: Database,
+    /// Whether others change what is stored here.
+    is_node: bool,
     clock: Arc<dyn Clock>,
     catalog: ArcSwap<Catalog>,
     catalog_state: AtomicU64,
@@ -67,6 +69,7 @@ impl SqlDatabase {
         let statements = usize::try_from(engine.memory_bytes() / 2).unwrap_or(usize::MAX);
         let shared = Shared {
             counters: Counters::open(engine.clone())?,
+            is_node: engine.is_node(),
             engine,
             clock,
             catalog: ArcSwap::from_pointee(Catalog::new(1, objects)),
@@ -100,6 +103,7 @@ impl SqlDatabase {
 
     /// The newest committed catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
+        self.follow();
         if self.catalog_state() & 1 != 0 {
             drop(self.shared.publishing.lock());
         }
@@ -118,6 +122,7 @@ impl SqlDatabase {
 
     /// Equal to what it was: the catalog is still the same. See the module's prose.
     pub(crate) fn catalog_state(&self) -> u64 {
+        self.follow();
         self.shared.catalog_state.load(Ordering::Acquire)
     }
 
@@ -155,6 +160,51 @@ impl SqlDatabase {
         }
         let commit = || engine.commit_prepared(identifier);
         Ok(if changes.is_empty() { commit() } else { self.publish(&changes, commit) })
+    }
+
+    /// At a node of a cluster the catalog changes by what is delivered, also for who changed it: who
+    /// looks at it next takes it over.
+    #[inline]
+    fn follow(&self) {
+        let shared = &*self.shared;
+        if shared.is_node && shared.engine.changed_at(store::CATALOG_TREE) > self.catalog_csn() {
+            self.take_over();
+        }
+    }
+
+    #[cold]
+    fn take_over(&self) {
+        let shared = &*self.shared;
+        let _publishing = shared.publishing.lock();
+        loop {
+            let changed = shared.engine.changed_at(store::CATALOG_TREE);
+            if changed <= self.catalog_csn() {
+                return;
+            }
+            let transaction = shared.engine.begin(Isolation::Snapshot, Access::ReadWrite);
+            if transaction.snapshot() < changed {
+                // It is being shown.
+                std::thread::yield_now();
+                continue;
+            }
+            let objects = match stored_objects(&shared.engine, &transaction) {
+                Ok(objects) => objects,
+                Err(error) => {
+                    tracing::error!(%error, "the catalog that was delivered cannot be read");
+                    return;
+                }
+            };
+            let before = shared.catalog.load_full();
+            let version = before.version() + 1;
+            let changes: Changes =
+                objects.iter().map(|object| (object.oid(), Some(object.clone()))).collect();
+            let mut after = Catalog::new(version, objects);
+            after.note_moved(&before, &changes, changed);
+            shared.catalog_state.fetch_or(1, Ordering::AcqRel);
+            shared.catalog_csn.store(changed, Ordering::Release);
+            shared.catalog.store(Arc::new(after));
+            shared.catalog_state.store(version << 1, Ordering::Release);
+        }
     }
 
     fn publish(

@@ -26,7 +26,7 @@
 use std::sync::{Arc, LazyLock};
 
 use cognate_engine::sibling::{
-    Begun, Doomed, Entry, Instance, Limits, Mipt, Outcome, Refusal, State, Text, Told, Xid,
+    Begun, Entry, Instance, Limits, Mipt, Outcome, Refusal, State, Text, Told, Xid,
 };
 
 use super::planning::parameter_type;
@@ -151,15 +151,14 @@ impl Session {
     #[inline]
     pub(super) fn check_sibling(&self) -> Result<()> {
         match &self.open {
-            Some(open) if self.sibling.is_some() => Ok(open.engine.check_member()?),
-            _ => Ok(()),
+            Some(open) => open.engine.check_member().map_err(|error| self.name_failure(error)),
+            None => Ok(()),
         }
     }
 
-    /// Resolves when the open instance of a family must not go on: then `fail` lets go of what it
-    /// holds.
-    pub fn doomed(&self) -> Option<Doomed> {
-        self.open.as_ref().filter(|_| self.sibling.is_some())?.engine.doomed()
+    /// Resolves when the open transaction must not go on: then `give_up` lets go of what it holds.
+    pub fn doomed(&self) -> Option<impl Future<Output = ()> + Send + Unpin + use<>> {
+        self.open.as_ref()?.engine.doomed()
     }
 
     /// MI015, with what became of the family, unless the statement fits a block that was too late

@@ -69,7 +69,7 @@ use state::TransactionState;
 use transaction::Modes;
 use work::Work;
 
-pub(crate) use cycle::dependency_failure;
+pub(crate) use cycle::{dependency_failure, overtaken};
 pub use database::SqlDatabase;
 pub use in_doubt::{Healing, application_servers};
 pub use interrupt::CancelHandle;
@@ -163,6 +163,8 @@ pub struct Session {
     sibling: Option<(Xid, Instance)>,
     /// What became of its family, in a block that it was too late for.
     decided: Option<Box<Outcome>>,
+    /// Why a block has failed while its client was not asking.
+    overtaken: Option<SqlError>,
     /// Settings before the transaction.
     settings_mark: Option<Mark>,
     effective: Arc<Effective>,
@@ -225,6 +227,7 @@ impl Session {
             open: None,
             sibling: None,
             decided: None,
+            overtaken: None,
             settings_mark: None,
             effective,
             format: FormatContext {

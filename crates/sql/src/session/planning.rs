@@ -96,6 +96,9 @@ impl Session {
         let allowed =
             statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command));
         if self.block == Block::Failed && !allowed {
+            if let Some(overtaken) = &self.overtaken {
+                return Err(overtaken.clone());
+            }
             return Err(SqlError::new(
                 sqlstate::IN_FAILED_SQL_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",

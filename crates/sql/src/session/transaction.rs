@@ -251,8 +251,10 @@ impl Session {
                 Ok("COMMIT")
             }
             Block::Failed => {
+                let overtaken = self.overtaken.take();
                 self.rollback_block(chain).await?;
-                Ok("ROLLBACK")
+                // Its client has not heard of it yet.
+                overtaken.map_or(Ok("ROLLBACK"), Err)
             }
             // What the block was opened for is committed.
             Block::Decided => {
@@ -310,6 +312,12 @@ impl Session {
         self.note_rests();
         let committed = match self.open.take() {
             None => Ok(None),
+            Some(Open { engine, .. }) if self.database.engine().is_node() => {
+                // Until all nodes have its place in the order.
+                self.seat.leave();
+                let committed = engine.commit_in_order().await;
+                committed.map(Some).map_err(|error| self.name_failure(error))
+            }
             Some(Open { engine, state }) if state.catalog.is_empty() => {
                 let committed = end_of(engine.bytes(), || engine.commit());
                 committed.map(Some).map_err(|error| self.name_failure(error))
@@ -347,6 +355,10 @@ impl Session {
             cognate_engine::Error::DependencyCycle { cycle } => {
                 super::cycle::explain(cycle, &self.database.catalog(), &self.format)
             }
+            cognate_engine::Error::Overtaken { by, tree, key, .. } => {
+                let (catalog, key) = (self.database.catalog(), key.as_deref());
+                super::cycle::explain_overtaken(*by, *tree, key, &catalog, &self.format)
+            }
             _ => error.into(),
         }
     }
@@ -378,7 +390,7 @@ impl Session {
         // Before the commit waits for its flush.
         self.seat.leave();
         self.block = Block::None;
-        (self.sibling, self.decided) = (None, None);
+        (self.sibling, self.decided, self.overtaken) = (None, None, None);
         self.settings_mark = None;
         self.facts.with_settings(super::settings::Settings::end_transaction);
         self.facts.set_transaction_id(0);
@@ -472,6 +484,15 @@ impl Session {
             }
             Block::None | Block::Explicit | Block::Failed | Block::Decided => self.settle_answers().await,
         }
+    }
+
+    /// What is open must not go on, and nobody is asking: lets go of what it holds. Its client is
+    /// told with its next statement.
+    pub fn give_up(&mut self) {
+        let doom = self.open.as_ref().and_then(|open| open.engine.check_member().err());
+        let overtaken = doom.filter(|_| self.sibling.is_none()).map(|error| self.name_failure(error));
+        self.fail();
+        self.overtaken = overtaken.filter(|_| self.block == Block::Failed);
     }
 
     /// An error was met: an open block becomes failed, an implicit transaction is rolled back. A

@@ -1,0 +1,488 @@
+//! A node's side of the order: how its transactions are proposed, and what every node does with
+//! what the order delivers (`order` has the rules).
+//!
+//! One thread, the *applier*, calls [`Manager::deliver`] for position after position. For each it
+//! 1. judges locks ([`Standing`]) and reads (the certifier), both functions of the order;
+//! 2. if it commits, takes its locks by force, and strikes whoever holds one against them;
+//! 3. installs its changes under its position and moves the visible mark;
+//! 4. lets go of the locks, which wakes who waits for them: they look again, and see it;
+//! 5. moves `applied`, and tells the origin's client, if the origin is here.
+//!
+//! The applier waits for nobody. Whoever has a lock against a delivered request is either running,
+//! and is struck, or sealed, and its own delivery will refuse it: it looked (`bot`) before.
+//!
+//! ```text
+//! node 1: T1 has locked x                              running
+//! order 7: T9 of node 2, which wrote x
+//! node 1: T9 holds x beside T1; T1 is struck           its next step is 40001, naming T9 and x
+//! node 1: T9's x is installed and shown, T9 lets go    T3, who waited for x, has it and sees T9's
+//! ```
+//!
+//! *Sealing.* `applied` is read before a transaction is sealed. A stroke that comes in between
+//! makes sealing fail; one that comes afterwards finds it sealed, and its position is above `bot`.
+//!
+//! Mutex order: `standing` (the applier's alone), the commit mutex, then those of the lock table
+//! and of `fates`, one after the other. `sealed` is a leaf.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+
+use crate::certifier::Candidate;
+use crate::durable::Commit;
+use crate::fate::{Fate, Stroke};
+use crate::level::Isolation;
+use crate::lock::table::{Held, HeldLock};
+use crate::manager::{Manager, Request as Ended};
+use crate::order::{Level, Refusal, Request, Standing};
+use crate::prepared::record::Parts;
+use crate::sequencer::Delivery;
+use crate::sight::Sight;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, Mutex};
+use crate::total_order::Node;
+use crate::transaction::Transaction;
+use crate::txn::readset::ReadSet;
+use crate::txn::writeset::{Changes, WriteSet, key_writes};
+use crate::{Csn, Error, Key, TransactionId, TreeId};
+
+/// Shards of the table of running transactions.
+const SHARDS: usize = 16;
+/// The graph is pruned at every so manieth position.
+const PRUNE_EVERY: Csn = 64;
+/// The trees of which it is remembered when they changed: the system's.
+const FIRST_TREES: usize = 8;
+/// A node that is not heard of for so many positions announces its oldest snapshot.
+const ANNOUNCE_AFTER: Csn = crate::order::SILENCE_MAX / 4;
+
+/// What became of a position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// The transaction whose request it was.
+    pub transaction: TransactionId,
+    /// Whether it commits.
+    pub committed: bool,
+}
+
+/// What a node of a cluster has besides a database of its own.
+pub(crate) struct Cluster {
+    node: Node,
+    /// The base had everything up to here when the database was opened.
+    stored: Csn,
+    standing: Mutex<Standing>,
+    /// Everything up to here is judged, shown, and has struck whom it strikes.
+    applied: CachePadded<AtomicU64>,
+    /// The last positions that changed the first trees.
+    changed: [AtomicU64; FIRST_TREES],
+    sealed: Mutex<HashMap<TransactionId, Sealed, RandomState>>,
+    fates: [Mutex<HashMap<TransactionId, Arc<Fate>, RandomState>>; SHARDS],
+}
+
+/// A transaction of this node that was proposed.
+struct Sealed {
+    held: Held,
+    /// Keeps what its verdict may need.
+    _sight: Arc<Sight>,
+    /// What its writes have of the budget.
+    _writes: Option<WriteSet>,
+    outcome: Arc<Outcome>,
+}
+
+/// The verdict, once there is one.
+#[derive(Debug, Default)]
+struct Outcome {
+    state: Mutex<(Option<Result<Csn, Error>>, Option<Waker>)>,
+}
+
+impl Outcome {
+    fn tell(&self, verdict: Result<Csn, Error>) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.0 = Some(verdict);
+            state.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Resolves to the number of a proposed transaction, or to why it does not commit. Dropping it
+/// changes nothing about that.
+#[derive(Debug)]
+pub(crate) struct Proposed(Arc<Outcome>);
+
+impl Future for Proposed {
+    type Output = Result<Csn, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.state.lock();
+        match &state.0 {
+            Some(verdict) => Poll::Ready(verdict.clone()),
+            None => {
+                state.1 = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// One that goes on after position `stored`, which the base has.
+    pub(crate) fn new(node: Node, stored: Csn) -> Cluster {
+        Cluster {
+            node,
+            stored,
+            standing: Mutex::default(),
+            applied: CachePadded::new(AtomicU64::new(0)),
+            changed: std::array::from_fn(|_| AtomicU64::new(0)),
+            sealed: Mutex::default(),
+            fates: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    fn fates(&self, id: TransactionId) -> &Mutex<HashMap<TransactionId, Arc<Fate>, RandomState>> {
+        &self.fates[id as usize % SHARDS]
+    }
+
+    /// A transaction begins.
+    pub(crate) fn enter(&self, id: TransactionId) -> Arc<Fate> {
+        let fate = Arc::<Fate>::default();
+        self.fates(id).lock().insert(id, Arc::clone(&fate));
+        fate
+    }
+
+    /// A transaction has ended.
+    pub(crate) fn leave(&self, id: TransactionId) {
+        self.fates(id).lock().remove(&id);
+    }
+
+    fn strike(&self, victim: TransactionId, stroke: Stroke) -> bool {
+        let fate = self.fates(victim).lock().get(&victim).cloned();
+        fate.is_some_and(|fate| fate.strike(stroke))
+    }
+}
+
+/// Who was faster, as an error.
+pub(crate) fn overtaken(stroke: Stroke) -> Error {
+    let Stroke { by, position, tree, key } = stroke;
+    Error::Overtaken { by, position, tree, key: key.map(|key| Key::copy_from_slice(&key)) }
+}
+
+impl Transaction {
+    /// Commits, in a cluster as elsewhere: resolves once the transaction has its place in the
+    /// order and its verdict.
+    ///
+    /// # Errors
+    /// As `commit`; `Overtaken`.
+    pub async fn commit_in_order(mut self) -> Result<Commit, Error> {
+        if self.manager.cluster.is_none() {
+            return self.commit();
+        }
+        let proposed = self.propose();
+        let manager = Arc::clone(&self.manager);
+        drop(self);
+        manager.committed(proposed?.await?)
+    }
+
+    /// The same for callers that may block their thread.
+    pub(crate) fn commit_in_order_blocking(mut self) -> Result<Commit, Error> {
+        let proposed = self.propose();
+        let manager = Arc::clone(&self.manager);
+        drop(self);
+        manager.committed(crate::durable::block_on(proposed?)?)
+    }
+
+    /// Seals the transaction and has it ordered. Whatever comes of that, it has ended.
+    fn propose(&mut self) -> Result<Proposed, Error> {
+        let manager = Arc::clone(&self.manager);
+        let Some(cluster) = &manager.cluster else {
+            return Err(Error::Defect("a database of its own proposes nothing"));
+        };
+        if self.member.is_some() {
+            return Err(Error::CannotPrepare {
+                reason: "instances of families are not supported in a cluster yet",
+            });
+        }
+        let mut ended = self.request();
+        let isolation = self.isolation();
+        let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
+        let sight = Arc::clone(&self.sight);
+        let fate = self.fate.clone();
+        self.end();
+        let held = std::mem::take(&mut ended.held);
+        let sealed = manager.seal(cluster, &mut ended, isolation, &held, writes, fate.as_deref());
+        match sealed {
+            Ok(None) => {
+                manager.release(ended.id, held);
+                let outcome = Arc::<Outcome>::default();
+                outcome.tell(Ok(ended.rests_on));
+                Ok(Proposed(outcome))
+            }
+            Ok(Some((request, writes))) => {
+                let outcome = Arc::<Outcome>::default();
+                let sealed = Sealed { held, _sight: sight, _writes: writes, outcome: Arc::clone(&outcome) };
+                cluster.sealed.lock().insert(ended.id, sealed);
+                cluster.node.order.propose(request);
+                Ok(Proposed(outcome))
+            }
+            Err(error) => {
+                manager.release(ended.id, held);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What a transaction wrote: its write set, what that comes to, and dropped trees.
+type Wrote = (WriteSet, Vec<(TreeId, Changes)>, Vec<TreeId>);
+
+/// A request, and what its writes have of the budget.
+type Encoded = (Bytes, Option<WriteSet>);
+
+impl Manager {
+    fn committed(&self, csn: Csn) -> Result<Commit, Error> {
+        Ok(Commit { csn, durable: self.wait_durable_with_room(csn) })
+    }
+
+    /// Makes a request of an ended transaction, unless its end concerns nobody else.
+    fn seal(
+        &self,
+        cluster: &Cluster,
+        ended: &mut Ended,
+        isolation: Isolation,
+        held: &Held,
+        mut writes: WriteSet,
+        fate: Option<&Fate>,
+    ) -> Result<Option<Encoded>, Error> {
+        let reads = ended.reads.take();
+        if writes.is_empty() {
+            self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
+            let snapshot = ended.snapshot;
+            let Some(reads) = reads.filter(|reads| !self.sequencer.is_free_to_read(snapshot, reads)) else {
+                return Ok(None);
+            };
+            return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
+        }
+        let (loads, changes) = self.settle(&mut writes)?;
+        if !loads.is_empty() {
+            self.discard(&loads);
+            return Err(Error::TransactionTooLarge { limit: cluster.node.order.request_bytes_max() });
+        }
+        let dropped = writes.dropped().to_vec();
+        self.encode(cluster, ended, isolation, held, reads, Some((writes, changes, dropped)), fate).map(Some)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one transaction, each used once")]
+    fn encode(
+        &self,
+        cluster: &Cluster,
+        ended: &mut Ended,
+        isolation: Isolation,
+        held: &Held,
+        reads: Option<ReadSet>,
+        wrote: Option<Wrote>,
+        fate: Option<&Fate>,
+    ) -> Result<Encoded, Error> {
+        // Before it is sealed: whatever is delivered in between strikes it.
+        let bot = cluster.applied.load(Ordering::Acquire);
+        if let Some(fate) = fate {
+            fate.seal().map_err(overtaken)?;
+        }
+        let (writes, changes, dropped) = match wrote {
+            Some((writes, changes, dropped)) => (Some(writes), changes, dropped),
+            None => (None, Vec::new(), Vec::new()),
+        };
+        let size = writes.as_ref().map_or(0, WriteSet::bytes);
+        let request = Request {
+            id: ended.id,
+            level: Level::of(isolation),
+            snapshot: ended.snapshot,
+            bot,
+            oldest: self.store.oldest_snapshot().min(ended.snapshot),
+            next_tree: self.store.trees.next(),
+            dropped,
+            parts: Parts {
+                locks: self.locks.held_by(ended.id, held),
+                notes: std::mem::take(&mut ended.notes),
+                reads,
+                changes,
+            },
+        };
+        let bytes = request.encode(size);
+        let limit = cluster.node.order.request_bytes_max();
+        if bytes.len() as u64 > limit {
+            return Err(Error::TransactionTooLarge { limit });
+        }
+        Ok((bytes.into(), writes))
+    }
+
+    /// Delivers position `position` of the order, the next one. To be called by one thread.
+    ///
+    /// # Errors
+    /// `Undecodable` if the bytes are no request; `LogPoisoned`. This node must not go on then.
+    pub(crate) fn deliver(&self, position: Csn, bytes: &[u8]) -> Result<Delivered, Error> {
+        let Some(cluster) = &self.cluster else {
+            return Err(Error::Defect("a database of its own has no order to follow"));
+        };
+        let request = Request::decode(bytes)
+            .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))?;
+        let mut standing = cluster.standing.lock();
+        let locks = request.all_locks();
+        let is_stored = position <= cluster.stored;
+        let verdict = match standing.judge(&request, &locks) {
+            Ok(()) => {
+                let horizon = position.is_multiple_of(PRUNE_EVERY).then(|| standing.horizon());
+                self.decide_delivered(cluster, position, &request, &locks, bytes.len(), horizon)
+            }
+            Err(Refusal::Known { position: first, committed }) => {
+                tracing::debug!(position, first, committed, "a request was delivered again");
+                standing.pass(position, bytes);
+                self.pass(cluster, position, bytes.len(), is_stored)?;
+                return Ok(Delivered { transaction: request.id, committed });
+            }
+            Err(refusal) => Err(refused(refusal)),
+        };
+        let committed = match &verdict {
+            Ok(()) => true,
+            Err(error) if error.is_retryable() => false,
+            Err(error) => return Err(error.clone()),
+        };
+        standing.enter(position, &request, &locks, committed, bytes);
+        self.store.trees.raise(request.next_tree);
+        match committed {
+            true => cluster.applied.store(position, Ordering::Release),
+            false => self.pass(cluster, position, bytes.len(), is_stored)?,
+        }
+        if let Some(sealed) = cluster.sealed.lock().remove(&request.id) {
+            self.release(request.id, sealed.held);
+            if committed && request.writes() {
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+            } else if !committed {
+                self.rolled_back();
+            }
+            sealed.outcome.tell(verdict.map(|()| position));
+        }
+        self.announce(cluster, &standing);
+        Ok(Delivered { transaction: request.id, committed })
+    }
+
+    /// Second part of the verdict, and what a commit does.
+    fn decide_delivered(
+        &self,
+        cluster: &Cluster,
+        position: Csn,
+        request: &Request,
+        locks: &[(HeldLock, bool)],
+        bytes: usize,
+        horizon: Option<Csn>,
+    ) -> Result<(), Error> {
+        let is_own = cluster.sealed.lock().contains_key(&request.id);
+        let parts = &request.parts;
+        let changes = parts.changes.iter().map(|(tree, changes)| (*tree, changes.copy())).collect();
+        let candidate = self.sequencer.certifies().then(|| {
+            let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
+            let writes = key_writes(&parts.changes, notes);
+            Candidate::new(request.id, request.snapshot, reads, writes, request.dropped.clone())
+        });
+        let delivery = Delivery {
+            candidate,
+            changes,
+            dropped: &request.dropped,
+            bytes: bytes as u64,
+            is_stored: position <= cluster.stored,
+        };
+        let first = parts.changes.iter().map(|(tree, _)| *tree as usize).filter(|tree| *tree < FIRST_TREES);
+        let mut granted = Held::default();
+        let verdict = self.sequencer.deliver(position, delivery, horizon, || {
+            // What ran here has these locks itself.
+            if !is_own && request.writes() {
+                granted = self.grant(cluster, position, request.id, locks);
+            }
+            // Before it can be seen.
+            first.for_each(|tree| cluster.changed[tree].store(position, Ordering::Release));
+        });
+        self.release(request.id, granted);
+        verdict
+    }
+
+    /// Takes a delivered request's locks, and strikes whoever holds one against them.
+    fn grant(&self, cluster: &Cluster, position: Csn, id: TransactionId, locks: &[(HeldLock, bool)]) -> Held {
+        let mut against = Vec::new();
+        let held = self.locks.force(id, locks.iter().map(|(lock, _)| lock), &mut against);
+        for (victim, tree, key) in against {
+            cluster.strike(victim, Stroke { by: id, position, tree, key });
+        }
+        held
+    }
+
+    fn pass(&self, cluster: &Cluster, position: Csn, bytes: usize, is_stored: bool) -> Result<(), Error> {
+        if !is_stored {
+            self.sequencer.pass(position, bytes as u64)?;
+        }
+        cluster.applied.store(position, Ordering::Release);
+        Ok(())
+    }
+
+    /// Says which snapshots there are here, if nobody here has said so for long.
+    fn announce(&self, cluster: &Cluster, standing: &Standing) {
+        let silent = standing.applied().saturating_sub(standing.announced_at(cluster.node.number));
+        if silent < ANNOUNCE_AFTER || !silent.is_multiple_of(ANNOUNCE_AFTER) {
+            return;
+        }
+        let applied = standing.applied();
+        let request = Request {
+            id: self.transaction_id(),
+            level: Level::ReadCommitted,
+            snapshot: applied,
+            bot: applied,
+            oldest: self.store.oldest_snapshot(),
+            next_tree: self.store.trees.next(),
+            dropped: Vec::new(),
+            parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+        };
+        cluster.node.order.propose(request.encode(0).into());
+    }
+
+    /// Everything up to here is judged and shown. 0 in a database of its own.
+    pub(crate) fn applied(&self) -> Csn {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.applied.load(Ordering::Acquire))
+    }
+
+    /// The last position that changed one of the first trees.
+    pub(crate) fn changed_at(&self, tree: TreeId) -> Csn {
+        let changed = self.cluster.as_ref().and_then(|cluster| cluster.changed.get(tree as usize));
+        changed.map_or(0, |position| position.load(Ordering::Acquire))
+    }
+
+    /// The last position that was delivered, and the digest of all requests and verdicts up to it.
+    pub(crate) fn digest(&self) -> Option<(Csn, [u8; 32])> {
+        let cluster = self.cluster.as_ref()?;
+        let standing = cluster.standing.lock();
+        Some((standing.applied(), standing.digest()))
+    }
+
+    /// What became of a transaction, as long as it is remembered: its position, and whether it
+    /// committed.
+    pub(crate) fn outcome(&self, id: TransactionId) -> Option<(Csn, bool)> {
+        self.cluster.as_ref()?.standing.lock().outcome(id)
+    }
+}
+
+/// A refusal, as its client is told.
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Overtaken { by, position, tree, key } => overtaken(Stroke { by, position, tree, key }),
+        Refusal::TooOld { horizon } => Error::SerializationFailure {
+            detail: format!(
+                "The snapshot is too old: nothing is known any more of what was before {horizon}."
+            ),
+        },
+        Refusal::Known { .. } => Error::Defect("a known request is not refused"),
+    }
+}

@@ -1,0 +1,194 @@
+//! A request: what a transaction's verdict depends on, and what it changes.
+//!
+//! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow).
+//!
+//! ```text
+//! version: 1 byte          1
+//! level: 1 byte            0 = read committed, 1 = snapshot, 2 = serializable
+//! transaction id           its node in the highest bits
+//! snapshot                 position
+//! bot                      position: what its origin had delivered when it was sealed
+//! oldest                   position: the oldest snapshot at its origin
+//! next tree id             all ids below may be in use
+//! dropped trees            count, ids
+//! locks, notes, reads, trees    as in the row of a prepared transaction
+//! ```
+//!
+//! A request without changes asks whether its reads fit into the order (a transaction that wrote
+//! nothing), or only announces its origin's oldest snapshot (without reads, too).
+
+use crate::key::SmallKey;
+use crate::level::Isolation;
+use crate::lock::table::HeldLock;
+use crate::payload::{Encoder, Input};
+use crate::prepared::record::{Parts, decode_parts, encode_parts};
+use crate::{Csn, TransactionId, TreeId};
+
+const VERSION: u8 = 1;
+
+/// By which rules a request is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    ReadCommitted,
+    Snapshot,
+    Serializable,
+}
+
+impl Level {
+    pub(crate) fn of(isolation: Isolation) -> Level {
+        match isolation {
+            Isolation::ReadCommitted => Level::ReadCommitted,
+            Isolation::Snapshot => Level::Snapshot,
+            Isolation::Serializable => Level::Serializable,
+        }
+    }
+}
+
+/// See the module's prose.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) id: TransactionId,
+    pub(crate) level: Level,
+    pub(crate) snapshot: Csn,
+    pub(crate) bot: Csn,
+    pub(crate) oldest: Csn,
+    pub(crate) next_tree: u64,
+    pub(crate) dropped: Vec<TreeId>,
+    pub(crate) parts: Parts,
+}
+
+impl Request {
+    /// About `size` bytes are changes.
+    pub(crate) fn encode(&self, size: u64) -> Vec<u8> {
+        let mut out = Encoder::with_capacity(256 + size);
+        out.byte(VERSION);
+        out.byte(self.level as u8);
+        for number in [self.id, self.snapshot, self.bot, self.oldest, self.next_tree] {
+            out.varint(number);
+        }
+        out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
+        let Parts { locks, notes, reads, changes } = &self.parts;
+        encode_parts(&mut out, locks, notes, reads.as_ref(), changes);
+        out.finish()
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Request, String> {
+        let mut input = Input::of(bytes);
+        let version = input.byte()?;
+        if version != VERSION {
+            return Err(format!("a request in the unknown version {version}"));
+        }
+        let level = match input.byte()? {
+            0 => Level::ReadCommitted,
+            1 => Level::Snapshot,
+            2 => Level::Serializable,
+            other => return Err(format!("the unknown level {other}")),
+        };
+        let (id, snapshot, bot) = (input.varint()?, input.varint()?, input.varint()?);
+        let (oldest, next_tree) = (input.varint()?, input.varint()?);
+        let dropped = input.list(|input| input.tree())?;
+        let parts = decode_parts(&mut input)?;
+        input.end()?;
+        Ok(Request { id, level, snapshot, bot, oldest, next_tree, dropped, parts })
+    }
+
+    /// Whether it changes anything.
+    pub(crate) fn writes(&self) -> bool {
+        !(self.parts.changes.is_empty() && self.dropped.is_empty() && self.parts.notes.is_empty())
+    }
+
+    /// All its locks: those that were held, and on what it changes without having locked it the
+    /// strongest. With each, whether it changes the key. In the order of trees and keys.
+    pub(crate) fn all_locks(&self) -> Vec<(HeldLock, bool)> {
+        /// Deleting a row, or changing all of it.
+        const EXCLUSIVE: u8 = 1 << 3;
+        let mut locks: Vec<(HeldLock, bool)> =
+            self.parts.locks.iter().map(|lock| (lock.clone(), false)).collect();
+        locks.sort_by(|(a, _), (b, _)| (a.tree, &a.key).cmp(&(b.tree, &b.key)));
+        let held = locks.len();
+        for (tree, changes) in &self.parts.changes {
+            for (key, _) in changes.iter() {
+                let wanted = (*tree, Some(key));
+                let found =
+                    locks[..held].binary_search_by(|(lock, _)| (lock.tree, lock.key.as_ref()).cmp(&wanted));
+                match found {
+                    Ok(at) => locks[at].1 = true,
+                    Err(_) => {
+                        locks.push((HeldLock { tree: *tree, key: Some(key.clone()), modes: EXCLUSIVE }, true))
+                    }
+                }
+            }
+        }
+        locks
+    }
+}
+
+/// Which key of a tree, or `None` for the tree as a whole.
+pub(super) type Place = (TreeId, Option<SmallKey>);
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound;
+
+    use super::*;
+    use crate::Value;
+    use crate::txn::readset::{Moment, ReadSet};
+    use crate::txn::writeset::Changes;
+
+    fn sample() -> Request {
+        let mut reads = ReadSet::default();
+        reads.add_point(7, b"k", Moment::Snapshot);
+        reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest);
+        let key = |text: &str| SmallKey::new(text.as_bytes());
+        let changes = vec![(key("k"), Some(Value::from_static(b"1"))), (key("m"), None)];
+        Request {
+            id: 2 << 52 | 1,
+            level: Level::Serializable,
+            snapshot: 12,
+            bot: 14,
+            oldest: 11,
+            next_tree: 1003,
+            dropped: vec![1001],
+            parts: Parts {
+                locks: vec![
+                    HeldLock { tree: 7, key: None, modes: 4 },
+                    HeldLock { tree: 7, key: Some(key("k")), modes: 4 },
+                ],
+                notes: vec![(99, key("n"))],
+                reads: Some(reads),
+                changes: vec![(7, Changes::of(changes))],
+            },
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        let bytes = sample().encode(0);
+        let again = Request::decode(&bytes).expect("it was encoded");
+        assert_eq!((again.id, again.snapshot, again.bot, again.oldest), (sample().id, 12, 14, 11));
+        assert_eq!(again.encode(0), bytes);
+        for end in 0..bytes.len() {
+            assert!(Request::decode(&bytes[..end]).is_err(), "cut at {end}");
+        }
+        assert!(Request::decode(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn writes_count_as_locks() {
+        let locks = sample().all_locks();
+        let of = |text: &str| {
+            let key = SmallKey::new(text.as_bytes());
+            locks
+                .iter()
+                .find(|(lock, _)| lock.key.as_ref() == Some(&key))
+                .map(|(lock, writes)| (lock.modes, *writes))
+        };
+        assert_eq!(of("k"), Some((4, true)), "locked, and changed under that lock");
+        assert_eq!(of("m"), Some((8, true)), "changed without a lock");
+        assert_eq!(locks.len(), 3);
+    }
+}

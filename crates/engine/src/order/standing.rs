@@ -1,0 +1,150 @@
+//! How things stand at a position of the order, besides the certifier's graph: all that the verdict
+//! about the next request depends on. Pure: a request in, a verdict out, and the same at every node.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+use sha2::{Digest, Sha256};
+
+use super::window::{Conflict, Window};
+use super::{AGE_MAX, Level, Request, SILENCE_MAX};
+use crate::key::SmallKey;
+use crate::lock::table::HeldLock;
+use crate::total_order::node_of;
+use crate::{Csn, TransactionId, TreeId};
+
+/// Why a request does not commit, before its reads are looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Its snapshot is below the horizon.
+    TooOld { horizon: Csn },
+    /// Somebody delivered since has a lock against one of its own.
+    Overtaken { by: TransactionId, position: Csn, tree: TreeId, key: Option<SmallKey> },
+    /// It was delivered before; then its verdict stands.
+    Known { position: Csn, committed: bool },
+}
+
+/// See the module's prose.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// The last position that was delivered.
+    applied: Csn,
+    window: Window,
+    /// Nobody with a snapshot below is judged.
+    horizon: Csn,
+    /// The oldest snapshot of each node, and the position at which it said so.
+    announced: BTreeMap<u16, (Csn, Csn)>,
+    /// Verdicts by transaction, and who they were, oldest first: as many as a request can be late.
+    outcomes: HashMap<TransactionId, (Csn, bool), RandomState>,
+    decided: VecDeque<(Csn, TransactionId)>,
+    /// Over all requests and verdicts up to `applied`.
+    digest: [u8; 32],
+}
+
+impl Standing {
+    /// The last position that was delivered.
+    pub(crate) fn applied(&self) -> Csn {
+        self.applied
+    }
+
+    /// Nobody with a snapshot below is judged.
+    pub(crate) fn horizon(&self) -> Csn {
+        self.horizon
+    }
+
+    /// Equal digests at one position mean equal requests and verdicts up to there.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// What became of a transaction, as long as it is remembered.
+    pub(crate) fn outcome(&self, id: TransactionId) -> Option<(Csn, bool)> {
+        self.outcomes.get(&id).copied()
+    }
+
+    /// When a node last announced its oldest snapshot.
+    pub(crate) fn announced_at(&self, node: u16) -> Csn {
+        self.announced.get(&node).map_or(0, |(_, at)| *at)
+    }
+
+    /// The first part of the verdict about the next request, whose locks these are.
+    ///
+    /// # Errors
+    /// Why it does not commit.
+    pub(crate) fn judge(&self, request: &Request, locks: &[(HeldLock, bool)]) -> Result<(), Refusal> {
+        if let Some(&(position, committed)) = self.outcomes.get(&request.id) {
+            return Err(Refusal::Known { position, committed });
+        }
+        if request.snapshot.min(request.bot) < self.horizon {
+            return Err(Refusal::TooOld { horizon: self.horizon });
+        }
+        for (lock, writes) in locks {
+            let since = match *writes && request.level != Level::ReadCommitted {
+                true => request.snapshot.min(request.bot),
+                false => request.bot,
+            };
+            if let Some(Conflict { position, by }) = self.window.conflict(lock, since) {
+                return Err(Refusal::Overtaken { by, position, tree: lock.tree, key: lock.key.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The next request was delivered, and committed or not. `bytes` are the request's.
+    pub(crate) fn enter(
+        &mut self,
+        position: Csn,
+        request: &Request,
+        locks: &[(HeldLock, bool)],
+        committed: bool,
+        bytes: &[u8],
+    ) {
+        assert_eq!(position, self.applied + 1, "requests are delivered one by one");
+        if committed && request.writes() {
+            self.window.enter(position, request.id, locks.iter().map(|(lock, _)| lock));
+        }
+        if self.outcomes.insert(request.id, (position, committed)).is_none() {
+            self.decided.push_back((position, request.id));
+        }
+        self.announced.insert(node_of(request.id), (request.oldest, position));
+        self.finish(position, committed, bytes);
+    }
+
+    /// The next request was delivered, and is one that was delivered before.
+    pub(crate) fn pass(&mut self, position: Csn, bytes: &[u8]) {
+        assert_eq!(position, self.applied + 1, "requests are delivered one by one");
+        self.finish(position, false, bytes);
+    }
+
+    fn finish(&mut self, position: Csn, committed: bool, bytes: &[u8]) {
+        self.applied = position;
+        let mut digest = Sha256::new();
+        digest.update(self.digest);
+        digest.update(position.to_be_bytes());
+        digest.update([u8::from(committed)]);
+        digest.update(bytes);
+        self.digest = digest.finalize().into();
+        self.raise_horizon();
+    }
+
+    fn raise_horizon(&mut self) {
+        let (position, oldest_allowed) = (self.applied, self.applied.saturating_sub(AGE_MAX));
+        let silent = position.saturating_sub(SILENCE_MAX);
+        let of_node = |(_, &(oldest, at)): (&u16, &(Csn, Csn))| match at <= silent {
+            true => silent,
+            false => oldest,
+        };
+        let oldest = self.announced.iter().map(of_node).min().unwrap_or(0);
+        let horizon = oldest.max(oldest_allowed);
+        if horizon > self.horizon {
+            self.horizon = horizon;
+            self.window.forget(horizon);
+        }
+        // Later than that nobody comes who was proposed before.
+        while self.decided.front().is_some_and(|(at, _)| *at <= position.saturating_sub(2 * AGE_MAX)) {
+            if let Some((_, id)) = self.decided.pop_front() {
+                self.outcomes.remove(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The window: who was the last to have each lock, among the requests that were delivered lately.
+//!
+//! It is a function of the order, like everything a verdict depends on. For each key it has, for
+//! each of the four strengths of row locks, the last position at which a request had that lock; for
+//! each tree the same with the eight modes of tree locks. What lies at or below the *floor* is
+//! forgotten; nobody whose `bot` or snapshot is below the floor is judged.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+
+use super::request::Place;
+use crate::lock::mode::{LockMode, Mode, Modes, TreeMode};
+use crate::lock::table::HeldLock;
+use crate::{Csn, TransactionId};
+
+/// Modes of rows (four strengths) and of trees (eight).
+const MODES: usize = 8;
+
+/// When a mode was last held, and by whom.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Last {
+    mode: u8,
+    position: Csn,
+    by: TransactionId,
+}
+
+/// Most keys are locked in one mode only.
+type Lasts = smallvec::SmallVec<[Last; 1]>;
+
+/// See the module's prose.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    locked: HashMap<Place, Lasts, RandomState>,
+    /// Which places each position has locked, oldest first.
+    entered: VecDeque<(Csn, Vec<Place>)>,
+    floor: Csn,
+}
+
+/// A lock that does not go together with a later one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    pub(crate) position: Csn,
+    pub(crate) by: TransactionId,
+}
+
+/// Modes of rows without the difference between siblings and others.
+fn strengths(lock: &HeldLock) -> Modes {
+    match lock.key {
+        Some(_) => (lock.modes | lock.modes >> 4) & 0b1111,
+        None => lock.modes,
+    }
+}
+
+/// The modes that do not go together with a lock.
+fn against(lock: &HeldLock) -> Modes {
+    match lock.key {
+        Some(_) => Mode::Row(LockMode::Exclusive).keeps_out(strengths(lock)) & 0b1111,
+        None => Mode::Tree(TreeMode::Read).keeps_out(lock.modes),
+    }
+}
+
+impl Window {
+    /// The last request after `since` that had a lock against this one.
+    pub(crate) fn conflict(&self, lock: &HeldLock, since: Csn) -> Option<Conflict> {
+        let lasts = self.locked.get(&(lock.tree, lock.key.clone()))?;
+        let against = against(lock);
+        let in_the_way = |last: &&Last| last.position > since && against & 1 << last.mode != 0;
+        let last = lasts.iter().filter(in_the_way).max_by_key(|last| last.position)?;
+        Some(Conflict { position: last.position, by: last.by })
+    }
+
+    /// A request with these locks was delivered.
+    pub(crate) fn enter<'a>(
+        &mut self,
+        position: Csn,
+        by: TransactionId,
+        locks: impl Iterator<Item = &'a HeldLock>,
+    ) {
+        let mut places = Vec::new();
+        for lock in locks {
+            let place = (lock.tree, lock.key.clone());
+            let lasts = self.locked.entry(place.clone()).or_default();
+            let modes = strengths(lock);
+            for mode in (0..MODES as u8).filter(|mode| modes & 1 << mode != 0) {
+                match lasts.iter_mut().find(|last| last.mode == mode) {
+                    Some(last) => (last.position, last.by) = (position, by),
+                    None => lasts.push(Last { mode, position, by }),
+                }
+            }
+            places.push(place);
+        }
+        if !places.is_empty() {
+            self.entered.push_back((position, places));
+        }
+    }
+
+    /// Nobody is judged any more who last looked before `floor`.
+    pub(crate) fn forget(&mut self, floor: Csn) {
+        self.floor = self.floor.max(floor);
+        while self.entered.front().is_some_and(|(position, _)| *position <= self.floor) {
+            let Some((_, places)) = self.entered.pop_front() else { return };
+            for place in places {
+                // A later position may have it, too; then it is asked again with that one.
+                let Some(lasts) = self.locked.get_mut(&place) else { continue };
+                lasts.retain(|last| last.position > self.floor);
+                if lasts.is_empty() {
+                    self.locked.remove(&place);
+                }
+            }
+        }
+    }
+
+    /// How many keys and trees it has.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.locked.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::SmallKey;
+
+    fn row(key: &str, mode: LockMode) -> HeldLock {
+        HeldLock { tree: 7, key: Some(SmallKey::new(key.as_bytes())), modes: Mode::Row(mode).bit() }
+    }
+
+    fn tree(mode: TreeMode) -> HeldLock {
+        HeldLock { tree: 7, key: None, modes: Mode::Tree(mode).bit() }
+    }
+
+    #[test]
+    fn what_does_not_go_together_conflicts_after_the_last_look() {
+        let mut window = Window::default();
+        window.enter(5, 50, [row("a", LockMode::NoKeyExclusive)].iter());
+        let asks = |window: &Window, lock, since| window.conflict(&lock, since).map(|found| found.position);
+        assert_eq!(asks(&window, row("a", LockMode::NoKeyExclusive), 4), Some(5));
+        assert_eq!(asks(&window, row("a", LockMode::KeyShared), 4), None, "keys stay as they are");
+        assert_eq!(asks(&window, row("a", LockMode::Exclusive), 5), None, "it was seen");
+        assert_eq!(asks(&window, row("b", LockMode::Exclusive), 0), None);
+    }
+
+    #[test]
+    fn trees_have_their_own_table() {
+        let mut window = Window::default();
+        window.enter(5, 50, [tree(TreeMode::Write)].iter());
+        assert!(window.conflict(&tree(TreeMode::Write), 0).is_none());
+        assert!(window.conflict(&tree(TreeMode::Share), 0).is_some());
+        assert!(window.conflict(&row("a", LockMode::Exclusive), 0).is_none());
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone_and_the_rest_stays() {
+        let mut window = Window::default();
+        window.enter(5, 50, [row("a", LockMode::Exclusive), row("b", LockMode::Exclusive)].iter());
+        window.enter(6, 60, [row("a", LockMode::KeyShared)].iter());
+        window.forget(5);
+        assert_eq!(window.len(), 1);
+        assert_eq!(window.conflict(&row("a", LockMode::Exclusive), 5).map(|found| found.by), Some(60));
+        window.forget(6);
+        assert_eq!(window.len(), 0);
+    }
+}

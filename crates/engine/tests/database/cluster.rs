@@ -1,0 +1,440 @@
+//! Several databases that follow one order, in one process: what each delivers, and when, is in the
+//! tests' hands.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use cognate_engine::{
+    Access, Commit, Database, Error, Isolation, LockMode, LockOutcome, Node, Options, TotalOrder,
+    Transaction, WaitPolicy, node_of,
+};
+use cognate_env::SplitMix;
+
+use super::support::{Seed, all, block_on, seeds, value};
+
+const ROW: LockMode = LockMode::NoKeyExclusive;
+const TREE: u32 = 1007;
+
+/// Requests that were proposed and are not ordered yet, with their origins, and the order.
+#[derive(Default)]
+struct Order {
+    proposed: Mutex<Vec<Bytes>>,
+    ordered: Mutex<Vec<Bytes>>,
+}
+
+struct Proposals(Arc<Order>);
+
+impl TotalOrder for Proposals {
+    fn propose(&self, request: Bytes) {
+        self.0.proposed.lock().unwrap().push(request);
+    }
+
+    fn request_bytes_max(&self) -> u64 {
+        1 << 20
+    }
+}
+
+/// Nodes numbered from 1 on.
+struct Cluster {
+    order: Arc<Order>,
+    nodes: Vec<Database>,
+    folders: Vec<tempfile::TempDir>,
+    starts: u32,
+}
+
+impl Cluster {
+    fn of(count: u16) -> Cluster {
+        let mut cluster =
+            Cluster { order: Arc::default(), nodes: Vec::new(), folders: Vec::new(), starts: 1 };
+        for number in 1..=count {
+            cluster.folders.push(tempfile::tempdir().unwrap());
+            let node = cluster.open(number);
+            cluster.nodes.push(node);
+        }
+        cluster
+    }
+
+    fn open(&self, number: u16) -> Database {
+        let mut options = Options::new(self.folders[usize::from(number) - 1].path());
+        let order = Arc::new(Proposals(Arc::clone(&self.order)));
+        options.node = Some(Node { number, start: self.starts, order });
+        Database::open(options).unwrap()
+    }
+
+    fn node(&self, number: u16) -> &Database {
+        &self.nodes[usize::from(number) - 1]
+    }
+
+    /// Gives one of the proposed requests the next position.
+    fn order_one(&self, which: usize) {
+        let request = self.order.proposed.lock().unwrap().remove(which);
+        self.order.ordered.lock().unwrap().push(request);
+    }
+
+    /// Lets a node deliver its next position. False if there is none.
+    fn deliver(&self, number: u16) -> bool {
+        let position = self.node(number).applied() as usize;
+        let request = self.order.ordered.lock().unwrap().get(position).cloned();
+        let Some(request) = request else { return false };
+        self.node(number).deliver(position as u64 + 1, &request).unwrap();
+        true
+    }
+
+    /// Orders everything as it was proposed, and delivers it everywhere.
+    fn settle(&self) {
+        while !self.order.proposed.lock().unwrap().is_empty() {
+            self.order_one(0);
+        }
+        for number in 1..=self.nodes.len() as u16 {
+            while self.deliver(number) {}
+        }
+    }
+
+    fn begin(&self, number: u16, isolation: Isolation) -> Transaction {
+        self.node(number).begin(isolation, Access::ReadWrite)
+    }
+
+    /// Commits at a node, and lets everybody know.
+    fn write(&self, number: u16, rows: &[(&str, &str)]) {
+        let mut t = self.begin(number, Isolation::Snapshot);
+        rows.iter().for_each(|(key, content)| put(&mut t, key, content).unwrap());
+        let mut commit = Commitment::of(t);
+        assert!(commit.poll().is_none(), "nobody has ordered it");
+        self.settle();
+        commit.poll().unwrap().unwrap();
+    }
+
+    /// The same everywhere: what there is, and what it came from.
+    fn assert_equal(&self) {
+        let contents: Vec<String> =
+            (1..=self.nodes.len() as u16).map(|n| all(&self.begin(n, Isolation::Snapshot), TREE)).collect();
+        let digests: Vec<_> = self.nodes.iter().map(|node| node.digest().unwrap()).collect();
+        assert!(contents.windows(2).all(|pair| pair[0] == pair[1]), "{contents:?}");
+        assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
+    }
+}
+
+/// A commit under way.
+struct Commitment(Pin<Box<dyn Future<Output = Result<Commit, Error>>>>);
+
+impl Commitment {
+    fn of(t: Transaction) -> Commitment {
+        Commitment(Box::pin(t.commit_in_order()))
+    }
+
+    fn poll(&mut self) -> Option<Result<Commit, Error>> {
+        match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// Locks a row, looks whether the snapshot may overwrite it, and writes.
+fn put(t: &mut Transaction, key: &str, content: &str) -> Result<(), Error> {
+    let locked = block_on(t.lock(TREE, key.as_bytes(), ROW, WaitPolicy::NoWait))?;
+    assert_eq!(locked, LockOutcome::Granted { waited: false });
+    t.check_unchanged(TREE, key.as_bytes())?;
+    t.put(TREE, key.as_bytes(), value(content))
+}
+
+fn get(t: &Transaction, key: &str) -> Option<String> {
+    let found = t.get(TREE, key.as_bytes()).unwrap();
+    found.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+fn overtaken_by(error: &Error) -> u16 {
+    match error {
+        Error::Overtaken { by, .. } => node_of(*by),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_one_node_commits_all_have() {
+    let cluster = Cluster::of(3);
+    cluster.write(1, &[("a", "1"), ("b", "1")]);
+    cluster.write(2, &[("b", "2")]);
+    cluster.write(3, &[("c", "3")]);
+    assert_eq!(all(&cluster.begin(1, Isolation::Snapshot), TREE), "a=1 b=2 c=3");
+    cluster.assert_equal();
+}
+
+#[test]
+fn of_two_that_were_proposed_the_first_in_the_order_commits() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "0")]);
+    for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
+        let (mut one, mut two) = (cluster.begin(1, isolation), cluster.begin(2, isolation));
+        put(&mut one, "x", "one").unwrap();
+        put(&mut two, "x", "two").unwrap();
+        let (mut one, mut two) = (Commitment::of(one), Commitment::of(two));
+        assert!(one.poll().is_none() && two.poll().is_none());
+        cluster.order_one(1);
+        cluster.settle();
+        two.poll().unwrap().unwrap();
+        assert_eq!(overtaken_by(&one.poll().unwrap().unwrap_err()), 2);
+        assert_eq!(get(&cluster.begin(1, Isolation::Snapshot), "x").as_deref(), Some("two"));
+        cluster.assert_equal();
+    }
+}
+
+#[test]
+fn who_holds_a_lock_against_a_delivered_request_is_struck_in_every_state() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "0"), ("y", "0")]);
+    // One computes, one is about to commit, and one waits for the first one's other lock.
+    let mut computes = cluster.begin(1, Isolation::ReadCommitted);
+    let mut commits = cluster.begin(1, Isolation::ReadCommitted);
+    let mut waits = cluster.begin(1, Isolation::ReadCommitted);
+    put(&mut computes, "x", "computes").unwrap();
+    put(&mut commits, "y", "commits").unwrap();
+    let mut doomed = Box::pin(computes.doomed().unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(doomed.as_mut().poll(&mut context).is_pending());
+    put(&mut waits, "z", "waits").unwrap();
+    let mut waiting = Box::pin(waits.lock(TREE, b"x", ROW, WaitPolicy::Block));
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+
+    cluster.write(2, &[("x", "2"), ("y", "2"), ("z", "2")]);
+    assert!(doomed.as_mut().poll(&mut context).is_ready(), "its session is told, whatever it does");
+    assert_eq!(overtaken_by(&computes.put(TREE, b"w", value("")).unwrap_err()), 2);
+    let Poll::Ready(waited) = waiting.as_mut().poll(&mut context) else { panic!("it waits on") };
+    assert_eq!(overtaken_by(&waited.unwrap_err()), 2);
+    let mut commits = Commitment::of(commits);
+    assert_eq!(overtaken_by(&commits.poll().unwrap().unwrap_err()), 2);
+    drop(waiting);
+    drop((computes, waits));
+    // Nothing of them is left in the way.
+    cluster.write(1, &[("x", "3"), ("y", "3"), ("z", "3")]);
+    cluster.assert_equal();
+}
+
+#[test]
+fn who_waits_for_a_struck_one_goes_on_and_sees_what_was_delivered() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "0")]);
+    let (mut holds, mut waits) =
+        (cluster.begin(1, Isolation::ReadCommitted), cluster.begin(1, Isolation::ReadCommitted));
+    put(&mut holds, "x", "lost").unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    {
+        let mut waiting = Box::pin(waits.lock(TREE, b"x", ROW, WaitPolicy::Block));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        cluster.write(2, &[("x", "2")]);
+        assert!(waiting.as_mut().poll(&mut context).is_pending(), "the struck one still has it");
+        drop(holds);
+        assert!(waiting.as_mut().poll(&mut context).is_ready());
+    }
+    let latest = waits.get_latest(TREE, b"x").unwrap();
+    assert_eq!(latest.value, Some(value("2")));
+}
+
+#[test]
+fn a_skew_over_two_nodes_is_refused_at_both_alike() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "50"), ("y", "50")]);
+    let (mut one, mut two) =
+        (cluster.begin(1, Isolation::Serializable), cluster.begin(2, Isolation::Serializable));
+    assert!(get(&one, "x").is_some() && get(&one, "y").is_some());
+    assert!(get(&two, "x").is_some() && get(&two, "y").is_some());
+    put(&mut one, "x", "-10").unwrap();
+    put(&mut two, "y", "-10").unwrap();
+    let (mut one, mut two) = (Commitment::of(one), Commitment::of(two));
+    assert!(one.poll().is_none() && two.poll().is_none());
+    cluster.settle();
+    one.poll().unwrap().unwrap();
+    assert!(matches!(two.poll().unwrap(), Err(Error::DependencyCycle { .. })));
+    cluster.assert_equal();
+}
+
+#[test]
+fn a_request_that_comes_twice_counts_once() {
+    let cluster = Cluster::of(2);
+    cluster.write(1, &[("x", "1")]);
+    let again = cluster.order.ordered.lock().unwrap()[0].clone();
+    cluster.write(2, &[("x", "2")]);
+    cluster.order.ordered.lock().unwrap().push(again);
+    cluster.settle();
+    assert_eq!(get(&cluster.begin(1, Isolation::Snapshot), "x").as_deref(), Some("2"));
+    cluster.assert_equal();
+}
+
+#[test]
+fn a_node_that_starts_again_comes_to_the_same() {
+    let mut cluster = Cluster::of(2);
+    for round in 0..20 {
+        cluster.write(1 + round % 2, &[("x", &round.to_string()), (&format!("k{round}"), "1")]);
+        if round == 9 {
+            cluster.node(1).checkpoint().unwrap();
+        }
+    }
+    let before = cluster.nodes.remove(0);
+    before.close().unwrap();
+    drop(before);
+    cluster.starts += 1;
+    let again = cluster.open(1);
+    cluster.nodes.insert(0, again);
+    cluster.settle();
+    cluster.assert_equal();
+    cluster.write(1, &[("x", "after")]);
+    cluster.assert_equal();
+}
+
+/// What a transaction that committed has read and written: versions by their writers.
+struct Done {
+    id: usize,
+    read: Vec<(usize, Option<usize>)>,
+    wrote: Vec<usize>,
+    position: u64,
+}
+
+const KEYS: usize = 6;
+
+/// Transactions at random nodes, ordered and delivered at random; whoever committed fits into one
+/// serial order, and all nodes have the same.
+#[test]
+fn random_histories_over_three_nodes_are_serializable_as_one_copy() {
+    let mut totals = (0, 0);
+    for seed in seeds(60) {
+        let _seed = Seed(seed);
+        let (committed, refused) = random_history(seed);
+        totals = (totals.0 + committed, totals.1 + refused);
+    }
+    assert!(totals.0 > 500 && totals.1 > 50, "{totals:?} committed and refused");
+}
+
+struct Going {
+    id: usize,
+    commit: Commitment,
+    read: Vec<(usize, Option<usize>)>,
+    wrote: Vec<usize>,
+}
+
+fn random_history(seed: u64) -> (usize, usize) {
+    let mut rng = SplitMix::new(seed);
+    let mut pick = |below: usize| rng.below(below as u64) as usize;
+    let cluster = Cluster::of(3);
+    let key = |number: usize| format!("k{number}");
+    let (mut running, mut going): (Vec<(usize, Transaction, SoFar)>, VecDeque<Going>) = Default::default();
+    let (mut done, mut refused, mut next) = (Vec::new(), 0, 0);
+    for _ in 0..400 {
+        match pick(10) {
+            0..=2 if running.len() < 6 => {
+                let node = 1 + pick(3) as u16;
+                running.push((next, cluster.begin(node, Isolation::Serializable), SoFar::default()));
+                next += 1;
+            }
+            3..=5 if !running.is_empty() => {
+                let at = pick(running.len());
+                let (id, mut t, mut so_far) = running.swap_remove(at);
+                let number = pick(KEYS);
+                let step = match pick(3) {
+                    0 => put(&mut t, &key(number), &id.to_string()).map(|()| {
+                        if !so_far.wrote.contains(&number) {
+                            so_far.wrote.push(number);
+                        }
+                    }),
+                    _ if so_far.wrote.contains(&number) => Ok(()),
+                    _ => {
+                        let found = get(&t, &key(number)).map(|text| text.parse().unwrap());
+                        so_far.read.push((number, found));
+                        Ok(())
+                    }
+                };
+                match step {
+                    Ok(()) => running.push((id, t, so_far)),
+                    Err(_) => refused += 1,
+                }
+            }
+            6 if !running.is_empty() => {
+                let at = pick(running.len());
+                let (id, t, SoFar { read, wrote }) = running.swap_remove(at);
+                going.push_back(Going { id, commit: Commitment::of(t), read, wrote });
+            }
+            7 => {
+                let proposed = cluster.order.proposed.lock().unwrap().len();
+                if proposed > 0 {
+                    cluster.order_one(pick(proposed));
+                }
+            }
+            _ => {
+                cluster.deliver(1 + pick(3) as u16);
+            }
+        }
+        going.retain_mut(|one| match one.commit.poll() {
+            None => true,
+            Some(Ok(commit)) => {
+                let (read, wrote) = (std::mem::take(&mut one.read), std::mem::take(&mut one.wrote));
+                done.push(Done { id: one.id, read, wrote, position: commit.csn });
+                false
+            }
+            Some(Err(_)) => {
+                refused += 1;
+                false
+            }
+        });
+    }
+    drop(running);
+    cluster.settle();
+    for mut one in going {
+        match one.commit.poll().expect("everything was delivered") {
+            Ok(commit) => {
+                done.push(Done { id: one.id, read: one.read, wrote: one.wrote, position: commit.csn });
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    cluster.assert_equal();
+    assert_acyclic(&done);
+    (done.len(), refused)
+}
+
+#[derive(Default)]
+struct SoFar {
+    read: Vec<(usize, Option<usize>)>,
+    wrote: Vec<usize>,
+}
+
+/// Edges by the definition, from versions: whoever wrote before whoever read or replaced it.
+fn assert_acyclic(done: &[Done]) {
+    let mut versions: BTreeMap<usize, Vec<(u64, usize)>> = BTreeMap::new();
+    for one in done {
+        one.wrote.iter().for_each(|key| versions.entry(*key).or_default().push((one.position, one.id)));
+    }
+    versions.values_mut().for_each(|list| list.sort_unstable());
+    let mut edges: HashMap<usize, Vec<usize>> = HashMap::new();
+    for list in versions.values() {
+        list.windows(2).for_each(|pair| edges.entry(pair[0].1).or_default().push(pair[1].1));
+    }
+    for one in done {
+        for (key, writer) in &one.read {
+            let list = versions.get(key).map_or(&[][..], |list| list);
+            let place =
+                writer.map(|writer| list.iter().position(|(_, id)| *id == writer).expect("it committed"));
+            if let Some(writer) = writer {
+                edges.entry(*writer).or_default().push(one.id);
+            }
+            let after = place.map_or(0, |place| place + 1);
+            if let Some((_, next)) = list.get(after).filter(|(_, next)| *next != one.id) {
+                edges.entry(one.id).or_default().push(*next);
+            }
+        }
+    }
+    // Taken away one by one, as long as somebody has no edge into it.
+    let mut left: Vec<usize> = done.iter().map(|one| one.id).collect();
+    loop {
+        let into: std::collections::HashSet<usize> =
+            left.iter().flat_map(|id| edges.get(id).into_iter().flatten().copied()).collect();
+        let before = left.len();
+        left.retain(|id| into.contains(id));
+        if left.is_empty() {
+            return;
+        }
+        assert!(left.len() < before, "a cycle among {left:?}");
+    }
+}
