@@ -91,6 +91,17 @@ struct Serve {
     /// the same [default: 1].
     #[arg(long, value_name = "N", env = "COGNATE_SITE")]
     site: Option<u16>,
+    /// Number of this node in its cluster, 1 to 15 [default: a database of its own].
+    #[arg(long, value_name = "N", env = "COGNATE_NODE")]
+    node: Option<u16>,
+    /// All nodes of the cluster and where they meet each other, such as
+    /// 1=10.0.0.1:7433,2=10.0.0.2:7433,3=10.0.0.3:7433. It listens on its own entry.
+    #[arg(long, value_name = "LIST", env = "COGNATE_PEERS")]
+    peers: Option<String>,
+    /// File whose first line is what the nodes know each other by; COGNATE_CLUSTER_SECRET is the
+    /// secret itself.
+    #[arg(long, value_name = "FILE", env = "COGNATE_CLUSTER_SECRET_FILE")]
+    cluster_secret_file: Option<PathBuf>,
     /// The user that may change settings which are the whole server's [default: cognate].
     #[arg(long, value_name = "NAME", env = "COGNATE_SUPERUSER")]
     superuser: Option<String>,
@@ -155,6 +166,13 @@ impl Serve {
             application_servers: self.application_servers,
             in_doubt_push_after: self.in_doubt_push_after,
             site: self.site,
+            node: self.node,
+            peers: self.peers,
+            cluster_secret: match self.cluster_secret_file {
+                Some(_) => None,
+                None => std::env::var("COGNATE_CLUSTER_SECRET").ok(),
+            },
+            cluster_secret_file: self.cluster_secret_file,
             superuser: self.superuser,
             http_token: match self.http_token_file {
                 Some(_) => None,

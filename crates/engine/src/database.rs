@@ -187,6 +187,25 @@ impl Database {
         self.manager.digest()
     }
 
+    /// The digest up to a position, if that is one of the last.
+    pub fn digest_at(&self, position: Csn) -> Option<[u8; 32]> {
+        self.manager.digest_at(position)
+    }
+
+    /// Resolves once `position` is judged and shown here.
+    ///
+    /// # Errors
+    /// None yet; waiting for what never comes is the caller's to bound.
+    pub fn wait_applied(&self, position: Csn) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+        let manager = Arc::clone(&self.manager);
+        std::future::poll_fn(move |context| manager.poll_applied(position, context).map(Ok))
+    }
+
+    /// A proposal was never ordered, and never will be: its transaction is rolled back.
+    pub fn not_ordered(&self, request: &[u8]) {
+        self.manager.not_ordered(request);
+    }
+
     /// The position of a transaction that was delivered, and whether it committed, as long as that
     /// is remembered.
     pub fn outcome(&self, transaction: TransactionId) -> Option<(Csn, bool)> {

@@ -77,6 +77,8 @@ pub(crate) struct Cluster {
     standing: Mutex<Standing>,
     /// Everything up to here is judged, shown, and has struck whom it strikes.
     applied: CachePadded<AtomicU64>,
+    /// Who waits for a position to be applied.
+    waiters: Mutex<Vec<(Csn, Waker)>>,
     /// The last positions that changed the first trees.
     changed: [AtomicU64; FIRST_TREES],
     sealed: Mutex<HashMap<TransactionId, Sealed, RandomState>>,
@@ -140,10 +142,22 @@ impl Cluster {
             stored,
             standing: Mutex::default(),
             applied: CachePadded::new(AtomicU64::new(0)),
+            waiters: Mutex::default(),
             changed: std::array::from_fn(|_| AtomicU64::new(0)),
             sealed: Mutex::default(),
             fates: std::array::from_fn(|_| Mutex::default()),
         }
+    }
+
+    /// Everything up to here is judged and shown.
+    fn apply(&self, position: Csn) {
+        self.applied.store(position, Ordering::Release);
+        let woken: Vec<Waker> = {
+            let mut waiters = self.waiters.lock();
+            let due = waiters.extract_if(.., |(wanted, _)| *wanted <= position);
+            due.map(|(_, waker)| waker).collect()
+        };
+        woken.into_iter().for_each(Waker::wake);
     }
 
     fn fates(&self, id: TransactionId) -> &Mutex<HashMap<TransactionId, Arc<Fate>, RandomState>> {
@@ -356,7 +370,7 @@ impl Manager {
         standing.enter(position, &request, &locks, committed, bytes);
         self.store.trees.raise(request.next_tree);
         match committed {
-            true => cluster.applied.store(position, Ordering::Release),
+            true => cluster.apply(position),
             false => self.pass(cluster, position, bytes.len(), is_stored)?,
         }
         if let Some(sealed) = cluster.sealed.lock().remove(&request.id) {
@@ -425,7 +439,7 @@ impl Manager {
         if !is_stored {
             self.sequencer.pass(position, bytes as u64)?;
         }
-        cluster.applied.store(position, Ordering::Release);
+        cluster.apply(position);
         Ok(())
     }
 
@@ -465,6 +479,35 @@ impl Manager {
         let cluster = self.cluster.as_ref()?;
         let standing = cluster.standing.lock();
         Some((standing.applied(), standing.digest()))
+    }
+
+    /// The digest up to one of the last positions.
+    pub(crate) fn digest_at(&self, position: Csn) -> Option<[u8; 32]> {
+        self.cluster.as_ref()?.standing.lock().digest_at(position)
+    }
+
+    /// Ready once `position` is judged and shown; at once in a database of its own.
+    pub(crate) fn poll_applied(&self, position: Csn, context: &mut Context<'_>) -> Poll<()> {
+        let Some(cluster) = &self.cluster else { return Poll::Ready(()) };
+        if cluster.applied.load(Ordering::Acquire) >= position {
+            return Poll::Ready(());
+        }
+        let mut waiters = cluster.waiters.lock();
+        // Again under the mutex: who moved the mark in between has not seen this one.
+        if cluster.applied.load(Ordering::Acquire) >= position {
+            return Poll::Ready(());
+        }
+        waiters.push((position, context.waker().clone()));
+        Poll::Pending
+    }
+
+    /// A proposal was never ordered, and never will be.
+    pub(crate) fn not_ordered(&self, bytes: &[u8]) {
+        let (Some(cluster), Ok(request)) = (&self.cluster, Request::decode(bytes)) else { return };
+        let Some(sealed) = cluster.sealed.lock().remove(&request.id) else { return };
+        self.release(request.id, sealed.held);
+        self.rolled_back();
+        sealed.outcome.tell(Err(Error::NotOrdered));
     }
 
     /// What became of a transaction, as long as it is remembered: its position, and whether it

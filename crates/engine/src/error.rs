@@ -42,6 +42,10 @@ pub enum Error {
         /// `None`: at the tree as a whole.
         key: Option<Key>,
     },
+    /// The node hears no majority of its cluster, so the transaction could not be ordered. It is
+    /// rolled back.
+    #[error("the transaction was not ordered: this node hears no majority of its cluster")]
+    NotOrdered,
     /// Waiting would never end; this transaction is the victim. Roll back and retry.
     #[error("deadlock detected: transactions {cycle:?} wait for one another")]
     Deadlock {

@@ -26,7 +26,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cognate_engine::{ActiveLimit, Method};
+use cognate_engine::{ActiveLimit, Method, NODE_MAX};
 use cognate_sql::session::application_servers;
 use serde::Deserialize;
 
@@ -84,6 +84,14 @@ pub struct Settings {
     pub in_doubt_push_after: Option<String>,
     /// Number of this site among those of a request, from 1 to 1023: no two have the same.
     pub site: Option<u16>,
+    /// Number of this node in a cluster.
+    pub node: Option<u16>,
+    /// All nodes of the cluster and where they meet: `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT`.
+    pub peers: Option<String>,
+    /// What nodes of a cluster know each other by.
+    pub cluster_secret: Option<String>,
+    /// File whose first line is that.
+    pub cluster_secret_file: Option<PathBuf>,
     /// The user that may change what is the whole server's.
     pub superuser: Option<String>,
     /// What whoever asks for metrics has to show.
@@ -137,6 +145,24 @@ impl std::fmt::Debug for AuthSettings {
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
+/// A node's place in its cluster.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// This node's number.
+    pub node: u16,
+    /// Where each node listens for the others, this one included.
+    pub peers: BTreeMap<u16, String>,
+    /// What nodes know each other by; empty only where all of them are on this machine.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for ClusterConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ClusterConfig { node, peers, .. } = self;
+        f.debug_struct("ClusterConfig").field("node", node).field("peers", peers).finish_non_exhaustive()
+    }
+}
+
 /// The configuration of a server, checked.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -176,6 +202,8 @@ pub struct Config {
     pub in_doubt_push_after: Option<Duration>,
     /// Number of this site.
     pub site: u16,
+    /// The cluster that it is a node of, if any.
+    pub cluster: Option<ClusterConfig>,
     /// The user that may change what is the whole server's.
     pub superuser: String,
     /// What whoever asks for metrics has to show, if anything.
@@ -238,6 +266,16 @@ impl Settings {
             application_servers: self.application_servers.or(below.application_servers),
             in_doubt_push_after: self.in_doubt_push_after.or(below.in_doubt_push_after),
             site: self.site.or(below.site),
+            node: self.node.or(below.node),
+            peers: self.peers.or(below.peers),
+            cluster_secret_file: match &self.cluster_secret {
+                Some(_) => None,
+                None => self.cluster_secret_file.clone().or(below.cluster_secret_file),
+            },
+            cluster_secret: match self.cluster_secret_file {
+                Some(_) => self.cluster_secret,
+                None => self.cluster_secret.or(below.cluster_secret),
+            },
             superuser: self.superuser.or(below.superuser),
             // As with passwords: one form above hides both below.
             http_token_file: match &self.http_token {
@@ -291,6 +329,18 @@ impl Config {
                  127.0.0.1, or say --allow-plaintext if the network between is your own"
             )));
         }
+        let secret = secret("cluster_secret", settings.cluster_secret, settings.cluster_secret_file)?;
+        let cluster = cluster(settings.node, settings.peers.as_deref(), secret)?;
+        if cluster.is_some() {
+            let pssi = settings.serializable.as_deref().is_none_or(|method| method == "pssi");
+            if !pssi || settings.lock_release.as_deref().is_some_and(|when| when != "early") {
+                return Err(ConfigError(
+                    "node: nodes of a cluster certify by pssi and release locks early; serializable and \
+                     lock_release cannot say otherwise"
+                        .to_owned(),
+                ));
+            }
+        }
         Ok(Config {
             data: settings.data.unwrap_or_else(|| PathBuf::from("cognate-data")),
             listen,
@@ -320,6 +370,7 @@ impl Config {
             .map_err(|what| ConfigError(format!("application_servers: {what}")))?,
             in_doubt_push_after: settings.in_doubt_push_after.as_deref().map(push_after).transpose()?,
             site: site(settings.site)?,
+            cluster,
             superuser: settings.superuser.unwrap_or_else(|| SUPERUSER.to_owned()),
             http_token,
             allow_plaintext,
@@ -384,19 +435,71 @@ fn check_http(http: Option<SocketAddr>, decided: bool) -> Result<(), ConfigError
 }
 
 fn http_token(token: Option<String>, file: Option<PathBuf>) -> Result<Option<String>, ConfigError> {
-    let token = match (token, file) {
-        (Some(token), _) => token,
+    secret("http_token", token, file)
+}
+
+/// A secret of either form; it is not empty.
+fn secret(name: &str, secret: Option<String>, file: Option<PathBuf>) -> Result<Option<String>, ConfigError> {
+    let secret = match (secret, file) {
+        (Some(secret), _) => secret,
         (None, None) => return Ok(None),
         (None, Some(file)) => {
             let text = std::fs::read_to_string(&file)
-                .map_err(|e| ConfigError(format!("cannot read token file {}: {e}", file.display())))?;
+                .map_err(|e| ConfigError(format!("{name}: cannot read {}: {e}", file.display())))?;
             text.lines().next().unwrap_or_default().to_owned()
         }
     };
-    match token.is_empty() {
-        false => Ok(Some(token)),
-        true => Err(ConfigError("http: an empty token is not allowed".to_owned())),
+    match secret.is_empty() {
+        false => Ok(Some(secret)),
+        true => Err(ConfigError(format!("{name}: an empty one is not allowed"))),
     }
+}
+
+/// The cluster, if this is a node of one.
+fn cluster(
+    node: Option<u16>,
+    peers: Option<&str>,
+    secret: Option<String>,
+) -> Result<Option<ClusterConfig>, ConfigError> {
+    let (node, peers) = match (node, peers) {
+        (None, None) => return Ok(None),
+        (Some(node), Some(peers)) => (node, peers),
+        (Some(_), None) => {
+            return Err(ConfigError("node: the nodes of its cluster are missing: set peers".into()));
+        }
+        (None, Some(_)) => return Err(ConfigError("peers: which of them is this one? Set node".into())),
+    };
+    let mut all = BTreeMap::new();
+    for peer in peers.split(',').map(str::trim) {
+        let wrong = || ConfigError(format!("peers: \"{peer}\" is not NUMBER=HOST:PORT"));
+        let (number, address) = peer.split_once('=').ok_or_else(wrong)?;
+        let number: u16 = number.trim().parse().map_err(|_| wrong())?;
+        let port =
+            address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse());
+        if !matches!(port, Some(Ok(1u16..))) {
+            return Err(wrong());
+        }
+        if !(1..=NODE_MAX).contains(&number) {
+            return Err(ConfigError(format!("peers: nodes are numbered from 1 to {NODE_MAX}, not {number}")));
+        }
+        if all.insert(number, address.to_owned()).is_some() {
+            return Err(ConfigError(format!("peers: there are two nodes {number}")));
+        }
+    }
+    if !all.contains_key(&node) {
+        return Err(ConfigError(format!("node: {node} is not among the peers")));
+    }
+    let is_local = |address: &String| {
+        let host = address.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    };
+    if secret.is_none() && !all.values().all(is_local) {
+        return Err(ConfigError(
+            "peers: they can be reached from other machines, so a secret is needed: set --cluster-secret-file"
+                .to_owned(),
+        ));
+    }
+    Ok(Some(ClusterConfig { node, peers: all, secret: secret.unwrap_or_default() }))
 }
 
 fn memory(text: Option<&str>) -> Result<u64, ConfigError> {

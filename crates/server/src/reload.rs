@@ -40,6 +40,7 @@ pub(crate) fn fixed(old: &Config, new: &Config) -> Vec<&'static str> {
         ("log_device_latency", old.log_device_latency != new.log_device_latency),
         ("lock_release", old.early_lock_release != new.early_lock_release),
         ("site", old.site != new.site),
+        ("node", old.cluster != new.cluster),
     ];
     changed.into_iter().filter_map(|(name, changed)| changed.then_some(name)).collect()
 }
@@ -59,6 +60,7 @@ pub(crate) fn in_force(old: &Config, new: Config) -> Config {
         log_device_latency: old.log_device_latency,
         early_lock_release: old.early_lock_release,
         site: old.site,
+        cluster: old.cluster.clone(),
         ..new
     }
 }

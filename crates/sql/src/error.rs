@@ -399,6 +399,8 @@ impl From<cognate_engine::Error> for SqlError {
             )
             .with_detail(detail)
             .with_hint("The transaction might succeed if retried."),
+            Error::NotOrdered => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message)
+                .with_hint("Connect to a node that is with the majority: see cognate_nodes."),
             Error::Overtaken { by, .. } => crate::session::overtaken(by, None),
             Error::DependencyCycle { cycle } => crate::session::dependency_failure(format!("{:?}", cycle.edges)),
             Error::Deadlock { detail, .. } => SqlError::new(sqlstate::DEADLOCK_DETECTED, "deadlock detected")

@@ -13,6 +13,9 @@ use crate::lock::table::HeldLock;
 use crate::total_order::node_of;
 use crate::{Csn, TransactionId, TreeId};
 
+/// So many positions have their digests in memory.
+const DIGESTS: usize = 1 << 15;
+
 /// Why a request does not commit, before its reads are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -39,6 +42,8 @@ pub(crate) struct Standing {
     decided: VecDeque<(Csn, TransactionId)>,
     /// Over all requests and verdicts up to `applied`.
     digest: [u8; 32],
+    /// Those of the last positions.
+    digests: VecDeque<[u8; 32]>,
 }
 
 impl Standing {
@@ -55,6 +60,12 @@ impl Standing {
     /// Equal digests at one position mean equal requests and verdicts up to there.
     pub(crate) fn digest(&self) -> [u8; 32] {
         self.digest
+    }
+
+    /// The digest up to one of the last positions.
+    pub(crate) fn digest_at(&self, position: Csn) -> Option<[u8; 32]> {
+        let back = usize::try_from(self.applied.checked_sub(position)?).ok()?;
+        self.digests.get(self.digests.len().checked_sub(back + 1)?).copied()
     }
 
     /// What became of a transaction, as long as it is remembered.
@@ -124,6 +135,10 @@ impl Standing {
         digest.update([u8::from(committed)]);
         digest.update(bytes);
         self.digest = digest.finalize().into();
+        self.digests.push_back(self.digest);
+        if self.digests.len() > DIGESTS {
+            self.digests.pop_front();
+        }
         self.raise_horizon();
     }
 

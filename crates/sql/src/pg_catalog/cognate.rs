@@ -15,6 +15,7 @@ pub(super) const TABLES: &[&SystemTable] = &[
     &COGNATE_SERIALIZATION_FAILURES,
     &PG_PREPARED_XACTS,
     &COGNATE_IN_DOUBT,
+    &COGNATE_NODES,
 ];
 
 fn interval(microseconds: i64) -> Datum {
@@ -82,4 +83,20 @@ system_table! {
     prepared: Timestamptz = Datum::Timestamptz(family.prepared),
     locks: Int8 = number(family.locks),
     request: Text = family.request,
+}
+
+system_table! {
+    static COGNATE_NODES = 15905 view "pg_catalog"."cognate_nodes",
+    |source| source.server.nodes() => |node|,
+    node: Int4 = i32::from(node.node),
+    address: Text = node.address,
+    role: Text = node.role,
+    state: Text = node.state,
+    applied: Int8 = node.applied.map(number),
+    committed: Int8 = node.committed.map(number),
+    lag_bytes: Int8 = node.lag_bytes.map(number),
+    lag_ms: Int8 = node.lag_ms.map(number),
+    digest_position: Int8 = node.digest_position.map(number),
+    digest: Text = node.digest,
+    reason: Text = node.reason,
 }

@@ -43,6 +43,10 @@ pub trait ServerView: Send + Sync {
     fn in_doubt(&self) -> Vec<FamilyRow> {
         Vec::new()
     }
+    /// The nodes of the cluster.
+    fn nodes(&self) -> Vec<crate::session::NodeRow> {
+        Vec::new()
+    }
     /// The last serialization failures, latest first.
     fn failures(&self) -> Vec<Failure> {
         Vec::new()

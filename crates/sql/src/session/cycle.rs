@@ -52,7 +52,7 @@ pub(super) fn explain_overtaken(
     let (place, table) = match key {
         // Whole tables are locked by their oid.
         None => {
-            let table = catalog.table_by_oid(tree);
+            let table = catalog.table_by_oid(tree).map(|table| &**table);
             (table.map(|table| format!("table \"{}\"", table.name)), table)
         }
         Some(key) => {

@@ -53,6 +53,7 @@ struct Shared {
     counters: Counters,
     plans: PlanCache,
     healing: super::Healing,
+    nodes: super::Nodes,
     /// Memory of what statements are, not of what they compute.
     statements: Arc<Budget>,
 }
@@ -81,6 +82,7 @@ impl SqlDatabase {
             presence: Presence::default(),
             plans: PlanCache::default(),
             healing: super::Healing::default(),
+            nodes: super::Nodes::default(),
             statements: Budget::new(statements),
         };
         Ok(SqlDatabase { shared: Arc::new(shared) })
@@ -99,6 +101,11 @@ impl SqlDatabase {
     /// How families that were left prepared heal.
     pub fn healing(&self) -> &super::Healing {
         &self.shared.healing
+    }
+
+    /// What is known of the cluster that this is a node of.
+    pub fn nodes(&self) -> &super::Nodes {
+        &self.shared.nodes
     }
 
     /// The newest committed catalog.

@@ -221,6 +221,7 @@ impl Session {
             }
             let reading = planned.is_reading();
             self.check_sibling()?;
+            self.await_token().await?;
             self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;
@@ -254,7 +255,7 @@ impl Session {
             _ => return Ok(()),
         };
         if !self.open.as_ref().is_some_and(|open| open.state.read_only) {
-            return Ok(());
+            return self.check_majority();
         }
         Err(SqlError::new(
             sqlstate::READ_ONLY_SQL_TRANSACTION,

@@ -51,6 +51,13 @@ impl ExternalFunctions for External<'_> {
             ("pg_terminate_backend", [Datum::Int4(id)]) => {
                 order(self.facts, *id, Order::Terminate).map(Datum::Bool)
             }
+            ("cognate_digest", [Datum::Int8(position)]) => {
+                let digest = super::cluster::digest(&self.facts.database, *position);
+                Ok(digest.map_or(Datum::Null, |digest| Datum::Text(digest.into())))
+            }
+            ("cognate_outcome", [Datum::Text(id)]) => {
+                Ok(Datum::Text(super::cluster::outcome(&self.facts.database, id.as_str())?.into()))
+            }
             ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
             _ => Err(SqlError::unsupported(format_args!("function {}", function.name))),
         }

@@ -366,6 +366,10 @@ impl ServerView for Facts {
         rows
     }
 
+    fn nodes(&self) -> Vec<super::NodeRow> {
+        self.database.nodes().rows()
+    }
+
     fn failures(&self) -> Vec<Failure> {
         let rows = self.database.failures().list();
         self.rest_on_everything();

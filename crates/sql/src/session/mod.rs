@@ -20,6 +20,7 @@
 //! 4. run it; at its end the queued foreign keys
 //! ```
 
+mod cluster;
 mod copy;
 mod cursor;
 pub(crate) mod cycle;
@@ -69,6 +70,7 @@ use state::TransactionState;
 use transaction::Modes;
 use work::Work;
 
+pub use cluster::{NodeRow, Nodes, hex};
 pub(crate) use cycle::{dependency_failure, overtaken};
 pub use database::SqlDatabase;
 pub use in_doubt::{Healing, application_servers};

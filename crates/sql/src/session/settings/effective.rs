@@ -37,6 +37,8 @@ pub struct Effective {
     pub client_min_messages: String,
     /// `cognate.retry_of`: the transaction whose age the next ones have, 0 for none.
     pub retry_of: u64,
+    /// `cognate.read_after`.
+    pub read_after: String,
     /// `cognate.durable_reads`.
     pub durable_reads: bool,
     /// `cognate.statement_retries`.
@@ -62,6 +64,7 @@ impl Default for Effective {
             default_deferrable: false,
             client_min_messages: String::new(),
             retry_of: 0,
+            read_after: String::new(),
             durable_reads: false,
             statement_retries: 0,
         }
@@ -99,6 +102,7 @@ impl Effective {
             default_deferrable: value("default_transaction_deferrable") == "on",
             client_min_messages: value("client_min_messages").to_owned(),
             retry_of: value("cognate.retry_of").parse().unwrap_or(0),
+            read_after: value("cognate.read_after").to_owned(),
             durable_reads: value("cognate.durable_reads") == "on",
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),
         }

@@ -58,6 +58,10 @@ pub(super) const TABLE: &[Row] = {
             Server,
             false,
         ),
+        // Where the last commit of the session is in the order of all nodes, and what the next
+        // statement is to see of another session's: see `cluster`.
+        ("cognate.commit_token", Text, "", Internal, false),
+        ("cognate.read_after", Text, "", User, false),
         // What a block has shown waits for the log as well: see `durability`.
         ("cognate.durable_reads", Bool, "off", User, false),
         ("cognate.retry_of", Text, "", User, false),

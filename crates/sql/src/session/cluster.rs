@@ -1,0 +1,166 @@
+//! What a session knows of the cluster that its database is a node of: the view of the nodes,
+//! tokens by which a client finds its own writes at another node, digests and outcomes.
+//!
+//! The SQL layer does not know how nodes reach each other. Whoever does ([`Nodes`] is filled by the
+//! server) tells it what there is to be shown, and whether this node may accept writes.
+
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use cognate_engine::Csn;
+
+use super::{Session, SqlDatabase};
+use crate::error::{Result, SqlError, sqlstate};
+
+const COMMIT_TOKEN: &str = "cognate.commit_token";
+
+/// A row of `cognate_nodes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Its number.
+    pub node: u16,
+    /// Where the others reach it.
+    pub address: String,
+    /// `leader`, `follower` or `learner`.
+    pub role: Option<&'static str>,
+    /// `serving`, `catching_up`, `minority`, `diverged` or `stopping`.
+    pub state: Option<&'static str>,
+    /// The last position that it has applied.
+    pub applied: Option<u64>,
+    /// The last position that it knows to be settled.
+    pub committed: Option<u64>,
+    /// What it lacks, in bytes of requests.
+    pub lag_bytes: Option<u64>,
+    /// For how long it has lacked it, in milliseconds.
+    pub lag_ms: Option<u64>,
+    /// The last position of which its digest is known.
+    pub digest_position: Option<u64>,
+    /// That digest.
+    pub digest: Option<String>,
+    /// Why it is not serving.
+    pub reason: Option<String>,
+}
+
+/// What the server tells of the cluster.
+#[derive(Default)]
+pub struct Nodes {
+    id: OnceLock<String>,
+    rows: ArcSwap<Vec<NodeRow>>,
+    /// Why this node accepts no writes, if it does not.
+    closed: ArcSwap<Option<String>>,
+}
+
+impl Nodes {
+    /// Which cluster it is, once that is known.
+    pub fn identify(&self, id: String) {
+        // The first one stays: a node does not change its cluster while it runs.
+        let _ = self.id.set(id);
+    }
+
+    /// The nodes as they are now.
+    pub fn show(&self, rows: Vec<NodeRow>) {
+        self.rows.store(Arc::new(rows));
+    }
+
+    /// This node accepts no writes, for this reason, or does again.
+    pub fn close(&self, reason: Option<String>) {
+        if **self.closed.load() != reason {
+            self.closed.store(Arc::new(reason));
+        }
+    }
+
+    pub(crate) fn rows(&self) -> Vec<NodeRow> {
+        self.rows.load().as_ref().clone()
+    }
+
+    /// Why this node accepts no writes, if it does not.
+    pub fn closed(&self) -> Option<String> {
+        self.closed.load().as_ref().clone()
+    }
+}
+
+impl Session {
+    /// 25006 if this node hears no majority: what is written here could not be committed.
+    pub(super) fn check_majority(&self) -> Result<()> {
+        if !self.database.engine().is_node() {
+            return Ok(());
+        }
+        match self.database.nodes().closed() {
+            None => Ok(()),
+            Some(reason) => Err(closed(&reason)),
+        }
+    }
+
+    /// Waits until what `cognate.read_after` names can be seen here.
+    pub(super) async fn await_token(&mut self) -> Result<()> {
+        if self.effective.read_after.is_empty() || self.open.is_some() {
+            return Ok(());
+        }
+        let position = position_of(&self.database, &self.effective.read_after)?;
+        let engine = self.database.engine();
+        if engine.applied() >= position {
+            return Ok(());
+        }
+        let interrupts = self.interrupts();
+        interrupts.wait(engine.wait_applied(position)).await
+    }
+
+    /// A commit has its place: what other nodes are asked to wait for.
+    pub(super) fn keep_token(&mut self, csn: Csn) {
+        let Some(id) = self.database.nodes().id.get() else { return };
+        let token = format!("{id}/{csn}");
+        self.facts.with_settings(|settings| {
+            if let Err(error) = settings.set_default(COMMIT_TOKEN, &token) {
+                tracing::warn!(%error, "the token of a commit could not be kept");
+            }
+        });
+    }
+}
+
+fn closed(reason: &str) -> SqlError {
+    SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, "this node accepts no writes at present")
+        .with_detail(reason)
+        .with_hint("Connect to a node that is with the majority: see cognate_nodes.")
+}
+
+/// The position that a token of this cluster names.
+fn position_of(database: &SqlDatabase, token: &str) -> Result<Csn> {
+    let refused = |what: String| SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, what);
+    let (id, position) = token
+        .split_once('/')
+        .and_then(|(id, position)| Some((id, position.parse().ok()?)))
+        .ok_or_else(|| refused(format!("invalid value for parameter \"cognate.read_after\": \"{token}\"")))?;
+    match database.nodes().id.get() {
+        Some(own) if own == id => Ok(position),
+        Some(_) => Err(refused("the token of cognate.read_after is of another cluster".to_owned())),
+        None => Err(refused("cognate.read_after needs a node of a cluster".to_owned())),
+    }
+}
+
+/// `cognate_digest(position)`.
+pub(super) fn digest(database: &SqlDatabase, position: i64) -> Option<String> {
+    let digest = database.engine().digest_at(u64::try_from(position).ok()?)?;
+    Some(hex(&digest))
+}
+
+/// `cognate_outcome(request id)`.
+pub(super) fn outcome(database: &SqlDatabase, id: &str) -> Result<&'static str> {
+    let transaction = id.parse().map_err(|_| {
+        SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("\"{id}\" is no id of a request"))
+    })?;
+    Ok(match database.engine().outcome(transaction) {
+        Some((_, true)) => "committed",
+        Some((_, false)) => "aborted",
+        None => "unknown",
+    })
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
