@@ -1,5 +1,7 @@
 //! The `cognate` command.
 
+mod trial;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,8 @@ struct Command {
 enum Action {
     /// Serve a database folder to PostgreSQL clients.
     Serve(Box<Serve>),
+    /// Try out a cluster: all nodes on this machine, on loopback.
+    Cluster(trial::Trial),
     /// Verify every file of a database folder. No server may have it open.
     Check {
         /// Folder of the database.
@@ -191,6 +195,7 @@ impl Serve {
 fn main() -> ExitCode {
     let outcome = match Command::parse().action {
         Action::Serve(serve) => serve.clone().resolve().and_then(|config| run(config, &serve)),
+        Action::Cluster(trial) => try_out(&trial),
         Action::Check { data } => check(&data),
     };
     match outcome {
@@ -251,6 +256,18 @@ async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> R
             std::process::exit(1)
         }
     }
+}
+
+/// Runs a cluster until a signal asks it to end.
+fn try_out(trial: &trial::Trial) -> Result<(), String> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().map_err(|e| format!("cannot start the runtime: {e}"))?;
+    runtime.block_on(async {
+        let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
+        let nodes = trial.start()?;
+        signals.end().await;
+        nodes.stop()
+    })
 }
 
 fn announce(running: &Running) {

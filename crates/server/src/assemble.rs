@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cognate_engine::{Database, Options};
+use cognate_engine::{Database, Node, Options};
 use cognate_env::sim::LogDevice;
 use cognate_env::{Disk, RealDisk};
 use cognate_sql::session::SqlDatabase;
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use crate::cluster::{self, Member};
 use crate::config::Config;
 use crate::crew::Crew;
 use crate::http::{self, Ready};
@@ -44,6 +45,7 @@ pub struct Running {
     server: Arc<Server>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
+    member: Option<Member>,
     config: Config,
 }
 
@@ -77,12 +79,27 @@ pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, St
             stopped.clone(),
         )));
     }
-    let database = open_database(&config, disk).await?;
+    let (node, joining) = match &config.cluster {
+        None => (None, None),
+        Some(cluster) => {
+            let (node, joining) = cluster::join(cluster, &config.data)?;
+            (Some(node), Some(joining))
+        }
+    };
+    let database = open_database(&config, Arc::clone(&disk), node).await?;
+    let member = match joining {
+        None => None,
+        Some(joining) => {
+            let member = joining.start(&database, &config.data, disk).await?;
+            member.caught_up().await;
+            Some(member)
+        }
+    };
     let server = serving(database, access, &config)?;
     tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
     tasks.push(tokio::spawn(stub::run(server.clone(), config.site, stopped)));
     let _ = ready.set(server.clone());
-    Ok(Running { listen, http: http_address, server, stop, tasks, config })
+    Ok(Running { listen, http: http_address, server, stop, tasks, member, config })
 }
 
 /// The serving threads, and what they share.
@@ -102,9 +119,14 @@ pub(crate) fn serving(
 
 /// Opens the engine and the SQL layer on a thread of their own: recovery reads files and takes its
 /// time.
-pub(crate) async fn open_database(config: &Config, disk: Arc<dyn Disk>) -> Result<SqlDatabase, StartError> {
+pub(crate) async fn open_database(
+    config: &Config,
+    disk: Arc<dyn Disk>,
+    node: Option<Node>,
+) -> Result<SqlDatabase, StartError> {
     let mut options = Options::new(&config.data).memory(config.memory_bytes);
     options.disk = disk;
+    options.node = node;
     options.serializable = config.serializable;
     options.certifier_bytes = config.certifier_bytes;
     options.early_lock_release = config.early_lock_release;
@@ -174,6 +196,9 @@ impl Running {
         end_sessions(&self.server, self.config.shutdown_grace).await;
         for task in self.tasks {
             let _ = timeout(CANCEL_PERIOD, task).await;
+        }
+        if let Some(member) = self.member {
+            member.stop().await;
         }
         close_database(&self.server).await
     }

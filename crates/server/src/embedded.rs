@@ -38,7 +38,7 @@ impl Embedded {
         let settings = Settings { data: Some(data.into()), ..Settings::default() };
         let config = Config::resolve(settings).map_err(|error| StartError(error.to_string()))?;
         let access = Access::read(&config).map_err(StartError)?;
-        let database = open_database(&config, Arc::new(RealDisk)).await?;
+        let database = open_database(&config, Arc::new(RealDisk), None).await?;
         Ok(Embedded { server: serving(database, access, &config)?, grace: config.shutdown_grace })
     }
 

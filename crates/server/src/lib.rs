@@ -1,6 +1,7 @@
 //! The server: listeners, PostgreSQL's wire protocol, health and metrics over HTTP, configuration.
 
 pub mod assemble;
+mod cluster;
 pub mod config;
 mod crew;
 pub mod embedded;

@@ -1,0 +1,118 @@
+//! `cognate cluster`: a whole cluster on loopback, to try it out. Each node is a process of its own,
+//! this program with `serve`, and ends with this one.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use clap::Args;
+use rand::Rng as _;
+
+/// Where nodes meet each other: so far above the port of their clients.
+const PEER_OFFSET: u16 = 100;
+/// Where their health and metrics are.
+const HTTP_OFFSET: u16 = 200;
+
+/// Arguments of `cognate cluster`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Trial {
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=15))]
+    nodes: u16,
+    /// Folder of all nodes' data: node1, node2 and so on.
+    #[arg(long, value_name = "DIR", default_value = "cognate-cluster")]
+    data: PathBuf,
+    /// SQL is on this port of loopback and on the next ones.
+    #[arg(long, value_name = "PORT", default_value_t = 5433)]
+    base_port: u16,
+    /// Memory budget of each node, e.g. 256MB.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+}
+
+/// The nodes' processes.
+pub(crate) struct Nodes {
+    children: Vec<(u16, Child)>,
+}
+
+impl Trial {
+    /// Starts all nodes. Their lines `ready …` come out with the node's number before them.
+    pub(crate) fn start(&self) -> Result<Nodes, String> {
+        let last = self.base_port.checked_add(HTTP_OFFSET + self.nodes).ok_or("base-port: too high")?;
+        let _ = last;
+        std::fs::create_dir_all(&self.data).map_err(|e| format!("cannot make {}: {e}", self.data.display()))?;
+        let secret = self.secret()?;
+        let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+        let peers: Vec<String> =
+            (1..=self.nodes).map(|node| format!("{node}=127.0.0.1:{}", self.port(node) + PEER_OFFSET)).collect();
+        let mut nodes = Nodes { children: Vec::new() };
+        for node in 1..=self.nodes {
+            let child = self.node(&program, node, &peers.join(","), &secret);
+            let mut child = child.map_err(|e| format!("cannot start node {node}: {e}"))?;
+            if let Some(output) = child.stdout.take() {
+                std::thread::spawn(move || announce(node, output));
+            }
+            nodes.children.push((node, child));
+        }
+        Ok(nodes)
+    }
+
+    fn port(&self, node: u16) -> u16 {
+        self.base_port + node - 1
+    }
+
+    fn node(&self, program: &Path, node: u16, peers: &str, secret: &Path) -> std::io::Result<Child> {
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--data").arg(self.data.join(format!("node{node}")));
+        command.args(["--listen", &format!("127.0.0.1:{}", self.port(node))]);
+        command.args(["--http", &format!("127.0.0.1:{}", self.port(node) + HTTP_OFFSET)]);
+        command.args(["--node", &node.to_string(), "--peers", peers]);
+        command.arg("--cluster-secret-file").arg(secret);
+        if let Some(memory) = &self.memory {
+            command.args(["--memory", memory]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+    }
+
+    /// The file of the secret, made at the first start.
+    fn secret(&self) -> Result<PathBuf, String> {
+        let path = self.data.join("secret");
+        if !path.exists() {
+            let bytes: [u8; 16] = rand::rng().random();
+            let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            std::fs::write(&path, text + "\n").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        }
+        Ok(path)
+    }
+}
+
+/// Passes on what a node says on its standard output.
+fn announce(node: u16, output: impl std::io::Read) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        let mut out = std::io::stdout().lock();
+        // Whoever started this may have closed its output; that is no reason to stop.
+        let _ = writeln!(out, "node {node}  {line}");
+        let _ = out.flush();
+    }
+}
+
+impl Nodes {
+    /// Asks all nodes to stop, one after the other, so that the last ones need no election.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        for (_, child) in &self.children {
+            if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+                // One that has ended already needs no signal.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+        }
+        let mut failed = Vec::new();
+        for (node, child) in &mut self.children {
+            match child.wait() {
+                Ok(status) if status.success() => {}
+                Ok(status) => failed.push(format!("node {node} ended with {status}")),
+                Err(error) => failed.push(format!("node {node}: {error}")),
+            }
+        }
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
+}

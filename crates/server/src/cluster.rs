@@ -1,0 +1,369 @@
+//! A node of a cluster: ties the engine to the order of all nodes, and tells SQL how the nodes are.
+//!
+//! ```text
+//! session ─ seal ─▶ engine ─ propose ─▶ [order] ─▶ applier ─ deliver ─▶ engine ─▶ session
+//! ```
+//!
+//! Requests go out by a queue, so that whoever commits never blocks; a task hands each of them to the
+//! order and tries again where an answer was lost, which is safe because requests say who they are:
+//! what is delivered twice counts once. What certainly was not ordered is given back to the engine,
+//! and its client is told (25006).
+//!
+//! One thread, the *applier*, takes what is delivered and gives it to the engine, position after
+//! position. If the engine cannot go on, the node leaves: it says why and serves no more writes.
+//!
+//! Nodes compare digests: each asks the others for theirs at a position that it has applied, and
+//! one whose digest differs from what a majority has stops serving.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cognate_engine::{Database, Node};
+use cognate_env::Disk;
+use cognate_replication::application::{Answer, Application, Failure, Snapshot, SnapshotSink};
+use cognate_replication::delivery::{Delivered, Delivery};
+use cognate_replication::entry::{NodeNumber, Position};
+use cognate_replication::error::ProposeError;
+use cognate_replication::net::tcp::TcpNetwork;
+use cognate_replication::order::TotalOrder;
+use cognate_replication::settings::Settings;
+use cognate_replication::status::NodeState;
+use cognate_sql::session::{NodeRow, SqlDatabase, hex};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::assemble::StartError;
+use crate::config::ClusterConfig;
+
+/// Where the order keeps its log, in the data folder.
+const FOLDER: &str = "order";
+/// Where the number of the node's starts is.
+const STARTS: &str = "starts";
+/// How often SQL is told how the nodes are.
+const STATUS_PERIOD: Duration = Duration::from_millis(200);
+/// How often digests are compared.
+const COMPARE_PERIOD: Duration = Duration::from_secs(1);
+/// Pause before a proposal is tried again whose answer was lost.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The engine's way to the order: requests wait here until the order is open.
+pub(crate) struct Proposals {
+    sender: mpsc::UnboundedSender<Bytes>,
+    limit: u64,
+}
+
+impl cognate_engine::TotalOrder for Proposals {
+    fn propose(&self, request: Bytes) {
+        // Without a receiver the node is ending, and so is whoever waits for the answer.
+        let _ = self.sender.send(request);
+    }
+
+    fn request_bytes_max(&self) -> u64 {
+        self.limit
+    }
+}
+
+/// A node before its database is open.
+pub(crate) struct Joining {
+    config: ClusterConfig,
+    settings: Settings,
+    requests: mpsc::UnboundedReceiver<Bytes>,
+}
+
+/// A node that takes part.
+pub(crate) struct Member {
+    order: TotalOrder,
+    tasks: Vec<JoinHandle<()>>,
+    applier: Option<std::thread::JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+}
+
+/// Prepares a node: what the engine is opened with, and the rest.
+pub(crate) fn join(config: &ClusterConfig, data: &Path) -> Result<(Node, Joining), StartError> {
+    let peers: BTreeMap<NodeNumber, String> =
+        config.peers.iter().map(|(node, address)| (NodeNumber::from(*node), address.clone())).collect();
+    let settings = Settings::new(NodeNumber::from(config.node), peers);
+    let (sender, requests) = mpsc::unbounded_channel();
+    let limit = settings.limits.request_bytes as u64;
+    let start = count_start(data)?;
+    let node = Node { number: config.node, start, order: Arc::new(Proposals { sender, limit }) };
+    Ok((node, Joining { config: config.clone(), settings, requests }))
+}
+
+/// Counts this start of the node, durably, before anything gets a number by it.
+fn count_start(data: &Path) -> Result<u32, StartError> {
+    let folder = data.join(FOLDER);
+    let path = folder.join(STARTS);
+    let failed = |error: std::io::Error| StartError(format!("cannot count the start in {}: {error}", path.display()));
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let before: u32 = match std::fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse().map_err(|_| {
+            StartError(format!("{}: not the number of a node's starts: {:?}", path.display(), text.trim()))
+        })?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(failed(error)),
+    };
+    let start = before + 1;
+    let fresh = folder.join("starts.new");
+    let write = || {
+        let mut file = std::fs::File::create(&fresh)?;
+        file.write_all(start.to_string().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)?;
+        std::fs::File::open(&folder)?.sync_all()
+    };
+    write().map_err(failed)?;
+    Ok(start)
+}
+
+impl Joining {
+    /// Takes part: opens the order and starts what goes between it and the database.
+    pub(crate) async fn start(
+        self,
+        database: &SqlDatabase,
+        data: &Path,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Member, StartError> {
+        let Joining { config, settings, requests } = self;
+        let engine = database.engine().clone();
+        let network = TcpNetwork {
+            peers: settings.peers.clone(),
+            secret: Bytes::from(config.secret.clone()),
+            tls: None,
+            frame_bytes: settings.limits.frame_bytes(),
+            listener: None,
+        };
+        let application = Arc::new(Answers { engine: engine.clone() });
+        // Everything is delivered again at a start: the graph of what was certified is made of it.
+        let opened =
+            TotalOrder::start(settings, disk, &data.join(FOLDER), 0, application, Box::new(network)).await;
+        let (order, delivery) = opened.map_err(|error| StartError(format!("node {}: {error}", config.node)))?;
+        let (stop, stopped) = watch::channel(false);
+        let runtime = tokio::runtime::Handle::current();
+        let applier = {
+            let (order, engine, database) = (order.clone(), engine.clone(), database.clone());
+            std::thread::Builder::new()
+                .name("applier".to_owned())
+                .spawn(move || apply(&runtime, &order, &engine, &database, delivery))
+                .map_err(|error| StartError(format!("cannot start the applier: {error}")))?
+        };
+        let tasks = vec![
+            tokio::spawn(propose(order.clone(), engine.clone(), requests)),
+            tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
+            tokio::spawn(compare(order.clone(), database.clone(), config, stopped)),
+        ];
+        Ok(Member { order, tasks, applier: Some(applier), stop })
+    }
+}
+
+impl Member {
+    /// Resolves once this node has everything that was settled when it asked a majority.
+    pub(crate) async fn caught_up(&self) {
+        loop {
+            let reached = async {
+                let barrier = self.order.read_barrier().await?;
+                self.order.until_applied(barrier).await
+            };
+            match reached.await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::info!(%error, "waiting for a majority of the cluster");
+                    tokio::time::sleep(STATUS_PERIOD).await;
+                }
+            }
+        }
+    }
+
+    /// Leaves as planned: another node leads first.
+    pub(crate) async fn stop(mut self) {
+        self.stop.send_replace(true);
+        self.order.stop().await;
+        for task in self.tasks {
+            task.abort();
+        }
+        if let Some(applier) = self.applier.take() {
+            let joined = tokio::task::spawn_blocking(move || applier.join()).await;
+            if !matches!(joined, Ok(Ok(()))) {
+                tracing::error!("the applier panicked");
+            }
+        }
+    }
+}
+
+/// Hands proposals to the order, each on its own: one that waits holds up no other.
+async fn propose(order: TotalOrder, engine: Database, mut requests: mpsc::UnboundedReceiver<Bytes>) {
+    while let Some(request) = requests.recv().await {
+        tokio::spawn(propose_one(order.clone(), engine.clone(), request));
+    }
+}
+
+async fn propose_one(order: TotalOrder, engine: Database, request: Bytes) {
+    let mut may_come = false;
+    loop {
+        match order.propose(request.clone()).await {
+            Ok(_) => return,
+            Err(ProposeError::TooLarge { .. } | ProposeError::NotProposed(_)) if !may_come => {
+                engine.not_ordered(&request);
+                return;
+            }
+            Err(ProposeError::TooLarge { .. }) => return,
+            Err(ProposeError::NotProposed(_)) => {}
+            Err(ProposeError::Unknown(_)) => may_come = true,
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// The applier.
+fn apply(
+    runtime: &tokio::runtime::Handle,
+    order: &TotalOrder,
+    engine: &Database,
+    database: &SqlDatabase,
+    mut delivery: Delivery,
+) {
+    loop {
+        let next = match delivery.next_ready() {
+            Some(next) => Ok(next),
+            None => runtime.block_on(delivery.next()),
+        };
+        let failed = match next {
+            Ok(Delivered::Request { position, request }) => match engine.deliver(position, &request) {
+                Ok(_) => {
+                    order.note_applied(position);
+                    continue;
+                }
+                Err(error) => format!("position {position} cannot be applied: {error}"),
+            },
+            Ok(Delivered::Installed { position }) => {
+                format!("the state at position {position} was installed under a running database")
+            }
+            Err(error) => {
+                tracing::info!(%error, "the order has ended");
+                return;
+            }
+        };
+        tracing::error!("{failed}");
+        order.set_diverged(Some(failed.clone()));
+        database.nodes().close(Some(failed));
+        return;
+    }
+}
+
+/// Tells SQL how the nodes are, until the node stops.
+async fn show(order: TotalOrder, database: SqlDatabase, config: ClusterConfig, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let nodes = database.nodes();
+        if let Some(cluster) = order.cluster() {
+            nodes.identify(hex(&cluster));
+        }
+        let (state, reason) = order.state();
+        nodes.close(match state {
+            NodeState::Serving | NodeState::CatchingUp => None,
+            NodeState::Minority | NodeState::Diverged | NodeState::Stopping => {
+                Some(format!("Node {} is {}: {reason}.", config.node, state.name()))
+            }
+        });
+        let rows = order.status().await.into_iter().map(|row| NodeRow {
+            node: u16::try_from(row.node).unwrap_or(u16::MAX),
+            address: row.address.unwrap_or_default(),
+            role: row.role.map(|role| role.name()),
+            state: row.state.map(|state| state.name()),
+            applied: row.applied,
+            committed: row.committed,
+            lag_bytes: row.lag_bytes,
+            lag_ms: row.lag_ms,
+            digest_position: None,
+            digest: None,
+            reason: row.reason,
+        });
+        let mut rows: Vec<NodeRow> = rows.collect();
+        for row in &mut rows {
+            let position = match row.node == config.node {
+                true => database.engine().applied(),
+                false => row.applied.unwrap_or(0),
+            };
+            let known = digest_of(&order, database.engine(), &config, row.node, position).await;
+            (row.digest_position, row.digest) = (known.map(|_| position), known.map(|digest| hex(&digest)));
+        }
+        nodes.show(rows);
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(STATUS_PERIOD) => {}
+        }
+    }
+}
+
+/// A node's digest up to a position, if it can be had.
+async fn digest_of(
+    order: &TotalOrder,
+    engine: &Database,
+    config: &ClusterConfig,
+    node: u16,
+    position: u64,
+) -> Option<[u8; 32]> {
+    if node == config.node {
+        return engine.digest_at(position);
+    }
+    let question = Bytes::copy_from_slice(&position.to_be_bytes());
+    let asked = order.ask(NodeNumber::from(node), question);
+    let answer = tokio::time::timeout(STATUS_PERIOD, asked).await.ok()?.ok()?;
+    answer.as_ref().try_into().ok()
+}
+
+/// Compares digests with the others', until the node stops.
+async fn compare(order: TotalOrder, database: SqlDatabase, config: ClusterConfig, mut stopped: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(COMPARE_PERIOD) => {}
+        }
+        let engine = database.engine();
+        let position = engine.applied();
+        let Some(own) = engine.digest_at(position) else { continue };
+        // Equal ones, this node's included, and others.
+        let (mut equal, mut other): (usize, BTreeMap<[u8; 32], usize>) = (1, BTreeMap::new());
+        for node in config.peers.keys().filter(|node| **node != config.node) {
+            match digest_of(&order, engine, &config, *node, position).await {
+                Some(digest) if digest == own => equal += 1,
+                Some(digest) => *other.entry(digest).or_default() += 1,
+                None => {}
+            }
+        }
+        let majority = config.peers.len() / 2 + 1;
+        let differs = other.values().any(|count| *count >= majority || (*count > equal && equal < majority));
+        if differs {
+            let why = format!("its digest at position {position} differs from the others'");
+            tracing::error!("this node leaves: {why}");
+            order.set_diverged(Some(why));
+        }
+    }
+}
+
+/// Answers what other nodes ask: digests at a position.
+struct Answers {
+    engine: Database,
+}
+
+impl Application for Answers {
+    fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
+        Box::pin(async { Err("the log has everything that a node needs".to_owned()) })
+    }
+
+    fn begin_install(&self, _position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
+        Box::pin(async { Err("the log has everything that a node needs".to_owned()) })
+    }
+
+    fn answer(&self, _from: NodeNumber, question: Bytes) -> Answer<'_, Result<Bytes, Failure>> {
+        let digest = question.as_ref().try_into().ok().and_then(|bytes| self.engine.digest_at(u64::from_be_bytes(bytes)));
+        Box::pin(async move {
+            digest.map(|digest| Bytes::copy_from_slice(&digest)).ok_or_else(|| "not known here".to_owned())
+        })
+    }
+}
