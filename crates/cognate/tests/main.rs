@@ -1,6 +1,7 @@
 //! Integration tests of the command and of the embedding library.
 
 mod bad_input;
+mod cluster;
 mod command;
 mod crash;
 mod damage;

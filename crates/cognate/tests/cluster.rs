@@ -1,0 +1,317 @@
+//! Nodes of a cluster as processes on loopback: one database, whichever node is asked, and whatever
+//! a minority of them does.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::thread;
+
+use crate::process::{Process, fails};
+use crate::wire::{Failure, Rows, Wire};
+
+/// Three nodes in folders of their own.
+struct Cluster {
+    folder: tempfile::TempDir,
+    peers: String,
+    nodes: Vec<Option<Process>>,
+}
+
+const SIZE: usize = 3;
+
+impl Cluster {
+    fn start() -> Cluster {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("secret"), "a secret of tests\n").expect("written");
+        // Held until all are chosen, so that no two are the same.
+        let held: Vec<TcpListener> =
+            (0..SIZE).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+        let peer = |(at, socket): (usize, &TcpListener)| {
+            format!("{}={}", at + 1, socket.local_addr().expect("an address"))
+        };
+        let peers = held.iter().enumerate().map(peer).collect::<Vec<_>>().join(",");
+        drop(held);
+        let mut cluster = Cluster { folder, peers, nodes: (0..SIZE).map(|_| None).collect() };
+        cluster.restart(&[1, 2, 3]);
+        cluster
+    }
+
+    fn data(&self, node: usize) -> PathBuf {
+        self.folder.path().join(format!("node{node}"))
+    }
+
+    fn arguments(&self, node: usize) -> Vec<String> {
+        let secret = self.folder.path().join("secret");
+        let words = ["--node", &node.to_string(), "--peers", &self.peers, "--cluster-secret-file"];
+        let mut arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        arguments.push(secret.to_str().expect("UTF-8").to_owned());
+        arguments
+    }
+
+    /// Starts nodes side by side: one alone waits for a majority.
+    fn restart(&mut self, which: &[usize]) {
+        let started: Vec<(usize, Process)> = thread::scope(|scope| {
+            let start = |&node: &usize| {
+                let (data, arguments) = (self.data(node), self.arguments(node));
+                scope.spawn(move || {
+                    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                    (node, Process::serve(&data, &words))
+                })
+            };
+            let threads: Vec<_> = which.iter().map(start).collect();
+            threads.into_iter().map(|thread| thread.join().expect("started")).collect()
+        });
+        for (node, process) in started {
+            self.nodes[node - 1] = Some(process);
+        }
+    }
+
+    fn kill(&mut self, node: usize) {
+        let process = self.nodes[node - 1].take().expect("it runs");
+        process.signal("KILL");
+        process.wait();
+    }
+
+    fn address(&self, node: usize) -> SocketAddr {
+        self.nodes[node - 1].as_ref().expect("it runs").address
+    }
+
+    fn connect(&self, node: usize) -> Wire {
+        Wire::connect(self.address(node)).expect("connected")
+    }
+
+    /// The leader, once the node that is asked knows one.
+    fn leader(&self, asked: usize) -> usize {
+        let mut wire = self.connect(asked);
+        loop {
+            let text = "SELECT node FROM cognate_nodes WHERE role = 'leader' AND state = 'serving'";
+            if let [row] = &rows(&mut wire, text)[..] {
+                return row[0].parse().expect("a number");
+            }
+        }
+    }
+
+    /// All nodes have the same rows and the same history.
+    fn assert_equal(&self, text: &str) -> Vec<Vec<String>> {
+        let token = rows(&mut self.committed(), "SHOW cognate.commit_token")[0][0].clone();
+        let mut answers: Vec<(Vec<Vec<String>>, String)> = Vec::new();
+        let position = token.split_once('/').expect("a token").1.to_owned();
+        for node in 1..=SIZE {
+            let mut wire = self.connect(node);
+            wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+            let found = rows(&mut wire, text);
+            let digest = rows(&mut wire, &format!("SELECT cognate_digest({position})"));
+            answers.push((found, digest[0][0].clone()));
+        }
+        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
+        answers.swap_remove(0).0
+    }
+
+    /// A session that has just committed something, at some node.
+    fn committed(&self) -> Wire {
+        let mut wire = self.connect(1);
+        wire.query("CREATE TABLE IF NOT EXISTS mark (at int)").expect("made");
+        wire.query("INSERT INTO mark VALUES (1)").expect("inserted");
+        wire
+    }
+}
+
+fn rows(wire: &mut Wire, text: &str) -> Vec<Vec<String>> {
+    let rows: Rows = wire.query(text).unwrap_or_else(|failure| panic!("{text}: {failure:?}"));
+    rows.into_iter().map(|row| row.into_iter().map(Option::unwrap_or_default).collect()).collect()
+}
+
+fn sqlstate(result: Result<Rows, Failure>) -> String {
+    match result {
+        Ok(rows) => format!("rows: {rows:?}"),
+        Err(failure) => failure.sqlstate().to_owned(),
+    }
+}
+
+#[test]
+fn three_processes_are_one_database() {
+    let cluster = Cluster::start();
+    let (mut one, mut two, mut three) = (cluster.connect(1), cluster.connect(2), cluster.connect(3));
+    one.query("CREATE TABLE item (id serial PRIMARY KEY, name text UNIQUE)").expect("made at node 1");
+    // The commit was acknowledged, so a majority has it; who wants to see it elsewhere says so.
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    for wire in [&mut two, &mut three] {
+        wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    }
+    two.query("INSERT INTO item (name) VALUES ('a'), ('b')").expect("inserted at node 2");
+    three.query("INSERT INTO item (name) VALUES ('c')").expect("inserted at node 3");
+    let token = rows(&mut two, "SHOW cognate.commit_token")[0][0].clone();
+    three.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    assert_eq!(sqlstate(three.query("INSERT INTO item (name) VALUES ('a')")), "23505");
+    three.query("CREATE TABLE part (item int REFERENCES item)").expect("made at node 3");
+    three.query("INSERT INTO part SELECT id FROM item WHERE name = 'a'").expect("inserted");
+    let token = rows(&mut three, "SHOW cognate.commit_token")[0][0].clone();
+    one.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    assert_eq!(sqlstate(one.query("DELETE FROM item WHERE name = 'a'")), "23503");
+    let all = cluster.assert_equal("SELECT id, name FROM item ORDER BY name");
+    let ids: BTreeSet<&String> = all.iter().map(|row| &row[0]).collect();
+    assert_eq!((all.len(), ids.len()), (3, 3), "numbers are given once in the whole cluster: {all:?}");
+    let wrong = "SET cognate.read_after = '00112233445566778899aabbccddeeff/1'";
+    one.query(wrong).expect("set");
+    assert_eq!(sqlstate(one.query("SELECT 1 FROM item")), "22023", "of another cluster");
+}
+
+#[test]
+fn who_is_overtaken_by_another_node_is_told_by_whom() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
+    one.query("INSERT INTO item VALUES (1, 10)").expect("inserted");
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    one.query("BEGIN").expect("begun");
+    one.query("UPDATE item SET stock = 9 WHERE id = 1").expect("changed");
+    two.query("UPDATE item SET stock = 8 WHERE id = 1").expect("the first in the order");
+    // Its client does nothing; what it held is free all the same.
+    let token = rows(&mut two, "SHOW cognate.commit_token")[0][0].clone();
+    let mut other = cluster.connect(1);
+    other.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    other.query("UPDATE item SET stock = stock - 1 WHERE id = 1").expect("not blocked");
+    match one.query("COMMIT") {
+        Err(Failure::Error { sqlstate, message }) => {
+            assert_eq!(sqlstate, "40001");
+            assert_eq!(message, "could not serialize access due to a transaction of another node");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["7"]]);
+}
+
+/// Transfers at all nodes while they are killed one after the other: the sum stays, and whatever was
+/// acknowledged is there.
+#[test]
+fn kills_of_single_nodes_lose_nothing_and_stop_nothing() {
+    let mut cluster = Cluster::start();
+    let mut setup = cluster.connect(1);
+    setup.query("CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL)").expect("made");
+    setup.query("CREATE TABLE paid (id text PRIMARY KEY)").expect("made");
+    setup.query("INSERT INTO account SELECT n, 100 FROM generate_series(1, 10) n").expect("filled");
+    let token = rows(&mut setup, "SHOW cognate.commit_token")[0][0].clone();
+    for round in 0..2 {
+        let killed = cluster.leader(1);
+        let left: Vec<usize> = (1..=SIZE).filter(|node| *node != killed).collect();
+        let acknowledged: Vec<String> = thread::scope(|scope| {
+            let client = |&node: &usize| {
+                let (address, token) = (cluster.address(node), token.clone());
+                scope.spawn(move || pay(address, &token, &format!("{round}-{node}"), 30))
+            };
+            let clients: Vec<_> = left.iter().map(client).collect();
+            // At some time within them.
+            cluster.nodes[killed - 1].as_ref().expect("it runs").signal("KILL");
+            clients.into_iter().flat_map(|client| client.join().expect("paid")).collect()
+        });
+        cluster.nodes[killed - 1].take().expect("it ran").wait();
+        cluster.restart(&[killed]);
+        let sum = cluster.assert_equal("SELECT sum(balance) FROM account");
+        assert_eq!(sum, [["1000"]]);
+        let paid: BTreeSet<String> =
+            cluster.assert_equal("SELECT id FROM paid").into_iter().flatten().collect();
+        let lost: Vec<&String> = acknowledged.iter().filter(|id| !paid.contains(*id)).collect();
+        assert!(lost.is_empty(), "acknowledged, and not there: {lost:?}");
+        assert_eq!(acknowledged.len(), 60, "what one node's loss refuses can be tried again");
+    }
+}
+
+/// Pays so often, each time until it is acknowledged; an answer that was lost is looked for.
+fn pay(address: SocketAddr, token: &str, name: &str, times: usize) -> Vec<String> {
+    let mut wire = Wire::connect(address).expect("connected");
+    wire.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    let mut done = Vec::new();
+    for number in 0..times {
+        let id = format!("{name}-{number}");
+        let (from, to) = (1 + number % 10, 1 + (number * 7 + 3) % 10);
+        loop {
+            let text = format!(
+                "BEGIN; UPDATE account SET balance = balance - 1 WHERE id = {from}; \
+                 UPDATE account SET balance = balance + 1 WHERE id = {to}; \
+                 INSERT INTO paid VALUES ('{id}'); COMMIT"
+            );
+            match wire.query(&text) {
+                Ok(_) => break,
+                Err(Failure::Error { sqlstate, .. }) if matches!(&sqlstate[..], "40001" | "40P01" | "25006") => {
+                    wire.query("ROLLBACK").expect("rolled back");
+                }
+                Err(failure) => panic!("{failure:?}"),
+            }
+        }
+        done.push(id);
+    }
+    done
+}
+
+#[test]
+fn a_minority_refuses_writes_and_goes_on_reading() {
+    let mut cluster = Cluster::start();
+    let mut one = cluster.connect(1);
+    one.query("CREATE TABLE item (id int PRIMARY KEY)").expect("made");
+    one.query("INSERT INTO item VALUES (1)").expect("inserted");
+    cluster.kill(2);
+    cluster.kill(3);
+    // Until it has noticed, a write waits for a bounded time.
+    let refused = loop {
+        let state = sqlstate(one.query("INSERT INTO item VALUES (2)"));
+        if state == "25006" {
+            break state;
+        }
+        assert!(state == "40001" || state.starts_with("rows"), "{state}");
+    };
+    assert_eq!(refused, "25006");
+    assert_eq!(rows(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT id FROM item WHERE id = 1; COMMIT"), [["1"]]);
+    let state = rows(&mut one, "SELECT state FROM cognate_nodes WHERE node = 1");
+    assert_eq!(state, [["minority"]]);
+    cluster.restart(&[2, 3]);
+    loop {
+        match one.query("INSERT INTO item VALUES (3)") {
+            Ok(_) => break,
+            Err(failure) => assert_eq!(failure.sqlstate(), "25006"),
+        }
+    }
+    let all = cluster.assert_equal("SELECT id FROM item WHERE id <> 2");
+    assert_eq!(all.len(), 2);
+}
+
+#[test]
+fn all_nodes_killed_at_once_come_back_with_everything() {
+    let mut cluster = Cluster::start();
+    let mut one = cluster.connect(1);
+    one.query("CREATE TABLE item (id int PRIMARY KEY)").expect("made");
+    for id in 0..20 {
+        one.query(&format!("INSERT INTO item VALUES ({id})")).expect("inserted");
+    }
+    (1..=SIZE).for_each(|node| cluster.kill(node));
+    cluster.restart(&[1, 2, 3]);
+    assert_eq!(cluster.assert_equal("SELECT id FROM item").len(), 20);
+}
+
+#[test]
+fn settings_that_make_no_cluster_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("UTF-8");
+    let cases: [(&[&str], &str); 8] = [
+        (&["--node", "1"], "node: the nodes of its cluster are missing: set peers"),
+        (&["--peers", "1=127.0.0.1:1"], "peers: which of them is this one? Set node"),
+        (&["--node", "2", "--peers", "1=127.0.0.1:1"], "node: 2 is not among the peers"),
+        (&["--node", "1", "--peers", "1=127.0.0.1"], "peers: \"1=127.0.0.1\" is not NUMBER=HOST:PORT"),
+        (&["--node", "1", "--peers", "1=a:1,1=b:1"], "peers: there are two nodes 1"),
+        (&["--node", "1", "--peers", "16=a:1"], "peers: nodes are numbered from 1 to 15, not 16"),
+        (
+            &["--node", "1", "--peers", "1=10.0.0.1:1"],
+            "peers: they can be reached from other machines, so a secret is needed: set --cluster-secret-file",
+        ),
+        (
+            &["--node", "1", "--peers", "1=127.0.0.1:1", "--serializable", "si"],
+            "node: nodes of a cluster certify by pssi and release locks early; serializable and lock_release cannot say otherwise",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let mut all = vec!["serve", "--data", data];
+        all.extend(arguments);
+        let (code, message) = fails(&all);
+        assert_eq!(code, Some(1), "{arguments:?}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
