@@ -34,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cognate-client", &["cognate-env"]),
     ("cognate-engine", &["cognate-env"]),
     ("cognate-sql", &["cognate-engine", "cognate-env"]),
+    ("cognate-replication", &["cognate-engine", "cognate-env"]),
     ("cognate-server", &["cognate-sql", "cognate-engine", "cognate-env"]),
     ("cognate-composite", &["cognate-server", "cognate-engine", "cognate-env", "cognate-client"]),
     ("cognate", &["cognate-server", "cognate-sql", "cognate-engine", "cognate-env"]),
@@ -53,8 +54,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Outside dependency, and the only crates that may name it.
-const HOMES: &[(&str, &[&str])] =
-    &[("sqlparser", &["cognate-sql"]), ("tokio-rustls", &["cognate-server", "cognate-composite"])];
+const HOMES: &[(&str, &[&str])] = &[
+    ("sqlparser", &["cognate-sql"]),
+    ("openraft", &["cognate-replication"]),
+    ("tokio-rustls", &["cognate-server", "cognate-composite", "cognate-replication"]),
+];
 
 /// The engine's source, where these stand in `sync` only.
 const SCHEDULED: &str = "crates/engine/src/";

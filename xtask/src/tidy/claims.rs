@@ -46,6 +46,12 @@ const CLAIMS: &[Claim] = &[
         homes: &["crates/sql/src/parse/"],
         claim: "there is one parser",
     },
+    Claim {
+        word: "openraft::",
+        within: "crates/",
+        homes: &["crates/replication/src/consensus/"],
+        claim: "the consensus library is known in one room",
+    },
 ];
 
 /// Rooms of the engine, the lowest floor first.

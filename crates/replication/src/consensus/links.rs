@@ -1,0 +1,177 @@
+//! The ways to the other nodes as openraft sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::{EmptyNode, OptionalSend};
+
+use super::machine::Parcel;
+use super::{RaftSnapshot, RaftVote, Types, ballot_of, entry_of, id_of, log_id, vote_of};
+use crate::codec::Coded;
+use crate::entry::{Ballot, Content, NodeNumber};
+use crate::messages::{
+    Append, Appended, AskVote, HandOver, Kind, Nothing, SnapshotBegin, SnapshotChunk, SnapshotEnd, Vote,
+    open_answer, request,
+};
+use crate::net::{CallError, Identity, Wire};
+
+/// How long a message without entries may take.
+const SHORT: Duration = Duration::from_secs(1);
+/// How long a chunk of a snapshot may take.
+const CHUNK: Duration = Duration::from_secs(10);
+/// How long the application may take to make a snapshot its state.
+const INSTALL: Duration = Duration::from_secs(300);
+/// Bytes of entries for which a second more is granted.
+const BYTES_A_SECOND: usize = 4 << 20;
+
+/// Makes the links that openraft asks for.
+pub(super) struct Links {
+    pub(super) wire: Arc<dyn Wire>,
+    pub(super) identity: Arc<Identity>,
+}
+
+/// The way to one other node.
+pub(super) struct Link {
+    wire: Arc<dyn Wire>,
+    identity: Arc<Identity>,
+    target: NodeNumber,
+}
+
+impl RaftNetworkFactory<Types> for Links {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: u64, _: &EmptyNode) -> Link {
+        Link { wire: Arc::clone(&self.wire), identity: Arc::clone(&self.identity), target }
+    }
+}
+
+impl Link {
+    async fn call<T: Coded>(
+        &self,
+        kind: Kind,
+        body: &impl Coded,
+        limit: Duration,
+    ) -> Result<T, RPCError<Types>> {
+        let call = self.wire.call(self.target, request(kind, self.identity.cluster(), body));
+        match tokio::time::timeout(limit, call).await {
+            Ok(Ok(bytes)) => open_answer(bytes).map_err(|why| Unreachable::<Types>::from_string(why).into()),
+            Ok(Err(CallError::NotSent(why))) => Err(Unreachable::<Types>::from_string(why).into()),
+            Ok(Err(CallError::Lost(why))) => Err(NetworkError::<Types>::from_string(why).into()),
+            Err(_) => Err(NetworkError::<Types>::from_string("no answer in time").into()),
+        }
+    }
+
+    async fn ask_vote(
+        &self,
+        kind: Kind,
+        asked: VoteRequest<Types>,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let ask = AskVote {
+            ballot: ballot_of(asked.vote),
+            last: asked.last_log_id.map(id_of),
+            is_hand_over: asked.leadership_transfer,
+        };
+        let vote: Vote = self.call(kind, &ask, SHORT).await?;
+        Ok(VoteResponse::new(vote_of(vote.ballot), vote.last.map(log_id), vote.is_granted))
+    }
+
+    async fn send_snapshot(&self, vote: RaftVote, parcel: Parcel) -> Result<RaftVote, StreamingError<Types>> {
+        let Parcel::Outgoing { base, position, mut source } = parcel else {
+            return Err(ReplicationClosed::new("there is no snapshot to send").into());
+        };
+        let transfer = rand::random();
+        let begin = SnapshotBegin { transfer, base, position };
+        let _: Nothing = self.call(Kind::SnapshotBegin, &begin, CHUNK).await?;
+        let mut number = 0;
+        while let Some(bytes) = source.next().await.map_err(Unreachable::<Types>::from_string)? {
+            let chunk = SnapshotChunk { transfer, number, bytes };
+            let _: Nothing = self.call(Kind::SnapshotChunk, &chunk, CHUNK).await?;
+            number += 1;
+        }
+        let end = SnapshotEnd { transfer, chunks: number, ballot: ballot_of(vote) };
+        let ballot: Ballot = self.call(Kind::SnapshotEnd, &end, INSTALL).await?;
+        Ok(vote_of(ballot))
+    }
+}
+
+impl RaftNetworkV2<Types> for Link {
+    type SnapshotData = Parcel;
+
+    async fn append_entries(
+        &mut self,
+        asked: AppendEntriesRequest<Types>,
+        _: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let append = Append {
+            ballot: ballot_of(asked.vote),
+            previous: asked.prev_log_id.map(id_of),
+            committed: asked.leader_commit.map(id_of),
+            entries: asked.entries.into_iter().map(entry_of).collect(),
+        };
+        let bytes: usize = append
+            .entries
+            .iter()
+            .map(|entry| match &entry.content {
+                Content::Requests(requests) => requests.bytes(),
+                _ => 0,
+            })
+            .sum();
+        let limit = SHORT + Duration::from_secs((bytes / BYTES_A_SECOND) as u64);
+        Ok(match self.call(Kind::Append, &append, limit).await? {
+            Appended::All => AppendEntriesResponse::Success,
+            Appended::UpTo(id) => AppendEntriesResponse::PartialSuccess(id.map(log_id)),
+            Appended::Conflict => AppendEntriesResponse::Conflict,
+            Appended::Higher(ballot) => AppendEntriesResponse::HigherVote(vote_of(ballot)),
+        })
+    }
+
+    async fn vote(
+        &mut self,
+        asked: VoteRequest<Types>,
+        _: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        self.ask_vote(Kind::Vote, asked).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        asked: VoteRequest<Types>,
+        _: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        self.ask_vote(Kind::PreVote, asked).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: RaftVote,
+        snapshot: RaftSnapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        tokio::select! {
+            biased;
+            closed = cancel => Err(closed.into()),
+            sent = self.send_snapshot(vote, snapshot.snapshot) => sent.map(SnapshotResponse::new),
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        asked: TransferLeaderRequest<Types>,
+        _: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        let hand_over = HandOver {
+            from: ballot_of(*asked.from_leader()),
+            to: *asked.to_node_id(),
+            last: asked.last_log_id().copied().map(id_of),
+        };
+        let _: Nothing = self.call(Kind::HandOver, &hand_over, SHORT).await?;
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,175 @@
+//! The state machine that openraft knows: it moves the mark of what is settled, and hands snapshots
+//! over.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::{Stream, StreamExt};
+use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::storage::durable;
+use super::{LogId, Meta, RaftSnapshot, Settled, Stored, Types, id_of, log_id, members_of, meta_of, stored};
+use crate::application::{Application, SnapshotSink, SnapshotSource};
+use crate::entry::{Base, EntryId, MembersAt, Position};
+use crate::log::OrderLog;
+use crate::log::record::Install;
+
+/// A snapshot on its way.
+pub(crate) enum Parcel {
+    /// Only its place is known.
+    Nothing,
+    /// To another node.
+    Outgoing { base: Base, position: Position, source: Box<dyn SnapshotSource> },
+    /// From another node, complete.
+    Incoming { base: Base, position: Position, sink: Box<dyn SnapshotSink> },
+}
+
+impl Debug for Parcel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Parcel::Nothing => "Nothing",
+            Parcel::Outgoing { .. } => "Outgoing",
+            Parcel::Incoming { .. } => "Incoming",
+        })
+    }
+}
+
+/// What the machine and its owner both look at.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Up to where the application's own state is durable.
+    pub(super) checkpoint: Mutex<Option<Base>>,
+    /// Whether the start is over.
+    pub(super) is_running: AtomicBool,
+    /// Tests of the storage alone: what is applied is a checkpoint.
+    pub(super) claims_applied: bool,
+}
+
+/// The state machine that openraft knows: it moves the mark of what is settled.
+pub(crate) struct Machine {
+    pub(super) log: Arc<OrderLog>,
+    pub(super) application: Arc<dyn Application>,
+    pub(super) settled: watch::Sender<Settled>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) flushes_inline: bool,
+    pub(super) applied: Option<EntryId>,
+    pub(super) members: MembersAt,
+    pub(super) snapshot: Option<Base>,
+}
+
+/// Says where the last checkpoint stands; openraft takes it for the making of a snapshot.
+pub(crate) struct Builder(Base);
+
+impl RaftSnapshotBuilder<Types> for Builder {
+    type SnapshotData = Parcel;
+
+    async fn build_snapshot(&mut self) -> io::Result<RaftSnapshot> {
+        Ok(RaftSnapshot { meta: meta_of(&self.0), snapshot: Parcel::Nothing })
+    }
+}
+
+impl Machine {
+    fn applied_base(&self) -> Base {
+        let position = self.applied.and_then(|id| self.log.end_of(id.index)).unwrap_or_default();
+        Base { id: self.applied, position, members: self.members.clone() }
+    }
+
+    /// Sends what a snapshot holds to the application of this node.
+    async fn pump(
+        &self,
+        position: Position,
+        mut source: Box<dyn SnapshotSource>,
+    ) -> io::Result<Box<dyn SnapshotSink>> {
+        let mut sink = self.application.begin_install(position).await.map_err(io::Error::other)?;
+        while let Some(chunk) = source.next().await.map_err(io::Error::other)? {
+            sink.put(chunk).await.map_err(io::Error::other)?;
+        }
+        Ok(sink)
+    }
+}
+
+impl RaftStateMachine<Types> for Machine {
+    type SnapshotData = Parcel;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, Stored)> {
+        Ok((self.applied.map(log_id), stored(&self.members)))
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> io::Result<()>
+    where
+        Strm: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + OptionalSend,
+    {
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            let id = id_of(entry.log_id);
+            if let EntryPayload::Membership(membership) = &entry.payload {
+                self.members = MembersAt { at: Some(id), members: members_of(membership) };
+                self.log.forget_others(&self.members.members.nodes).map_err(io::Error::other)?;
+            }
+            self.applied = Some(id);
+            if let Some(responder) = responder {
+                responder.send(self.log.first_position(id.index).unwrap_or_default());
+            }
+        }
+        let index = self.applied.map(|id| id.index);
+        self.settled.send_modify(|settled| settled.index = settled.index.max(index));
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        let base = if self.shared.claims_applied {
+            self.applied_base()
+        } else {
+            self.shared.checkpoint.lock().clone().unwrap_or_else(|| self.log.base())
+        };
+        if self.snapshot.as_ref().is_none_or(|snapshot| snapshot.id < base.id) {
+            self.snapshot = Some(base.clone());
+        }
+        Builder(base)
+    }
+
+    async fn install_snapshot(&mut self, meta: &Meta, snapshot: Parcel) -> io::Result<()> {
+        let (base, position, sink) = match snapshot {
+            Parcel::Nothing => return Err(io::Error::other("a snapshot of which only the place is known")),
+            Parcel::Outgoing { base, position, source } => {
+                (base, position, self.pump(position, source).await?)
+            }
+            Parcel::Incoming { base, position, sink } => (base, position, sink),
+        };
+        let install = Install { base: base.clone(), position };
+        let wait = self.log.begin_install(install).map_err(io::Error::other)?;
+        durable(wait, self.flushes_inline).await?;
+        sink.finish().await.map_err(io::Error::other)?;
+        self.applied = meta.last_log_id.map(id_of);
+        self.members = base.members.clone();
+        let next_index = base.next_index();
+        self.snapshot = Some(base);
+        let index = self.applied.map(|id| id.index);
+        self.settled.send_modify(|settled| {
+            settled.index = settled.index.max(index);
+            settled.installs += 1;
+            settled.installed = position;
+            settled.next_index = next_index;
+        });
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<RaftSnapshot>> {
+        let Some(known) = self.snapshot.clone() else { return Ok(None) };
+        if !self.shared.is_running.load(Ordering::Acquire) {
+            return Ok(Some(RaftSnapshot { meta: meta_of(&known), snapshot: Parcel::Nothing }));
+        }
+        let opened = self.application.open_snapshot().await.map_err(io::Error::other)?;
+        let base = if self.shared.claims_applied { Some(known) } else { self.log.base_at(opened.position) };
+        let base = base.ok_or_else(|| io::Error::other("a snapshot from before the beginning of the log"))?;
+        let meta = meta_of(&base);
+        let parcel = Parcel::Outgoing { base, position: opened.position, source: opened.source };
+        Ok(Some(RaftSnapshot { meta, snapshot: parcel }))
+    }
+}

@@ -1,0 +1,377 @@
+//! The consensus: openraft, which is known in this room and nowhere else (docs/decisions/0014).
+//!
+//! It decides which entry has which index, and when a majority has it. Everything around it is
+//! ours: the log ([`storage`] is [`OrderLog`] seen by openraft), the network ([`links`] sends
+//! [`crate::messages`] over a [`Wire`]), and what is done with settled entries. [`machine`], the
+//! state machine that openraft knows, does nothing but move the mark of what is settled: the
+//! application reads behind that mark from the log, at its own pace, so a slow one holds back
+//! neither votes nor heartbeats.
+//!
+//! ```text
+//! write ──▶ openraft ──▶ Storage.append ──▶ OrderLog ──▶ flush ──▶ callback ┐
+//!                  └───▶ Link.append_entries ──▶ followers ──▶ their flush ─┤ majority
+//! Delivery ◀── OrderLog ◀── mark of what is settled ◀── Machine.apply ◀─────┘
+//! ```
+//!
+//! Its traps, and what is done about them: a vote is durable before it is told; an append can be
+//! read at once and is confirmed after its flush; what is settled is noted in the log, and so is
+//! never less after a restart than what the application holds; a restarted leader leads again only
+//! after an election; pre-votes keep a node that comes back from deposing anybody; a leader that a
+//! majority does not answer stops its heartbeats for a while, so that one that can send and not
+//! hear is replaced; snapshots are made when the application says so, and never by a policy.
+
+mod links;
+mod machine;
+mod storage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::errors::{ClientWriteError, RaftError};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest};
+use openraft::{ChangeMembers, EmptyNode, EntryPayload, Instant as _, ReadPolicy, SnapshotPolicy};
+use tokio::sync::watch;
+
+use self::links::Links;
+use self::machine::{Machine, Parcel, Shared};
+use self::storage::Storage;
+use crate::application::{Application, SnapshotSink};
+use crate::entry::{
+    Ballot, Base, Content, Entry, EntryId, Leadership, Members, MembersAt, NodeNumber, Position, Requests,
+};
+use crate::error::StartError;
+use crate::log::OrderLog;
+use crate::messages::{Append, Appended, AskVote, Change, HandOver, Nothing, Proposed, Vote};
+use crate::net::{Identity, Wire};
+use crate::settings::{Limits, Timing};
+
+openraft::declare_raft_types!(
+    /// The types that openraft is given.
+    pub(crate) Types:
+        D = Requests,
+        R = Position,
+        NodeId = u64,
+        Node = EmptyNode,
+        AsyncRuntime = openraft_rt_tokio::TokioRuntime,
+);
+
+type LeaderId = openraft::impls::leader_id_adv::LeaderId<u64, u64>;
+type LogId = openraft::LogId<LeaderId>;
+type RaftVote = openraft::Vote<LeaderId>;
+type Membership = openraft::Membership<u64, EmptyNode>;
+type Stored = openraft::StoredMembership<LeaderId, u64, EmptyNode>;
+type Meta = openraft::SnapshotMeta<LeaderId, u64, EmptyNode>;
+type RaftSnapshot = openraft::Snapshot<LeaderId, u64, EmptyNode, Parcel>;
+type RaftEntry = openraft::Entry<LeaderId, EntryPayload<Requests, u64, EmptyNode>>;
+type Raft = openraft::Raft<Types, Machine>;
+
+/// What is settled: the application is given everything up to `index`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Settled {
+    /// The last settled index.
+    pub(crate) index: Option<u64>,
+    /// How many snapshots were taken in since the start.
+    pub(crate) installs: u64,
+    /// The position of the last of them.
+    pub(crate) installed: Position,
+    /// The index of the first entry after it.
+    pub(crate) next_index: u64,
+}
+
+/// What the consensus says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct View {
+    pub(crate) leader: Option<NodeNumber>,
+    pub(crate) is_leader: bool,
+    pub(crate) term: u64,
+    /// What a majority has, as the leader said last.
+    pub(crate) cluster_committed: Option<u64>,
+    pub(crate) members: Members,
+    /// A leader's: the last entry that each other node is known to have.
+    pub(crate) matched: BTreeMap<NodeNumber, Option<u64>>,
+    /// A leader's: since when no majority has answered.
+    pub(crate) quorum_age: Option<Duration>,
+    pub(crate) snapshot: Option<u64>,
+    /// Why it has ended, if it has.
+    pub(crate) failure: Option<String>,
+}
+
+fn id_of(id: LogId) -> EntryId {
+    let leadership = Leadership { term: id.leader_id.term, node: id.leader_id.node_id };
+    EntryId { leadership, index: id.index }
+}
+
+fn log_id(id: EntryId) -> LogId {
+    let leader_id = LeaderId { term: id.leadership.term, node_id: id.leadership.node };
+    LogId { leader_id, index: id.index }
+}
+
+fn ballot_of(vote: RaftVote) -> Ballot {
+    let leadership = Leadership { term: vote.leader_id.term, node: vote.leader_id.node_id };
+    Ballot { leadership, is_elected: vote.committed }
+}
+
+fn vote_of(ballot: Ballot) -> RaftVote {
+    let leader_id = LeaderId { term: ballot.leadership.term, node_id: ballot.leadership.node };
+    RaftVote { leader_id, committed: ballot.is_elected }
+}
+
+fn members_of(membership: &Membership) -> Members {
+    let nodes = membership.nodes().map(|(node, _)| *node).collect();
+    Members { voters: membership.get_joint_config().clone(), nodes }
+}
+
+fn membership_of(members: &Members) -> Membership {
+    Membership::new_with_defaults(members.voters.clone(), members.nodes.clone())
+}
+
+fn stored(members: &MembersAt) -> Stored {
+    match members.at {
+        None => Stored::default(),
+        Some(at) => Stored::new(Some(log_id(at)), membership_of(&members.members)),
+    }
+}
+
+fn meta_of(base: &Base) -> Meta {
+    Meta { last_log_id: base.id.map(log_id), last_membership: stored(&base.members) }
+}
+
+fn entry_of(entry: RaftEntry) -> Entry {
+    let content = match entry.payload {
+        EntryPayload::Blank => Content::Blank,
+        EntryPayload::Normal(requests) => Content::Requests(requests),
+        EntryPayload::Membership(membership) => Content::Members(members_of(&membership)),
+    };
+    Entry { id: id_of(entry.log_id), content }
+}
+
+fn raft_entry(entry: Entry) -> RaftEntry {
+    let payload = match entry.content {
+        Content::Blank => EntryPayload::Blank,
+        Content::Requests(requests) => EntryPayload::Normal(requests),
+        Content::Members(members) => EntryPayload::Membership(membership_of(&members)),
+    };
+    RaftEntry { log_id: log_id(entry.id), payload }
+}
+
+/// What a consensus is made of.
+pub(crate) struct Parts {
+    pub(crate) log: Arc<OrderLog>,
+    pub(crate) application: Arc<dyn Application>,
+    pub(crate) wire: Arc<dyn Wire>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) settled: watch::Sender<Settled>,
+    pub(crate) flushes_inline: bool,
+}
+
+/// See the module's description.
+pub(crate) struct Consensus {
+    raft: Raft,
+    shared: Arc<Shared>,
+}
+
+impl Consensus {
+    pub(crate) async fn start(
+        parts: Parts,
+        timing: &Timing,
+        limits: &Limits,
+    ) -> Result<Consensus, StartError> {
+        let failed = |what: String| StartError::Consensus(what);
+        let ms = |time: Duration| time.as_millis() as u64;
+        let config = openraft::Config {
+            cluster_name: "cognate".to_owned(),
+            heartbeat_interval: ms(timing.heartbeat),
+            election_timeout_min: ms(timing.election_min),
+            election_timeout_max: ms(timing.election_max),
+            snapshot_policy: SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: u64::MAX,
+            replication_lag_threshold: u64::MAX,
+            max_payload_entries: 1024,
+            api_channel_size: Some(1024),
+            enable_pre_vote: Some(true),
+            quorum_loss_probe_interval: Some(2 * ms(timing.election_max)),
+            broadcast_submitted_on_append: Some(true),
+            enable_leader_restore: Some(false),
+            backoff: "20ms 40ms ...400ms".to_owned(),
+            ..openraft::Config::default()
+        };
+        let config = config.validate().map_err(|error| failed(error.to_string()))?;
+        let log = Arc::clone(&parts.log);
+        let storage = Storage {
+            log: Arc::clone(&log),
+            flushes_inline: parts.flushes_inline,
+            append_bytes: limits.append_bytes,
+        };
+        let shared = Arc::new(Shared::default());
+        let applied = log.committed();
+        let base = log.base();
+        let machine = Machine {
+            application: parts.application,
+            settled: parts.settled,
+            shared: Arc::clone(&shared),
+            flushes_inline: parts.flushes_inline,
+            applied,
+            members: applied.map_or_else(MembersAt::default, |id| log.members_at(id.index)),
+            snapshot: base.id.is_some().then_some(base),
+            log,
+        };
+        let links = Links { wire: parts.wire, identity: Arc::clone(&parts.identity) };
+        let raft = Raft::new(parts.identity.node(), Arc::new(config), links, storage, machine).await;
+        let raft = raft.map_err(|error| failed(error.to_string()))?;
+        shared.is_running.store(true, Ordering::Release);
+        Ok(Consensus { raft, shared })
+    }
+
+    /// Puts requests into the order, if this node leads.
+    pub(crate) async fn write(&self, requests: Requests) -> Proposed {
+        match self.raft.client_write(requests).await {
+            Ok(written) => Proposed::At(written.data),
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(to))) => {
+                Proposed::NotLeader(to.leader_id)
+            }
+            Err(other) => Proposed::Unknown(other.to_string()),
+        }
+    }
+
+    pub(crate) async fn append(&self, append: Append) -> Result<Appended, String> {
+        let asked = AppendEntriesRequest {
+            vote: vote_of(append.ballot),
+            prev_log_id: append.previous.map(log_id),
+            leader_commit: append.committed.map(log_id),
+            entries: append.entries.into_iter().map(raft_entry).collect(),
+        };
+        match self.raft.append_entries(asked).await.map_err(|error| error.to_string())? {
+            AppendEntriesResponse::Success => Ok(Appended::All),
+            AppendEntriesResponse::PartialSuccess(id) => Ok(Appended::UpTo(id.map(id_of))),
+            AppendEntriesResponse::Conflict => Ok(Appended::Conflict),
+            AppendEntriesResponse::HigherVote(vote) => Ok(Appended::Higher(ballot_of(vote))),
+        }
+    }
+
+    pub(crate) async fn vote(&self, ask: AskVote, is_trial: bool) -> Result<Vote, String> {
+        let mut asked = VoteRequest::new(vote_of(ask.ballot), ask.last.map(log_id));
+        asked.leadership_transfer = ask.is_hand_over;
+        let given = if is_trial { self.raft.pre_vote(asked).await } else { self.raft.vote(asked).await };
+        let given = given.map_err(|error| error.to_string())?;
+        let ballot = ballot_of(given.vote);
+        Ok(Vote { ballot, is_granted: given.vote_granted, last: given.last_log_id.map(id_of) })
+    }
+
+    pub(crate) async fn hand_over(&self, asked: HandOver) -> Result<Nothing, String> {
+        let asked = TransferLeaderRequest::new(vote_of(asked.from), asked.to, asked.last.map(log_id));
+        match self.raft.handle_transfer_leader(asked).await {
+            Ok(Ok(())) => Ok(Nothing {}),
+            Ok(Err(refused)) => Err(refused.to_string()),
+            Err(ended) => Err(ended.to_string()),
+        }
+    }
+
+    /// Makes a snapshot that has come completely this node's state.
+    pub(crate) async fn install(
+        &self,
+        ballot: Ballot,
+        base: Base,
+        position: Position,
+        sink: Box<dyn SnapshotSink>,
+    ) -> Result<Ballot, String> {
+        let meta = meta_of(&base);
+        let snapshot = RaftSnapshot { meta, snapshot: Parcel::Incoming { base, position, sink } };
+        let installed = self.raft.install_full_snapshot(vote_of(ballot), snapshot).await;
+        installed.map(|response| ballot_of(response.vote)).map_err(|error| error.to_string())
+    }
+
+    /// Founds the cluster with these voters, unless it was.
+    pub(crate) async fn initialize(&self, voters: BTreeSet<NodeNumber>) -> Result<(), String> {
+        self.raft.initialize(voters).await.map_err(|error| error.to_string())
+    }
+
+    /// The index up to which who reads now must have come, if this node leads.
+    pub(crate) async fn read_index(&self) -> Result<u64, String> {
+        let read = self.raft.get_read_log_id(ReadPolicy::ReadIndex).await;
+        read.map(|(id, _)| id.index()).map_err(|error| error.to_string())
+    }
+
+    /// Changes the membership, if this node leads.
+    pub(crate) async fn change(&self, change: Change) -> Result<Nothing, String> {
+        let changed = match change {
+            Change::AddLearner(node) => self.raft.add_learner(node, EmptyNode::new(), false).await,
+            Change::Promote(node) => {
+                let voters = ChangeMembers::AddVoterIds(BTreeSet::from([node]));
+                self.raft.change_membership(voters, true).await
+            }
+            Change::Remove(node) => {
+                let nodes = BTreeSet::from([node]);
+                let is_voter = self.view().members.is_voter(node);
+                let change = if is_voter {
+                    ChangeMembers::RemoveVoters(nodes)
+                } else {
+                    ChangeMembers::RemoveNodes(nodes)
+                };
+                self.raft.change_membership(change, false).await
+            }
+        };
+        changed.map(|_| Nothing {}).map_err(|error| error.to_string())
+    }
+
+    /// Asks another node to lead.
+    pub(crate) async fn let_lead(&self, node: NodeNumber) -> Result<(), String> {
+        self.raft.trigger().transfer_leader(node).await.map_err(|error| error.to_string())
+    }
+
+    /// Has the log begin after `upto`, which the application's checkpoint at `base` covers.
+    pub(crate) async fn compact(&self, base: Base, upto: u64) -> Result<(), String> {
+        let Some(id) = base.id else { return Ok(()) };
+        *self.shared.checkpoint.lock() = Some(base);
+        let ended = |error: &dyn std::fmt::Display| error.to_string();
+        let mut metrics = self.raft.metrics();
+        self.raft.trigger().snapshot().await.map_err(|error| ended(&error))?;
+        while metrics.borrow_watched().snapshot.map(|snapshot| snapshot.index) < Some(id.index) {
+            metrics.changed().await.map_err(|error| ended(&error))?;
+        }
+        self.raft.trigger().purge_log(upto).await.map_err(|error| ended(&error))
+    }
+
+    pub(crate) fn view(&self) -> View {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = members_of(metrics.membership_config.membership());
+        let is_leader = metrics.state.is_leader();
+        let is_alone = members.voters.iter().all(|set| set.iter().all(|node| *node == metrics.id));
+        let quorum_age = metrics.last_quorum_acked.map(|acked| acked.elapsed());
+        let matched = metrics.replication.iter().flatten();
+        View {
+            leader: metrics.current_leader,
+            is_leader,
+            term: metrics.current_term,
+            cluster_committed: metrics.cluster_committed.map(|id| id.index),
+            matched: matched.map(|(node, id)| (*node, id.map(|id| id.index))).collect(),
+            quorum_age: if is_alone { Some(Duration::ZERO) } else { quorum_age },
+            snapshot: metrics.snapshot.map(|id| id.index),
+            failure: metrics.running_state.as_ref().err().map(ToString::to_string),
+            members,
+        }
+    }
+
+    /// Calls `changed` whenever the view may have changed, until the consensus ends.
+    pub(crate) fn watch(&self, changed: watch::Sender<u64>) -> impl Future<Output = ()> + Send + 'static {
+        let mut metrics = self.raft.metrics();
+        async move {
+            while metrics.changed().await.is_ok() {
+                changed.send_modify(|count| *count += 1);
+            }
+            changed.send_modify(|count| *count += 1);
+        }
+    }
+
+    pub(crate) async fn stop(&self) {
+        if let Err(error) = self.raft.shutdown().await {
+            tracing::debug!(?error, "the consensus ended with a failure");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

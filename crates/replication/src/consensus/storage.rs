@@ -1,0 +1,123 @@
+//! The order's log as openraft sees it.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, Range, RangeBounds};
+use std::sync::Arc;
+
+use cognate_engine::storage::DurableWait;
+use openraft::storage::{IOFlushed, RaftLogStorage};
+use openraft::{LogState, OptionalSend, RaftLogReader};
+
+use super::{LogId, RaftEntry, RaftVote, Types, ballot_of, entry_of, id_of, log_id, raft_entry, vote_of};
+use crate::log::OrderLog;
+
+/// See the module's description.
+#[derive(Debug, Clone)]
+pub(super) struct Storage {
+    pub(super) log: Arc<OrderLog>,
+    pub(super) flushes_inline: bool,
+    pub(super) append_bytes: usize,
+}
+
+/// Waits until a record is durable, on this thread if need be.
+pub(super) async fn durable(wait: DurableWait, inline: bool) -> io::Result<()> {
+    let outcome = if inline { wait.wait() } else { wait.await };
+    outcome.map_err(io::Error::other)
+}
+
+impl Storage {
+    async fn entries(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<RaftEntry>> {
+        let placed = self.log.read(range, bytes_max).await.map_err(io::Error::other)?;
+        Ok(placed.into_iter().map(|placed| raft_entry(placed.entry)).collect())
+    }
+}
+
+impl RaftLogReader<Types> for Storage {
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> io::Result<Vec<RaftEntry>>
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => u64::MAX,
+        };
+        self.entries(start..end, usize::MAX).await
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<RaftEntry>> {
+        self.entries(start..end, self.append_bytes).await
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<RaftVote>> {
+        Ok(self.log.ballot().map(vote_of))
+    }
+}
+
+impl RaftLogStorage<Types> for Storage {
+    type LogReader = Storage;
+
+    async fn get_log_state(&mut self) -> io::Result<LogState<Types>> {
+        let (purged, last) = (self.log.base().id, self.log.last());
+        Ok(LogState { last_purged_log_id: purged.map(log_id), last_log_id: last.map(log_id) })
+    }
+
+    async fn get_log_reader(&mut self) -> Storage {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &RaftVote) -> io::Result<()> {
+        let wait = self.log.save_ballot(ballot_of(*vote)).map_err(io::Error::other)?;
+        durable(wait, self.flushes_inline).await
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
+        committed.map_or(Ok(()), |id| self.log.note_committed(id_of(id))).map_err(io::Error::other)
+    }
+
+    async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
+        Ok(self.log.committed().map(log_id))
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = RaftEntry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let wait = self.log.append(entries.into_iter().map(entry_of)).map_err(io::Error::other)?;
+        if self.flushes_inline {
+            callback.io_completed(wait.wait().map_err(io::Error::other));
+        } else {
+            tokio::spawn(async move { callback.io_completed(wait.await.map_err(io::Error::other)) });
+        }
+        Ok(())
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
+        self.log.cut_after(last.map(id_of)).map_err(io::Error::other)
+    }
+
+    async fn purge(&mut self, id: LogId) -> io::Result<()> {
+        let Some((wait, bound)) = self.log.purge(id_of(id)).map_err(io::Error::other)? else { return Ok(()) };
+        let (log, inline) = (Arc::clone(&self.log), self.flushes_inline);
+        let remove = async move {
+            durable(wait, inline).await?;
+            log.remove_before(bound).map_err(io::Error::other)
+        };
+        if inline {
+            return remove.await;
+        }
+        tokio::spawn(async move {
+            if let Err(error) = remove.await {
+                tracing::warn!(%error, "old parts of the log stay");
+            }
+        });
+        Ok(())
+    }
+}

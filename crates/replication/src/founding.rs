@@ -1,0 +1,242 @@
+//! The first start: nodes with empty folders become a cluster by themselves, once a majority of
+//! their list is there.
+//!
+//! ```text
+//! nobody has a cluster, all are there, or a majority for a        found one: draw its id
+//! while, and this is the smallest number of them
+//! somebody has one                                                join it
+//! this one has one, not begun; a majority has not joined          invite
+//! this one has one, not begun; a majority has joined              begin: the first entry
+//! this one has one, not begun, and another one has begun          join that one instead
+//! the own one has begun                                           wait for the leader
+//! ```
+//!
+//! Two nodes that do not hear each other may both found a cluster. At most one begins: each must be
+//! joined by a majority before, a node joins durably before it says so, and it leaves a cluster
+//! only for one that has begun already. Two majorities have a node in common; it would have had to
+//! leave one of them before anything had begun. What begins is the same entry, whichever node
+//! writes it, since the lists are equal; the consensus resolves the rest.
+//!
+//! A node that joins a cluster which began with data (of the single node that it was) is given a
+//! snapshot before any entry.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::entry::{ClusterId, NodeNumber, Position};
+use crate::log::record::{Birth, LOG_VERSION};
+use crate::messages::{Kind, Newborn};
+use crate::order::Inner;
+
+/// How often the others are asked.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long they may take.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How often a majority that is not all must have been there before it founds a cluster.
+const ROUNDS: u32 = 20;
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Found,
+    Join(ClusterId, Position),
+    Invite(Vec<NodeNumber>),
+    Begin,
+    Wait,
+}
+
+/// Decides what `node` does, by what it and the others say of themselves.
+/// `rounds` says how often it has looked.
+fn decide(node: NodeNumber, own: &Newborn, others: &BTreeMap<NodeNumber, Newborn>, rounds: u32) -> Step {
+    let majority = if rounds < ROUNDS { own.numbers.len() } else { own.numbers.len() / 2 + 1 };
+    let alike = |other: &Newborn| other.numbers == own.numbers && other.began == own.began;
+    let begun = others.values().filter(|other| other.is_initialized);
+    let begun = begun.filter_map(|other| Some((other.cluster?, other.began))).next();
+    if let Some((cluster, began)) = begun {
+        return if own.cluster == Some(cluster) { Step::Wait } else { Step::Join(cluster, began) };
+    }
+    let Some(cluster) = own.cluster else {
+        let joined = others.values().filter(|other| alike(other)).find_map(|other| other.cluster);
+        if let Some(cluster) = joined {
+            return Step::Join(cluster, own.began);
+        }
+        let is_smallest = others.iter().all(|(number, other)| !alike(other) || *number > node);
+        let present = 1 + others.values().filter(|other| alike(other)).count();
+        return if is_smallest && present >= majority { Step::Found } else { Step::Wait };
+    };
+    let ours = others.values().filter(|other| other.cluster == Some(cluster) && alike(other));
+    if 1 + ours.count() > own.numbers.len() / 2 {
+        return Step::Begin;
+    }
+    let strangers = others.iter().filter(|(_, other)| other.cluster.is_none() && alike(other));
+    Step::Invite(strangers.map(|(number, _)| *number).collect())
+}
+
+/// What this node says of itself.
+pub(crate) fn introduce(inner: &Inner, invites: bool) -> Newborn {
+    let birth = inner.log.birth();
+    Newborn {
+        numbers: inner.identity.numbers(),
+        cluster: birth.map(|birth| birth.cluster),
+        is_initialized: inner.log.last().is_some(),
+        began: birth.map_or(inner.started_at, |birth| birth.began),
+        invites,
+    }
+}
+
+/// Answers another node's introduction, and accepts its invitation.
+pub(crate) async fn answer(inner: &Inner, other: Newborn) -> Newborn {
+    let own = introduce(inner, false);
+    // Two invitations at once: the first is accepted.
+    if let (true, None, Some(cluster)) = (other.invites, own.cluster, other.cluster)
+        && other.numbers == own.numbers
+        && other.began == own.began
+    {
+        join(inner, cluster, other.began).await;
+    }
+    introduce(inner, false)
+}
+
+/// Writes down that this node belongs to a cluster, before it says so to anybody.
+async fn join(inner: &Inner, cluster: ClusterId, began: Position) {
+    let _one = inner.founding.lock().await;
+    // What has begun is not left any more; nor is one's own joined again.
+    if !inner.log.is_untouched() || inner.log.birth().is_some_and(|birth| birth.cluster == cluster) {
+        return;
+    }
+    if inner.started_at != began && inner.started_at > 0 {
+        tracing::error!(
+            "this node has data up to position {}, and the cluster began at {began}: it cannot join",
+            inner.started_at
+        );
+        return;
+    }
+    let (node, incarnation) = (inner.identity.node(), inner.identity.incarnation());
+    let birth = Birth { version: LOG_VERSION, cluster, node, incarnation, began };
+    let written = match inner.log.set_birth(birth) {
+        Ok(wait) if inner.settings.flushes_inline => wait.wait(),
+        Ok(wait) => wait.await,
+        Err(error) => Err(error),
+    };
+    match written {
+        Ok(()) => inner.identity.set_cluster(cluster),
+        Err(error) => tracing::error!(%error, "this node cannot join a cluster"),
+    }
+}
+
+/// Takes part in the first start, until this node belongs to a cluster that has begun.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    let mut rounds = 0;
+    while inner.log.birth().is_none() || inner.log.is_untouched() {
+        let own = introduce(&inner, false);
+        let others = ask(&inner, &own, inner.identity.numbers()).await;
+        match decide(inner.identity.node(), &own, &others, rounds) {
+            Step::Found => {
+                tracing::info!("founding a cluster");
+                join(&inner, inner.draw_cluster(), own.began).await;
+                continue;
+            }
+            Step::Join(cluster, began) => join(&inner, cluster, began).await,
+            Step::Invite(nodes) => {
+                let own = Newborn { invites: true, ..own };
+                ask(&inner, &own, nodes).await;
+            }
+            Step::Begin => {
+                if let Err(why) = inner.consensus.initialize(inner.identity.numbers()).await {
+                    tracing::debug!(why, "the cluster has begun already");
+                }
+            }
+            Step::Wait => {}
+        }
+        rounds += 1;
+        tokio::select! {
+            biased;
+            () = inner.until_stopped() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+    hide_the_beginning(&inner).await;
+}
+
+/// A cluster that began with data has no entries for them: so that nobody begins with the first
+/// entry, it leaves the log.
+async fn hide_the_beginning(inner: &Inner) {
+    let Some(birth) = inner.log.birth().filter(|birth| birth.began > 0) else { return };
+    let mut settled = inner.settled.clone();
+    while inner.log.base().id.is_none() {
+        let is_settled = settled.borrow_and_update().index >= Some(1);
+        if is_settled && let Some(base) = inner.log.base_at(birth.began.max(inner.started_at)) {
+            let upto = base.id.map_or(0, |id| id.index);
+            if let Err(why) = inner.consensus.compact(base, upto).await {
+                tracing::warn!(why, "the beginning stays in the log");
+            }
+        }
+        tokio::select! {
+            biased;
+            () = inner.until_stopped() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+}
+
+async fn ask(
+    inner: &Inner,
+    own: &Newborn,
+    nodes: impl IntoIterator<Item = NodeNumber>,
+) -> BTreeMap<NodeNumber, Newborn> {
+    let others: Vec<NodeNumber> = nodes.into_iter().filter(|node| *node != inner.identity.node()).collect();
+    let calls = others.iter().map(|node| inner.call::<Newborn>(*node, Kind::Newborn, own, PATIENCE));
+    let answers = futures_util::future::join_all(calls).await;
+    others.into_iter().zip(answers).filter_map(|(node, answer)| Some((node, answer.ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn newborn(cluster: Option<u8>, is_initialized: bool) -> Newborn {
+        let cluster = cluster.map(|byte| [byte; 16]);
+        Newborn { numbers: [1, 2, 3].into(), cluster, is_initialized, began: 0, invites: false }
+    }
+
+    #[test]
+    fn the_smallest_of_all_founds_or_after_a_while_of_a_majority() {
+        let nobody = newborn(None, false);
+        let others = |numbers: &[u64]| numbers.iter().map(|number| (*number, nobody.clone())).collect();
+        let decided = |node, numbers: &[u64], rounds| decide(node, &nobody, &others(numbers), rounds);
+        assert_eq!(decided(1, &[2, 3], 0), Step::Found);
+        assert_eq!(decided(2, &[1, 3], 0), Step::Wait);
+        assert_eq!(decided(1, &[2], ROUNDS - 1), Step::Wait);
+        assert_eq!(decided(1, &[2], ROUNDS), Step::Found);
+        assert_eq!(decided(1, &[], ROUNDS), Step::Wait);
+        assert_eq!(decided(2, &[1], ROUNDS), Step::Wait);
+        assert_eq!(decided(2, &[3], ROUNDS), Step::Found);
+        let other_list = Newborn { numbers: [1, 3].into(), ..nobody.clone() };
+        assert_eq!(decide(1, &nobody, &BTreeMap::from([(3, other_list)]), ROUNDS), Step::Wait);
+        let with_data = Newborn { began: 5, ..nobody.clone() };
+        assert_eq!(decide(1, &nobody, &BTreeMap::from([(2, with_data)]), ROUNDS), Step::Wait);
+    }
+
+    #[test]
+    fn who_founded_invites_until_a_majority_has_joined_and_then_begins() {
+        let (own, nobody) = (newborn(Some(7), false), newborn(None, false));
+        let joined = |one: &Newborn, two: &Newborn| BTreeMap::from([(2, one.clone()), (3, two.clone())]);
+        assert_eq!(decide(1, &own, &joined(&nobody, &nobody), 0), Step::Invite(vec![2, 3]));
+        assert_eq!(decide(1, &own, &joined(&own, &nobody), 0), Step::Begin);
+        let elsewhere = newborn(Some(8), false);
+        assert_eq!(decide(1, &own, &joined(&elsewhere, &nobody), 0), Step::Invite(vec![3]));
+        assert_eq!(decide(1, &own, &joined(&newborn(Some(7), true), &nobody), 0), Step::Wait);
+        let begun = newborn(Some(8), true);
+        assert_eq!(decide(1, &own, &joined(&begun, &own), 0), Step::Join([8; 16], 0));
+    }
+
+    #[test]
+    fn who_has_no_cluster_joins_the_one_that_is_there() {
+        let nobody = newborn(None, false);
+        let others = BTreeMap::from([(2, newborn(Some(9), true)), (3, newborn(None, false))]);
+        assert_eq!(decide(1, &nobody, &others, 0), Step::Join([9; 16], 0));
+        let founded = BTreeMap::from([(2, newborn(Some(9), false))]);
+        assert_eq!(decide(1, &nobody, &founded, 0), Step::Join([9; 16], 0));
+    }
+}

@@ -1,0 +1,392 @@
+//! The order's log: entries, votes and marks of the consensus, in segments of the engine's log.
+//!
+//! It *is* the log of a node in a cluster. An entry is written once, with its checksum, in a batch
+//! with whatever else waits, and one flush makes the batch durable; the engine needs no log of its
+//! own beside it, and recovers by being given again what comes after its checkpoint
+//! ([`crate::delivery`]). The rules for torn tails and damage are the engine's, too: only the
+//! unfinished end of the last segment may be cut, anything else is named with file and offset.
+//!
+//! What is removed are whole segments from the front, after a record of [`record::State`] has
+//! repeated behind them all that is still true ([`OrderLog::purge`]).
+//!
+//! Two marks: an entry is *synced* once its record is durable here, and *settled* once a majority
+//! has it; the application is given settled requests, and may checkpoint what is also synced. So
+//! whatever its checkpoint contains is in this log or before it, and is known to be settled.
+//!
+//! Mutexes: `slots`, and under it those of the engine's log. Nothing is read or written under it.
+
+pub(crate) mod cold;
+pub(crate) mod record;
+mod slots;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cognate_engine::storage::segment::segment_name;
+use cognate_engine::storage::{DurableWait, Log, LogOptions};
+use cognate_engine::{Csn, Error};
+use cognate_env::Disk;
+use parking_lot::Mutex;
+
+use self::cold::Cold;
+use self::record::{Birth, Install, Record};
+pub(crate) use self::slots::Placed;
+use self::slots::Slots;
+use crate::codec::Coded;
+use crate::entry::{Ballot, Base, Entry, EntryId, MembersAt, NodeNumber, Position};
+use crate::error::StartError;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct OrderLog {
+    log: Log,
+    cold: Cold,
+    cache_bytes: usize,
+    slots: Mutex<Slots>,
+}
+
+impl OrderLog {
+    /// Opens the log in `folder`, or makes one. `applied` is the position that the application's
+    /// own durable state has.
+    pub(crate) fn open(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        options: LogOptions,
+        cache_bytes: usize,
+        applied: Position,
+    ) -> Result<OrderLog, StartError> {
+        disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
+        let cold = Cold::new(Arc::clone(disk), folder.to_path_buf());
+        let after = cold.before_first()?;
+        let (mut slots, mut kept_from) = (Slots::default(), 1);
+        let undecodable = |what: String| Error::Undecodable { what, row: None };
+        let log = Log::open(Arc::clone(disk), folder, after, options, &mut |csn, payload| {
+            let record = Record::decode(Bytes::copy_from_slice(payload));
+            let record = record.map_err(|malformed| undecodable(malformed.to_string()))?;
+            if let Record::State(state) = &record {
+                kept_from = state.kept_from;
+            }
+            slots.replay(csn, record).map_err(|misfit| undecodable(misfit.to_owned()))?;
+            slots.evict(cache_bytes, csn);
+            Ok(())
+        })?;
+        if after + 1 > kept_from {
+            let file = folder.join(segment_name(kept_from));
+            let what = format!("the log segment of records {kept_from} to {after} is missing");
+            return Err(Error::Corrupt { file, offset: 0, what }.into());
+        }
+        settle(&mut slots, applied)?;
+        Ok(OrderLog { log, cold, cache_bytes, slots: Mutex::new(slots) })
+    }
+
+    fn write(&self, record: &Record) -> Result<DurableWait, Error> {
+        let csn = self.log.append(&[&record.encode()])?;
+        Ok(self.log.wait_durable(csn))
+    }
+
+    /// Which node of which cluster this is.
+    pub(crate) fn birth(&self) -> Option<Birth> {
+        self.slots.lock().birth
+    }
+
+    /// Says which node of which cluster this is.
+    pub(crate) fn set_birth(&self, birth: Birth) -> Result<DurableWait, Error> {
+        let mut slots = self.slots.lock();
+        let wait = self.write(&Record::Birth(birth))?;
+        // As at the next start: a node that has not what its cluster began with begins there.
+        slots.replay(self.log.last(), Record::Birth(birth)).map_err(Error::Defect)?;
+        Ok(wait)
+    }
+
+    /// Whether `node` is the one that was met under this number before; a new number is noted.
+    pub(crate) fn meet(&self, node: NodeNumber, incarnation: u64) -> bool {
+        let mut slots = self.slots.lock();
+        match slots.peers.get(&node) {
+            Some(&known) => known == incarnation,
+            None => {
+                slots.peers.insert(node, incarnation);
+                // It goes along with the next record that somebody waits for.
+                self.log.queue(&[&Record::Peer(node, incarnation).encode()]).is_ok()
+            }
+        }
+    }
+
+    /// The incarnation of a node, if it was met before.
+    pub(crate) fn met(&self, node: NodeNumber) -> Option<u64> {
+        self.slots.lock().peers.get(&node).copied()
+    }
+
+    /// Forgets nodes that are no members: their numbers may come again with new data.
+    pub(crate) fn forget_others(&self, members: &BTreeSet<NodeNumber>) -> Result<(), Error> {
+        let mut slots = self.slots.lock();
+        let before = slots.peers.len();
+        slots.peers.retain(|node, _| members.contains(node));
+        if slots.peers.len() < before {
+            let kept_from = slots.first_csn().unwrap_or(self.log.last() + 1);
+            self.log.queue(&[&Record::State(Box::new(slots.state(kept_from))).encode()])?;
+        }
+        Ok(())
+    }
+
+    /// The vote that this node has given last.
+    pub(crate) fn ballot(&self) -> Option<Ballot> {
+        self.slots.lock().ballot
+    }
+
+    /// Writes a vote. It must not be told before the answer is over.
+    pub(crate) fn save_ballot(&self, ballot: Ballot) -> Result<DurableWait, Error> {
+        let mut slots = self.slots.lock();
+        let wait = self.write(&Record::Ballot(ballot))?;
+        slots.ballot = Some(ballot);
+        Ok(wait)
+    }
+
+    /// The last entry that is known to be settled.
+    pub(crate) fn committed(&self) -> Option<EntryId> {
+        self.slots.lock().committed
+    }
+
+    /// Notes what is settled. Nobody waits for that: it goes along with the next record.
+    pub(crate) fn note_committed(&self, id: EntryId) -> Result<(), Error> {
+        let mut slots = self.slots.lock();
+        if slots.committed < Some(id) {
+            self.log.queue(&[&Record::Committed(id).encode()])?;
+            slots.committed = Some(id);
+        }
+        Ok(())
+    }
+
+    /// The last entry, or the base.
+    pub(crate) fn last(&self) -> Option<EntryId> {
+        self.slots.lock().last()
+    }
+
+    /// Where the log begins.
+    pub(crate) fn base(&self) -> Base {
+        self.slots.lock().base.clone()
+    }
+
+    /// Whether the consensus has never written anything here.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let slots = self.slots.lock();
+        slots.last().is_none() && slots.ballot.is_none()
+    }
+
+    /// Adds entries; they can be read at once, and the answer says when they are durable.
+    pub(crate) fn append(&self, entries: impl Iterator<Item = Entry>) -> Result<DurableWait, Error> {
+        let mut slots = self.slots.lock();
+        let mut csn = self.log.last();
+        for entry in entries {
+            let (head, rest) = Record::entry_head(&entry);
+            csn = self.log.queue(&[&head, &rest])?;
+            slots.push(entry, csn).map_err(Error::Defect)?;
+        }
+        slots.evict(self.cache_bytes, self.log.durable());
+        drop(slots);
+        self.log.nudge();
+        Ok(self.log.wait_durable(csn))
+    }
+
+    /// Makes the entries after `last` void.
+    pub(crate) fn cut_after(&self, last: Option<EntryId>) -> Result<(), Error> {
+        let from = last.map_or(0, |id| id.index + 1);
+        let mut slots = self.slots.lock();
+        if slots.cut(from).map_err(Error::Defect)? {
+            self.log.queue(&[&Record::Cut(from).encode()])?;
+        }
+        Ok(())
+    }
+
+    /// Lets the log begin after `id`. The answer says when that is durable, and the record before
+    /// the first that is needed from then on ([`OrderLog::remove_before`]).
+    pub(crate) fn purge(&self, id: EntryId) -> Result<Option<(DurableWait, Csn)>, Error> {
+        let mut slots = self.slots.lock();
+        if slots.base.id >= Some(id) {
+            return Ok(None);
+        }
+        let installed =
+            slots.install.as_ref().map(|install| &install.base).filter(|base| base.id == Some(id));
+        let base = match (slots.get(id.index), installed) {
+            (Some(slot), _) if slot.id == id => {
+                Base { id: Some(id), position: slot.end, members: slots.members_at(id.index) }
+            }
+            (_, Some(base)) => base.clone(),
+            _ => {
+                let position = slots.end().min(slots.get(id.index).map_or(slots.end(), |slot| slot.end));
+                Base { id: Some(id), position, members: slots.members_at(id.index) }
+            }
+        };
+        slots.rebase(base);
+        let kept_from = slots.first_csn().unwrap_or(self.log.last() + 1);
+        let wait = self.write(&Record::State(Box::new(slots.state(kept_from))))?;
+        Ok(Some((wait, kept_from - 1)))
+    }
+
+    /// Removes the segments that hold only records up to `csn`. Blocks.
+    pub(crate) fn remove_before(&self, csn: Csn) -> Result<(), Error> {
+        self.log.remove_before(csn)
+    }
+
+    /// Notes that a snapshot is about to become the application's state.
+    pub(crate) fn begin_install(&self, install: Install) -> Result<DurableWait, Error> {
+        let mut slots = self.slots.lock();
+        let wait = self.write(&Record::Install(Box::new(install.clone())))?;
+        slots.install = Some(install);
+        Ok(wait)
+    }
+
+    /// Reads entries of `range` that are there, up to `bytes_max` bytes of requests, one at least.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        range: Range<u64>,
+        bytes_max: usize,
+    ) -> Result<Vec<Placed>, Error> {
+        let mut found = Vec::new();
+        let mut missing: Option<(Csn, Csn)> = None;
+        {
+            let slots = self.slots.lock();
+            let mut bytes = 0;
+            for index in range.start.max(slots.first())..range.end.min(slots.next()) {
+                let Some(slot) = slots.get(index) else { break };
+                if bytes > 0 && bytes + slot.bytes > bytes_max {
+                    break;
+                }
+                bytes += slot.bytes;
+                if slot.content.is_none() {
+                    missing = Some((missing.map_or(slot.csn, |(first, _)| first), slot.csn));
+                }
+                found.push((slot.id, slot.csn, slot.end - slot.count, slot.content.clone()));
+            }
+        }
+        if let Some((first, last)) = missing {
+            let log = Arc::clone(self);
+            let wanted: Vec<Csn> = found.iter().filter(|slot| slot.3.is_none()).map(|slot| slot.1).collect();
+            let read = tokio::task::spawn_blocking(move || log.read_cold(first, last, &wanted)).await;
+            let read = read.map_err(|_| Error::Defect("reading the log panicked"))??;
+            let without = found.iter_mut().filter(|slot| slot.3.is_none());
+            for (slot, entry) in without.zip(read) {
+                if slot.0 != entry.id {
+                    return Err(Error::Defect("a record of the log holds another entry"));
+                }
+                slot.3 = Some(entry.content);
+            }
+        }
+        let placed = found.into_iter().filter_map(|(id, _, before, content)| {
+            content.map(|content| Placed { entry: Entry { id, content }, before })
+        });
+        Ok(placed.collect())
+    }
+
+    fn read_cold(&self, first: Csn, last: Csn, wanted: &[Csn]) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::with_capacity(wanted.len());
+        self.cold.read(first, last, &mut |csn, payload| {
+            if wanted.binary_search(&csn).is_err() {
+                return Ok(());
+            }
+            match Record::decode(Bytes::copy_from_slice(payload)) {
+                Ok(Record::Entry(entry)) => entries.push(entry),
+                Ok(_) => return Err(Error::Defect("a record of the log holds no entry")),
+                Err(malformed) => {
+                    return Err(Error::Undecodable { what: malformed.to_string(), row: None });
+                }
+            }
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    /// The position of the first request of the entry at `index`, or of the next after it.
+    pub(crate) fn first_position(&self, index: u64) -> Option<Position> {
+        self.slots.lock().get(index).map(|slot| slot.end - slot.count + 1)
+    }
+
+    /// The last position up to and with the entry at `index`.
+    pub(crate) fn end_of(&self, index: u64) -> Option<Position> {
+        let slots = self.slots.lock();
+        let at_base = slots.base.id.filter(|id| id.index == index).map(|_| slots.base.position);
+        slots.get(index).map(|slot| slot.end).or(at_base)
+    }
+
+    /// The first index that is not wholly at or below `position`.
+    pub(crate) fn index_after(&self, position: Position) -> u64 {
+        let slots = self.slots.lock();
+        slots.holding(position + 1).map_or(slots.next(), |slot| slot.id.index)
+    }
+
+    /// A base at the last settled entry that ends at or before `position`.
+    pub(crate) fn base_at(&self, position: Position) -> Option<Base> {
+        self.slots.lock().base_at(position)
+    }
+
+    /// The members as of an entry.
+    pub(crate) fn members_at(&self, index: u64) -> MembersAt {
+        self.slots.lock().members_at(index)
+    }
+
+    /// The last position that is durable here.
+    pub(crate) fn synced(&self) -> Position {
+        let durable = self.log.durable();
+        let slots = self.slots.lock();
+        slots.last_where(|slot| slot.csn <= durable).map_or(slots.base.position, |slot| slot.end)
+    }
+
+    /// The last index up to `limit` behind which at least `bytes` of requests are kept.
+    pub(crate) fn index_keeping(&self, bytes: u64, limit: u64) -> Option<u64> {
+        let slots = self.slots.lock();
+        let found =
+            slots.last_where(|slot| slot.id.index <= limit && slots.bytes_after(slot.id.index) >= bytes);
+        found.map(|slot| slot.id.index)
+    }
+
+    /// Bytes of requests after `index`, and for how long the first of them has been here.
+    pub(crate) fn lag_after(&self, index: Option<u64>) -> (u64, Duration) {
+        let slots = self.slots.lock();
+        let next = index.map_or(slots.first(), |index| index + 1);
+        let waiting = slots.get(next).map_or(Duration::ZERO, |slot| slot.at.elapsed());
+        let bytes = if slots.is_empty() { 0 } else { slots.bytes_after(next.wrapping_sub(1)) };
+        (bytes, waiting)
+    }
+
+    /// Writes what is pending and ends the log's threads.
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        self.log.close()
+    }
+}
+
+/// Brings what the log says and where the application is together, at start.
+fn settle(slots: &mut Slots, applied: Position) -> Result<(), StartError> {
+    if slots.birth.is_none() && slots.last().is_none() {
+        // Nothing was ordered yet: the order goes on behind what is there.
+        slots.base.position = applied;
+        return Ok(());
+    }
+    let install = slots.install.clone().filter(|install| applied >= install.position);
+    if let Some(install) = &install
+        && slots.base.id < install.base.id
+    {
+        // The snapshot was taken in, and the process ended before the log knew.
+        slots.rebase(install.base.clone());
+    }
+    if applied < slots.base.position && slots.last().is_some() {
+        return Err(StartError::Behind { applied, begins: slots.base.position });
+    }
+    // A snapshot may stand within the entry that follows it, which may not have come yet.
+    let end = install.map_or(0, |install| install.position).max(slots.end());
+    if applied > end {
+        return Err(StartError::Ahead { applied, ends: end });
+    }
+    // What the application has checkpointed was settled.
+    if applied > slots.base.position {
+        let holding = slots.holding(applied).map(|slot| slot.id);
+        slots.committed = slots.committed.max(holding);
+    }
+    slots.committed = slots.committed.max(slots.base.id);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

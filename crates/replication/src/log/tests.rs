@@ -1,0 +1,219 @@
+use std::path::PathBuf;
+
+use cognate_env::SplitMix;
+use cognate_env::sim::{Loss, SimDisk, SimRng};
+
+use super::*;
+use crate::entry::{Content, Leadership, Members, Requests};
+
+fn folder() -> PathBuf {
+    PathBuf::from("/order")
+}
+
+fn options(segment_bytes: u64) -> LogOptions {
+    LogOptions {
+        segment_bytes,
+        grow_bytes: 4096,
+        prepare: false,
+        idle_mark: None,
+        rng: Arc::new(SimRng::new(7)),
+        ..LogOptions::default()
+    }
+}
+
+fn open(disk: &SimDisk, applied: Position) -> Result<Arc<OrderLog>, StartError> {
+    OrderLog::open(&disk.handle(), &folder(), options(16 << 10), 8 << 10, applied).map(Arc::new)
+}
+
+fn id(term: u64, index: u64) -> EntryId {
+    EntryId { leadership: Leadership { term, node: 1 }, index }
+}
+
+fn requests(term: u64, index: u64, count: usize, bytes: usize) -> Entry {
+    let all: Vec<Bytes> = (0..count).map(|at| Bytes::from(vec![(index as u8) ^ (at as u8); bytes])).collect();
+    Entry { id: id(term, index), content: Content::Requests(Requests::pack(&all)) }
+}
+
+fn members(term: u64, index: u64, nodes: &[NodeNumber]) -> Entry {
+    let nodes: BTreeSet<NodeNumber> = nodes.iter().copied().collect();
+    Entry { id: id(term, index), content: Content::Members(Members { voters: vec![nodes.clone()], nodes }) }
+}
+
+fn add(log: &OrderLog, entry: Entry) {
+    log.append(std::iter::once(entry)).unwrap().wait().unwrap();
+}
+
+async fn all(log: &Arc<OrderLog>) -> Vec<Placed> {
+    log.read(0..u64::MAX, usize::MAX).await.unwrap()
+}
+
+#[tokio::test]
+async fn positions_follow_from_the_order_alone_also_after_a_cut_and_a_restart() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, 0).unwrap();
+    add(&log, members(0, 0, &[1, 2, 3]));
+    add(&log, requests(1, 1, 3, 10));
+    add(&log, requests(1, 2, 2, 10));
+    log.cut_after(Some(id(1, 1))).unwrap();
+    add(&log, requests(2, 2, 1, 10));
+    add(&log, requests(2, 3, 4, 10));
+    let before: Vec<Position> = all(&log).await.iter().map(|placed| placed.before).collect();
+    assert_eq!(before, [0, 0, 3, 4]);
+    assert_eq!(
+        (log.index_after(0), log.index_after(3), log.index_after(5), log.index_after(8)),
+        (1, 2, 3, 4)
+    );
+    assert_eq!(log.synced(), 8);
+    let entries = all(&log).await;
+    log.close().unwrap();
+    let log = open(&disk, 0).unwrap();
+    assert_eq!(all(&log).await, entries);
+    assert_eq!(log.members_at(3).members.nodes.len(), 3);
+}
+
+#[tokio::test]
+async fn entries_that_have_left_memory_are_read_back_from_their_segments() {
+    let disk = SimDisk::new(2);
+    let log = open(&disk, 0).unwrap();
+    let written: Vec<Entry> = (0..200).map(|index| requests(1, index, 2, 300)).collect();
+    for entry in written.clone() {
+        add(&log, entry);
+    }
+    let read = |placed: Vec<Placed>| placed.into_iter().map(|placed| placed.entry).collect::<Vec<_>>();
+    assert_eq!(read(all(&log).await), written);
+    // In steps, as a follower that catches up reads them; one at least, also beyond the bound.
+    let (mut next, mut found) = (0, Vec::new());
+    while next < 200 {
+        let some = read(log.read(next..200, 1500).await.unwrap());
+        assert!(!some.is_empty() && some.len() <= 3, "{}", some.len());
+        next += some.len() as u64;
+        found.extend(some);
+    }
+    assert_eq!(found, written);
+    assert_eq!(log.read(7..8, 1).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_purge_removes_segments_and_keeps_what_is_still_true() {
+    let disk = SimDisk::new(3);
+    let log = open(&disk, 0).unwrap();
+    let ballot = Ballot { leadership: Leadership { term: 4, node: 2 }, is_elected: true };
+    log.save_ballot(ballot).unwrap().wait().unwrap();
+    add(&log, members(0, 0, &[1, 2, 3]));
+    for index in 1..100 {
+        add(&log, requests(1, index, 1, 1000));
+    }
+    log.note_committed(id(1, 90)).unwrap();
+    let before = disk.handle().list(&folder()).unwrap().len();
+    let base = log.base_at(60).unwrap();
+    assert_eq!((base.id, base.position, base.members.members.nodes.len()), (Some(id(1, 60)), 60, 3));
+    let (wait, bound) = log.purge(id(1, 60)).unwrap().unwrap();
+    wait.wait().unwrap();
+    log.remove_before(bound).unwrap();
+    assert!(disk.handle().list(&folder()).unwrap().len() < before);
+    log.close().unwrap();
+    assert!(matches!(open(&disk, 59), Err(StartError::Behind { applied: 59, begins: 60 })));
+    assert!(matches!(open(&disk, 100), Err(StartError::Ahead { applied: 100, ends: 99 })));
+    let log = open(&disk, 95).unwrap();
+    assert_eq!((log.ballot(), log.base(), log.last()), (Some(ballot), base, Some(id(1, 99))));
+    assert_eq!(log.committed(), Some(id(1, 95)), "what is checkpointed was settled");
+    assert_eq!(all(&log).await[0].before, 60);
+    // What a purge needs at start is not there: it is named.
+    log.close().unwrap();
+    let first = disk.handle().list(&folder()).unwrap().into_iter().find(|name| name.ends_with(".log"));
+    disk.handle().remove(&folder().join(first.unwrap())).unwrap();
+    let damage = open(&disk, 95).unwrap_err().to_string();
+    assert!(damage.contains("missing"), "{damage}");
+}
+
+#[tokio::test]
+async fn settled_entries_are_never_cut() {
+    let disk = SimDisk::new(4);
+    let log = open(&disk, 0).unwrap();
+    for index in 0..4 {
+        add(&log, requests(1, index, 1, 1));
+    }
+    log.note_committed(id(1, 2)).unwrap();
+    assert!(log.cut_after(Some(id(1, 1))).is_err());
+    log.cut_after(Some(id(1, 2))).unwrap();
+    assert_eq!(log.last(), Some(id(1, 2)));
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_taken_in_before_the_log_knew_counts_after_a_restart() {
+    let disk = SimDisk::new(5);
+    let log = open(&disk, 0).unwrap();
+    add(&log, requests(1, 0, 2, 1));
+    let base = Base { id: Some(id(2, 50)), position: 70, members: MembersAt::default() };
+    log.begin_install(Install { base: base.clone(), position: 72 }).unwrap().wait().unwrap();
+    log.close().unwrap();
+    // The application did not get as far: nothing has happened.
+    let log = open(&disk, 1).unwrap();
+    assert_eq!((log.base().position, log.last()), (0, Some(id(1, 0))));
+    log.close().unwrap();
+    // It did.
+    let log = open(&disk, 72).unwrap();
+    assert_eq!((log.base(), log.last(), log.committed()), (base, Some(id(2, 50)), Some(id(2, 50))));
+    add(&log, requests(2, 51, 3, 1));
+    assert_eq!(log.first_position(51), Some(71));
+}
+
+/// What a process that loses its power at any operation finds again: everything that was waited
+/// for, the last ballot, and of the rest a beginning.
+#[test]
+fn nothing_that_was_waited_for_is_lost_with_the_power() {
+    for seed in 0..150 {
+        let disk = SimDisk::new(seed);
+        let mut random = SplitMix::new(seed);
+        disk.power_off_after(random.below(120));
+        let (kept, ballot, length) = write_until_the_power_goes(&disk, &mut random);
+        disk.restart(if random.one_in(3) { Loss::Process } else { Loss::Power });
+        let log = match open(&disk, 0) {
+            Ok(log) => log,
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found: Vec<Entry> = runtime.block_on(all(&log)).into_iter().map(|placed| placed.entry).collect();
+        assert!(found.len() >= kept.len() && found[..kept.len()] == kept[..], "seed {seed}");
+        assert!(found.len() <= length, "seed {seed}");
+        let term = log.ballot().map(|ballot| ballot.leadership.term).unwrap_or_default();
+        assert!(term >= ballot, "seed {seed}: {term} {ballot}");
+    }
+}
+
+/// Entries that were durable, the last durable ballot, and how many entries were ever there.
+fn write_until_the_power_goes(disk: &SimDisk, random: &mut SplitMix) -> (Vec<Entry>, u64, usize) {
+    let (mut kept, mut ballot, mut longest): (Vec<Entry>, u64, usize) = (Vec::new(), 0, 0);
+    let Ok(log) = open(disk, 0) else { return (kept, ballot, longest) };
+    let mut term = 1;
+    for _ in 0..200 {
+        match random.below(8) {
+            0 => {
+                term += 1;
+                let leadership = Leadership { term, node: 1 };
+                let Ok(wait) = log.save_ballot(Ballot { leadership, is_elected: false }) else { break };
+                if wait.wait().is_err() {
+                    break;
+                }
+                ballot = term;
+            }
+            1 if kept.len() > 1 => {
+                let keep = 1 + random.below(kept.len() as u64 - 1) as usize;
+                if log.cut_after(Some(kept[keep - 1].id)).is_err() {
+                    break;
+                }
+                kept.truncate(keep);
+            }
+            _ => {
+                let entry = requests(term, kept.len() as u64, 1 + random.below(3) as usize, 200);
+                longest = longest.max(kept.len() + 1);
+                let Ok(wait) = log.append(std::iter::once(entry.clone())) else { break };
+                if wait.wait().is_err() {
+                    break;
+                }
+                kept.push(entry);
+            }
+        }
+    }
+    (kept, ballot, longest)
+}

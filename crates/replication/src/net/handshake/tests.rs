@@ -1,0 +1,112 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use cognate_engine::storage::LogOptions;
+use cognate_env::sim::SimDisk;
+
+use super::*;
+use crate::entry::{Ballot, Leadership};
+use crate::log::OrderLog;
+use crate::log::record::{Birth, LOG_VERSION};
+
+fn identity(node: NodeNumber, numbers: &[NodeNumber], cluster: Option<u8>, incarnation: u64) -> Identity {
+    let disk = SimDisk::new(node).handle();
+    let options = LogOptions { prepare: false, idle_mark: None, ..LogOptions::default() };
+    let log = OrderLog::open(&disk, Path::new("/log"), options, 1 << 20, 0).unwrap();
+    if let Some(cluster) = cluster {
+        let birth = Birth { version: LOG_VERSION, cluster: [cluster; 16], node, incarnation, began: 0 };
+        drop(log.set_birth(birth).unwrap());
+        let leadership = Leadership { term: 1, node };
+        drop(log.save_ballot(Ballot { leadership, is_elected: false }).unwrap());
+    }
+    Identity::new(node, incarnation, numbers.iter().copied().collect(), Arc::new(log))
+}
+
+/// What both sides say to a connection from `dialer` to node 2.
+async fn shake(
+    dialer: &Identity,
+    listener: &Identity,
+    secrets: (&[u8], &[u8]),
+) -> (Result<(), String>, Result<NodeNumber, String>) {
+    let (mut near, mut far) = tokio::io::duplex(1 << 16);
+    let dialed = async {
+        let dialed = dial(&mut near, dialer, secrets.0, 2).await;
+        drop(near);
+        dialed.map_err(|error| error.to_string())
+    };
+    let admitted = async {
+        let admitted = admit(&mut far, listener, secrets.1).await;
+        drop(far);
+        admitted.map(|other| other.node).map_err(|error| error.to_string())
+    };
+    tokio::join!(dialed, admitted)
+}
+
+const SAME: (&[u8], &[u8]) = (b"secret", b"secret");
+
+#[tokio::test]
+async fn nodes_of_one_cluster_and_newborn_ones_with_equal_lists_are_let_in() {
+    for clusters in [(None, None), (Some(1), Some(1)), (None, Some(1)), (Some(1), None)] {
+        let one = identity(1, &[1, 2, 3], clusters.0, 11);
+        let two = identity(2, &[1, 2, 3], clusters.1, 22);
+        assert_eq!(shake(&one, &two, SAME).await, (Ok(()), Ok(1)), "{clusters:?}");
+    }
+    // A list may have grown on one side only, once there is a cluster.
+    let (one, two) = (identity(1, &[1, 2], Some(1), 11), identity(2, &[1, 2, 3], Some(1), 22));
+    assert_eq!(shake(&one, &two, SAME).await, (Ok(()), Ok(1)));
+}
+
+#[tokio::test]
+async fn every_refusal_says_why_on_one_side_and_ends_the_other() {
+    let cases = [
+        (identity(1, &[1, 2], Some(1), 1), identity(2, &[1, 2], Some(2), 2), SAME, "another cluster"),
+        (identity(2, &[1, 2], Some(1), 1), identity(2, &[1, 2], Some(1), 2), SAME, "second node of number 2"),
+        (identity(1, &[1, 2], Some(1), 1), identity(2, &[2, 3], Some(1), 2), SAME, "not on the list"),
+        (identity(1, &[1, 3], Some(1), 1), identity(2, &[1, 2], Some(1), 2), SAME, "not on the list"),
+        (identity(1, &[1, 2], None, 1), identity(2, &[1, 2, 3], None, 2), SAME, "the lists differ"),
+        (
+            identity(1, &[1, 2], Some(1), 1),
+            identity(3, &[1, 2, 3], Some(1), 3),
+            SAME,
+            "node 3 is where node 2",
+        ),
+        (
+            identity(1, &[1, 2], Some(1), 1),
+            identity(2, &[1, 2], Some(1), 2),
+            (b"secret".as_slice(), b"another".as_slice()),
+            "secret",
+        ),
+    ];
+    for (dialer, listener, secrets, why) in cases {
+        let (dialed, admitted) = shake(&dialer, &listener, secrets).await;
+        let said = format!("{dialed:?} {admitted:?}");
+        assert!(dialed.is_err() && admitted.is_err() && said.contains(why), "{why}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_that_comes_again_with_other_data_is_refused() {
+    let two = identity(2, &[1, 2], Some(1), 22);
+    let once = identity(1, &[1, 2], Some(1), 11);
+    assert_eq!(shake(&once, &two, SAME).await, (Ok(()), Ok(1)));
+    assert_eq!(shake(&once, &two, SAME).await, (Ok(()), Ok(1)), "the same node again");
+    for emptied in [identity(1, &[1, 2], Some(1), 12), identity(1, &[1, 2], None, 13)] {
+        let (dialed, _) = shake(&emptied, &two, SAME).await;
+        assert!(dialed.unwrap_err().contains("was here before with other data"));
+    }
+}
+
+#[tokio::test]
+async fn another_version_is_refused_whatever_follows() {
+    let two = identity(2, &[1, 2], None, 22);
+    let (mut near, mut far) = tokio::io::duplex(1 << 16);
+    let mut hello = vec![0];
+    hello.extend_from_slice(&MAGIC);
+    (PROTOCOL + 1).put(&mut hello);
+    hello.extend_from_slice(b"what only later versions understand");
+    frame::write(&mut near, &[&hello]).await.unwrap();
+    let admitted = admit(&mut far, &two, b"secret").await;
+    assert!(admitted.unwrap_err().to_string().contains("speaks version 2"));
+    let refused = receive(&mut near, 2).await.unwrap_err();
+    assert!(refused.to_string().contains("speaks version 2"), "{refused}");
+}

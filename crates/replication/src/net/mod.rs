@@ -1,0 +1,124 @@
+//! What is between nodes: requests with answers, over a real network ([`tcp`]) or a simulated one
+//! ([`sim`]).
+//!
+//! A request either was certainly not sent, or its answer came, or nobody knows
+//! ([`CallError`]). Nothing is sent twice by this room.
+
+pub(crate) mod frame;
+pub(crate) mod handshake;
+pub mod sim;
+pub mod tcp;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use crate::application::Answer;
+use crate::entry::{ClusterId, NodeNumber};
+use crate::error::StartError;
+use crate::log::OrderLog;
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It was not sent.
+    #[error("{0}")]
+    NotSent(String),
+    /// It may have been sent, and may have been answered.
+    #[error("{0}")]
+    Lost(String),
+}
+
+/// The ways to the other nodes.
+pub trait Wire: Send + Sync + 'static {
+    /// Sends a request and waits for its answer. No answer in time is the caller's to judge.
+    fn call(&self, to: NodeNumber, request: Bytes) -> Answer<'static, Result<Bytes, CallError>>;
+
+    /// Why `node` cannot be reached now; `None` if it can, as far as is known.
+    fn problem(&self, node: NodeNumber) -> Option<String>;
+
+    /// Ends all connections.
+    fn close(&self) -> Answer<'static, ()>;
+}
+
+/// Answers the requests of other nodes.
+pub trait Serve: Send + Sync + 'static {
+    /// Answers a request.
+    fn serve(&self, from: NodeNumber, request: Bytes) -> Answer<'static, Bytes>;
+}
+
+/// A network that a node can join.
+pub trait Network: Send + 'static {
+    /// Joins it as `identity`; `server` answers what others ask.
+    fn open(
+        self: Box<Self>,
+        identity: Arc<Identity>,
+        server: Arc<dyn Serve>,
+    ) -> Answer<'static, Result<Arc<dyn Wire>, StartError>>;
+}
+
+/// Who a node is, to the others.
+#[derive(Debug)]
+pub struct Identity {
+    node: NodeNumber,
+    incarnation: u64,
+    numbers: BTreeSet<NodeNumber>,
+    cluster: RwLock<Option<ClusterId>>,
+    log: Arc<OrderLog>,
+}
+
+impl Identity {
+    pub(crate) fn new(
+        node: NodeNumber,
+        incarnation: u64,
+        numbers: BTreeSet<NodeNumber>,
+        log: Arc<OrderLog>,
+    ) -> Identity {
+        let cluster = RwLock::new(log.birth().map(|birth| birth.cluster));
+        Identity { node, incarnation, numbers, cluster, log }
+    }
+
+    /// The node's number.
+    pub fn node(&self) -> NodeNumber {
+        self.node
+    }
+
+    /// Its cluster; none before that was founded.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        *self.cluster.read()
+    }
+
+    /// The cluster, once it has begun as far as this node knows: until then it may join another.
+    pub(crate) fn begun(&self) -> Option<ClusterId> {
+        self.cluster().filter(|_| !self.log.is_untouched())
+    }
+
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    pub(crate) fn numbers(&self) -> BTreeSet<NodeNumber> {
+        self.numbers.clone()
+    }
+
+    pub(crate) fn set_cluster(&self, cluster: ClusterId) {
+        *self.cluster.write() = Some(cluster);
+    }
+
+    /// Whether the node that calls itself `node` is the one that was here before.
+    pub(crate) fn meet(&self, node: NodeNumber, is_born: bool, incarnation: u64) -> Result<(), String> {
+        let is_known = if is_born && self.begun().is_some() {
+            self.log.meet(node, incarnation)
+        } else {
+            self.log.met(node).is_none_or(|known| known == incarnation)
+        };
+        if is_known {
+            return Ok(());
+        }
+        Err(format!(
+            "node {node} was here before with other data: if they are lost, remove the node and add it again"
+        ))
+    }
+}

@@ -1,0 +1,402 @@
+//! The network between nodes over TCP, with TLS if it is wanted.
+//!
+//! Each node dials each other one and keeps that connection for its own requests; the answers come
+//! back on it, in any order. What it is asked itself comes by the connections that the others
+//! dialed. So a cut of one direction is one: a node that can send and not hear is a case that
+//! happens.
+//!
+//! ```text
+//! node 1 ── requests ──▶ node 2          node 2 ── requests ──▶ node 1
+//!        ◀── answers ───                        ◀── answers ───
+//! frame  number (8) · request            frame  number (8) · answer
+//! ```
+//!
+//! A connection that ends is dialed again, after a pause that grows to a second. Everything that
+//! was under way on it is lost ([`CallError::Lost`]); nothing is sent again.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::frame::{self, Stream};
+use super::handshake::{HandshakeError, Other, admit, dial};
+use super::{CallError, Identity, Network, Serve, Wire};
+use crate::application::Answer;
+use crate::entry::NodeNumber;
+use crate::error::StartError;
+use crate::messages::names_cluster;
+
+/// How long somebody may take to make himself known.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Connections that may be making themselves known at a time.
+const STRANGERS: usize = 64;
+/// Requests of one connection that may be answered at a time.
+const AT_A_TIME: usize = 256;
+/// Frames that wait to be written on one connection.
+const QUEUE: usize = 64;
+/// Pauses before a connection is tried again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// TLS between nodes: both sides' settings are the caller's, and so is whom they trust.
+#[derive(Clone)]
+pub struct Tls {
+    /// For connections that others dial.
+    pub acceptor: TlsAcceptor,
+    /// For connections that this node dials.
+    pub connector: TlsConnector,
+    /// The name that the others' certificates must have.
+    pub name: ServerName<'static>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What a TCP network needs.
+#[derive(Debug)]
+pub struct TcpNetwork {
+    /// The addresses of all nodes; this node listens on its own.
+    pub peers: BTreeMap<NodeNumber, String>,
+    /// The secret that all nodes share.
+    pub secret: Bytes,
+    /// TLS, if it is wanted.
+    pub tls: Option<Tls>,
+    /// Largest frame ([`crate::Limits::frame_bytes`]).
+    pub frame_bytes: usize,
+    /// A listener that is open already, instead of one on this node's address.
+    pub listener: Option<std::net::TcpListener>,
+}
+
+struct Tcp {
+    identity: Arc<Identity>,
+    server: Arc<dyn Serve>,
+    secret: Bytes,
+    tls: Option<Tls>,
+    frame_bytes: usize,
+    peers: BTreeMap<NodeNumber, Arc<Peer>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    closed: watch::Sender<bool>,
+}
+
+/// The way to one other node.
+struct Peer {
+    address: String,
+    link: Mutex<Result<Arc<Link>, String>>,
+}
+
+/// A connection that this node dialed.
+struct Link {
+    out: mpsc::Sender<(u64, Bytes)>,
+    next: AtomicU64,
+    /// Who waits for which answer; `None` once the connection has ended.
+    waiting: Mutex<Option<HashMap<u64, oneshot::Sender<Bytes>>>>,
+}
+
+/// Forgets a request whose caller has gone.
+struct Waiting {
+    link: Arc<Link>,
+    number: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(waiting) = &mut *self.link.waiting.lock() {
+            waiting.remove(&self.number);
+        }
+    }
+}
+
+impl Link {
+    async fn call(self: Arc<Link>, request: Bytes) -> Result<Bytes, CallError> {
+        let ended = || CallError::NotSent("the connection has ended".to_owned());
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        match &mut *self.waiting.lock() {
+            Some(waiting) => waiting.insert(number, sender),
+            None => return Err(ended()),
+        };
+        let waiting = Waiting { link: Arc::clone(&self), number };
+        self.out.send((number, request)).await.map_err(|_| ended())?;
+        let answer = answer.await;
+        drop(waiting);
+        answer.map_err(|_| CallError::Lost("the connection ended before the answer".to_owned()))
+    }
+}
+
+impl Network for TcpNetwork {
+    fn open(
+        self: Box<Self>,
+        identity: Arc<Identity>,
+        server: Arc<dyn Serve>,
+    ) -> Answer<'static, Result<Arc<dyn Wire>, StartError>> {
+        Box::pin(async move {
+            let failed = |what: String| StartError::Network(what);
+            let node = identity.node();
+            let own = self.peers.get(&node).cloned().unwrap_or_default();
+            let listener = match self.listener {
+                Some(open) => open.set_nonblocking(true).and_then(|()| TcpListener::from_std(open)),
+                None => TcpListener::bind(&own).await,
+            };
+            let listener = listener.map_err(|error| failed(format!("{own}: {error}")))?;
+            let others = self.peers.into_iter().filter(|(other, _)| *other != node);
+            let peer = |address| Peer { address, link: Mutex::new(Err("not connected yet".to_owned())) };
+            let tcp = Arc::new(Tcp {
+                identity,
+                server,
+                secret: self.secret,
+                tls: self.tls,
+                frame_bytes: self.frame_bytes,
+                peers: others.map(|(node, address)| (node, Arc::new(peer(address)))).collect(),
+                tasks: Mutex::default(),
+                closed: watch::channel(false).0,
+            });
+            let mut tasks = vec![tokio::spawn(Arc::clone(&tcp).listen(listener))];
+            for (&node, peer) in &tcp.peers {
+                tasks.push(tokio::spawn(Arc::clone(&tcp).keep(node, Arc::clone(peer))));
+            }
+            tcp.tasks.lock().extend(tasks);
+            Ok(tcp as Arc<dyn Wire>)
+        })
+    }
+}
+
+impl Wire for Tcp {
+    fn call(&self, to: NodeNumber, request: Bytes) -> Answer<'static, Result<Bytes, CallError>> {
+        let link = match self.peers.get(&to) {
+            Some(peer) => peer.link.lock().clone(),
+            None => Err(format!("node {to} is not on the list")),
+        };
+        Box::pin(async move {
+            let link = link.map_err(CallError::NotSent)?;
+            link.call(request).await
+        })
+    }
+
+    fn problem(&self, node: NodeNumber) -> Option<String> {
+        match self.peers.get(&node) {
+            Some(peer) => peer.link.lock().as_ref().err().cloned(),
+            None => Some("it is not on the list".to_owned()),
+        }
+    }
+
+    fn close(&self) -> Answer<'static, ()> {
+        self.closed.send_replace(true);
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        Box::pin(async move {
+            for task in tasks {
+                if task.await.is_err() {
+                    tracing::warn!("a task of the network between nodes panicked");
+                }
+            }
+        })
+    }
+}
+
+impl Tcp {
+    /// Resolves once the network is closed.
+    async fn until_closed(&self) {
+        let mut closed = self.closed.subscribe();
+        // An error means that the sender is gone, which is closed enough.
+        let _ = closed.wait_for(|closed| *closed).await;
+    }
+
+    /// Keeps a connection to another node.
+    async fn keep(self: Arc<Tcp>, node: NodeNumber, peer: Arc<Peer>) {
+        let mut pause = PAUSES.0;
+        let mut last_problem = String::new();
+        loop {
+            let connected = tokio::select! {
+                biased;
+                () = self.until_closed() => return,
+                connected = timeout(HANDSHAKE, self.connect(node, &peer.address)) => connected,
+            };
+            match connected {
+                Ok(Ok(stream)) => {
+                    (pause, last_problem) = (PAUSES.0, String::new());
+                    tracing::debug!(node, "connected");
+                    self.run(stream, &peer).await;
+                    *peer.link.lock() = Err("the connection ended".to_owned());
+                }
+                failed => {
+                    let problem = match failed {
+                        Ok(Err(error)) => error.to_string(),
+                        _ => "no answer in time".to_owned(),
+                    };
+                    if problem != last_problem {
+                        tracing::info!(node, address = peer.address, problem, "no connection");
+                    }
+                    last_problem.clone_from(&problem);
+                    *peer.link.lock() = Err(problem);
+                }
+            }
+            tokio::select! {
+                biased;
+                () = self.until_closed() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    async fn connect(&self, node: NodeNumber, address: &str) -> Result<Box<dyn Stream>, HandshakeError> {
+        let plain = TcpStream::connect(address).await?;
+        plain.set_nodelay(true)?;
+        let mut stream: Box<dyn Stream> = match &self.tls {
+            Some(tls) => Box::new(tls.connector.connect(tls.name.clone(), plain).await?),
+            None => Box::new(plain),
+        };
+        dial(&mut stream, &self.identity, &self.secret, node).await?;
+        Ok(stream)
+    }
+
+    /// Sends requests and takes answers until the connection ends.
+    async fn run(&self, stream: Box<dyn Stream>, peer: &Peer) {
+        let (read, write) = tokio::io::split(stream);
+        let (out, queue) = mpsc::channel(QUEUE);
+        let link = Arc::new(Link { out, next: AtomicU64::new(0), waiting: Mutex::new(Some(HashMap::new())) });
+        *peer.link.lock() = Ok(Arc::clone(&link));
+        let ended = tokio::select! {
+            biased;
+            () = self.until_closed() => Ok(()),
+            ended = write_frames(write, queue) => ended,
+            ended = read_answers(read, &link, self.frame_bytes) => ended,
+        };
+        *link.waiting.lock() = None;
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection between nodes ended");
+        }
+    }
+
+    async fn listen(self: Arc<Tcp>, listener: TcpListener) {
+        let strangers = Arc::new(Semaphore::new(STRANGERS));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = self.until_closed() => return,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((stream, address)) = accepted else {
+                // Out of descriptors, perhaps: others may end meanwhile.
+                tokio::time::sleep(PAUSES.0).await;
+                continue;
+            };
+            let Ok(permit) = Arc::clone(&strangers).try_acquire_owned() else { continue };
+            let tcp = Arc::clone(&self);
+            tokio::spawn(async move {
+                let admitted = tokio::select! {
+                    biased;
+                    () = tcp.until_closed() => return,
+                    admitted = timeout(HANDSHAKE, tcp.admit(stream)) => admitted,
+                };
+                drop(permit);
+                match admitted {
+                    Ok(Ok((stream, other))) => tcp.answer(stream, other).await,
+                    Ok(Err(error)) => tracing::info!(%address, %error, "refused a connection between nodes"),
+                    Err(_) => tracing::info!(%address, "a connection between nodes did not say who it is"),
+                }
+            });
+        }
+    }
+
+    async fn admit(&self, plain: TcpStream) -> Result<(Box<dyn Stream>, Other), HandshakeError> {
+        plain.set_nodelay(true)?;
+        let mut stream: Box<dyn Stream> = match &self.tls {
+            Some(tls) => Box::new(tls.acceptor.accept(plain).await?),
+            None => Box::new(plain),
+        };
+        let other = admit(&mut stream, &self.identity, &self.secret).await?;
+        Ok((stream, other))
+    }
+
+    /// Answers the requests of a node until its connection ends.
+    async fn answer(&self, stream: Box<dyn Stream>, other: Other) {
+        let (read, write) = tokio::io::split(stream);
+        let (out, queue) = mpsc::channel(QUEUE);
+        let ended = tokio::select! {
+            biased;
+            () = self.until_closed() => Ok(()),
+            ended = write_frames(write, queue) => ended,
+            ended = self.read_requests(read, other, out) => ended,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(node = other.node, %error, "a connection between nodes ended");
+        }
+    }
+
+    async fn read_requests(
+        &self,
+        mut read: impl AsyncRead + Unpin,
+        other: Other,
+        out: mpsc::Sender<(u64, Bytes)>,
+    ) -> std::io::Result<()> {
+        let places = Arc::new(Semaphore::new(AT_A_TIME));
+        let mut is_met = false;
+        while let Some(frame) = frame::read(&mut read, self.frame_bytes).await? {
+            let (number, request) = open(frame)?;
+            if !is_met && names_cluster(&request) && self.identity.begun().is_some() {
+                // The connection is older than the other's joining, which is durable now.
+                self.identity.meet(other.node, true, other.incarnation).map_err(std::io::Error::other)?;
+                is_met = true;
+            }
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+            let (out, answer) = (out.clone(), self.server.serve(other.node, request));
+            tokio::spawn(async move {
+                let answer = answer.await;
+                // Nobody waits for it once the connection has ended.
+                let _ = out.send((number, answer)).await;
+                drop(place);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Writes frames as they come, and flushes when no more of them wait.
+async fn write_frames(
+    write: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<(u64, Bytes)>,
+) -> std::io::Result<()> {
+    let mut write = BufWriter::with_capacity(64 << 10, write);
+    while let Some((number, body)) = queue.recv().await {
+        frame::write(&mut write, &[&number.to_le_bytes(), &body]).await?;
+        while let Ok((number, body)) = queue.try_recv() {
+            frame::write(&mut write, &[&number.to_le_bytes(), &body]).await?;
+        }
+        write.flush().await?;
+    }
+    Ok(())
+}
+
+async fn read_answers(mut read: impl AsyncRead + Unpin, link: &Link, limit: usize) -> std::io::Result<()> {
+    while let Some(frame) = frame::read(&mut read, limit).await? {
+        let (number, answer) = open(frame)?;
+        let waiting = link.waiting.lock().as_mut().and_then(|waiting| waiting.remove(&number));
+        if let Some(waiting) = waiting {
+            // The caller may have gone.
+            let _ = waiting.send(answer);
+        }
+    }
+    Ok(())
+}
+
+fn open(mut frame: Bytes) -> std::io::Result<(u64, Bytes)> {
+    if frame.len() < 8 {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "a frame without a number"));
+    }
+    let mut number = [0; 8];
+    number.copy_from_slice(&frame.split_to(8));
+    Ok((u64::from_le_bytes(number), frame))
+}

@@ -1,0 +1,134 @@
+//! How a node's requests come into the order: whatever waits is packed into one entry, and a few
+//! such entries are under way at a time.
+//!
+//! ```text
+//! propose a ─┐                       leader: this node      the consensus
+//! propose b ─┼─▶ [a b c] ─▶ entry ─┬──────────────────────▶
+//! propose c ─┘                     └─ another: forwarded ─▶ net
+//! ```
+//!
+//! Who proposes waits for room first, so what waits is bounded. An entry that was certainly not
+//! proposed is tried again until a bounded time has passed; one whose answer is lost never is.
+//! Requests that wait at the same time may come into the order in any sequence.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use crate::entry::{Position, Requests};
+use crate::error::ProposeError;
+use crate::messages::{Kind, Proposed, open_answer, request};
+use crate::net::CallError;
+use crate::order::Inner;
+
+/// How long to wait before a leader is looked for again, if nothing is heard meanwhile.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A request that waits.
+pub(crate) struct Waiting {
+    pub(crate) request: Bytes,
+    pub(crate) reply: oneshot::Sender<Result<Position, ProposeError>>,
+    /// Given back when the answer is there.
+    pub(crate) room: OwnedSemaphorePermit,
+}
+
+/// Proposes what comes, until the order ends.
+pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
+    let limits = &inner.settings.limits;
+    let flights = Arc::new(Semaphore::new(limits.entries_in_flight));
+    let mut carried = None;
+    while let Ok(flight) = Arc::clone(&flights).acquire_owned().await {
+        let first = match carried.take() {
+            Some(carried) => carried,
+            None => tokio::select! {
+                biased;
+                () = inner.until_stopped() => return,
+                next = queue.recv() => match next {
+                    Some(first) => first,
+                    None => return,
+                },
+            },
+        };
+        let mut bytes = first.request.len();
+        let mut batch = vec![first];
+        while let Ok(next) = queue.try_recv() {
+            bytes += next.request.len() + Requests::OVERHEAD;
+            if bytes > limits.entry_bytes {
+                carried = Some(next);
+                break;
+            }
+            batch.push(next);
+        }
+        let inner = Arc::clone(&inner);
+        tokio::spawn(async move {
+            let requests = Requests::pack(batch.iter().map(|waiting| &waiting.request));
+            let outcome = tokio::select! {
+                biased;
+                outcome = submit(&inner, &requests) => outcome,
+                () = inner.until_stopped() => Err(ProposeError::Unknown("this node has ended".to_owned())),
+            };
+            drop(flight);
+            for (place, waiting) in batch.into_iter().enumerate() {
+                drop(waiting.room);
+                // Who proposed may have gone.
+                let _ = waiting.reply.send(outcome.clone().map(|first| first + place as u64));
+            }
+        });
+    }
+}
+
+/// Brings an entry to the leader. Returns the position of its first request.
+async fn submit(inner: &Inner, requests: &Requests) -> Result<Position, ProposeError> {
+    let deadline = Instant::now() + inner.settings.timing.no_leader;
+    let mut changed = inner.changed.subscribe();
+    loop {
+        let outcome = match inner.leader() {
+            Some(leader) if leader == inner.identity.node() => {
+                let written = inner.consensus.write(requests.clone());
+                let written = timeout(inner.settings.timing.answer, written).await;
+                written.unwrap_or_else(|_| Proposed::Unknown("no majority confirmed it in time".to_owned()))
+            }
+            Some(leader) => forward(inner, leader, requests).await,
+            None => Proposed::NotLeader(None),
+        };
+        match outcome {
+            Proposed::At(position) => return Ok(position),
+            Proposed::Unknown(why) => return Err(ProposeError::Unknown(why)),
+            Proposed::NotLeader(_) if Instant::now() >= deadline => {
+                let (_, why) = inner.state();
+                let why = if why.is_empty() { "the leader changes".to_owned() } else { why };
+                return Err(ProposeError::NotProposed(why));
+            }
+            Proposed::NotLeader(_) => {
+                tokio::select! {
+                    biased;
+                    _ = changed.changed() => {}
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn forward(inner: &Inner, leader: u64, requests: &Requests) -> Proposed {
+    let call = inner.wire.call(leader, request(Kind::Propose, inner.identity.cluster(), requests));
+    match timeout(inner.settings.timing.answer, call).await {
+        Ok(Ok(bytes)) => open_answer(bytes).unwrap_or(Proposed::NotLeader(None)),
+        Ok(Err(CallError::NotSent(_))) => Proposed::NotLeader(None),
+        Ok(Err(CallError::Lost(why))) => Proposed::Unknown(why),
+        Err(_) => Proposed::Unknown(format!("node {leader} did not answer in time")),
+    }
+}
+
+/// A leader's answer to what another node has forwarded.
+pub(crate) async fn accept(inner: &Inner, requests: Requests) -> Proposed {
+    let leader = inner.leader();
+    if leader != Some(inner.identity.node()) {
+        return Proposed::NotLeader(leader);
+    }
+    let written = timeout(inner.settings.timing.answer, inner.consensus.write(requests)).await;
+    written.unwrap_or_else(|_| Proposed::Unknown("no majority confirmed it in time".to_owned()))
+}

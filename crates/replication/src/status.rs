@@ -1,0 +1,268 @@
+//! What is said of the nodes of a cluster: the rows of `cognate_nodes`, and how a node judges
+//! itself. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::codec::{Coded, Malformed, Reader};
+use crate::entry::{Members, NodeNumber, Position};
+use crate::messages::Report;
+
+/// What a node is in the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It puts requests into the order.
+    Leader,
+    /// It votes.
+    Follower,
+    /// It receives everything and does not vote.
+    Learner,
+}
+
+/// How a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeState {
+    /// It takes part.
+    Serving,
+    /// It is behind, and comes closer.
+    CatchingUp,
+    /// It hears no leader, or leads and hears no majority.
+    Minority,
+    /// The application found that its state differs from the others'.
+    Diverged,
+    /// It is about to end.
+    Stopping,
+}
+
+impl Role {
+    /// As `cognate_nodes` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Leader => "leader",
+            Role::Follower => "follower",
+            Role::Learner => "learner",
+        }
+    }
+}
+
+impl NodeState {
+    /// As `cognate_nodes` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeState::Serving => "serving",
+            NodeState::CatchingUp => "catching_up",
+            NodeState::Minority => "minority",
+            NodeState::Diverged => "diverged",
+            NodeState::Stopping => "stopping",
+        }
+    }
+}
+
+impl Coded for Role {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn get(from: &mut Reader) -> Result<Role, Malformed> {
+        [Role::Leader, Role::Follower, Role::Learner]
+            .get(usize::from(u8::get(from)?))
+            .copied()
+            .ok_or(Malformed("no role"))
+    }
+}
+
+impl Coded for NodeState {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn get(from: &mut Reader) -> Result<NodeState, Malformed> {
+        use NodeState::{CatchingUp, Diverged, Minority, Serving, Stopping};
+        [Serving, CatchingUp, Minority, Diverged, Stopping]
+            .get(usize::from(u8::get(from)?))
+            .copied()
+            .ok_or(Malformed("no state of a node"))
+    }
+}
+
+/// A row of `cognate_nodes`, but for what only the application knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    /// The node's number.
+    pub node: NodeNumber,
+    /// Its address between nodes, by the list of the node that was asked.
+    pub address: Option<String>,
+    /// Its role; none if nobody knows.
+    pub role: Option<Role>,
+    /// How it is; none if it does not answer.
+    pub state: Option<NodeState>,
+    /// The last position that its application has applied.
+    pub applied: Option<Position>,
+    /// The last position that it knows to be settled.
+    pub committed: Option<Position>,
+    /// Bytes of requests that it does not have, as the leader sees it.
+    pub lag_bytes: Option<u64>,
+    /// For how long the first of them has been with the leader, in milliseconds.
+    pub lag_ms: Option<u64>,
+    /// Why it is not serving, if it is not.
+    pub reason: Option<String>,
+}
+
+/// What a node judges itself by.
+#[derive(Debug, Clone)]
+pub(crate) struct Signs {
+    pub(crate) is_leader: bool,
+    /// Since when no majority has answered this leader.
+    pub(crate) quorum_age: Option<Duration>,
+    /// Since when no leader was heard of.
+    pub(crate) leader_age: Option<Duration>,
+    /// A leader is lost after this time.
+    pub(crate) patience: Duration,
+    /// Settled entries that a majority has and this node does not know of.
+    pub(crate) entries_behind: u64,
+    /// Requests that are settled here and not applied.
+    pub(crate) requests_behind: u64,
+    pub(crate) is_stopping: bool,
+    /// Why the order has ended.
+    pub(crate) failure: Option<String>,
+    /// What the application found.
+    pub(crate) divergence: Option<String>,
+}
+
+/// Entries a serving node may be behind.
+const ENTRIES: u64 = 256;
+/// Requests a serving node may still have to apply.
+const REQUESTS: u64 = 50_000;
+
+/// How a node is, and why.
+pub(crate) fn judge(signs: &Signs) -> (NodeState, String) {
+    let is_recent = |age: Option<Duration>| age.is_some_and(|age| age <= signs.patience);
+    if let Some(why) = &signs.divergence {
+        return (NodeState::Diverged, why.clone());
+    }
+    if let Some(why) = &signs.failure {
+        return (NodeState::Stopping, format!("the order has ended: {why}"));
+    }
+    if signs.is_stopping {
+        return (NodeState::Stopping, String::new());
+    }
+    if signs.is_leader && !is_recent(signs.quorum_age) {
+        return (NodeState::Minority, "no majority answers this leader".to_owned());
+    }
+    if !signs.is_leader && !is_recent(signs.leader_age) {
+        return (NodeState::Minority, "no leader is heard".to_owned());
+    }
+    if signs.entries_behind > ENTRIES {
+        return (NodeState::CatchingUp, format!("{} entries behind", signs.entries_behind));
+    }
+    if signs.requests_behind > REQUESTS {
+        return (NodeState::CatchingUp, format!("{} requests are not applied", signs.requests_behind));
+    }
+    (NodeState::Serving, String::new())
+}
+
+/// Makes rows of what the nodes have answered: `Err` is why one has not.
+pub(crate) fn rows(
+    addresses: &BTreeMap<NodeNumber, String>,
+    answers: &BTreeMap<NodeNumber, Result<Report, String>>,
+) -> Vec<NodeRow> {
+    let reports = || answers.values().filter_map(|answer| answer.as_ref().ok());
+    let leader = reports()
+        .filter(|report| report.role == Role::Leader && report.state != NodeState::Minority)
+        .max_by_key(|report| report.committed);
+    let members = leader.or(reports().next()).map(|report| report.members.clone()).unwrap_or_default();
+    let mut nodes: Vec<NodeNumber> = members.nodes.iter().chain(addresses.keys()).copied().collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let row = |node: NodeNumber| {
+        let answer = answers.get(&node);
+        let report = answer.and_then(|answer| answer.as_ref().ok());
+        let lag = leader.and_then(|leader| leader.lags.get(&node).copied());
+        NodeRow {
+            node,
+            address: addresses.get(&node).cloned(),
+            role: report.map(|report| report.role).or_else(|| role_of(&members, node)),
+            state: report.map(|report| report.state),
+            applied: report.map(|report| report.applied),
+            committed: report.map(|report| report.committed),
+            lag_bytes: lag.map(|(bytes, _)| bytes),
+            lag_ms: lag.map(|(_, ms)| ms),
+            reason: match answer {
+                Some(Ok(report)) => Some(report.reason.clone()).filter(|reason| !reason.is_empty()),
+                Some(Err(why)) => Some(why.clone()),
+                None => Some("it is not on this node's list".to_owned()),
+            },
+        }
+    };
+    nodes.into_iter().map(row).collect()
+}
+
+fn role_of(members: &Members, node: NodeNumber) -> Option<Role> {
+    let role = if members.is_voter(node) { Role::Follower } else { Role::Learner };
+    members.nodes.contains(&node).then_some(role)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn serving() -> Signs {
+        Signs {
+            is_leader: false,
+            quorum_age: None,
+            leader_age: Some(Duration::from_millis(40)),
+            patience: Duration::from_millis(600),
+            entries_behind: 0,
+            requests_behind: 0,
+            is_stopping: false,
+            failure: None,
+            divergence: None,
+        }
+    }
+
+    #[test]
+    fn a_node_judges_itself() {
+        let judged = |signs: Signs| judge(&signs).0;
+        assert_eq!(judged(serving()), NodeState::Serving);
+        assert_eq!(judged(Signs { leader_age: None, ..serving() }), NodeState::Minority);
+        let late = Some(Duration::from_secs(1));
+        assert_eq!(judged(Signs { leader_age: late, ..serving() }), NodeState::Minority);
+        assert_eq!(judged(Signs { is_leader: true, ..serving() }), NodeState::Minority);
+        let heard = Some(Duration::ZERO);
+        assert_eq!(judged(Signs { is_leader: true, quorum_age: heard, ..serving() }), NodeState::Serving);
+        assert_eq!(judged(Signs { entries_behind: 1000, ..serving() }), NodeState::CatchingUp);
+        let why = Some("digest".to_owned());
+        assert_eq!(
+            judge(&Signs { divergence: why, ..serving() }),
+            (NodeState::Diverged, "digest".to_owned())
+        );
+    }
+
+    #[test]
+    fn rows_join_what_each_says_with_what_the_leader_sees() {
+        let members = Members { voters: vec![BTreeSet::from([1, 2, 3])], nodes: BTreeSet::from([1, 2, 3]) };
+        let report = |node, role, committed| Report {
+            node,
+            role,
+            state: NodeState::Serving,
+            applied: committed,
+            committed,
+            reason: String::new(),
+            members: members.clone(),
+            lags: BTreeMap::from([(2, (10, 20)), (3, (30, 40))]),
+        };
+        let addresses = BTreeMap::from([(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
+        let answers = BTreeMap::from([
+            (1, Ok(report(1, Role::Leader, 9))),
+            (2, Ok(report(2, Role::Follower, 8))),
+            (3, Err("connection refused".to_owned())),
+        ]);
+        let rows = rows(&addresses, &answers);
+        assert_eq!(rows.len(), 3);
+        assert_eq!((rows[0].role, rows[0].lag_bytes), (Some(Role::Leader), None));
+        assert_eq!((rows[1].applied, rows[1].lag_bytes, rows[1].lag_ms), (Some(8), Some(10), Some(20)));
+        assert_eq!((rows[2].state, rows[2].role, rows[2].lag_bytes), (None, Some(Role::Follower), Some(30)));
+        assert_eq!(rows[2].reason.as_deref(), Some("connection refused"));
+    }
+}

@@ -1,0 +1,8 @@
+//! Three nodes in one process: over loopback TCP with a real disk, and over a simulated network
+//! with disks that lose power.
+
+mod proxy;
+mod recorder;
+mod sim;
+mod support;
+mod tcp;

@@ -1,0 +1,141 @@
+//! An application that records what it is given: position by position, with checkpoints.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use cognate_replication::{
+    Answer, Application, Failure, NodeNumber, Position, Snapshot, SnapshotSink, SnapshotSource,
+};
+use tokio::sync::watch;
+
+/// What a recorder holds.
+#[derive(Debug, Default, Clone)]
+struct State {
+    /// The request at position `began + 1 + index`.
+    history: Vec<Bytes>,
+    began: Position,
+    /// Up to where it is durable.
+    durable: Position,
+}
+
+impl State {
+    fn end(&self) -> Position {
+        self.began + self.history.len() as u64
+    }
+}
+
+/// See the module's description. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorder {
+    state: Arc<Mutex<State>>,
+    applied: watch::Sender<Position>,
+    snapshots: Arc<Mutex<(u64, u64)>>,
+}
+
+impl Recorder {
+    /// With data up to `began`, which are durable.
+    pub(crate) fn new(began: Position) -> Recorder {
+        let state = State { began, durable: began, ..State::default() };
+        Recorder {
+            state: Arc::new(Mutex::new(state)),
+            applied: watch::channel(began).0,
+            snapshots: Arc::default(),
+        }
+    }
+
+    pub(crate) fn apply(&self, position: Position, request: Bytes) {
+        let mut state = self.state.lock().unwrap();
+        assert_eq!(position, state.end() + 1, "positions have no gap");
+        state.history.push(request);
+        self.applied.send_replace(position);
+    }
+
+    pub(crate) fn applied(&self) -> Position {
+        self.state.lock().unwrap().end()
+    }
+
+    /// Waits until everything up to `position` was given.
+    pub(crate) async fn until(&self, position: Position) {
+        let mut applied = self.applied.subscribe();
+        applied.wait_for(|applied| *applied >= position).await.unwrap();
+    }
+
+    /// Makes what was applied up to `position` durable.
+    pub(crate) fn checkpoint(&self, position: Position) {
+        let mut state = self.state.lock().unwrap();
+        assert!(position <= state.end());
+        state.durable = state.durable.max(position);
+    }
+
+    /// What is left after the process has ended; the answer is its position.
+    pub(crate) fn crash(&self) -> Position {
+        let mut state = self.state.lock().unwrap();
+        let kept = (state.durable - state.began) as usize;
+        state.history.truncate(kept);
+        self.applied.send_replace(state.durable);
+        state.durable
+    }
+
+    pub(crate) fn history(&self) -> Vec<Bytes> {
+        self.state.lock().unwrap().history.clone()
+    }
+
+    /// How many snapshots it has given and taken.
+    pub(crate) fn snapshots(&self) -> (u64, u64) {
+        *self.snapshots.lock().unwrap()
+    }
+}
+
+struct Chunks(Vec<Bytes>);
+
+impl SnapshotSource for Chunks {
+    fn next(&mut self) -> Answer<'_, Result<Option<Bytes>, Failure>> {
+        Box::pin(async { Ok(self.0.pop()) })
+    }
+}
+
+struct Taking {
+    recorder: Recorder,
+    position: Position,
+    history: Vec<Bytes>,
+}
+
+impl SnapshotSink for Taking {
+    fn put(&mut self, chunk: Bytes) -> Answer<'_, Result<(), Failure>> {
+        self.history.push(chunk);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finish(self: Box<Self>) -> Answer<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let mut state = self.recorder.state.lock().unwrap();
+            let began = self.position - self.history.len() as u64;
+            *state = State { history: self.history, began, durable: self.position };
+            self.recorder.applied.send_replace(self.position);
+            self.recorder.snapshots.lock().unwrap().1 += 1;
+            Ok(())
+        })
+    }
+}
+
+impl Application for Recorder {
+    fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
+        let state = self.state.lock().unwrap().clone();
+        self.snapshots.lock().unwrap().0 += 1;
+        let kept = (state.durable - state.began) as usize;
+        let mut chunks: Vec<Bytes> = state.history[..kept].to_vec();
+        chunks.reverse();
+        let snapshot = Snapshot { position: state.durable, source: Box::new(Chunks(chunks)) };
+        Box::pin(async { Ok(snapshot) })
+    }
+
+    fn begin_install(&self, position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
+        let taking = Taking { recorder: self.clone(), position, history: Vec::new() };
+        Box::pin(async { Ok(Box::new(taking) as Box<dyn SnapshotSink>) })
+    }
+
+    fn answer(&self, from: NodeNumber, question: Bytes) -> Answer<'_, Result<Bytes, Failure>> {
+        let answer = format!("{from} asks {}", String::from_utf8_lossy(&question));
+        Box::pin(async { Ok(Bytes::from(answer)) })
+    }
+}
