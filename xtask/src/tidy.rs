@@ -35,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cognate-engine", &["cognate-env"]),
     ("cognate-sql", &["cognate-engine", "cognate-env"]),
     ("cognate-replication", &["cognate-engine", "cognate-env"]),
-    ("cognate-server", &["cognate-sql", "cognate-engine", "cognate-env"]),
+    ("cognate-server", &["cognate-sql", "cognate-replication", "cognate-engine", "cognate-env"]),
     ("cognate-composite", &["cognate-server", "cognate-engine", "cognate-env", "cognate-client"]),
     ("cognate", &["cognate-server", "cognate-sql", "cognate-engine", "cognate-env"]),
     (

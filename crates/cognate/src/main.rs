@@ -208,7 +208,7 @@ fn main() -> ExitCode {
 }
 
 fn run(config: Config, sources: &Serve) -> Result<(), String> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
+    let filter = log_filter(&config.log)?;
     let logging = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let logging = logging.with_filter_reloading();
     let log = logging.reload_handle();
@@ -216,7 +216,7 @@ fn run(config: Config, sources: &Serve) -> Result<(), String> {
     // Reads the same sources again; what they say of the log takes effect here.
     let reread = || {
         let config = sources.clone().resolve()?;
-        let filter = tracing_subscriber::EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
+        let filter = log_filter(&config.log)?;
         log.reload(filter).map_err(|e| format!("log: {e}"))?;
         Ok(config)
     };
@@ -231,6 +231,16 @@ fn run(config: Config, sources: &Serve) -> Result<(), String> {
     // Nothing is left that matters: the database is closed or was never opened.
     runtime.shutdown_background();
     outcome
+}
+
+/// The filter of the log. The consensus library says much that only its authors need; who wants it
+/// names it.
+fn log_filter(text: &str) -> Result<tracing_subscriber::EnvFilter, String> {
+    let text = match text.contains("openraft") {
+        true => text.to_owned(),
+        false => format!("{text},openraft=error"),
+    };
+    tracing_subscriber::EnvFilter::try_new(text).map_err(|e| format!("log: {e}"))
 }
 
 async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {

@@ -40,11 +40,13 @@ impl Trial {
     pub(crate) fn start(&self) -> Result<Nodes, String> {
         let last = self.base_port.checked_add(HTTP_OFFSET + self.nodes).ok_or("base-port: too high")?;
         let _ = last;
-        std::fs::create_dir_all(&self.data).map_err(|e| format!("cannot make {}: {e}", self.data.display()))?;
+        std::fs::create_dir_all(&self.data)
+            .map_err(|e| format!("cannot make {}: {e}", self.data.display()))?;
         let secret = self.secret()?;
         let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-        let peers: Vec<String> =
-            (1..=self.nodes).map(|node| format!("{node}=127.0.0.1:{}", self.port(node) + PEER_OFFSET)).collect();
+        let peers: Vec<String> = (1..=self.nodes)
+            .map(|node| format!("{node}=127.0.0.1:{}", self.port(node) + PEER_OFFSET))
+            .collect();
         let mut nodes = Nodes { children: Vec::new() };
         for node in 1..=self.nodes {
             let child = self.node(&program, node, &peers.join(","), &secret);
@@ -80,7 +82,8 @@ impl Trial {
         if !path.exists() {
             let bytes: [u8; 16] = rand::rng().random();
             let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            std::fs::write(&path, text + "\n").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            std::fs::write(&path, text + "\n")
+                .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
         Ok(path)
     }

@@ -232,7 +232,9 @@ fn pay(address: SocketAddr, token: &str, name: &str, times: usize) -> Vec<String
             );
             match wire.query(&text) {
                 Ok(_) => break,
-                Err(Failure::Error { sqlstate, .. }) if matches!(&sqlstate[..], "40001" | "40P01" | "25006") => {
+                Err(Failure::Error { sqlstate, .. })
+                    if matches!(&sqlstate[..], "40001" | "40P01" | "25006") =>
+                {
                     wire.query("ROLLBACK").expect("rolled back");
                 }
                 Err(failure) => panic!("{failure:?}"),
@@ -260,7 +262,10 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
         assert!(state == "40001" || state.starts_with("rows"), "{state}");
     };
     assert_eq!(refused, "25006");
-    assert_eq!(rows(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT id FROM item WHERE id = 1; COMMIT"), [["1"]]);
+    assert_eq!(
+        rows(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT id FROM item WHERE id = 1; COMMIT"),
+        [["1"]]
+    );
     let state = rows(&mut one, "SELECT state FROM cognate_nodes WHERE node = 1");
     assert_eq!(state, [["minority"]]);
     cluster.restart(&[2, 3]);

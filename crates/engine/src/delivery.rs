@@ -97,16 +97,20 @@ struct Sealed {
 
 /// The verdict, once there is one.
 #[derive(Debug, Default)]
-struct Outcome {
-    state: Mutex<(Option<Result<Csn, Error>>, Option<Waker>)>,
+struct Outcome(Mutex<Verdict>);
+
+#[derive(Debug, Default)]
+struct Verdict {
+    told: Option<Result<Csn, Error>>,
+    waker: Option<Waker>,
 }
 
 impl Outcome {
     fn tell(&self, verdict: Result<Csn, Error>) {
         let waker = {
-            let mut state = self.state.lock();
-            state.0 = Some(verdict);
-            state.1.take()
+            let mut state = self.0.lock();
+            state.told = Some(verdict);
+            state.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -123,11 +127,11 @@ impl Future for Proposed {
     type Output = Result<Csn, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.state.lock();
-        match &state.0 {
+        let mut state = self.0.0.lock();
+        match &state.told {
             Some(verdict) => Poll::Ready(verdict.clone()),
             None => {
-                state.1 = Some(context.waker().clone());
+                state.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }

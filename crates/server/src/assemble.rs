@@ -90,8 +90,8 @@ pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, St
     let member = match joining {
         None => None,
         Some(joining) => {
-            let member = joining.start(&database, &config.data, disk).await?;
-            member.caught_up().await;
+            let member = Box::pin(joining.start(&database, &config.data, disk)).await?;
+            Box::pin(member.caught_up()).await;
             Some(member)
         }
     };
@@ -198,7 +198,7 @@ impl Running {
             let _ = timeout(CANCEL_PERIOD, task).await;
         }
         if let Some(member) = self.member {
-            member.stop().await;
+            Box::pin(member.stop()).await;
         }
         close_database(&self.server).await
     }

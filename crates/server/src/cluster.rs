@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cognate_engine::{Database, Node};
@@ -37,7 +37,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::assemble::StartError;
-use crate::config::ClusterConfig;
+use crate::membership::ClusterConfig;
 
 /// Where the order keeps its log, in the data folder.
 const FOLDER: &str = "order";
@@ -47,6 +47,8 @@ const STARTS: &str = "starts";
 const STATUS_PERIOD: Duration = Duration::from_millis(200);
 /// How often digests are compared.
 const COMPARE_PERIOD: Duration = Duration::from_secs(1);
+/// A node without a majority refuses writes at once after this time; before, they wait.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause before a proposal is tried again whose answer was lost.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -98,7 +100,8 @@ pub(crate) fn join(config: &ClusterConfig, data: &Path) -> Result<(Node, Joining
 fn count_start(data: &Path) -> Result<u32, StartError> {
     let folder = data.join(FOLDER);
     let path = folder.join(STARTS);
-    let failed = |error: std::io::Error| StartError(format!("cannot count the start in {}: {error}", path.display()));
+    let failed =
+        |error: std::io::Error| StartError(format!("cannot count the start in {}: {error}", path.display()));
     std::fs::create_dir_all(&folder).map_err(failed)?;
     let before: u32 = match std::fs::read_to_string(&path) {
         Ok(text) => text.trim().parse().map_err(|_| {
@@ -141,7 +144,8 @@ impl Joining {
         // Everything is delivered again at a start: the graph of what was certified is made of it.
         let opened =
             TotalOrder::start(settings, disk, &data.join(FOLDER), 0, application, Box::new(network)).await;
-        let (order, delivery) = opened.map_err(|error| StartError(format!("node {}: {error}", config.node)))?;
+        let (order, delivery) =
+            opened.map_err(|error| StartError(format!("node {}: {error}", config.node)))?;
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Handle::current();
         let applier = {
@@ -255,19 +259,31 @@ fn apply(
 }
 
 /// Tells SQL how the nodes are, until the node stops.
-async fn show(order: TotalOrder, database: SqlDatabase, config: ClusterConfig, mut stopped: watch::Receiver<bool>) {
+async fn show(
+    order: TotalOrder,
+    database: SqlDatabase,
+    config: ClusterConfig,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut closing = None;
     loop {
         let nodes = database.nodes();
         if let Some(cluster) = order.cluster() {
             nodes.identify(hex(&cluster));
         }
         let (state, reason) = order.state();
-        nodes.close(match state {
-            NodeState::Serving | NodeState::CatchingUp => None,
-            NodeState::Minority | NodeState::Diverged | NodeState::Stopping => {
-                Some(format!("Node {} is {}: {reason}.", config.node, state.name()))
+        let since = *closing.get_or_insert_with(Instant::now);
+        let is_open = match state {
+            NodeState::Serving | NodeState::CatchingUp => {
+                closing = None;
+                true
             }
-        });
+            // A new leader is there soon, mostly: who writes meanwhile waits.
+            NodeState::Minority => since.elapsed() < PATIENCE,
+            NodeState::Diverged | NodeState::Stopping => false,
+        };
+        let why = || format!("Node {} is {}: {reason}.", config.node, state.name());
+        nodes.close((!is_open).then(why));
         let rows = order.status().await.into_iter().map(|row| NodeRow {
             node: u16::try_from(row.node).unwrap_or(u16::MAX),
             address: row.address.unwrap_or_default(),
@@ -317,7 +333,12 @@ async fn digest_of(
 }
 
 /// Compares digests with the others', until the node stops.
-async fn compare(order: TotalOrder, database: SqlDatabase, config: ClusterConfig, mut stopped: watch::Receiver<bool>) {
+async fn compare(
+    order: TotalOrder,
+    database: SqlDatabase,
+    config: ClusterConfig,
+    mut stopped: watch::Receiver<bool>,
+) {
     loop {
         tokio::select! {
             biased;
@@ -361,7 +382,11 @@ impl Application for Answers {
     }
 
     fn answer(&self, _from: NodeNumber, question: Bytes) -> Answer<'_, Result<Bytes, Failure>> {
-        let digest = question.as_ref().try_into().ok().and_then(|bytes| self.engine.digest_at(u64::from_be_bytes(bytes)));
+        let digest = question
+            .as_ref()
+            .try_into()
+            .ok()
+            .and_then(|bytes| self.engine.digest_at(u64::from_be_bytes(bytes)));
         Box::pin(async move {
             digest.map(|digest| Bytes::copy_from_slice(&digest)).ok_or_else(|| "not known here".to_owned())
         })

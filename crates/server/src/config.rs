@@ -26,10 +26,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cognate_engine::{ActiveLimit, Method, NODE_MAX};
+use cognate_engine::{ActiveLimit, Method};
 use cognate_sql::session::application_servers;
 use serde::Deserialize;
 
+use crate::membership::{self, ClusterConfig};
 use crate::pg::auth::Users;
 
 /// The operator's name where none is configured.
@@ -144,24 +145,6 @@ impl std::fmt::Debug for AuthSettings {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
-
-/// A node's place in its cluster.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClusterConfig {
-    /// This node's number.
-    pub node: u16,
-    /// Where each node listens for the others, this one included.
-    pub peers: BTreeMap<u16, String>,
-    /// What nodes know each other by; empty only where all of them are on this machine.
-    pub secret: String,
-}
-
-impl std::fmt::Debug for ClusterConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ClusterConfig { node, peers, .. } = self;
-        f.debug_struct("ClusterConfig").field("node", node).field("peers", peers).finish_non_exhaustive()
-    }
-}
 
 /// The configuration of a server, checked.
 #[derive(Debug, Clone)]
@@ -330,17 +313,10 @@ impl Config {
             )));
         }
         let secret = secret("cluster_secret", settings.cluster_secret, settings.cluster_secret_file)?;
-        let cluster = cluster(settings.node, settings.peers.as_deref(), secret)?;
-        if cluster.is_some() {
-            let pssi = settings.serializable.as_deref().is_none_or(|method| method == "pssi");
-            if !pssi || settings.lock_release.as_deref().is_some_and(|when| when != "early") {
-                return Err(ConfigError(
-                    "node: nodes of a cluster certify by pssi and release locks early; serializable and \
-                     lock_release cannot say otherwise"
-                        .to_owned(),
-                ));
-            }
-        }
+        let cluster =
+            membership::cluster(settings.node, settings.peers.as_deref(), secret).map_err(ConfigError)?;
+        let (method_name, release) = (settings.serializable.as_deref(), settings.lock_release.as_deref());
+        membership::check(cluster.as_ref(), method_name, release).map_err(ConfigError)?;
         Ok(Config {
             data: settings.data.unwrap_or_else(|| PathBuf::from("cognate-data")),
             listen,
@@ -453,53 +429,6 @@ fn secret(name: &str, secret: Option<String>, file: Option<PathBuf>) -> Result<O
         false => Ok(Some(secret)),
         true => Err(ConfigError(format!("{name}: an empty one is not allowed"))),
     }
-}
-
-/// The cluster, if this is a node of one.
-fn cluster(
-    node: Option<u16>,
-    peers: Option<&str>,
-    secret: Option<String>,
-) -> Result<Option<ClusterConfig>, ConfigError> {
-    let (node, peers) = match (node, peers) {
-        (None, None) => return Ok(None),
-        (Some(node), Some(peers)) => (node, peers),
-        (Some(_), None) => {
-            return Err(ConfigError("node: the nodes of its cluster are missing: set peers".into()));
-        }
-        (None, Some(_)) => return Err(ConfigError("peers: which of them is this one? Set node".into())),
-    };
-    let mut all = BTreeMap::new();
-    for peer in peers.split(',').map(str::trim) {
-        let wrong = || ConfigError(format!("peers: \"{peer}\" is not NUMBER=HOST:PORT"));
-        let (number, address) = peer.split_once('=').ok_or_else(wrong)?;
-        let number: u16 = number.trim().parse().map_err(|_| wrong())?;
-        let port =
-            address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse());
-        if !matches!(port, Some(Ok(1u16..))) {
-            return Err(wrong());
-        }
-        if !(1..=NODE_MAX).contains(&number) {
-            return Err(ConfigError(format!("peers: nodes are numbered from 1 to {NODE_MAX}, not {number}")));
-        }
-        if all.insert(number, address.to_owned()).is_some() {
-            return Err(ConfigError(format!("peers: there are two nodes {number}")));
-        }
-    }
-    if !all.contains_key(&node) {
-        return Err(ConfigError(format!("node: {node} is not among the peers")));
-    }
-    let is_local = |address: &String| {
-        let host = address.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    };
-    if secret.is_none() && !all.values().all(is_local) {
-        return Err(ConfigError(
-            "peers: they can be reached from other machines, so a secret is needed: set --cluster-secret-file"
-                .to_owned(),
-        ));
-    }
-    Ok(Some(ClusterConfig { node, peers: all, secret: secret.unwrap_or_default() }))
 }
 
 fn memory(text: Option<&str>) -> Result<u64, ConfigError> {

@@ -7,6 +7,7 @@ mod crew;
 pub mod embedded;
 mod http;
 mod listener;
+pub mod membership;
 pub mod pg;
 mod reload;
 mod server;

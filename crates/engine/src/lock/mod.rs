@@ -2,10 +2,11 @@
 //!
 //! `mode` says which locks go together, `queue` is one resource's holders and waiters (pure),
 //! `deadlock` finds a cycle of waiters and another order without it (pure), `graph` knows who waits
-//! where, `held` what one transaction holds, `table` keeps all queues, and `wait` is the future
+//! where, `held` what one transaction holds, `force` takes locks whatever others hold, `table` keeps all queues, and `wait` is the future
 //! that a waiter sleeps in.
 
 pub(crate) mod deadlock;
+mod force;
 mod graph;
 mod held;
 pub(crate) mod mode;

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use super::deadlock::{Edge, Move};
 use super::graph::{Graph, Orders, Queues, Standing, describe};
 pub(crate) use super::held::{Held, HeldLock};
-use super::mode::{FamilySlot, LockMode, Mode, Modes, TreeMode, WEAK, names};
+use super::mode::{FamilySlot, Mode, Modes, TreeMode, WEAK, names};
 use super::queue::{Answer, Queue};
 use super::wait::{LockWait, Ticket};
 use crate::hash::{ByHash, KeyHash, hash_of, hash_of_tree};
@@ -54,11 +54,11 @@ type Granted = Vec<Arc<Ticket>>;
 type KeyBuf = SmallVec<[u8; 24]>;
 type WeakList = SmallVec<[Weak; 4]>;
 
-struct Entry {
+pub(super) struct Entry {
     tree: TreeId,
     /// `None`: the tree as a whole.
     key: Option<KeyBuf>,
-    queue: Queue<Arc<Ticket>>,
+    pub(super) queue: Queue<Arc<Ticket>>,
 }
 
 /// A weak lock in its owner's list.
@@ -71,9 +71,9 @@ struct Weak {
 }
 
 /// Almost always one: entries whose 64-bit hashes are equal.
-type Bucket = SmallVec<[Entry; 1]>;
+pub(super) type Bucket = SmallVec<[Entry; 1]>;
 
-type Rows = ByHash<KeyHash, Bucket>;
+pub(super) type Rows = ByHash<KeyHash, Bucket>;
 type WeakLists = ByHash<TransactionId, WeakList>;
 
 /// A lock or a wait for one, as seen by a view.
@@ -121,7 +121,7 @@ impl LockTable {
         }
     }
 
-    fn shard(&self, hash: KeyHash) -> &Mutex<Rows> {
+    pub(super) fn shard(&self, hash: KeyHash) -> &Mutex<Rows> {
         &self.rows[(hash >> 32) as usize % SHARDS]
     }
 
@@ -183,7 +183,7 @@ impl LockTable {
         answer
     }
 
-    fn try_weak(&self, owner: TransactionId, tree: TreeId, mode: TreeMode) -> bool {
+    pub(super) fn try_weak(&self, owner: TransactionId, tree: TreeId, mode: TreeMode) -> bool {
         let mut lists = self.weak[owner as usize % SHARDS].lock();
         if self.stripe(tree).load(Ordering::Relaxed) != 0 {
             return false;
@@ -198,7 +198,7 @@ impl LockTable {
     }
 
     /// Sends weak requests on `tree` to the queue from now on, and the weak locks held so far.
-    fn announce(&self, tree: TreeId) {
+    pub(super) fn announce(&self, tree: TreeId) {
         self.stripe(tree).fetch_add(1, Ordering::Relaxed);
         let hash = hash_of_tree(tree);
         for shard in &self.weak {
@@ -512,53 +512,6 @@ impl LockTable {
         held
     }
 
-    /// Gives `owner` locks that others may stand against, and tells against whom and where. It
-    /// must let go by `release_all`. Who asks from now on waits for it.
-    ///
-    /// Nobody is waited for and nobody is asked: this is for requests whose place in the order is
-    /// decided (`delivery`).
-    pub(crate) fn force<'a>(
-        &self,
-        owner: TransactionId,
-        locks: impl Iterator<Item = &'a HeldLock>,
-        against: &mut Vec<(TransactionId, TreeId, Option<SmallKey>)>,
-    ) -> Held {
-        let mut held = Held::default();
-        for lock in locks {
-            let (key, strong) = (lock.key.as_deref(), lock.key.is_none() && lock.modes & !WEAK != 0);
-            held.weak |= key.is_none() && !strong;
-            if strong {
-                self.announce(lock.tree);
-                held.strong.push(lock.tree);
-            } else if key.is_none() && self.force_weak(owner, lock) {
-                continue;
-            }
-            let hash = hash(lock.tree, key);
-            let mut rows = self.shard(hash).lock();
-            let queue = &mut entry(&mut rows, hash, lock.tree, key).queue;
-            let out = match key {
-                Some(_) => Mode::Row(LockMode::Exclusive).keeps_out(lock.modes),
-                None => Mode::Tree(TreeMode::Read).keeps_out(lock.modes),
-            };
-            let others = queue.holders().iter().filter(|h| h.owner != owner && h.modes & out != 0);
-            against.extend(others.map(|h| (h.owner, lock.tree, lock.key.clone())));
-            queue.hold(owner, lock.modes, None);
-            held.hashes.push(hash);
-        }
-        held
-    }
-
-    /// Weak locks on a tree that nobody has, or asks for, a strong lock on. False if somebody does.
-    fn force_weak(&self, owner: TransactionId, lock: &HeldLock) -> bool {
-        let weak = [TreeMode::Read, TreeMode::RowShare, TreeMode::Write];
-        let wanted = weak.into_iter().filter(|mode| Mode::Tree(*mode).bit() & lock.modes != 0);
-        let mut all = true;
-        for mode in wanted {
-            all &= self.try_weak(owner, lock.tree, mode);
-        }
-        all
-    }
-
     fn release(&self, owner: TransactionId, hash: u64, granted: &mut Granted) {
         let mut rows = self.shard(hash).lock();
         if let Some(bucket) = rows.get_mut(&hash) {
@@ -623,11 +576,11 @@ impl Queues for LockTable {
 }
 
 /// The number of a row, or of a tree.
-fn hash(tree: TreeId, key: Option<&[u8]>) -> KeyHash {
+pub(super) fn hash(tree: TreeId, key: Option<&[u8]>) -> KeyHash {
     key.map_or_else(|| hash_of_tree(tree), |key| hash_of(tree, key))
 }
 
-fn entry<'a>(rows: &'a mut Rows, hash: u64, tree: TreeId, key: Option<&[u8]>) -> &'a mut Entry {
+pub(super) fn entry<'a>(rows: &'a mut Rows, hash: u64, tree: TreeId, key: Option<&[u8]>) -> &'a mut Entry {
     let bucket = rows.entry(hash).or_default();
     let found = bucket.iter().position(|e| e.tree == tree && e.key.as_deref() == key);
     let index = found.unwrap_or_else(|| {

@@ -77,10 +77,18 @@ impl Manager {
         }
     }
 
-    fn preparable(&self, request: &Request) -> Result<(), Error> {
-        if self.cluster.is_some() {
-            return Err(Error::CannotPrepare { reason: "a node of a cluster cannot prepare yet" });
+    /// A node of a cluster has neither prepared transactions nor families yet.
+    pub(crate) fn check_single(&self) -> Result<(), Error> {
+        match &self.cluster {
+            None => Ok(()),
+            Some(_) => Err(Error::CannotPrepare {
+                reason: "Nodes of a cluster know neither prepared transactions nor families of siblings yet.",
+            }),
         }
+    }
+
+    fn preparable(&self, request: &Request) -> Result<(), Error> {
+        self.check_single()?;
         if request.reads.is_some() && self.sequencer.method() == Method::Ssi {
             let reason = "the comparator of dangerous structures knows no prepared transactions";
             return Err(Error::CannotPrepare { reason });
@@ -172,6 +180,7 @@ impl Manager {
 
     /// Logs changes of the engine's own rows, and of nothing else.
     pub(crate) fn log_own(&self, rows: Vec<OwnRow>) -> Result<Csn, Error> {
+        self.check_single()?;
         self.sequencer.append(Entry::Own(rows))
     }
 

@@ -55,17 +55,17 @@ impl Transaction {
 
     /// Resolves when the transaction cannot end well any more, because of a sibling or of another
     /// node's transaction. `None` if neither can be.
-    pub fn doomed(&self) -> Option<impl Future<Output = ()> + Send + Unpin + use<>> {
+    pub fn doomed(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let mut sibling = self.member.as_ref().map(|member| member.doomed());
         let mut stricken = self.fate.clone().map(Stricken);
         if sibling.is_none() && stricken.is_none() {
             return None;
         }
-        Some(std::future::poll_fn(move |context| {
+        Some(Box::pin(std::future::poll_fn(move |context| {
             let doomed = sibling.as_mut().is_some_and(|one| Pin::new(one).poll(context).is_ready());
             let struck = stricken.as_mut().is_some_and(|one| Pin::new(one).poll(context).is_ready());
             if doomed || struck { Poll::Ready(()) } else { Poll::Pending }
-        }))
+        })))
     }
 
     /// Asks, between two operations, whether the transaction may go on.
@@ -96,7 +96,7 @@ impl Transaction {
         };
         std::future::poll_fn(|context| match Pin::new(&mut waiting).poll(context) {
             Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => Pin::new(&mut doomed).poll(context),
+            Poll::Pending => doomed.as_mut().poll(context),
         })
         .await;
         self.check_member()

@@ -144,6 +144,7 @@ impl Manager {
         instance: Instance,
         isolation: Isolation,
     ) -> Result<Begun, Error> {
+        self.check_single()?;
         // Ended, if it is not needed, after the shard is free.
         let mut transaction = Transaction::begin(Arc::clone(self), isolation, Access::ReadWrite);
         let owner = transaction.id();

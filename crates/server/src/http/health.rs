@@ -11,10 +11,17 @@ pub(crate) fn report(server: Option<&Server>) -> (bool, String) {
     };
     let statistics = server.database.engine().statistics();
     let poisoned = statistics.log_poisoned.map(|error| error.to_string());
+    let closed = server.database.nodes().closed();
+    let is_well = poisoned.is_none() && closed.is_none();
     let body = json!({
-        "ready": poisoned.is_none(),
-        "state": if poisoned.is_none() { "serving" } else { "read-only: the log refuses commits" },
+        "ready": is_well,
+        "state": match (&poisoned, &closed) {
+            (None, None) => "serving",
+            (Some(_), _) => "read-only: the log refuses commits",
+            (None, Some(_)) => "read-only: the cluster cannot commit",
+        },
         "log_error": poisoned,
+        "cluster_error": closed,
         "marks": {
             "certified": statistics.certified,
             "visible": statistics.visible,
@@ -22,5 +29,5 @@ pub(crate) fn report(server: Option<&Server>) -> (bool, String) {
         },
         "sessions": server.registry.sessions(),
     });
-    (poisoned.is_none(), body.to_string())
+    (is_well, body.to_string())
 }

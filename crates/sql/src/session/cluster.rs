@@ -93,7 +93,7 @@ impl Session {
 
     /// Waits until what `cognate.read_after` names can be seen here.
     pub(super) async fn await_token(&mut self) -> Result<()> {
-        if self.effective.read_after.is_empty() || self.open.is_some() {
+        if self.open.is_some() {
             return Ok(());
         }
         let position = position_of(&self.database, &self.effective.read_after)?;

@@ -221,7 +221,9 @@ impl Session {
             }
             let reading = planned.is_reading();
             self.check_sibling()?;
-            self.await_token().await?;
+            if !self.effective.read_after.is_empty() {
+                Box::pin(self.await_token()).await?;
+            }
             self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;

@@ -23,6 +23,7 @@
 //! family, since an application server wants to know that and nothing else. A plain ROLLBACK gives
 //! the instance up.
 
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
 use cognate_engine::sibling::{
@@ -157,7 +158,7 @@ impl Session {
     }
 
     /// Resolves when the open transaction must not go on: then `give_up` lets go of what it holds.
-    pub fn doomed(&self) -> Option<impl Future<Output = ()> + Send + Unpin + use<>> {
+    pub fn doomed(&self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         self.open.as_ref()?.engine.doomed()
     }
 

@@ -315,7 +315,7 @@ impl Session {
             Some(Open { engine, .. }) if self.database.engine().is_node() => {
                 // Until all nodes have its place in the order.
                 self.seat.leave();
-                let committed = engine.commit_in_order().await;
+                let committed = Box::pin(engine.commit_in_order()).await;
                 committed.map(Some).map_err(|error| self.name_failure(error))
             }
             Some(Open { engine, state }) if state.catalog.is_empty() => {
