@@ -616,7 +616,7 @@ mod tests {
             ("listen = '0.0.0.0:5433'\n[auth]\npassword = 'x'", "a certificate is needed"),
             ("http = '0.0.0.0:8433'", "a token is needed"),
             ("http_token = ''", "an empty token"),
-            ("http_token_file = '/nonexistent/file'", "cannot read token file /nonexistent/file"),
+            ("http_token_file = '/nonexistent/file'", "http_token: cannot read /nonexistent/file"),
             ("[tls]\ncert = 'c'", "no key"),
             ("[auth]\npassword = ''", "empty password"),
             ("[auth]\npassword_file = '/nonexistent/file'", "cannot read password file /nonexistent/file"),
