@@ -12,7 +12,7 @@ use super::{OutputArgs, ServerArgs, client_threads};
 use crate::checker::history::{Abort, History};
 use crate::checker::verdict::Verdict;
 use crate::error::{Error, Result};
-use crate::peer::{System, fresh_folder};
+use crate::peer::fresh_folder;
 use crate::report::{LatencyMs, Record};
 use crate::workload::bookstore::Isolation;
 use crate::workload::recorded::generate::{Shape, Variety};
@@ -96,18 +96,24 @@ pub async fn run(args: &OracleArgs) -> Result<()> {
 /// Runs, prints and returns the figures.
 ///
 /// # Errors
-/// `Violation` if what must be serializable is not, or if PSSI aborted needlessly.
+/// `Violation` if what must be serializable, or strictly so, is not.
 pub async fn measure(args: &OracleArgs) -> Result<Record> {
     let history = history(args).await?;
-    let verdict = Verdict::of(&history);
+    let strict = args.method == SystemName::Strict;
+    let verdict = if strict { Verdict::strictly(&history) } else { Verdict::of(&history) };
     println!("{verdict}");
     println!("seed {}", args.seed);
     let promised = args.isolation == Isolation::Serializable && args.method != SystemName::Si;
     if promised && !verdict.serializable() {
         return Err(Error::Violation(format!("THE HISTORY IS NOT SERIALIZABLE (seed {})", args.seed)));
     }
-    if promised && args.method == SystemName::Pssi && !verdict.needless.is_empty() {
-        let told = history.transactions.iter().filter(|t| verdict.needless.contains(&t.id)).take(3);
+    if promised && strict && !verdict.strictly_serializable() {
+        let why = format!("THE HISTORY IS NOT IN THE ORDER OF REAL TIME (seed {})", args.seed);
+        return Err(Error::Violation(why));
+    }
+    if promised && (strict || args.method == SystemName::Pssi) {
+        let needless = |id: &u64| verdict.needless.contains(id) || verdict.conflicts.needless.contains(id);
+        let told = history.transactions.iter().filter(|t| needless(&t.id)).take(3);
         told.for_each(|victim| eprintln!("needless: {victim:?}"));
     }
     Ok(record(args, &verdict))
@@ -134,9 +140,7 @@ async fn history(args: &OracleArgs) -> Result<History> {
         database.close().map_err(failed)?;
         history
     } else {
-        let mut options = args.server.cognate();
-        options.extra.extend(["--serializable".to_owned(), args.method.name().to_owned()]);
-        let system = System::start_cognate(&options).await?;
+        let system = args.method.start(&args.server).await?;
         record_run(&Target::Wire(Box::new(system.config().clone())), &args.plan()).await?
     };
     spinner.finish_and_clear();
@@ -161,6 +165,10 @@ fn record(args: &OracleArgs, verdict: &Verdict) -> Record {
     params.insert("justified".to_owned(), json!(verdict.justified));
     params.insert("undecided".to_owned(), json!(verdict.undecided));
     params.insert("needless".to_owned(), json!(verdict.needless.len()));
+    params.insert("strict".to_owned(), json!(verdict.strictly_serializable()));
+    params.insert("first_updater_stale".to_owned(), json!(verdict.conflicts.stale));
+    params.insert("first_updater_undecided".to_owned(), json!(verdict.conflicts.undecided));
+    params.insert("first_updater_needless".to_owned(), json!(verdict.conflicts.needless.len()));
     Record {
         system: args.method.label().to_owned(),
         workload: "oracle".to_owned(),
