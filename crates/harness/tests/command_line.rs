@@ -43,6 +43,7 @@ fn the_documented_calls_are_understood() {
         "conflicts --loads tpcb-1,bookstore --systems pssi,strict,postgres --seconds 8 --rounds 2 --json conflicts.json",
         "snum --sweep 1,10,80 --curves docs/results/snum-sweep.svg",
         "oracle --embedded --windows --method ssi --seed 7",
+        "oracle --s3u1 --keys 200 --clients 80 --method strict",
         "all --json bench-results --docs docs --smoke --only pgbench,crash",
         "pages --json bench-results --docs docs",
         "bookstore --isolation serializable --peer postgres --peer-only --svg chart.svg",

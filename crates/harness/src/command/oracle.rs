@@ -43,6 +43,9 @@ pub struct OracleArgs {
     /// Reads and writes only: no savepoints, ON CONFLICT, row locks or READ ONLY.
     #[arg(long)]
     plain: bool,
+    /// Three rows by key and an update of one of them.
+    #[arg(long, conflicts_with = "plain")]
+    s3u1: bool,
     /// The isolation level of every transaction.
     #[arg(long, value_enum, default_value_t = Isolation::Serializable)]
     isolation: Isolation,
@@ -66,15 +69,25 @@ impl OracleArgs {
             embedded: false,
             windows: false,
             plain: false,
+            s3u1: false,
             isolation: Isolation::Serializable,
             method: SystemName::Pssi,
             seed: 1,
         }
     }
 
+    /// s3u1 on 200 rows by so many clients.
+    pub fn s3u1(server: &ServerArgs, seconds: u32, clients: u32) -> OracleArgs {
+        OracleArgs { s3u1: true, keys: 200, clients, ..OracleArgs::of(server, seconds) }
+    }
+
     fn plan(&self) -> Plan {
         let groups = (self.keys / 2).max(1);
-        let variety = if self.plain { Variety::Plain } else { Variety::Wide };
+        let variety = match () {
+            () if self.s3u1 => Variety::S3u1,
+            () if self.plain => Variety::Plain,
+            () => Variety::Wide,
+        };
         Plan {
             shape: Shape { keys: self.keys, groups, operations: 4, windows: self.windows, variety },
             clients: self.clients as usize,
@@ -152,7 +165,7 @@ fn record(args: &OracleArgs, verdict: &Verdict) -> Record {
     let attempts = (verdict.committed + aborted).max(1) as f64;
     let pct = |reason: Abort| 100.0 * verdict.aborted_by(reason) as f64 / attempts;
     let mut params = serde_json::Map::new();
-    params.insert("case".to_owned(), json!("recorded load"));
+    params.insert("case".to_owned(), json!(if args.s3u1 { "recorded s3u1" } else { "recorded load" }));
     params.insert("clients".to_owned(), json!(args.clients));
     params.insert("keys".to_owned(), json!(args.keys));
     params.insert("embedded".to_owned(), json!(args.embedded));

@@ -140,6 +140,8 @@ pub const GOALS: &[Goal] = goals! {
         |f| f.param("conflicts", "buy_confirm_aborted_pct");
     further "s3u1 hot, 80 clients, SERIALIZABLE: aborts; the update follows a read of the same row, so most are justified",
         Nothing, " %", "", |f| f.param("conflicts", "s3u1_hot_aborted_pct");
+    further "s3u1 hot, 80 clients, SERIALIZABLE, recorded: aborts that the oracle does not justify", AtMost(0.0), "", "0",
+        |f| f.param("conflicts", "s3u1_hot_needless");
     further "strictly serializable / PSSI: s3u1 uniform, 80 clients", AtLeast(0.99), "×", "1×",
         |f| f.param("conflicts", "s3u1_strict_of_pssi");
     further "strictly serializable / PSSI: s3u1 hot, 80 clients", AtLeast(0.99), "×", "1×",

@@ -236,6 +236,8 @@ fn further(record: &Record) -> String {
         "deadlock_pct",
         "buy_confirm_pct",
         "needless",
+        "justified",
+        "first_updater_stale",
         "first_updater_needless",
         "analytic_queries",
         "commits_per_flush",

@@ -173,7 +173,8 @@ fn serializable(of: &[&Transaction], model: &Model, chains: &Chains, strict: boo
 /// had been committed by then it does what it did.
 fn would_fit(victim: &Transaction, by_then: &[&Transaction], model: &Model) -> bool {
     let chains = with_victim(victim, by_then, model);
-    let newest = as_of(by_then, model).iter().map(|(key, chain)| (*key, chain.len() - 1)).collect();
+    let others = |chain: &[(u64, Option<Row>)]| chain.iter().filter(|(id, _)| *id != victim.id).count();
+    let newest = chains.iter().map(|(key, chain)| (*key, others(chain) - 1)).collect();
     replay(victim, model, &chains, &newest).is_some()
 }
 
@@ -269,9 +270,9 @@ fn agree(seeds: u64, existence: bool, refreshes: bool) {
     }
     println!("{tally:?}");
     let Tally { anomalies, out_of_time, justified, needless, .. } = tally;
-    assert!(anomalies > 500 && out_of_time > 100 && justified > 100 && needless > 1000, "{tally:?}");
+    assert!(anomalies > 500 && out_of_time > 10 && justified > 100 && needless > 1000, "{tally:?}");
     assert!(
-        tally.stale > 100 && (refreshes || tally.needless_conflicts > 100 && tally.by_time > 10),
+        tally.stale > 100 && (refreshes || tally.needless_conflicts > 100 && tally.by_time > 5),
         "{tally:?}"
     );
 }

@@ -15,6 +15,7 @@ mod load;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::oracle::{self, OracleArgs};
 use super::snum_systems::SystemName;
 use super::{OutputArgs, ServerArgs, parameters};
 use crate::checker::history::Abort;
@@ -27,6 +28,9 @@ use load::{LOADS, Load, Measured};
 
 use Isolation::{ReadCommitted, Serializable};
 use SystemName::{Postgres, Pssi, Si, Ssi, Strict};
+
+/// How long transactions are recorded for the oracle.
+const RECORDED_SECONDS: u32 = 5;
 
 /// The arguments of conflicts.
 #[derive(Clone, Debug, Args)]
@@ -157,11 +161,27 @@ pub async fn run(args: &ConflictsArgs) -> Result<()> {
     let mut records = Vec::new();
     for (name, load) in LOADS {
         if args.loads.is_empty() || args.loads.iter().any(|wanted| wanted == name) {
-            records.extend(one_load(args, load).await?);
+            // Boxed, since futures of many systems within each other are large types.
+            records.extend(Box::pin(one_load(args, load)).await?);
+            if load == Load::Snum(3, 100) && args.systems.contains(&Pssi) {
+                records.push(Box::pin(recorded(args)).await?);
+            }
         }
     }
     println!("{}", report::table(&records, "case"));
     args.output.write("Where transactions meet", &records, "case")
+}
+
+/// s3u1 on the hot rows once more, recorded for the oracle: which of its aborts were justified.
+async fn recorded(args: &ConflictsArgs) -> Result<Record> {
+    let seconds = args.seconds.min(RECORDED_SECONDS);
+    let mut record = oracle::measure(&OracleArgs::s3u1(&args.server, seconds, args.clients)).await?;
+    record.workload = "conflicts".to_owned();
+    let needless = ["needless", "first_updater_needless"];
+    let needless = needless.iter().filter_map(|name| record.params.get(*name).and_then(Value::as_u64));
+    let needless: u64 = needless.sum();
+    record.params.insert("s3u1_hot_needless".to_owned(), json!(needless));
+    Ok(record)
 }
 
 async fn one_load(args: &ConflictsArgs, load: Load) -> Result<Vec<Record>> {
@@ -170,7 +190,7 @@ async fn one_load(args: &ConflictsArgs, load: Load) -> Result<Vec<Record>> {
     for way in &ways {
         if !systems.iter().any(|(name, _)| *name == way.system) {
             let system = way.system.start(&args.server).await?;
-            load.fill(&system, args).await?;
+            Box::pin(load.fill(&system, args)).await?;
             systems.push((way.system, system));
         }
     }
@@ -184,7 +204,7 @@ async fn one_load(args: &ConflictsArgs, load: Load) -> Result<Vec<Record>> {
             let (way, sum) = &mut measured[index];
             let system = systems.iter().find(|(name, _)| *name == way.system).map(|(_, system)| system);
             let system = system.ok_or_else(|| Error::Missing(format!("{} was not started", way.label())))?;
-            load.run(*way, system, args, round, sum).await?;
+            Box::pin(load.run(*way, system, args, round, sum)).await?;
             let rate = sum.rates.last().copied().unwrap_or_default();
             eprintln!("{}: {} round {}: {}/s", load.name(args), way.label(), round + 1, report::number(rate));
         }
@@ -192,7 +212,7 @@ async fn one_load(args: &ConflictsArgs, load: Load) -> Result<Vec<Record>> {
     for (name, system) in &systems {
         let ran: Vec<&Measured> =
             measured.iter().filter(|(way, _)| way.system == *name).map(|(_, sum)| sum).collect();
-        load.check(system, args, &ran).await?;
+        Box::pin(load.check(system, args, &ran)).await?;
     }
     let version = |way: Way| systems.iter().find(|(name, _)| *name == way.system).map(|(_, system)| system);
     let records =
