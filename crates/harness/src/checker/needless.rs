@@ -45,23 +45,32 @@ pub struct Orders {
     pub surely: Graph,
     /// Edges that there may be.
     pub maybe: Graph,
+    /// Whether statements ran one after the other, so that an answer is later than all that was
+    /// answered before it.
+    exact: bool,
 }
 
 impl Orders {
     /// By dependencies alone.
-    pub fn serial(graph: &Graph) -> Orders {
-        Orders { surely: graph.clone(), maybe: graph.clone() }
+    pub fn serial(graph: &Graph, history: &History) -> Orders {
+        Orders { surely: graph.clone(), maybe: graph.clone(), exact: is_exact(history) }
     }
 
     /// By real time as well: by numbers, if they are known of all.
     pub fn strict(graph: &Graph, history: &History) -> Orders {
-        let is_known = |t: &Transaction| !t.committed() || t.net_writes().is_empty() || t.commit.is_some();
-        let (surely, maybe) = match history.transactions.iter().all(is_known) {
+        let exact = is_exact(history);
+        let (surely, maybe) = match exact {
             true => (Clock::Numbers, Clock::Numbers),
             false => (Clock::Answers, Clock::Requests),
         };
-        Orders { surely: graph.in_time(history, surely), maybe: graph.in_time(history, maybe) }
+        Orders { surely: graph.in_time(history, surely), maybe: graph.in_time(history, maybe), exact }
     }
+}
+
+/// Commit numbers are known where statements ran one after the other.
+fn is_exact(history: &History) -> bool {
+    let is_known = |t: &Transaction| !t.committed() || t.net_writes().is_empty() || t.commit.is_some();
+    history.transactions.iter().all(is_known)
 }
 
 /// Finds the committed readers that a write concerns.
@@ -155,6 +164,7 @@ pub fn judge_conflict(
     victim: usize,
     history: &History,
     versions: &Versions,
+    orders: &Orders,
     violations: &mut Vec<Violation>,
 ) -> Judgement {
     let transaction = &history.transactions[victim];
@@ -166,7 +176,9 @@ pub fn judge_conflict(
         replaced_by.iter().any(|&place: &usize| by(&history.transactions[place]))
     };
     let maybe = had(&|other| other.asked < transaction.answered);
-    let surely = had(&|other| other.answered < transaction.asked);
+    // It may have waited for whoever was faster.
+    let known = if orders.exact { transaction.answered } else { transaction.asked };
+    let surely = had(&|other| other.answered < known);
     judgement(maybe, surely)
 }
 

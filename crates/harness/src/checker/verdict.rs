@@ -145,7 +145,7 @@ impl Verdict {
         let graph = Graph::new(history, &versions, &mut verdict.violations);
         verdict.cycle = graph.cycle(history);
         verdict.strict_cycle = graph.in_time(history, Clock::Answers).cycle(history);
-        let orders = if strict { Orders::strict(&graph, history) } else { Orders::serial(&graph) };
+        let orders = if strict { Orders::strict(&graph, history) } else { Orders::serial(&graph, history) };
         let readers = Readers::new(history);
         for (place, transaction) in history.transactions.iter().enumerate() {
             let reason = match transaction.outcome {
@@ -163,7 +163,7 @@ impl Verdict {
                     Judgement::Undecided => verdict.undecided += 1,
                     Judgement::Needless => verdict.needless.push(transaction.id),
                 },
-                Abort::FirstUpdater => match judge_conflict(place, history, &versions, violations) {
+                Abort::FirstUpdater => match judge_conflict(place, history, &versions, &orders, violations) {
                     Judgement::Justified => conflicts.stale += 1,
                     Judgement::Undecided => conflicts.undecided += 1,
                     Judgement::Needless => conflicts.needless.push(transaction.id),
