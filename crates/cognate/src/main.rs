@@ -72,7 +72,8 @@ struct Serve {
     /// Threads that serve connections [default: one a core].
     #[arg(long, value_name = "N", env = "COGNATE_WORKER_THREADS")]
     worker_threads: Option<usize>,
-    /// What makes SERIALIZABLE so: pssi, or, for comparison, ssi, 2pl, si [default: pssi].
+    /// What makes SERIALIZABLE so: pssi; strict, which keeps real time, too; or, for comparison,
+    /// ssi, 2pl, si [default: pssi].
     #[arg(long, value_name = "METHOD", env = "COGNATE_SERIALIZABLE")]
     serializable: Option<String>,
     /// Memory of the certifier, beyond which it summarizes old transactions [default: 32MB].

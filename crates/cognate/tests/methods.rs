@@ -63,6 +63,39 @@ fn ssi_refuses_dangerous_structures_too() {
     assert_eq!(harmless_chain(&database), Err(sqlstate::SERIALIZATION_FAILURE));
 }
 
+/// The third runs long and has read what the first replaces; the second begins after the first was
+/// acknowledged, and reads what the third replaces. Serially: second, third, first.
+fn out_of_time(database: &Database, second_reads: &[&str]) -> Result<(), String> {
+    let (mut first, mut second, mut third) = sessions(database);
+    run(&mut third, &["BEGIN", "SELECT v FROM t WHERE id = 1"]).expect("read");
+    run(&mut first, &["UPDATE t SET v = v + 1 WHERE id = 1"]).expect("acknowledged");
+    run(&mut second, second_reads).expect("acknowledged");
+    run(&mut third, &["UPDATE t SET v = v + 1 WHERE id = 2"]).expect("nobody else wrote it");
+    third.query("COMMIT", &[]).map(drop).map_err(|error| error.detail.clone().unwrap_or_default())
+}
+
+#[test]
+fn strict_keeps_real_time_too() {
+    let point = "SELECT v FROM t WHERE id = 2";
+    let reads: [&[&str]; 4] = [
+        &[point],
+        &["BEGIN READ ONLY", point, "COMMIT"],
+        &["BEGIN", "SELECT sum(v) FROM t WHERE id IN (2, 3)", "UPDATE t SET v = 0 WHERE id = 9", "COMMIT"],
+        &["BEGIN READ ONLY", "SELECT count(*) FROM t WHERE v >= 0 AND id BETWEEN 2 AND 3", "COMMIT"],
+    ];
+    let (_folder, pssi) = database(Method::Pssi);
+    let (_folder, strict) = database(Method::Strict);
+    for reads in reads {
+        assert_eq!(out_of_time(&pssi, reads), Ok(()), "{reads:?}");
+        let detail = out_of_time(&strict, reads).expect_err("an order, but not one of real time");
+        let real_time = detail.split("; ").find(|edge| edge.contains(" -real time-> ")).expect("named");
+        assert!(real_time.contains(" had committed before ") && real_time.ends_with(" began"), "{detail}");
+        assert!(detail.contains(" -rw-> "), "{detail}");
+    }
+    assert_eq!(write_skew(&strict), (Ok(()), Err(sqlstate::SERIALIZATION_FAILURE)));
+    assert_eq!(harmless_chain(&strict), Ok(()));
+}
+
 #[test]
 fn snapshot_isolation_permits_write_skew() {
     let (_folder, database) = database(Method::Si);

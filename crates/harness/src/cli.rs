@@ -6,6 +6,7 @@ use crate::command::all::{self, AllArgs};
 use crate::command::analytic::{self, AnalyticArgs};
 use crate::command::bookstore::{self, BookstoreArgs};
 use crate::command::composite::{self, CompositeArgs};
+use crate::command::conflicts::{self, ConflictsArgs};
 use crate::command::crash::{self, CrashArgs};
 use crate::command::device::{self, DeviceArgs};
 use crate::command::governor::{self, GovernorArgs};
@@ -47,6 +48,9 @@ enum Command {
     /// Composite transactions: the paper's trees of services, and the purchase against two-phase
     /// commits written by hand.
     Composite(CompositeArgs),
+    /// What serializability costs where transactions meet: throughput and aborts of Cognate's
+    /// methods and of PostgreSQL, at SERIALIZABLE and at READ COMMITTED.
+    Conflicts(ConflictsArgs),
     /// kill -9 at random moments under load: every acknowledged commit is there afterwards, nothing
     /// else is.
     Crash(CrashArgs),
@@ -107,6 +111,7 @@ impl Cli {
             Command::Bookstore(args) => bookstore::run(args).await,
             Command::Pgbench(args) => pgbench::run(args).await,
             Command::Composite(args) => composite::run(args).await,
+            Command::Conflicts(args) => conflicts::run(args).await,
             Command::Crash(args) => crash::run(args).await,
             Command::Device(args) => device::run(args).await,
             Command::Governor(args) => governor::run(args).await,

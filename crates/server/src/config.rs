@@ -66,7 +66,7 @@ pub struct Settings {
     pub shutdown_grace_s: Option<u64>,
     /// Threads of the runtime; default: one a core.
     pub worker_threads: Option<usize>,
-    /// What makes SERIALIZABLE so: `pssi`; for comparison `ssi`, `2pl` or `si`.
+    /// What makes SERIALIZABLE so: `pssi` or `strict`; for comparison `ssi`, `2pl` or `si`.
     pub serializable: Option<String>,
     /// Memory of the certifier, e.g. `32MB`.
     pub certifier_memory: Option<String>,
@@ -444,13 +444,11 @@ fn memory(text: Option<&str>) -> Result<u64, ConfigError> {
 }
 
 fn method(text: Option<&str>) -> Result<Method, ConfigError> {
-    match text.unwrap_or("pssi") {
-        "pssi" => Ok(Method::Pssi),
-        "ssi" => Ok(Method::Ssi),
-        "2pl" => Ok(Method::TwoPhaseLocking),
-        "si" => Ok(Method::Si),
-        other => Err(ConfigError(format!("serializable: \"{other}\" is none of pssi, ssi, 2pl, si"))),
-    }
+    let Some(text) = text else { return Ok(Method::DEFAULT) };
+    Method::named(text).ok_or_else(|| {
+        let names = Method::ALL.map(Method::name).join(", ");
+        ConfigError(format!("serializable: \"{text}\" is none of {names}"))
+    })
 }
 
 fn certifier_bytes(text: Option<&str>) -> Result<u64, ConfigError> {
@@ -596,7 +594,7 @@ mod tests {
             ("max_connections = 0", "max_connections: must be at least 1"),
             ("max_connections = -1", "test.toml line 1"),
             ("worker_threads = 0", "worker_threads: must be at least 1"),
-            ("serializable = 'maybe'", "serializable: \"maybe\" is none of pssi, ssi, 2pl, si"),
+            ("serializable = 'maybe'", "serializable: \"maybe\" is none of pssi, strict, ssi, 2pl, si"),
             ("certifier_memory = '1kB'", "certifier_memory: must be between 1MB and 64GB"),
             ("log_device_latency = '11s'", "log_device_latency: \"11s\" is not between 0 and 10s"),
             ("log_device_latency = '-1ms'", "log_device_latency: \"-1ms\" is not between 0 and 10s"),

@@ -64,8 +64,8 @@ impl Certifier {
 
     fn admit(&mut self, candidate: Candidate, commit: Csn) {
         self.unpruned += 1;
-        // Nothing can get an edge to it any more, and nothing has one.
-        if candidate.is_read_only() && self.method != Method::Ssi && self.before.is_empty() {
+        // Nothing can get an edge to it any more, and nothing has one, except in real time.
+        if candidate.is_read_only() && self.method == Method::Pssi && self.before.is_empty() {
             return;
         }
         let node = self.node_of(candidate, commit);
@@ -80,8 +80,11 @@ impl Certifier {
     fn node_of(&mut self, candidate: Candidate, commit: Csn) -> Box<Node> {
         let read_only = candidate.is_read_only();
         let first_out = self.first_commit(&self.after);
+        // A reader without an edge into it is only led to, in real time, by those that had ended when
+        // it began: it is not the first to lead to before a snapshot.
+        let may_cross = !read_only || !self.before.is_empty();
         for (_, snapshot, safe) in &mut self.watched {
-            *safe &= commit <= *snapshot || first_out > *snapshot;
+            *safe &= commit <= *snapshot || first_out > *snapshot || !may_cross;
         }
         let Candidate { mut node, dropped } = candidate;
         ranges_of_many(&mut node, &dropped, commit);
@@ -92,7 +95,7 @@ impl Certifier {
             + (node.writes.len() + node.range_writes.len()) * WRITE_BYTES
             + (self.before.len() + self.after.len()) * size_of::<NodeId>();
         if self.method != Method::Ssi {
-            node.closed = read_only;
+            node.closed = read_only && self.method != Method::Strict;
             if !self.after.is_empty() {
                 node.out.extend_from_slice(&self.after);
             }

@@ -17,15 +17,18 @@ pub enum Dependency {
     WriteWrite,
     /// The second replaced what the first read.
     ReadWrite,
+    /// The first had committed before the second began.
+    RealTime,
 }
 
 impl Dependency {
-    /// The field's short name: `wr`, `ww`, `rw`.
+    /// The field's short name: `wr`, `ww`, `rw`, or `real time`.
     pub fn short_name(self) -> &'static str {
         match self {
             Dependency::WriteRead => "wr",
             Dependency::WriteWrite => "ww",
             Dependency::ReadWrite => "rw",
+            Dependency::RealTime => "real time",
         }
     }
 }
@@ -57,7 +60,7 @@ pub struct Edge {
     pub to: TransactionId,
     /// Why.
     pub dependency: Dependency,
-    /// Over what.
+    /// Over what. Real time needs nothing.
     pub object: Option<Object>,
 }
 
@@ -84,6 +87,7 @@ pub(super) struct Deeds<'a> {
     pub(super) start: Csn,
     /// `Csn::MAX` for the candidate.
     pub(super) commit: Csn,
+    pub(super) ended: Csn,
     pub(super) reads: Option<&'a ReadSet>,
     pub(super) writes: &'a [(TreeId, SmallKey, KeyHash)],
     pub(super) range_writes: &'a [RangeWrite],
@@ -95,6 +99,7 @@ impl<'a> From<&'a Node> for Deeds<'a> {
             id: node.id,
             start: node.start,
             commit: node.commit,
+            ended: node.ended(),
             reads: Some(&node.reads),
             writes: &node.writes,
             range_writes: &node.range_writes,
@@ -102,8 +107,9 @@ impl<'a> From<&'a Node> for Deeds<'a> {
     }
 }
 
-/// Names the edge between two neighbours of a cycle.
-pub(super) fn edge(from: Deeds<'_>, to: Deeds<'_>) -> Edge {
+/// Names the edge between two neighbours of a cycle: by what they did, or else, with `strict`, by
+/// real time.
+pub(super) fn edge(from: Deeds<'_>, to: Deeds<'_>, strict: bool) -> Edge {
     let found = |dependency, object| Edge { from: from.id, to: to.id, dependency, object: Some(object) };
     if let Some(object) = read_and_written(from, to, false) {
         return found(Dependency::ReadWrite, object);
@@ -113,7 +119,11 @@ pub(super) fn edge(from: Deeds<'_>, to: Deeds<'_>) -> Edge {
     }
     let both = from.writes.iter().find(|(_, _, hash)| to.writes.iter().any(|(_, _, other)| other == hash));
     let object = both.map(|(tree, key, _)| Object::Key(*tree, Key::copy_from_slice(key)));
-    Edge { from: from.id, to: to.id, dependency: Dependency::WriteWrite, object }
+    let dependency = match object.is_none() && strict && from.ended <= to.start {
+        true => Dependency::RealTime,
+        false => Dependency::WriteWrite,
+    };
+    Edge { from: from.id, to: to.id, dependency, object }
 }
 
 /// What `reader` read and `writer` wrote: before the reader's snapshot (`seen`) or after it.

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Queue,
     /// More bytes are there than were counted.
     Bytes,
+    /// The search goes to nobody by real time.
+    Later,
 }
 
 impl Certifier {
@@ -51,6 +53,7 @@ impl Certifier {
             }
             Fault::Queue => self.open.push_front(NOWHERE),
             Fault::Bytes => self.bytes = 1,
+            Fault::Later => self.omits_later = true,
         }
     }
 

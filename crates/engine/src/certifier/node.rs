@@ -22,6 +22,9 @@ pub(super) const NONE: NodeId = NodeId::MAX;
 /// Stands for the number of a prepared transaction: it will be higher than any that there is.
 pub(super) const PREPARED: Csn = Csn::MAX;
 
+/// Who has not ended in real time, or never will have.
+pub(super) const NEVER: Csn = Csn::MAX;
+
 /// So many writes are compared with each read.
 const FEW_WRITES: usize = 4;
 
@@ -47,6 +50,7 @@ pub(super) struct Node {
     /// Its number; if it wrote nothing, the last number at the time of its commit; [`PREPARED`]
     /// until it is decided.
     pub(super) commit: Csn,
+    /// Its snapshot; of several that were summarized, the latest.
     pub(super) start: Csn,
     /// The first commit that overwrote what it read (for dangerous structures); `Csn::MAX` if none
     /// did.
@@ -136,6 +140,19 @@ impl Node {
     /// Whether it stands for several.
     pub(super) fn is_summary(&self) -> bool {
         self.id == 0
+    }
+
+    /// Whoever has this number or a higher one as its snapshot began after it had ended (`search`).
+    /// [`NEVER`] if it is prepared or was rolled back.
+    #[inline]
+    pub(super) fn ended(&self) -> Csn {
+        match self.commit {
+            0 => NEVER,
+            commit if self.is_summary() => {
+                self.range_writes.iter().map(|write| write.first).min().unwrap_or(commit)
+            }
+            commit => commit,
+        }
     }
 
     /// Whether it is not decided yet.
@@ -298,5 +315,10 @@ impl Nodes {
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         let places = self.places.iter().enumerate();
         places.filter_map(|(id, node)| node.as_deref().map(|node| (id as NodeId, node)))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (NodeId, &mut Node)> {
+        let places = self.places.iter_mut().enumerate();
+        places.filter_map(|(id, node)| node.as_deref_mut().map(|node| (id as NodeId, node)))
     }
 }

@@ -199,12 +199,12 @@ impl Certifier {
         index.settle();
         reduce(&mut self.prepared, 1);
         let is_writer = !node.writes.is_empty() || !node.range_writes.is_empty();
-        if is_writer || self.method == Method::Ssi {
+        if is_writer || self.method != Method::Pssi {
             open.push_back(id);
             self.lead_to(id, commit);
             return Removed::default();
         }
-        // As any reader: nobody can get an edge to it any more.
+        // As any reader: nobody can get an edge to it any more, except in real time.
         node.closed = true;
         if node.in_degree == 0 { self.remove(Removable::from_slice(&[id])) } else { Removed::default() }
     }

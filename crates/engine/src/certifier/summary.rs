@@ -113,7 +113,8 @@ impl Certifier {
 /// One node of many.
 fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Box<Node> {
     let commit = parts.iter().map(|node| node.commit).max().unwrap_or(0);
-    let start = parts.iter().map(|node| node.start).min().unwrap_or(0);
+    // The latest: whoever had ended then may have been there before one of them.
+    let start = parts.iter().map(|node| node.start).max().unwrap_or(0);
     let closed = parts.iter().all(|node| node.closed);
     let first_out = parts.iter().map(|node| node.first_out).min().unwrap_or(Csn::MAX);
     let forgot_successors = parts.iter().any(|node| node.forgot_successors);

@@ -43,6 +43,9 @@ struct Deed {
     certified: bool,
     /// 0: of none.
     family: u32,
+    /// When it began and when it had ended, on a clock of the test's own.
+    began: u64,
+    ended: Option<u64>,
 }
 
 impl Deed {
@@ -86,32 +89,38 @@ fn depends(a: &Deed, b: &Deed) -> bool {
         || b.writes.iter().any(|&key| a.reads(key) && a.start < b.commit)
 }
 
+/// Whether one had ended before the other began.
+fn is_earlier(a: &Deed, b: &Deed) -> bool {
+    a.ended.is_some_and(|ended| ended < b.began)
+}
+
 /// Whether a way leads from the last of them back to itself, whichever members of the families will
-/// commit.
-fn closes_cycle(all: &[Deed]) -> bool {
+/// commit; with `strict` real time leads on, too.
+fn closes_cycle(all: &[Deed], strict: bool) -> bool {
     let Some(own) = all.last() else { return false };
     // Of the first family with several members that are left, one commits.
     let rival = |deed: &&Deed| all.iter().any(|other| deed.is_sibling(other));
     let Some(first) = all.iter().filter(|deed| !deed.is_sibling(own) && deed.id != own.id).find(rival) else {
         let mut left: Vec<Deed> = all.to_vec();
         left.retain(|deed| !deed.is_sibling(own));
-        return closes_cycle_of(&left);
+        return closes_cycle_of(&left, strict);
     };
     let members: Vec<u64> =
         all.iter().filter(|deed| deed.family == first.family).map(|deed| deed.id).collect();
     members.iter().any(|chosen| {
         let mut left: Vec<Deed> = all.to_vec();
         left.retain(|deed| deed.family != first.family || deed.id == *chosen);
-        closes_cycle(&left)
+        closes_cycle(&left, strict)
     })
 }
 
-fn closes_cycle_of(all: &[Deed]) -> bool {
+fn closes_cycle_of(all: &[Deed], strict: bool) -> bool {
     let candidate = all.len() - 1;
     let (mut visited, mut stack) = (HashSet::new(), vec![candidate]);
     while let Some(at) = stack.pop() {
         for next in 0..all.len() {
-            if next != at && depends(&all[at], &all[next]) {
+            let leads = |a: &Deed, b: &Deed| depends(a, b) || strict && is_earlier(a, b);
+            if next != at && leads(&all[at], &all[next]) {
                 if next == candidate {
                     return true;
                 }
@@ -141,6 +150,21 @@ struct Shape {
     prepares: bool,
     /// Some of these are siblings.
     siblings: bool,
+    /// The order has to be one of real time.
+    strict: bool,
+    /// What the certifier is kept from.
+    omission: Option<Omission>,
+}
+
+/// A fault that the test has to find.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Omission {
+    /// Nobody is reached by real time.
+    Later,
+    /// Readers that nothing leads to do not enter the graph.
+    Readers,
+    /// Readers of one key are not certified.
+    OneKey,
 }
 
 /// A history of transactions that commit at once.
@@ -153,6 +177,8 @@ const PLAIN: Shape = Shape {
     limit: usize::MAX,
     prepares: false,
     siblings: false,
+    strict: false,
+    omission: None,
 };
 
 #[derive(Default, Debug)]
@@ -166,13 +192,23 @@ struct Tally {
     quiet: u64,
     fulfilled: u64,
     withdrawn: u64,
+    /// Cycles that were told with an edge of real time.
+    real_time: u64,
+    /// A cycle was let through, as was to be with an omission.
+    missed: bool,
 }
 
 /// Runs a random history; panics where the certifier misses a cycle.
 fn run(seed: u64, shape: Shape) -> Tally {
     let mut random = SplitMix::new(seed);
     let mut below = |limit: u64| random.below(limit);
-    let mut certifier = Certifier::new(Method::Pssi, shape.limit);
+    let strict = shape.strict;
+    let method = if strict { Method::Strict } else { Method::Pssi };
+    let mut certifier = Certifier::new(method, shape.limit);
+    if shape.omission == Some(Omission::Later) {
+        certifier.plant(Fault::Later);
+    }
+    let mut clock = 0;
     let mut committed: Vec<Deed> = Vec::new();
     let mut last_writer: BTreeMap<u8, Csn> = BTreeMap::new();
     let (mut active, mut last, mut tally) = (Vec::<Deed>::new(), 0, Tally::default());
@@ -180,11 +216,13 @@ fn run(seed: u64, shape: Shape) -> Tally {
     let mut in_doubt: Vec<(Deed, Promise)> = Vec::new();
     let mut families = [1, 2];
     while begun < shape.transactions || !active.is_empty() || !in_doubt.is_empty() {
+        clock += 1;
         if active.len() < shape.active && begun < shape.transactions {
             begun += 1;
             let certified = below(10) > 0;
             let family = if shape.siblings && below(2) == 0 { families[below(2) as usize] } else { 0 };
-            active.push(Deed { id: begun as u64, start: last, certified, family, ..Deed::default() });
+            let began = clock;
+            active.push(Deed { id: begun as u64, start: last, certified, family, began, ..Deed::default() });
             continue;
         }
         if !in_doubt.is_empty() && (active.is_empty() || below(12) == 0) {
@@ -202,6 +240,7 @@ fn run(seed: u64, shape: Shape) -> Tally {
             }
             last_writer.extend(deed.writes.iter().map(|&key| (key, last)));
             deed.commit = last;
+            committed[place].ended = Some(clock);
             committed[place].family = 0;
             certifier.fulfil(promise, last);
             tally.fulfilled += 1;
@@ -249,15 +288,26 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 }
                 deed.commit = if deed.writes.is_empty() { last } else { last + 1 };
                 let candidate = deed.candidate();
-                if deed.writes.is_empty() && deed.family == 0 && candidate.node.reads.is_one_key() {
-                    // As the manager does: it commits unseen by the graph, and must be in no cycle,
+                let one_key = deed.writes.is_empty() && deed.family == 0 && candidate.node.reads.is_one_key();
+                if one_key && (!strict || shape.omission == Some(Omission::OneKey)) {
+                    // As the sequencer does: it commits unseen by the graph, and must be in no cycle,
                     // now or later.
                     committed.push(Deed { commit: 0, ..deed });
-                    assert!(!closes_cycle(&committed), "seed {seed}: a reader of one key closes a cycle");
+                    tally.missed = closes_cycle(&committed, strict);
+                    assert!(
+                        !tally.missed || shape.omission.is_some(),
+                        "seed {seed}: a reader of one key closes a cycle"
+                    );
+                    if tally.missed {
+                        return tally;
+                    }
                     tally.commits += 1;
+                    if let Some(own) = committed.last_mut() {
+                        own.ended = Some(clock);
+                    }
                     continue;
                 }
-                // As the manager does: who reads below everything in the graph is not certified.
+                // As the sequencer does: who reads below everything in the graph is not certified.
                 let quiet =
                     deed.writes.is_empty() && deed.family == 0 && deed.start < certifier.quiet_below();
                 tally.quiet += u64::from(quiet);
@@ -266,8 +316,12 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 let mut asked = deed.clone();
                 asked.commit = if deed.writes.is_empty() { 0 } else { last + 1 };
                 committed.push(asked);
-                let cycle = closes_cycle(&committed);
+                let cycle = closes_cycle(&committed, strict);
                 match verdict {
+                    Ok(_) if cycle && shape.omission.is_some() => {
+                        tally.missed = true;
+                        return tally;
+                    }
                     Ok(certified) => {
                         assert!(
                             !cycle,
@@ -284,7 +338,14 @@ fn run(seed: u64, shape: Shape) -> Tally {
                                 in_doubt.push((deed, certified.admit_prepared(false)));
                                 continue;
                             }
-                            certified.admit(deed.commit);
+                            let alone = deed.writes.is_empty() && certified.graph.before.is_empty();
+                            match shape.omission {
+                                Some(Omission::Readers) if alone => drop(certified),
+                                _ => certified.admit(deed.commit),
+                            }
+                        }
+                        if let Some(own) = committed.last_mut() {
+                            own.ended = Some(clock);
                         }
                         last = deed.commit;
                         deed.writes.iter().for_each(|&key| {
@@ -296,6 +357,8 @@ fn run(seed: u64, shape: Shape) -> Tally {
                         committed.pop();
                         tally.aborts += 1;
                         tally.needless += u64::from(!cycle);
+                        let of_time = |edge: &Edge| edge.dependency == Dependency::RealTime;
+                        tally.real_time += u64::from(found.edges.iter().any(of_time));
                         check_description(seed, &found, deed.id);
                     }
                 }
@@ -321,104 +384,120 @@ fn check_description(seed: u64, cycle: &Cycle, victim: TransactionId) {
     assert_eq!(cycle.edges.last().map(|edge| edge.to), Some(victim), "seed {seed}");
     assert!(cycle.edges.windows(2).all(|pair| pair[0].to == pair[1].from), "seed {seed}: {cycle:?}");
     assert!(
-        cycle.is_summarized || cycle.edges.iter().all(|edge| edge.object.is_some()),
+        cycle.is_summarized
+            || cycle
+                .edges
+                .iter()
+                .all(|edge| edge.object.is_some() != (edge.dependency == Dependency::RealTime)),
         "seed {seed}: {cycle:?}"
     );
+    let of_time = cycle.edges.iter().filter(|edge| edge.dependency == Dependency::RealTime);
+    assert!(of_time.count() <= 1 || cycle.is_summarized, "seed {seed}: one is enough: {cycle:?}");
     assert_eq!(cycle.edges[0].dependency, Dependency::ReadWrite, "seed {seed}: the victim committed last");
+}
+
+/// Histories of many seeds, without real time and with it; their sum.
+fn runs(seeds: u64, strict: bool, shape: impl Fn(u64) -> Shape, mut judge: impl FnMut(u64, &Tally)) -> Tally {
+    let mut total = Tally::default();
+    for seed in 0..seeds {
+        let tally = run(seed, Shape { strict, ..shape(seed) });
+        judge(seed, &tally);
+        total.commits += tally.commits;
+        total.aborts += tally.aborts;
+        total.needless += tally.needless;
+        total.summaries += tally.summaries;
+        total.quiet += tally.quiet;
+        total.fulfilled += tally.fulfilled;
+        total.withdrawn += tally.withdrawn;
+        total.real_time += tally.real_time;
+        total.missed |= tally.missed;
+    }
+    println!("strict {strict}: {total:?}");
+    total
+}
+
+fn none_needless(seed: u64, tally: &Tally) {
+    assert_eq!(tally.needless, 0, "seed {seed}: an abort was needless");
+}
+
+fn mixed(seed: u64) -> Shape {
+    Shape {
+        keys: 3 + seed % 12,
+        active: 2 + (seed as usize) % 7,
+        long_reader: seed % 4 == 0,
+        advance: seed % 3 > 0,
+        ..PLAIN
+    }
 }
 
 #[test]
 fn verdicts_are_those_of_the_definition() {
-    let mut total = Tally::default();
-    for seed in 0..400 {
-        let shape = Shape {
-            keys: 3 + seed % 12,
-            transactions: 60,
-            active: 2 + (seed as usize) % 7,
-            long_reader: seed % 4 == 0,
-            advance: seed % 3 > 0,
-            ..PLAIN
-        };
-        let tally = run(seed, shape);
-        assert_eq!(tally.needless, 0, "seed {seed}: an abort was needless");
-        total.commits += tally.commits;
-        total.aborts += tally.aborts;
-        total.quiet += tally.quiet;
+    for strict in [false, true] {
+        let total = runs(400, strict, mixed, none_needless);
+        assert!(
+            total.aborts > 200 && total.commits > 5000 && total.quiet > 100,
+            "the histories were too tame: {total:?}"
+        );
+        assert_eq!(total.real_time > 100, strict, "{total:?}");
     }
-    assert!(
-        total.aborts > 200 && total.commits > 5000 && total.quiet > 100,
-        "the histories were too tame: {total:?}"
-    );
 }
 
 #[test]
 fn a_bound_of_memory_misses_no_cycle() {
-    let mut total = Tally::default();
-    for seed in 0..200 {
-        let limit = 3000 + (seed as usize % 5) * 3000;
-        let shape = Shape { transactions: 120, active: 6, long_reader: seed % 2 == 0, limit, ..PLAIN };
-        let tally = run(seed, shape);
-        total.aborts += tally.aborts;
-        total.needless += tally.needless;
-        total.summaries += tally.summaries;
+    for strict in [false, true] {
+        let shape = |seed: u64| {
+            let limit = 3000 + (seed as usize % 5) * 3000;
+            Shape { transactions: 120, active: 6, long_reader: seed % 2 == 0, limit, ..PLAIN }
+        };
+        let total = runs(200, strict, shape, |_, _| {});
+        assert!(total.summaries > 200 && total.aborts > total.needless, "{total:?}");
     }
-    assert!(total.summaries > 200 && total.aborts > total.needless, "{total:?}");
 }
 
 #[test]
 fn prepared_transactions_count_as_committed_ones() {
-    let mut total = Tally::default();
-    for seed in 0..400 {
-        let shape = Shape {
-            keys: 3 + seed % 12,
-            active: 2 + (seed as usize) % 7,
-            long_reader: seed % 4 == 0,
-            advance: seed % 3 > 0,
-            prepares: true,
-            ..PLAIN
-        };
-        let tally = run(seed, shape);
-        assert_eq!(tally.needless, 0, "seed {seed}: an abort was needless");
-        total.aborts += tally.aborts;
-        total.fulfilled += tally.fulfilled;
-        total.withdrawn += tally.withdrawn;
+    for strict in [false, true] {
+        let total = runs(400, strict, |seed| Shape { prepares: true, ..mixed(seed) }, none_needless);
+        assert!(total.aborts > 200 && total.fulfilled > 1000 && total.withdrawn > 500, "{total:?}");
     }
-    assert!(total.aborts > 200 && total.fulfilled > 1000 && total.withdrawn > 500, "{total:?}");
 }
 
 #[test]
 fn siblings_are_in_nobodys_way() {
-    let mut total = Tally::default();
-    for seed in 0..400 {
-        let shape = Shape {
+    for strict in [false, true] {
+        let shape = |seed: u64| Shape {
             keys: 3 + seed % 9,
             active: 3 + (seed as usize) % 6,
             prepares: seed % 2 == 0,
             siblings: true,
             ..PLAIN
         };
-        let tally = run(seed, shape);
-        total.aborts += tally.aborts;
-        total.needless += tally.needless;
-        total.fulfilled += tally.fulfilled;
-        total.withdrawn += tally.withdrawn;
+        let total = runs(400, strict, shape, |_, _| {});
+        // Needless where a way leads through two members of another family.
+        assert!(total.needless * 20 < total.aborts && total.fulfilled > 1000, "{total:?}");
     }
-    // Needless where a way leads through two members of another family.
-    assert!(total.needless * 20 < total.aborts && total.fulfilled > 1000, "{total:?}");
 }
 
 #[test]
 fn in_doubt_within_a_bound_of_memory_misses_no_cycle() {
-    let mut total = Tally::default();
-    for seed in 0..200 {
-        let limit = 3000 + (seed as usize % 5) * 3000;
-        let siblings = seed % 2 == 0;
-        let shape = Shape { transactions: 120, active: 6, limit, prepares: true, siblings, ..PLAIN };
-        let tally = run(seed, shape);
-        total.aborts += tally.aborts;
-        total.summaries += tally.summaries;
+    for strict in [false, true] {
+        let shape = |seed: u64| {
+            let limit = 3000 + (seed as usize % 5) * 3000;
+            let siblings = seed % 2 == 0;
+            Shape { transactions: 120, active: 6, limit, prepares: true, siblings, ..PLAIN }
+        };
+        let total = runs(200, strict, shape, |_, _| {});
+        assert!(total.summaries > 100 && total.aborts > 100, "{total:?}");
     }
-    assert!(total.summaries > 100 && total.aborts > 100, "{total:?}");
+}
+
+/// What the histories above prove: without any of these the certifier lets something through.
+#[test]
+fn histories_find_what_real_time_needs() {
+    for omission in [Omission::Later, Omission::Readers, Omission::OneKey] {
+        let total = runs(400, true, |seed| Shape { omission: Some(omission), ..mixed(seed) }, |_, _| {});
+        assert!(total.missed, "{omission:?}");
+    }
 }
 
 #[test]
@@ -534,6 +613,151 @@ fn an_edge_between_transactions_that_were_not_concurrent() {
     let harmless: &[(Csn, &[u8], &[u8])] = &[(0, &[1], &[2]), (1, &[5], &[9]), (0, &[2], &[5])];
     assert_eq!(verdicts(Method::Pssi, harmless), [true, true, true]);
     assert_eq!(verdicts(Method::Ssi, harmless), [true, true, false]);
+}
+
+/// How a history ends under both: (start, reads, writes), each asking to commit in this order.
+#[track_caller]
+fn differ(history: &[(Csn, &[u8], &[u8])], refused: usize) {
+    let all = vec![true; history.len()];
+    assert_eq!(verdicts(Method::Pssi, history), all);
+    let strictly: Vec<bool> = (0..history.len()).map(|place| place != refused).collect();
+    assert_eq!(verdicts(Method::Strict, history), strictly);
+}
+
+#[test]
+fn who_began_after_another_was_acknowledged_comes_after_it() {
+    let (x, y) = (1, 2);
+    // T3 runs long and reads x; T1 writes x; T2 begins then and reads y; T3 writes y. Serially T2,
+    // T3, T1: a reader of one key, one of two, and a writer.
+    differ(&[(0, &[], &[x]), (1, &[y], &[]), (0, &[x], &[y])], 2);
+    differ(&[(0, &[], &[x]), (1, &[y, 3], &[]), (0, &[x], &[y])], 2);
+    differ(&[(0, &[], &[x]), (1, &[y], &[9]), (0, &[x], &[y])], 2);
+    // T3 commits before T2 does, and not after T2 began: it is T2's turn to be refused.
+    differ(&[(0, &[], &[x]), (0, &[x], &[y]), (1, &[y], &[])], 2);
+    differ(&[(0, &[], &[x]), (0, &[x], &[y]), (1, &[y, 3], &[9])], 2);
+    // T2 began before T1 was there: it may come before it.
+    let concurrent: &[(Csn, &[u8], &[u8])] = &[(0, &[], &[x]), (0, &[y], &[]), (0, &[x], &[y])];
+    assert_eq!(verdicts(Method::Strict, concurrent), [true, true, true]);
+    // T2 sees what T3 wrote: T3 before T1 contradicts nothing, since both ran at once.
+    let seen: &[(Csn, &[u8], &[u8])] = &[(0, &[], &[x]), (0, &[x], &[y]), (2, &[y], &[])];
+    assert_eq!(verdicts(Method::Strict, seen), [true, true, true]);
+}
+
+#[test]
+fn one_edge_of_real_time_stands_for_several() {
+    // A ends, then B runs, then D: real time leads from A to B to D, and so from A to D. The long one
+    // reads what A wrote, and writes what D read.
+    let (a, b, d) = (1, 2, 3);
+    differ(&[(0, &[], &[a]), (1, &[9], &[b]), (2, &[d], &[]), (0, &[a], &[d])], 3);
+    // Real time, then dependencies: B begins after A, B -rw-> E, E -rw-> the long one.
+    differ(&[(0, &[], &[a]), (1, &[b], &[8]), (0, &[d], &[b]), (0, &[a], &[d])], 3);
+    // A dependency, then real time back: the long one -rw-> E -rw-> A, and A had ended when the long
+    // one began.
+    differ(&[(0, &[], &[a]), (0, &[a], &[b]), (1, &[b], &[8])], 2);
+}
+
+#[test]
+fn who_wrote_nothing_and_lies_between() {
+    // R sees A, and had ended when B began; the long one reads what A wrote and writes what B read.
+    differ(&[(0, &[], &[1]), (1, &[1, 5], &[]), (1, &[2], &[8]), (0, &[1], &[2])], 3);
+    // A ends after B began, whatever R has seen: nothing leads to B.
+    let apart: &[(Csn, &[u8], &[u8])] = &[(0, &[5], &[]), (0, &[2], &[8]), (0, &[], &[1]), (0, &[1], &[2])];
+    assert_eq!(verdicts(Method::Strict, apart), [true, true, true, true]);
+}
+
+#[test]
+fn a_cycle_of_real_time_is_told_as_one() {
+    let mut certifier = Certifier::new(Method::Strict, usize::MAX);
+    let deed = |id, start, reads: &[u8], writes: &[u8]| Deed {
+        id,
+        start,
+        points: reads.iter().copied().collect(),
+        writes: writes.iter().copied().collect(),
+        certified: true,
+        ..Deed::default()
+    };
+    certifier.certify(deed(1, 0, &[], &[1]).candidate()).expect("alone").admit(1);
+    certifier.certify(deed(2, 1, &[2], &[]).candidate()).expect("it began later").admit(1);
+    let cycle = certifier.certify(deed(3, 0, &[1], &[2]).candidate()).expect_err("2 after 1");
+    let told = |edge: &Edge| (edge.from, edge.dependency.short_name(), edge.to);
+    let told: Vec<_> = cycle.edges.iter().map(told).collect();
+    assert_eq!(told, [(3, "rw", 1), (1, "real time", 2), (2, "rw", 3)]);
+    assert_eq!((cycle.edges[1].object.as_ref(), cycle.is_summarized), (None, false));
+}
+
+#[test]
+fn real_time_of_what_was_summarized() {
+    // As above, but that 1 and 2 are one node, of which only 1 had ended when 3 began.
+    let mut certifier = Certifier::new(Method::Strict, 1);
+    let reads = |key: u8| {
+        let mut reads = ReadSet::default();
+        reads.add_point(TREE, &[key], Moment::Snapshot);
+        Some(reads)
+    };
+    certifier.certify(candidate(1, 0, None, [(TREE, key(1))])).expect("alone").admit(1);
+    certifier.certify(candidate(2, 0, None, [(TREE + 1, key(1))])).expect("apart").admit(2);
+    certifier.certify(candidate(3, 1, reads(2), [])).expect("it began later").admit(2);
+    certifier.advance(0);
+    assert_eq!((certifier.summaries, certifier.nodes.len()), (1, 2));
+    let late = candidate(4, 0, reads(1), [(TREE, key(2))]);
+    let cycle = certifier.certify(late).expect_err("3 after 1");
+    assert!(cycle.is_summarized);
+    // Who has a new snapshot is not concerned.
+    certifier.certify(candidate(5, 2, reads(1), [(TREE, key(2))])).expect("it began last").admit(3);
+}
+
+#[test]
+fn who_is_prepared_has_not_ended() {
+    let reads = |key: u8| {
+        let mut reads = ReadSet::default();
+        reads.add_point(TREE, &[key], Moment::Snapshot);
+        Some(reads)
+    };
+    for decided in [false, true] {
+        let mut certifier = Certifier::new(Method::Strict, usize::MAX);
+        // P writes x and is prepared; what commits meanwhile is no business of its.
+        let prepared = candidate(1, 0, None, [(TREE, key(1))]);
+        let promise = certifier.certify(prepared).expect("alone").admit_prepared(false);
+        certifier.certify(candidate(2, 0, None, [(TREE, key(7))])).expect("apart").admit(1);
+        let promise = if decided {
+            certifier.fulfil(promise, 2);
+            None
+        } else {
+            Some(promise)
+        };
+        // R begins after the decision, or after the PREPARE only.
+        let start = if decided { 2 } else { 1 };
+        certifier.certify(candidate(3, start, reads(2), [])).expect("nothing is out of order").admit(start);
+        // The long one reads x as it was before P, and writes what R read.
+        let long = certifier.certify(candidate(4, 0, reads(1), [(TREE, key(2))]));
+        assert_eq!(long.is_ok(), !decided, "P precedes R only if it was decided when R began");
+        drop(long);
+        if let Some(promise) = promise {
+            // Rolled back, it is before nobody.
+            certifier.withdraw(promise);
+            certifier.certify(candidate(4, 0, reads(1), [(TREE, key(2))])).expect("P never was").admit(2);
+        }
+        certifier.advance(3);
+        assert_eq!((certifier.nodes.len(), certifier.bytes), (0, 0));
+    }
+}
+
+#[test]
+fn real_time_leads_to_who_is_prepared() {
+    let reads = |key: u8| {
+        let mut reads = ReadSet::default();
+        reads.add_point(TREE, &[key], Moment::Snapshot);
+        Some(reads)
+    };
+    let mut certifier = Certifier::new(Method::Strict, usize::MAX);
+    certifier.certify(candidate(1, 0, None, [(TREE, key(1))])).expect("alone").admit(1);
+    // P begins after 1 had committed, reads y and is prepared.
+    let prepared = candidate(2, 1, reads(2), [(TREE, key(9))]);
+    let promise = certifier.certify(prepared).expect("it began later").admit_prepared(false);
+    let cycle = certifier.certify(candidate(3, 0, reads(1), [(TREE, key(2))])).expect_err("P after 1");
+    assert_eq!(cycle.in_doubt, Some(2));
+    certifier.withdraw(promise);
+    drop(certifier.certify(candidate(3, 0, reads(1), [(TREE, key(2))])).expect("P never was"));
 }
 
 #[test]

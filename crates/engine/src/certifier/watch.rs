@@ -12,7 +12,8 @@ pub(crate) struct Watch(u64);
 impl Certifier {
     /// Watches whether a reader at this snapshot could ever be part of a cycle. It could only be if
     /// somebody with a higher number has an edge to somebody at or below the snapshot: the way back
-    /// has to cross it.
+    /// has to cross it. Real time does not: it leads from lower numbers to higher ones, and to a
+    /// reader from those who had ended when it began, which are below all that it leads back to.
     pub(crate) fn watch(&mut self, snapshot: Csn) -> Watch {
         self.watches += 1;
         let crosses = |(_, node): (NodeId, &Node)| node.commit > snapshot && node.first_out <= snapshot;

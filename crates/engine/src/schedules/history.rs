@@ -10,7 +10,8 @@
 //!    beside it: nothing above s (it is not visible yet), and nothing older (the snapshot shows a
 //!    commit if and only if it shows all before it; no version is lost once it was visible).
 //! 3. *Snapshots* show every commit that had been answered when they were taken.
-//! 4. *Serializability*: the dependencies of all that committed, readers included, have no cycle.
+//! 4. *Serializability*: the dependencies of all that committed, readers included, have no cycle;
+//!    where that is promised, also with real time among them: who knew of a commit comes after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,8 +40,9 @@ pub(super) struct Done {
 pub(super) struct History(pub(super) Vec<Done>);
 
 impl History {
-    /// What is wrong with it, if anything; `last` is the last number given out.
-    pub(super) fn judge(&self, last: Csn) -> Result<(), String> {
+    /// What is wrong with it, if anything; `last` is the last number given out. With `strict` real
+    /// time counts.
+    pub(super) fn judge(&self, last: Csn, strict: bool) -> Result<(), String> {
         let numbers: Vec<Csn> = self.by_number().keys().copied().collect();
         if numbers != (1..=last).collect::<Vec<_>>() {
             return Err(format!("numbers answered: {numbers:?}, given out: 1 to {last}\n{self:#?}"));
@@ -48,7 +50,7 @@ impl History {
         for done in &self.0 {
             self.visibility(done)?;
         }
-        match self.cycle() {
+        match self.cycle(strict) {
             Some(cycle) => Err(format!("attempts {cycle:?} are a cycle of dependencies\n{self:#?}")),
             None => Ok(()),
         }
@@ -91,7 +93,7 @@ impl History {
     }
 
     /// Who must come before whom.
-    fn edges(&self) -> Vec<BTreeSet<usize>> {
+    fn edges(&self, strict: bool) -> Vec<BTreeSet<usize>> {
         let mut after = vec![BTreeSet::new(); self.0.len()];
         let mut edge = |from: usize, to: usize| {
             if from != to {
@@ -113,13 +115,18 @@ impl History {
                 }
             }
         }
+        let commits = self.0.iter().enumerate().filter_map(|(at, done)| Some((at, done.commit?)));
+        for (first, commit) in commits.filter(|_| strict) {
+            let later = self.0.iter().enumerate().filter(|(_, done)| commit <= done.known);
+            later.for_each(|(at, _)| drop(after[first].insert(at)));
+        }
         after
     }
 
     /// Attempts that nobody outside them comes before, and that no order explains; empty sets
     /// removed one after the other.
-    fn cycle(&self) -> Option<Vec<u64>> {
-        let after = self.edges();
+    fn cycle(&self, strict: bool) -> Option<Vec<u64>> {
+        let after = self.edges(strict);
         let mut left: BTreeSet<usize> = (0..self.0.len()).collect();
         loop {
             let preceded: BTreeSet<usize> = left.iter().flat_map(|&at| after[at].iter().copied()).collect();

@@ -129,8 +129,9 @@ impl Setting {
 
     /// Runs it and judges what was committed.
     pub(super) fn check(self) {
+        let strict = self.method == Method::Strict;
         let (history, last) = self.run();
-        history.judge(last).unwrap_or_else(|wrong| panic!("{wrong}"));
+        history.judge(last, strict).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
 }
 

@@ -32,7 +32,8 @@
 //! has nothing that was committed before its snapshot (`quiet_below`), nothing can lead to it, so
 //! it is in no cycle, now or later, and ends without the mutex. So does what read one key only: it
 //! comes after the writer of that version and before the next writer of the key, and these two have
-//! an edge of their own, so every cycle through it is one without it.
+//! an edge of their own, so every cycle through it is one without it. That does not hold where real
+//! time counts, too (`certifier::search`).
 //!
 //! # A defect in here
 //!
@@ -389,7 +390,7 @@ impl Sequencer {
 impl Sequencer {
     /// Whether there is a certifier.
     pub(crate) fn certifies(&self) -> bool {
-        matches!(self.method, Method::Pssi | Method::Ssi)
+        self.method.certifies()
     }
 
     /// By which rule it judges.

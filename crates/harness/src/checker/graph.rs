@@ -3,6 +3,15 @@
 //! Nodes are places in the history's transactions; the load is none, since nothing comes before it.
 //! Two transactions may be joined by several edges of one kind; one of each kind is kept, with the
 //! row that made it.
+//!
+//! *Real time.* Whoever had ended before another one began comes before it in a strict order. That
+//! would be nearly all pairs, so each end is a node of its own, a *moment*; moments follow one
+//! another, and each leads to those that began between it and the next:
+//!
+//! ```text
+//!   T1 ends     T2 ends          T3 ends         T1 → m1 → m2 → m3     T2 → m2    T3 → m3
+//!        T4 begins    T5 begins                  m1 → T4    m2 → T5
+//! ```
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -11,7 +20,7 @@ use super::history::{Event, History, Object, Predicate, Transaction, standing};
 use super::verdict::Violation;
 use super::versions::{Sight, Told, Versions};
 
-/// The three dependencies.
+/// The three dependencies, and real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The second read what the first wrote.
@@ -20,6 +29,8 @@ pub enum Kind {
     Ww,
     /// The second overwrote what the first read, or entered a range that the first read.
     Rw,
+    /// The first had ended when the second began.
+    RealTime,
 }
 
 /// A dependency: the first transaction comes before the second in every equivalent serial order.
@@ -31,8 +42,8 @@ pub struct Edge {
     pub to: usize,
     /// Which dependency.
     pub kind: Kind,
-    /// The row that made it.
-    pub object: Object,
+    /// The row that made it; real time needs none.
+    pub object: Option<Object>,
     /// Whether the row had not been returned (`Rw`, `Wr` by a predicate).
     pub phantom: bool,
 }
@@ -53,20 +64,63 @@ impl fmt::Display for Cycle {
                 Kind::Wr => "wr",
                 Kind::Ww => "ww",
                 Kind::Rw => "rw",
+                Kind::RealTime => "real time",
             };
             let phantom = if edge.phantom { ", phantom" } else { "" };
-            let Object { table, key } = edge.object;
-            write!(f, "T{id} -{kind}(table {table} key {key}{phantom})→ ")?;
+            match edge.object {
+                Some(Object { table, key }) => {
+                    write!(f, "T{id} -{kind}(table {table} key {key}{phantom})→ ")?;
+                }
+                None => write!(f, "T{id} -{kind}→ ")?,
+            }
         }
         write!(f, "T{}", self.ids.first().copied().unwrap_or(0))
     }
 }
 
-/// The graph.
-#[derive(Debug, Default)]
+/// By what it is told whether one had ended when another began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// By what clients saw: an end was answered, a first statement was sent later.
+    Answers,
+    /// As early as an end, and as late as a beginning may have been: the end was asked for, and the
+    /// snapshot was known later.
+    Requests,
+    /// By commit numbers and snapshots.
+    Numbers,
+}
+
+impl Clock {
+    /// When a committed transaction had ended; `None` if it does not matter when.
+    fn end(self, transaction: &Transaction) -> Option<u64> {
+        match self {
+            Clock::Answers => Some(transaction.answered),
+            Clock::Requests => Some(transaction.asked),
+            // Who wrote nothing has none. Whom it comes after had ended before it had, so those who
+            // began later follow them in any case.
+            Clock::Numbers => transaction.commit,
+        }
+    }
+
+    /// When a transaction began. Whose end is not later precedes it.
+    fn begin(self, transaction: &Transaction) -> u64 {
+        match self {
+            Clock::Answers => transaction.began,
+            Clock::Requests => transaction.placed,
+            Clock::Numbers => transaction.snapshot,
+        }
+    }
+}
+
+/// The graph. Nodes above the transactions are moments.
+#[derive(Clone, Debug, Default)]
 pub struct Graph {
     edges: Vec<Vec<Edge>>,
     kinds: HashSet<(usize, usize, Kind)>,
+    transactions: usize,
+    clock: Option<Clock>,
+    /// The ends of the moments, in their order.
+    ends: Vec<u64>,
 }
 
 /// A committed reader's range, for finding those that a write would concern.
@@ -133,7 +187,8 @@ pub fn neighbours(
 impl Graph {
     /// All dependencies among the committed.
     pub fn new(history: &History, versions: &Versions, violations: &mut Vec<Violation>) -> Graph {
-        let mut graph = Graph { edges: vec![Vec::new(); history.transactions.len()], kinds: HashSet::new() };
+        let transactions = history.transactions.len();
+        let mut graph = Graph { edges: vec![Vec::new(); transactions], transactions, ..Graph::default() };
         for (object, chain) in versions.objects() {
             for pair in chain.windows(2) {
                 graph.add(pair[0].writer, pair[1].writer, Kind::Ww, *object, false);
@@ -158,8 +213,63 @@ impl Graph {
     fn add(&mut self, from: Option<usize>, to: Option<usize>, kind: Kind, object: Object, phantom: bool) {
         let (Some(from), Some(to)) = (from, to) else { return };
         if from != to && self.kinds.insert((from, to, kind)) {
-            self.edges[from].push(Edge { from, to, kind, object, phantom });
+            self.edges[from].push(Edge { from, to, kind, object: Some(object), phantom });
         }
+    }
+
+    /// The same with edges of real time among the committed.
+    pub fn in_time(&self, history: &History, clock: Clock) -> Graph {
+        let committed = || history.transactions.iter().enumerate().filter(|(_, t)| t.committed());
+        let mut ends: Vec<(u64, usize)> =
+            committed().filter_map(|(place, t)| Some((clock.end(t)?, place))).collect();
+        ends.sort_unstable();
+        let mut graph = Graph { clock: Some(clock), ..self.clone() };
+        graph.ends = ends.iter().map(|(end, _)| *end).collect();
+        graph.edges.resize_with(self.transactions + ends.len(), Vec::new);
+        for (at, &(_, place)) in ends.iter().enumerate() {
+            let moment = self.transactions + at;
+            graph.follow(place, moment);
+            if at + 1 < ends.len() {
+                graph.follow(moment, moment + 1);
+            }
+        }
+        for (place, transaction) in committed() {
+            if let Some(moment) = graph.moment_before(transaction) {
+                graph.follow(moment, place);
+            }
+        }
+        graph
+    }
+
+    fn follow(&mut self, from: usize, to: usize) {
+        self.edges[from].push(Edge { from, to, kind: Kind::RealTime, object: None, phantom: false });
+    }
+
+    /// The last moment before a transaction began: who leads there precedes it in real time.
+    pub fn moment_before(&self, transaction: &Transaction) -> Option<usize> {
+        let begin = self.clock?.begin(transaction);
+        let passed = self.ends.partition_point(|end| *end <= begin);
+        passed.checked_sub(1).map(|at| self.transactions + at)
+    }
+
+    /// Whether a node is no transaction.
+    pub fn is_moment(&self, node: usize) -> bool {
+        node >= self.transactions
+    }
+
+    /// A way from one transaction back to itself, without the moments on it.
+    fn without_moments(&self, mut edges: Vec<Edge>) -> Vec<Edge> {
+        let first = edges.iter().position(|edge| !self.is_moment(edge.from)).unwrap_or(0);
+        edges.rotate_left(first);
+        let (mut told, mut left) = (Vec::new(), None);
+        for edge in edges {
+            let from = left.take().unwrap_or(edge.from);
+            match self.is_moment(edge.to) {
+                true => left = Some(from),
+                false => told.push(Edge { from, ..edge }),
+            }
+        }
+        told
     }
 
     /// The edges that leave a node.
@@ -179,7 +289,7 @@ impl Graph {
         let mut shortest: Option<Vec<Edge>> = None;
         // Large components are cyclic all over: a few starts find a short cycle.
         for &start in component.iter().take(64) {
-            if let Some(found) = self.round_trip(start, &within)
+            if let Some(found) = self.round_trip(start, &within).map(|edges| self.without_moments(edges))
                 && shortest.as_ref().is_none_or(|known| found.len() < known.len())
             {
                 shortest = Some(found);

@@ -184,11 +184,16 @@ pub struct Transaction {
     pub events: Vec<Event>,
     /// How it ended.
     pub outcome: Outcome,
-    /// The snapshot of its first statement. It committed after that number.
+    /// The snapshot of its last statement: later than that of its first where a server moves it, or
+    /// takes one a statement. It committed after that number.
     pub snapshot: u64,
     /// Its commit number, where that is known exactly: commits up to a snapshot are seen by it.
     pub commit: Option<u64>,
-    /// When the statement that ended it was sent, on a counter that all transactions share.
+    /// When its first statement was sent, on a counter that all transactions share.
+    pub began: u64,
+    /// When it was known, on that counter, that its snapshot is `snapshot`.
+    pub placed: u64,
+    /// When the statement that ended it was sent, on that counter.
     pub asked: u64,
     /// When that statement was answered.
     pub answered: u64,

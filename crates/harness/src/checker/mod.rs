@@ -15,7 +15,11 @@
 //!
 //! *(b) Needless aborts.* A transaction that the certifier aborted is put back, as if it had
 //! committed next, among the transactions that had committed by then. If no cycle passes through
-//! it, nothing was gained by its abort.
+//! it, nothing was gained by its abort. One that was aborted since a row had changed was so needlessly
+//! if nothing that it had read had.
+//!
+//! *(c) Strict.* With an edge from each transaction that was acknowledged to each that began after
+//! that, the graph tells whether there is a serial order in the order of real time.
 //!
 //! A worked history, write skew: `x0`, `y0` are initial; `T1` reads `x0` and writes `y`, `T2` reads
 //! `y0` and writes `x`.

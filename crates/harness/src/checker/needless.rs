@@ -10,10 +10,19 @@
 //! a commit counts for the abort: an abort is called needless only if no cycle closes even with all
 //! of them, and *undecided* if one closes only with some of them. A commit whose writes the victim
 //! read is not in flight any more.
+//!
+//! Where real time counts, who had ended when the victim began precedes it, too. A server may take
+//! an end for earlier and a beginning for later than clients see: up to where the one was asked for
+//! and the snapshot of the other was taken. That counts for the abort in the same way.
+//!
+//! *First updater wins.* Such an abort was needed if something that the victim had read has changed
+//! since: then no later snapshot shows all of it. If nothing had, the victim could have gone on as
+//! if it had begun after whoever was faster. What the statement that failed has read does not
+//! matter; it is not told to anybody.
 
 use std::collections::{HashMap, HashSet};
 
-use super::graph::{Graph, Reader, neighbours, sights};
+use super::graph::{Clock, Graph, Reader, neighbours, sights};
 use super::history::{Event, History, Predicate, Transaction};
 use super::verdict::Violation;
 use super::versions::Versions;
@@ -27,6 +36,41 @@ pub enum Judgement {
     Undecided,
     /// No cycle would have closed.
     Needless,
+}
+
+/// Who comes before whom, for judging aborts.
+#[derive(Debug)]
+pub struct Orders {
+    /// Edges that there are.
+    pub surely: Graph,
+    /// Edges that there may be.
+    pub maybe: Graph,
+    /// Whether statements ran one after the other, so that an answer is later than all that was
+    /// answered before it.
+    exact: bool,
+}
+
+impl Orders {
+    /// By dependencies alone.
+    pub fn serial(graph: &Graph, history: &History) -> Orders {
+        Orders { surely: graph.clone(), maybe: graph.clone(), exact: is_exact(history) }
+    }
+
+    /// By real time as well: by numbers, if they are known of all.
+    pub fn strict(graph: &Graph, history: &History) -> Orders {
+        let exact = is_exact(history);
+        let (surely, maybe) = match exact {
+            true => (Clock::Numbers, Clock::Numbers),
+            false => (Clock::Answers, Clock::Requests),
+        };
+        Orders { surely: graph.in_time(history, surely), maybe: graph.in_time(history, maybe), exact }
+    }
+}
+
+/// Commit numbers are known where statements ran one after the other.
+fn is_exact(history: &History) -> bool {
+    let is_known = |t: &Transaction| !t.committed() || t.net_writes().is_empty() || t.commit.is_some();
+    history.transactions.iter().all(is_known)
 }
 
 /// Finds the committed readers that a write concerns.
@@ -73,12 +117,12 @@ impl Readers {
     }
 }
 
-/// Judges one aborted transaction.
+/// Judges one transaction that was aborted by the certifier.
 pub fn judge(
     victim: usize,
     history: &History,
     versions: &Versions,
-    graph: &Graph,
+    orders: &Orders,
     readers: &Readers,
     violations: &mut Vec<Violation>,
 ) -> Judgement {
@@ -96,17 +140,46 @@ pub fn judge(
     // Whose writes the victim read had committed, even if that was while its last statement waited.
     let surely =
         |place: usize| before.contains(&place) || history.transactions[place].answered < transaction.asked;
-    let closes = |had: &dyn Fn(usize) -> bool| {
+    let closes = |graph: &Graph, had: &dyn Fn(usize) -> bool| {
         let mut before = before.clone();
         before.extend(preceding_writes(transaction, versions, readers, had));
         before.extend(met(transaction, versions, had));
+        before.extend(graph.moment_before(transaction));
         reaches(graph, after.iter().copied().filter(|&place| had(place)), &before, had)
     };
-    match (closes(&maybe), closes(&surely)) {
+    judgement(closes(&orders.maybe, &maybe), closes(&orders.surely, &surely))
+}
+
+fn judgement(maybe: bool, surely: bool) -> Judgement {
+    match (maybe, surely) {
         (false, _) => Judgement::Needless,
         (true, true) => Judgement::Justified,
         (true, false) => Judgement::Undecided,
     }
+}
+
+/// Judges one transaction that was aborted because a row had changed since its snapshot: whether
+/// anything that it had read has.
+pub fn judge_conflict(
+    victim: usize,
+    history: &History,
+    versions: &Versions,
+    orders: &Orders,
+    violations: &mut Vec<Violation>,
+) -> Judgement {
+    let transaction = &history.transactions[victim];
+    let mut replaced_by = HashSet::new();
+    for (predicate, sights) in sights(transaction, versions, violations) {
+        replaced_by.extend(sights.into_iter().filter_map(|sight| neighbours(&predicate, sight, versions).1));
+    }
+    let had = |by: &dyn Fn(&Transaction) -> bool| {
+        replaced_by.iter().any(|&place: &usize| by(&history.transactions[place]))
+    };
+    let maybe = had(&|other| other.asked < transaction.answered);
+    // It may have waited for whoever was faster.
+    let known = if orders.exact { transaction.answered } else { transaction.asked };
+    let surely = had(&|other| other.answered < known);
+    judgement(maybe, surely)
 }
 
 /// Who wrote the rows that the victim's last statement met.
@@ -167,7 +240,7 @@ fn reaches(
             return true;
         }
         for edge in graph.from(node) {
-            if had(edge.to) && known.insert(edge.to) {
+            if (graph.is_moment(edge.to) || had(edge.to)) && known.insert(edge.to) {
                 stack.push(edge.to);
             }
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::graph::{Cycle, Graph};
+use super::graph::{Clock, Cycle, Graph};
 use super::history::{Abort, History, Object, Outcome};
-use super::needless::{Judgement, Readers, judge};
+use super::needless::{Judgement, Orders, Readers, judge, judge_conflict};
 use super::versions::Versions;
 
 /// What no history may hold, whatever the order: each is an anomaly by itself.
@@ -104,21 +104,48 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
     /// A dependency cycle among the committed.
     pub cycle: Option<Cycle>,
+    /// A cycle among them once real time counts: they may have an equivalent serial order, but none
+    /// in which whoever had ended comes before whoever began afterwards.
+    pub strict_cycle: Option<Cycle>,
     /// Aborts by the certifier that closed a cycle.
     pub justified: usize,
     /// Those of which the order of commits in flight would have to be known.
     pub undecided: usize,
     /// The victims of those that closed none.
     pub needless: Vec<u64>,
+    /// Aborts by first updater wins.
+    pub conflicts: Conflicts,
+}
+
+/// Aborts because a row had changed since the snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conflicts {
+    /// Those of which something that was read had changed, too.
+    pub stale: usize,
+    /// Those of which the order of commits in flight would have to be known.
+    pub undecided: usize,
+    /// The victims of those that a later snapshot would have served.
+    pub needless: Vec<u64>,
 }
 
 impl Verdict {
-    /// Judges a history.
+    /// Judges a history. Its aborts by the certifier are to be justified by dependencies.
     pub fn of(history: &History) -> Verdict {
+        Verdict::judge(history, false)
+    }
+
+    /// The same, where real time justifies them, too.
+    pub fn strictly(history: &History) -> Verdict {
+        Verdict::judge(history, true)
+    }
+
+    fn judge(history: &History, strict: bool) -> Verdict {
         let mut verdict = Verdict::default();
         let versions = Versions::new(history, &mut verdict.violations);
         let graph = Graph::new(history, &versions, &mut verdict.violations);
         verdict.cycle = graph.cycle(history);
+        verdict.strict_cycle = graph.in_time(history, Clock::Answers).cycle(history);
+        let orders = if strict { Orders::strict(&graph, history) } else { Orders::serial(&graph, history) };
         let readers = Readers::new(history);
         for (place, transaction) in history.transactions.iter().enumerate() {
             let reason = match transaction.outcome {
@@ -129,13 +156,19 @@ impl Verdict {
                 Outcome::Aborted(reason) => reason,
             };
             *verdict.aborted.entry(reason).or_default() += 1;
-            if reason != Abort::Certifier {
-                continue;
-            }
-            match judge(place, history, &versions, &graph, &readers, &mut verdict.violations) {
-                Judgement::Justified => verdict.justified += 1,
-                Judgement::Undecided => verdict.undecided += 1,
-                Judgement::Needless => verdict.needless.push(transaction.id),
+            let (violations, conflicts) = (&mut verdict.violations, &mut verdict.conflicts);
+            match reason {
+                Abort::Certifier => match judge(place, history, &versions, &orders, &readers, violations) {
+                    Judgement::Justified => verdict.justified += 1,
+                    Judgement::Undecided => verdict.undecided += 1,
+                    Judgement::Needless => verdict.needless.push(transaction.id),
+                },
+                Abort::FirstUpdater => match judge_conflict(place, history, &versions, &orders, violations) {
+                    Judgement::Justified => conflicts.stale += 1,
+                    Judgement::Undecided => conflicts.undecided += 1,
+                    Judgement::Needless => conflicts.needless.push(transaction.id),
+                },
+                Abort::Deadlock | Abort::Client => {}
             }
         }
         verdict
@@ -144,6 +177,11 @@ impl Verdict {
     /// Whether the committed transactions have an equivalent serial order.
     pub fn serializable(&self) -> bool {
         self.cycle.is_none() && self.violations.is_empty()
+    }
+
+    /// Whether they have one that is in the order of real time.
+    pub fn strictly_serializable(&self) -> bool {
+        self.serializable() && self.strict_cycle.is_none()
     }
 
     /// Aborts for one reason.
@@ -168,12 +206,29 @@ impl fmt::Display for Verdict {
         for violation in self.violations.iter().take(10) {
             writeln!(f, "  {violation}")?;
         }
-        write!(
+        if self.serializable() {
+            writeln!(
+                f,
+                "in the order of real time: {}",
+                if self.strict_cycle.is_none() { "yes" } else { "no" }
+            )?;
+            if let Some(cycle) = &self.strict_cycle {
+                writeln!(f, "  cycle: {cycle}")?;
+            }
+        }
+        writeln!(
             f,
             "aborts by the certifier: {} justified, {} needless, {} undecided (commits in flight)",
             self.justified,
             self.needless.len(),
             self.undecided
+        )?;
+        let Conflicts { stale, undecided, needless } = &self.conflicts;
+        write!(
+            f,
+            "aborts by first updater wins: {stale} had read what was replaced, {} needless (a later snapshot \
+             would have served), {undecided} undecided",
+            needless.len()
         )
     }
 }

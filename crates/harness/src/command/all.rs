@@ -110,9 +110,14 @@ const SERIES: &[Benchmark] = &[
     benchmark("snum", "snum --rounds 20 --seconds 20", "snum --seconds 1 --rounds 1 --rows 2000"),
     drawing(benchmark(
         "snum-sweep",
-        "snum --sweep 1,5,20,40,80,160 --reads 5 --updates 1 --hot 100 --systems pssi,ssi,si,postgres --seconds 4 --rounds 2",
-        "snum --sweep 4,8 --reads 5 --updates 1 --hot 100 --systems pssi,si --seconds 1 --rounds 1 --rows 2000",
+        "snum --sweep 1,5,20,40,80,160 --reads 5 --updates 1 --hot 100 --systems pssi,strict,ssi,si,postgres --seconds 4 --rounds 2",
+        "snum --sweep 4,8 --reads 5 --updates 1 --hot 100 --systems pssi,strict,si --seconds 1 --rounds 1 --rows 2000",
     )),
+    benchmark(
+        "conflicts",
+        "conflicts --systems pssi,strict,ssi,si,postgres",
+        "conflicts --systems pssi,strict,ssi,si,postgres --loads tpcb-1,s3u1-hot,bookstore --seconds 1 --rounds 1 --rows 2000 --items 1000 --browsers 1 --clients 8 --pgbench-clients 4",
+    ),
     drawing(benchmark(
         "composite",
         "composite --database embedded,postgres",
@@ -157,7 +162,7 @@ async fn one(args: &AllArgs, benchmark: &Benchmark) -> Result<()> {
     shown.extend(line.split_whitespace().map(str::to_owned));
     if args.without_peer {
         match benchmark.name {
-            "snum" => shown.extend(["--systems".to_owned(), "pssi,ssi,si,2pl".to_owned()]),
+            "snum" => shown.extend(["--systems".to_owned(), "pssi,strict,ssi,si,2pl".to_owned()]),
             _ => shown.iter_mut().for_each(|word| *word = word.replace(",postgres", "")),
         }
     }

@@ -4,6 +4,7 @@ pub mod all;
 pub mod analytic;
 pub mod bookstore;
 pub mod composite;
+pub mod conflicts;
 pub mod crash;
 pub mod device;
 pub mod governor;

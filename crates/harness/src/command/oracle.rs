@@ -12,7 +12,7 @@ use super::{OutputArgs, ServerArgs, client_threads};
 use crate::checker::history::{Abort, History};
 use crate::checker::verdict::Verdict;
 use crate::error::{Error, Result};
-use crate::peer::{System, fresh_folder};
+use crate::peer::fresh_folder;
 use crate::report::{LatencyMs, Record};
 use crate::workload::bookstore::Isolation;
 use crate::workload::recorded::generate::{Shape, Variety};
@@ -43,6 +43,9 @@ pub struct OracleArgs {
     /// Reads and writes only: no savepoints, ON CONFLICT, row locks or READ ONLY.
     #[arg(long)]
     plain: bool,
+    /// Three rows by key and an update of one of them.
+    #[arg(long, conflicts_with = "plain")]
+    s3u1: bool,
     /// The isolation level of every transaction.
     #[arg(long, value_enum, default_value_t = Isolation::Serializable)]
     isolation: Isolation,
@@ -66,15 +69,25 @@ impl OracleArgs {
             embedded: false,
             windows: false,
             plain: false,
+            s3u1: false,
             isolation: Isolation::Serializable,
             method: SystemName::Pssi,
             seed: 1,
         }
     }
 
+    /// s3u1 on 200 rows by so many clients.
+    pub fn s3u1(server: &ServerArgs, seconds: u32, clients: u32) -> OracleArgs {
+        OracleArgs { s3u1: true, keys: 200, clients, ..OracleArgs::of(server, seconds) }
+    }
+
     fn plan(&self) -> Plan {
         let groups = (self.keys / 2).max(1);
-        let variety = if self.plain { Variety::Plain } else { Variety::Wide };
+        let variety = match () {
+            () if self.s3u1 => Variety::S3u1,
+            () if self.plain => Variety::Plain,
+            () => Variety::Wide,
+        };
         Plan {
             shape: Shape { keys: self.keys, groups, operations: 4, windows: self.windows, variety },
             clients: self.clients as usize,
@@ -96,18 +109,24 @@ pub async fn run(args: &OracleArgs) -> Result<()> {
 /// Runs, prints and returns the figures.
 ///
 /// # Errors
-/// `Violation` if what must be serializable is not, or if PSSI aborted needlessly.
+/// `Violation` if what must be serializable, or strictly so, is not.
 pub async fn measure(args: &OracleArgs) -> Result<Record> {
     let history = history(args).await?;
-    let verdict = Verdict::of(&history);
+    let strict = args.method == SystemName::Strict;
+    let verdict = if strict { Verdict::strictly(&history) } else { Verdict::of(&history) };
     println!("{verdict}");
     println!("seed {}", args.seed);
     let promised = args.isolation == Isolation::Serializable && args.method != SystemName::Si;
     if promised && !verdict.serializable() {
         return Err(Error::Violation(format!("THE HISTORY IS NOT SERIALIZABLE (seed {})", args.seed)));
     }
-    if promised && args.method == SystemName::Pssi && !verdict.needless.is_empty() {
-        let told = history.transactions.iter().filter(|t| verdict.needless.contains(&t.id)).take(3);
+    if promised && strict && !verdict.strictly_serializable() {
+        let why = format!("THE HISTORY IS NOT IN THE ORDER OF REAL TIME (seed {})", args.seed);
+        return Err(Error::Violation(why));
+    }
+    if promised && (strict || args.method == SystemName::Pssi) {
+        let needless = |id: &u64| verdict.needless.contains(id) || verdict.conflicts.needless.contains(id);
+        let told = history.transactions.iter().filter(|t| needless(&t.id)).take(3);
         told.for_each(|victim| eprintln!("needless: {victim:?}"));
     }
     Ok(record(args, &verdict))
@@ -134,9 +153,7 @@ async fn history(args: &OracleArgs) -> Result<History> {
         database.close().map_err(failed)?;
         history
     } else {
-        let mut options = args.server.cognate();
-        options.extra.extend(["--serializable".to_owned(), args.method.name().to_owned()]);
-        let system = System::start_cognate(&options).await?;
+        let system = args.method.start(&args.server).await?;
         record_run(&Target::Wire(Box::new(system.config().clone())), &args.plan()).await?
     };
     spinner.finish_and_clear();
@@ -148,7 +165,7 @@ fn record(args: &OracleArgs, verdict: &Verdict) -> Record {
     let attempts = (verdict.committed + aborted).max(1) as f64;
     let pct = |reason: Abort| 100.0 * verdict.aborted_by(reason) as f64 / attempts;
     let mut params = serde_json::Map::new();
-    params.insert("case".to_owned(), json!("recorded load"));
+    params.insert("case".to_owned(), json!(if args.s3u1 { "recorded s3u1" } else { "recorded load" }));
     params.insert("clients".to_owned(), json!(args.clients));
     params.insert("keys".to_owned(), json!(args.keys));
     params.insert("embedded".to_owned(), json!(args.embedded));
@@ -161,6 +178,10 @@ fn record(args: &OracleArgs, verdict: &Verdict) -> Record {
     params.insert("justified".to_owned(), json!(verdict.justified));
     params.insert("undecided".to_owned(), json!(verdict.undecided));
     params.insert("needless".to_owned(), json!(verdict.needless.len()));
+    params.insert("strict".to_owned(), json!(verdict.strictly_serializable()));
+    params.insert("first_updater_stale".to_owned(), json!(verdict.conflicts.stale));
+    params.insert("first_updater_undecided".to_owned(), json!(verdict.conflicts.undecided));
+    params.insert("first_updater_needless".to_owned(), json!(verdict.conflicts.needless.len()));
     Record {
         system: args.method.label().to_owned(),
         workload: "oracle".to_owned(),

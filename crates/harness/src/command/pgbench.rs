@@ -133,7 +133,7 @@ fn record(args: &PgbenchArgs, system: &System, script: Script, runs: &[Measured]
 ///
 /// Simple-update leaves out tellers and branches, so these agree with each other, and accounts with
 /// the history.
-async fn check(system: &System) -> Result<()> {
+pub(super) async fn check(system: &System) -> Result<()> {
     use crate::error::DatabaseContext;
     let client = system.client().await?;
     let mut sums = Vec::new();

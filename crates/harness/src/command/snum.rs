@@ -22,7 +22,7 @@ use crate::report::{LatencyMs, Record, align, number};
 use crate::workload::bookstore::Isolation;
 use crate::workload::snum::Shape;
 
-use SystemName::{Postgres, Pssi, Si, Ssi};
+use SystemName::{Postgres, Pssi, Si, Ssi, Strict};
 
 /// The arguments of sNuM.
 #[derive(Clone, Debug, Args)]
@@ -64,7 +64,7 @@ pub struct SnumArgs {
     /// Rows of the table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i64).range(2_000..=100_000_000))]
     rows: i64,
-    /// Only these rows of the goals: uniform, embedded, hot, aborts, scans, needless.
+    /// Only these rows of the goals: uniform, strict, embedded, hot, aborts, scans, needless.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     goals: Vec<String>,
     /// Measure with these numbers of clients and draw the curves into --curves.
@@ -116,6 +116,18 @@ const GOALS: &[Goal] = &[
         compared: Compared::Rate,
         must: 0.95,
         parameter: "uniform_of_si",
+    },
+    Goal {
+        name: "strict",
+        what: "s3u1 uniform, 80 clients, wire, in the order of real time",
+        load: (3, 1, 0, false),
+        clients: 80,
+        embedded: false,
+        systems: &[Strict, Pssi],
+        ratio: (Strict, Pssi),
+        compared: Compared::Rate,
+        must: 0.99,
+        parameter: "strict_of_pssi",
     },
     Goal {
         name: "embedded",

@@ -28,6 +28,8 @@ const LEAD: Duration = Duration::from_millis(20);
 pub enum SystemName {
     /// Cognate, precisely.
     Pssi,
+    /// Cognate, precisely and in the order of real time.
+    Strict,
     /// Cognate, by dangerous structures.
     Ssi,
     /// Cognate, snapshot isolation.
@@ -41,8 +43,9 @@ pub enum SystemName {
 
 impl SystemName {
     /// All of them.
-    pub const ALL: [SystemName; 5] = [
+    pub const ALL: [SystemName; 6] = [
         SystemName::Pssi,
+        SystemName::Strict,
         SystemName::Ssi,
         SystemName::Si,
         SystemName::TwoPhaseLocking,
@@ -53,6 +56,7 @@ impl SystemName {
     pub fn name(self) -> &'static str {
         match self {
             SystemName::Pssi => "pssi",
+            SystemName::Strict => "strict",
             SystemName::Ssi => "ssi",
             SystemName::Si => "si",
             SystemName::TwoPhaseLocking => "2pl",
@@ -64,6 +68,7 @@ impl SystemName {
     pub fn label(self) -> &'static str {
         match self {
             SystemName::Pssi => "cognate",
+            SystemName::Strict => "cognate strict",
             SystemName::Ssi => "cognate ssi",
             SystemName::Si => "cognate si",
             SystemName::TwoPhaseLocking => "cognate 2pl",
@@ -75,11 +80,25 @@ impl SystemName {
     pub fn method(self) -> Option<Method> {
         match self {
             SystemName::Pssi => Some(Method::Pssi),
+            SystemName::Strict => Some(Method::Strict),
             SystemName::Ssi => Some(Method::Ssi),
             SystemName::Si => Some(Method::Si),
             SystemName::TwoPhaseLocking => Some(Method::TwoPhaseLocking),
             SystemName::Postgres => None,
         }
+    }
+
+    /// Starts its server.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start(self, server: &ServerArgs) -> Result<System> {
+        if self == SystemName::Postgres {
+            return System::start_postgres(&server.postgres()).await;
+        }
+        let mut options = server.cognate();
+        options.extra.extend(["--serializable".to_owned(), self.name().to_owned()]);
+        System::start_cognate(&options).await
     }
 }
 
@@ -266,14 +285,7 @@ fn missing(name: SystemName) -> Error {
 }
 
 async fn start(server: &ServerArgs, name: SystemName, shape: &Shape) -> Result<System> {
-    let system = match name {
-        SystemName::Postgres => System::start_postgres(&server.postgres()).await?,
-        _ => {
-            let mut options = server.cognate();
-            options.extra.extend(["--serializable".to_owned(), name.name().to_owned()]);
-            System::start_cognate(&options).await?
-        }
-    };
+    let system = name.start(server).await?;
     let client = system.client().await?;
     system.execute_each(&client, &shape.statements()).await?;
     system.execute_each(&client, &["VACUUM ANALYZE".to_owned(), "CHECKPOINT".to_owned()]).await?;

@@ -128,6 +128,30 @@ pub const GOALS: &[Goal] = goals! {
     further "s5u1 hot, 40 clients: aborts by the certifier, PSSI / own SSI", AtMost(0.6), "×", "0.3×",
         |f| f.param("snum", "certifier_aborts_of_ssi");
     first "needless aborts by the oracle", AtMost(0.0), "", "0", |f| f.param("oracle", "needless");
+    further "aborts by first updater wins that a later snapshot would have served, by the oracle", AtMost(0.0), "", "0",
+        |f| f.param("oracle", "first_updater_needless");
+    further "tpcb-like, scale 1, 16 clients: SERIALIZABLE / own READ COMMITTED", AtLeast(0.8), "×", "0.95×",
+        |f| f.param("conflicts", "tpcb_of_read_committed");
+    further "tpcb-like, scale 1, 16 clients, SERIALIZABLE: retried", AtMost(0.5), " %", "0 %",
+        |f| f.param("conflicts", "tpcb_retried_pct");
+    further "tpcb-like, scale 1, 16 clients: SERIALIZABLE / PostgreSQL at READ COMMITTED (both defaults)",
+        AtLeast(2.5), "×", "3.5×", |f| f.param("conflicts", "tpcb_of_postgres_default");
+    further "bookstore, ordering mix, 80 clients: aborts of Buy Confirm at SERIALIZABLE", AtMost(1.5), " %", "0.5 %",
+        |f| f.param("conflicts", "buy_confirm_aborted_pct");
+    further "s3u1 hot, 80 clients, SERIALIZABLE: aborts; the update follows a read of the same row, so most are justified",
+        Nothing, " %", "", |f| f.param("conflicts", "s3u1_hot_aborted_pct");
+    further "s3u1 hot, 80 clients, SERIALIZABLE, recorded: aborts that the oracle does not justify", AtMost(0.0), "", "0",
+        |f| f.param("conflicts", "s3u1_hot_needless");
+    further "strictly serializable / PSSI: s3u1 uniform, 80 clients", AtLeast(0.99), "×", "1×",
+        |f| f.param("conflicts", "s3u1_strict_of_pssi");
+    further "strictly serializable / PSSI: s3u1 hot, 80 clients", AtLeast(0.99), "×", "1×",
+        |f| f.param("conflicts", "s3u1_hot_strict_of_pssi");
+    further "strictly serializable above PSSI: s3u1 hot, 80 clients, aborts", AtMost(1.0), " points", "0",
+        |f| f.param("conflicts", "s3u1_hot_strict_points");
+    further "strictly serializable / PSSI: bookstore, ordering mix, 80 clients", AtLeast(0.99), "×", "1×",
+        |f| f.param("conflicts", "bookstore_strict_of_pssi");
+    further "strictly serializable above PSSI: bookstore, ordering mix, 80 clients, aborts", AtMost(1.0), " points", "0",
+        |f| f.param("conflicts", "bookstore_strict_points");
     further "read-mostly with 1,000-row ranges: PSSI / own snapshot isolation", AtLeast(0.9), "×", "0.97×",
         |f| f.param("snum", "scans_of_si");
     further "78 ms log device with governor: of the 2.5 ms device", AtLeast(95.0), " %", "99 %",

@@ -6,7 +6,7 @@
 mod brute_force;
 mod model;
 
-use cognate_harness::checker::history::{Abort, Event, Outcome, writer};
+use cognate_harness::checker::history::{Abort, Event, History, Outcome, writer};
 use cognate_harness::checker::verdict::{Verdict, Violation};
 
 use model::Step::{self, *};
@@ -27,14 +27,23 @@ fn model(steps: &[(u64, Step)]) -> Model {
 
 /// Judges twice: with commit numbers, and without, as a concurrent run is recorded.
 fn verdict(model: &Model) -> Verdict {
-    let exact = Verdict::of(&model.history);
+    judged_twice(model, Verdict::of, true)
+}
+
+/// The same by any judge. `decided`: the order of ends and beginnings leaves nothing open.
+fn judged_twice(model: &Model, judge: fn(&History) -> Verdict, decided: bool) -> Verdict {
+    let exact = judge(&model.history);
     let mut history = model.history.clone();
     for transaction in &mut history.transactions {
         transaction.commit = None;
     }
-    let inferred = Verdict::of(&history);
+    let inferred = judge(&history);
     assert_eq!(exact.serializable(), inferred.serializable(), "{exact}\n{inferred}");
-    assert_eq!(exact.needless, inferred.needless, "{exact}\n{inferred}");
+    assert_eq!(exact.strictly_serializable(), inferred.strictly_serializable(), "{exact}\n{inferred}");
+    assert_eq!(exact.conflicts, inferred.conflicts, "{exact}\n{inferred}");
+    if decided {
+        assert_eq!(exact.needless, inferred.needless, "{exact}\n{inferred}");
+    }
     exact
 }
 
@@ -411,6 +420,98 @@ fn a_commit_in_flight_leaves_an_abort_undecided() {
     model.history.transactions[0].asked = victim.answered + 1;
     let found = Verdict::of(&model.history);
     assert_eq!((found.justified, found.undecided, found.needless), (0, 0, vec![2]));
+}
+
+/// T3 runs long and reads x; T1 replaces x and is acknowledged; T2 begins, reads y, ends; T3 replaces y.
+const OUT_OF_TIME: [(u64, Step); 7] = [
+    (3, Keys(X, X)),
+    (1, Put(X, 11)),
+    (1, Commit),
+    (2, Keys(Y, Y)),
+    (2, Commit),
+    (3, Put(Y, 21)),
+    (3, Commit),
+];
+
+#[test]
+fn real_time_is_an_order_of_its_own() {
+    let found = verdict(&model(&OUT_OF_TIME));
+    assert!(found.serializable() && !found.strictly_serializable(), "{found}");
+    let cycle = found.strict_cycle.expect("a cycle").to_string();
+    assert_eq!(cycle, "T1 -real time→ T2 -rw(table 0 key 2)→ T3 -rw(table 0 key 1)→ T1");
+    // T2 began before T1 was answered.
+    let mut steps = OUT_OF_TIME;
+    steps.swap(2, 3);
+    assert!(verdict(&model(&steps)).strictly_serializable());
+    // Others end and begin between them.
+    let others = [(7, read(Z)), (7, Commit), (8, read(Z)), (8, Commit)];
+    let steps = [&OUT_OF_TIME[..3], &others, &OUT_OF_TIME[3..]].concat();
+    let found = verdict(&model(&steps));
+    assert_eq!(found.strict_cycle.expect("a cycle").to_string(), cycle);
+}
+
+#[test]
+fn real_time_justifies_an_abort() {
+    let mut steps = OUT_OF_TIME;
+    steps[6].1 = Abort(Abort::Certifier);
+    let model = model(&steps);
+    let serially = verdict(&model);
+    assert_eq!((serially.justified, serially.needless), (0, vec![3]));
+    let strictly = judged_twice(&model, Verdict::strictly, true);
+    assert!(strictly.strictly_serializable());
+    assert_eq!((strictly.justified, strictly.needless), (1, vec![]));
+    // T2's first statement was sent before T1 was answered, and its snapshot known afterwards: nobody
+    // outside can tell.
+    let mut history = model.history.clone();
+    history.transactions.iter_mut().for_each(|transaction| transaction.commit = None);
+    let answered = history.transactions.iter().find(|t| t.id == 1).unwrap().answered;
+    let second = history.transactions.iter_mut().find(|t| t.id == 2).unwrap();
+    (second.began, second.placed) = (answered - 1, answered + 1);
+    let strictly = Verdict::strictly(&history);
+    assert_eq!((strictly.justified, strictly.undecided, strictly.needless), (0, 1, vec![]));
+}
+
+#[test]
+fn first_updater_wins_where_something_went_stale() {
+    let abort = Abort(Abort::FirstUpdater);
+    let of = |steps: &[(u64, Step)]| {
+        let conflicts = verdict(&model(steps)).conflicts;
+        (conflicts.stale, conflicts.undecided, conflicts.needless)
+    };
+    // T2 has read nothing, then another row, then the row itself.
+    assert_eq!(of(&[(2, Keys(8, 9)), (1, Put(X, 11)), (1, Commit), (2, abort)]), (0, 0, vec![2]));
+    assert_eq!(of(&[(2, read(Y)), (1, Put(X, 11)), (1, Commit), (2, abort)]), (0, 0, vec![2]));
+    assert_eq!(of(&[(2, read(X)), (1, Put(X, 11)), (1, Commit), (2, abort)]), (1, 0, vec![]));
+    // A row has come into what it has read.
+    assert_eq!(of(&[(2, Keys(8, 9)), (1, Put(8, 11)), (1, Commit), (2, abort)]), (1, 0, vec![]));
+    // Who was faster had not committed.
+    assert_eq!(of(&[(2, read(X)), (1, Put(X, 11)), (2, abort), (1, Commit)]), (0, 0, vec![2]));
+    // It replaced what it has read itself: nobody else could.
+    let steps = [(2, read(X)), (2, Put(X, 12)), (1, Put(Y, 11)), (1, Commit), (2, abort)];
+    assert_eq!(of(&steps), (0, 0, vec![2]));
+}
+
+#[test]
+fn what_is_read_after_the_snapshot_moved_is_read_there() {
+    // T2 reads y, meets the newer x, goes on at the newest snapshot, and reads z as T1 left it.
+    let mut model = model(&[(2, read(Y)), (1, Put(X, 11)), (1, Put(Z, 31)), (1, Commit)]);
+    model.refresh(2);
+    for step in [Put(X, 12), Keys(Z, Z), Keys(7, 9), Commit] {
+        model.step(2, step);
+    }
+    let found = verdict(&model);
+    assert!(found.strictly_serializable(), "{found}");
+    // A server that moves it although y has changed, too.
+    let mut model = Model::run(
+        &[(X, 10), (Y, 20), (Z, 30)],
+        Snapshots::First,
+        &[(2, read(Y)), (1, Put(X, 11)), (1, Put(Y, 21)), (1, Commit)],
+    );
+    model.refresh(2);
+    model.step(2, Put(X, 12));
+    model.step(2, Commit);
+    let cycle = Verdict::of(&model.history).cycle.expect("a cycle").to_string();
+    assert_eq!(cycle, "T1 -ww(table 0 key 1)→ T2 -rw(table 0 key 2)→ T1");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use cognate_harness::checker::history::{
     Abort, Event, Exists, History, Object, Outcome, Predicate, Row, Scan, Stamp, Transaction, Write, stamp,
+    standing,
 };
 
 /// What a transaction does next.
@@ -48,6 +49,9 @@ type Own = BTreeMap<i64, (Stamp, Option<Row>)>;
 struct Running {
     events: Vec<Event>,
     snapshot: u64,
+    /// When it began, and when it took its snapshot.
+    began: u64,
+    placed: u64,
     own: Own,
     count: u64,
     /// At the savepoint: how many events there were, and the own rows.
@@ -115,9 +119,49 @@ impl Model {
     /// Whether a write of this key by this transaction would break "first updater wins".
     pub(crate) fn conflicts(&self, id: u64, key: i64) -> bool {
         let snapshot = self.running.get(&id).map_or(self.commits, |running| running.snapshot);
-        let newer =
-            self.versions.get(&key).and_then(|all| all.last()).is_some_and(|last| last.commit > snapshot);
-        newer || self.running.iter().any(|(other, running)| *other != id && running.own.contains_key(&key))
+        let last = self.versions.get(&key).and_then(|all| all.last());
+        last.is_some_and(|last| last.commit > snapshot) || self.is_locked(id, key)
+    }
+
+    /// Whether somebody else who runs has written this key.
+    pub(crate) fn is_locked(&self, id: u64, key: i64) -> bool {
+        self.running.iter().any(|(other, running)| *other != id && running.own.contains_key(&key))
+    }
+
+    /// Gives a transaction the newest snapshot, whatever it has read.
+    pub(crate) fn refresh(&mut self, id: u64) {
+        self.tick += 1;
+        let (snapshot, now) = (self.commits, self.tick);
+        let running = self.running.get_mut(&id).unwrap();
+        (running.snapshot, running.placed) = (snapshot, now);
+    }
+
+    /// Whether all that a transaction has read is still so in the newest state.
+    pub(crate) fn is_fresh(&self, id: u64) -> bool {
+        let Some(running) = self.running.get(&id) else { return true };
+        running.events.iter().enumerate().all(|(place, event)| {
+            let (predicate, snapshot) = match event {
+                Event::Scan(scan) => (scan.predicate, scan.snapshot),
+                Event::Exists(exists) => (exists.predicate, exists.snapshot),
+                Event::Met(_) | Event::Write(_) | Event::TakenBack(_) => return true,
+            };
+            let own: Vec<i64> =
+                standing(&running.events[..place]).iter().map(|write| write.object.key).collect();
+            let others = self.versions.iter().filter(|(key, _)| !own.contains(key));
+            others.flat_map(|(key, versions)| versions.iter().map(move |version| (*key, version))).all(
+                |(key, version)| {
+                    let before = self.before(key, version.commit);
+                    let concerns = predicate.holds(version.row.as_ref()) || predicate.holds(before);
+                    version.commit <= snapshot || !concerns
+                },
+            )
+        })
+    }
+
+    /// The row that the version with this number replaced.
+    fn before(&self, key: i64, commit: u64) -> Option<&Row> {
+        let older = self.versions.get(&key)?.iter().rev().find(|version| version.commit < commit)?;
+        older.row.as_ref()
     }
 
     /// Gives a transaction another snapshot, as no sound store would.
@@ -127,11 +171,18 @@ impl Model {
     }
 
     fn begin(&mut self, id: u64) {
-        let snapshot = self.commits;
-        let fresh = Running { events: Vec::new(), snapshot, own: BTreeMap::new(), count: 0, saved: None };
-        let running = self.running.entry(id).or_insert(fresh);
+        let (snapshot, now) = (self.commits, self.tick);
+        let running = self.running.entry(id).or_insert_with(|| Running {
+            events: Vec::new(),
+            snapshot,
+            began: now,
+            placed: now,
+            own: BTreeMap::new(),
+            count: 0,
+            saved: None,
+        });
         if self.snapshots == Snapshots::Each {
-            running.snapshot = snapshot;
+            (running.snapshot, running.placed) = (snapshot, now);
         }
     }
 
@@ -224,6 +275,8 @@ impl Model {
             outcome,
             snapshot: running.snapshot,
             commit,
+            began: running.began,
+            placed: running.placed,
             asked,
             answered: self.tick,
         });

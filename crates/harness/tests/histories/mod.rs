@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use cognate::{Database, Method, Options};
-use cognate_harness::checker::history::Abort;
+use cognate_harness::checker::history::{Abort, History};
 use cognate_harness::checker::verdict::Verdict;
 use cognate_harness::random::Random;
 use cognate_harness::workload::bookstore::Isolation;
@@ -15,6 +15,10 @@ use cognate_harness::workload::recorded::generate::{Shape, Variety};
 use cognate_harness::workload::recorded::recorder::Step;
 use cognate_harness::workload::recorded::run::{Plan, Target, run as record_run};
 use cognate_harness::workload::recorded::stage::{self, Stage};
+use cognate_server::assemble;
+use cognate_server::config::{Config, Settings};
+
+use super::MOVES_SNAPSHOTS;
 
 const SESSIONS: usize = 6;
 const TRANSACTIONS: usize = 80;
@@ -34,6 +38,11 @@ impl Setup {
     fn new(isolation: Isolation, variety: Variety) -> Setup {
         Setup { isolation, windows: false, variety, method: Method::Pssi, certifier_bytes: None }
     }
+}
+
+/// Under the method that promises it, real time counts.
+fn judge(method: Method, history: &History) -> Verdict {
+    if method == Method::Strict { Verdict::strictly(history) } else { Verdict::of(history) }
 }
 
 /// What one run came to.
@@ -80,10 +89,11 @@ async fn history(database: &Database, setup: Setup, seed: u64) -> Run {
         }
     }
     let history = stage.take_history().unwrap_or_else(|error| panic!("COGNATE_SEED={seed}: {error}"));
-    let verdict = Verdict::of(&history);
+    let verdict = judge(setup.method, &history);
     let told: Vec<String> =
         stage.take_failures().into_iter().map(|(id, failure)| format!("T{id}: {failure:?}")).collect();
-    let victims = history.transactions.iter().filter(|t| verdict.needless.contains(&t.id));
+    let needless = |id: &u64| verdict.needless.contains(id) || verdict.conflicts.needless.contains(id);
+    let victims = history.transactions.iter().filter(|t| needless(&t.id));
     let victims: Vec<String> = victims.map(|victim| format!("{victim:?}")).collect();
     let (told, victims) = (told.join("\n"), victims.join("\n"));
     let text = format!("COGNATE_SEED={seed}: {verdict}\n{told}\nneedlessly aborted:\n{victims}");
@@ -110,20 +120,34 @@ fn runs(setup: Setup, seeds: u64, mut judge: impl FnMut(&Run)) {
 
 /// Runs that must be serializable, and must have no abort without a cycle; returns what was done in
 /// them.
-fn precise_runs(variety: Variety, seeds: u64) -> BTreeMap<&'static str, usize> {
-    let (mut certified, mut committed) = (0, 0);
+fn precise_runs(method: Method, variety: Variety, seeds: u64) -> BTreeMap<&'static str, usize> {
+    let (mut certified, mut committed, mut out_of_time) = (0, 0, 0);
+    let (mut conflicts, mut needless_conflicts) = (0, 0);
     let mut wrong = Vec::new();
     let mut done = BTreeMap::new();
-    runs(Setup::new(Isolation::Serializable, variety), seeds, |run| {
+    runs(Setup { method, ..Setup::new(Isolation::Serializable, variety) }, seeds, |run| {
         let verdict = &run.verdict;
-        if !verdict.serializable() || !verdict.needless.is_empty() || verdict.undecided > 0 {
+        let sound = match method {
+            Method::Strict => verdict.strictly_serializable(),
+            _ => verdict.serializable(),
+        };
+        let spared = verdict.conflicts.needless.len();
+        if !sound || !verdict.needless.is_empty() || verdict.undecided > 0 || MOVES_SNAPSHOTS && spared > 0 {
             wrong.push(run.text.clone());
         }
         certified += verdict.aborted_by(Abort::Certifier);
+        conflicts += verdict.aborted_by(Abort::FirstUpdater);
+        needless_conflicts += spared;
         committed += verdict.committed;
+        out_of_time += usize::from(!verdict.strictly_serializable());
         add(&mut done, &run.done);
     });
-    println!("{committed} committed, {certified} aborted by the certifier; {done:?}");
+    println!(
+        "{method:?}: {committed} committed, {certified} aborted by the certifier, {conflicts} by first updater \
+         wins, of which a later snapshot would have served {needless_conflicts}; {out_of_time} runs out of the \
+         order of real time; {done:?}"
+    );
+    assert_eq!(out_of_time > 0, method != Method::Strict, "the load would find what strictness prevents");
     assert!(wrong.is_empty(), "{} wrong runs:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(certified > 0, "no run ever closed a cycle");
     done
@@ -170,14 +194,21 @@ const STATEMENTS: [&str; 8] = [
 
 #[test]
 fn serializable_histories_are_and_abort_only_where_a_cycle_closes() {
-    precise_runs(Variety::Plain, 40);
+    precise_runs(Method::Pssi, Variety::Plain, 40);
+}
+
+/// The same with real time among what closes a cycle.
+#[test]
+fn strict_histories_are_in_the_order_of_real_time() {
+    precise_runs(Method::Strict, Variety::Plain, 40);
+    precise_runs(Method::Strict, Variety::Exact, 20);
 }
 
 /// Savepoints, ON CONFLICT, foreign keys, unique values, row locks, READ ONLY, and transactions
 /// with an age.
 #[test]
 fn histories_with_constraints_and_savepoints_are_serializable_without_needless_aborts() {
-    let done = precise_runs(Variety::Exact, 40);
+    let done = precise_runs(Method::Pssi, Variety::Exact, 40);
     assert_done(&done, &CONSTRAINTS);
     assert_done(&done, &STATEMENTS);
 }
@@ -229,30 +260,74 @@ fn histories_under_the_comparators_are_serializable() {
     }
 }
 
-/// Sessions on threads of their own: what the order is depends on the machine, that there is one
-/// does not.
-#[test]
-fn concurrent_histories_with_safe_snapshots_are_serializable() {
-    let seed = first_seed();
-    let folder = tempfile::tempdir().unwrap();
-    let database = Database::open(folder.path().join("data")).unwrap();
-    let shape = Shape { keys: 30, groups: 15, operations: 4, windows: false, variety: Variety::Wide };
-    let plan = Plan {
-        shape,
+fn plan(variety: Variety, seed: u64) -> Plan {
+    Plan {
+        shape: Shape { keys: 30, groups: 15, operations: 4, windows: false, variety },
         clients: 8,
         threads: 4,
         time: Duration::MAX,
         transactions: 60,
         isolation: Isolation::Serializable,
         seed,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let history = runtime.block_on(record_run(&Target::Embedded(database.clone()), &plan)).unwrap();
-    let verdict = Verdict::of(&history);
-    println!("{verdict}");
-    assert!(verdict.serializable() && verdict.needless.is_empty(), "COGNATE_SEED={seed}: {verdict}");
-    assert_eq!(history.transactions.len(), 480);
-    database.close().unwrap();
+    }
+}
+
+/// Sessions on threads of their own: what the order is depends on the machine, that there is one
+/// does not.
+#[test]
+fn concurrent_histories_with_safe_snapshots_are_serializable() {
+    let seed = first_seed();
+    for method in [Method::Pssi, Method::Strict] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { serializable: method, ..Options::new(folder.path().join("data")) };
+        let database = Database::open_with(options).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let target = Target::Embedded(database.clone());
+        let history = runtime.block_on(record_run(&target, &plan(Variety::Wide, seed))).unwrap();
+        let verdict = judge(method, &history);
+        println!("{method:?}: {verdict}");
+        assert!(verdict.serializable() && verdict.needless.is_empty(), "COGNATE_SEED={seed}: {verdict}");
+        assert!(
+            method != Method::Strict || verdict.strictly_serializable(),
+            "COGNATE_SEED={seed}: {verdict}"
+        );
+        assert_eq!(history.transactions.len(), 480);
+        database.close().unwrap();
+    }
+}
+
+/// The same through the wire, where all that is known is what clients were told and when.
+#[test]
+fn histories_through_the_wire_are_strict_where_that_is_promised() {
+    let seed = first_seed();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    for method in [Method::Pssi, Method::Strict] {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            data: Some(folder.path().join("data")),
+            listen: Some("127.0.0.1:0".to_owned()),
+            http: Some("127.0.0.1:0".to_owned()),
+            memory: Some("64MB".to_owned()),
+            superuser: Some("ann".to_owned()),
+            serializable: Some(method.name().to_owned()),
+            ..Settings::default()
+        };
+        runtime.block_on(async {
+            let server = assemble::start(Config::resolve(settings).unwrap()).await.unwrap();
+            let mut config = tokio_postgres::Config::new();
+            config.host("127.0.0.1").port(server.listen().port()).user("ann").dbname("any");
+            let target = Target::Wire(Box::new(config));
+            let history = record_run(&target, &plan(Variety::Wide, seed)).await.unwrap();
+            let verdict = judge(method, &history);
+            println!("{method:?}: {verdict}");
+            let is_sound = match method {
+                Method::Strict => verdict.strictly_serializable(),
+                _ => verdict.serializable(),
+            };
+            assert!(is_sound && verdict.needless.is_empty(), "COGNATE_SEED={seed}: {method:?}: {verdict}");
+            server.stop().await.unwrap();
+        });
+    }
 }
 
 #[test]

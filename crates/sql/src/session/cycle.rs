@@ -4,11 +4,14 @@
 //! DETAIL:  Cycle: 12 (this transaction) -rw-> 11: key (id)=(1) of table "account"; 11 -rw-> 12: range of index "account_owner".
 //! HINT:  An immediate retry can succeed: the other transactions of the cycle have committed.
 //! ```
+//!
+//! Where the serial order has to be one of real time, a step can say that alone: `11 -real time-> 13: 11
+//! had committed before 13 began`.
 
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use cognate_engine::{Cycle, Edge, Object, TreeId};
+use cognate_engine::{Cycle, Dependency, Edge, Object, TreeId};
 
 use crate::catalog::{Catalog, Index, Oid, Table};
 use crate::error::{SqlError, sqlstate};
@@ -75,16 +78,13 @@ pub(crate) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) 
         if at > 0 {
             detail.push_str("; ");
         }
+        let (from, to) = (name(cycle, edge.from), name(cycle, edge.to));
         // Writing to a string does not fail.
-        let _ = write!(
-            detail,
-            "{} -{}-> {}",
-            name(cycle, edge.from),
-            edge.dependency.short_name(),
-            name(cycle, edge.to)
-        );
+        let _ = write!(detail, "{from} -{}-> {to}", edge.dependency.short_name());
         if let Some(object) = &edge.object {
             let _ = write!(detail, ": {}", describe(object, catalog, format));
+        } else if edge.dependency == Dependency::RealTime {
+            let _ = write!(detail, ": {from} had committed before {to} began");
         }
     }
     detail.push('.');

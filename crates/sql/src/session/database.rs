@@ -304,14 +304,3 @@ fn stored_objects(engine: &Database, transaction: &Transaction) -> Result<Vec<Ob
 fn decode(engine: &Database, key: &[u8], document: &[u8], snapshot: Csn) -> Result<Object> {
     store::decode(document).map_err(|error| place::located(engine, store::CATALOG_TREE, key, snapshot, error))
 }
-
-/// A method by its name in settings.
-pub(super) fn method_name(method: cognate_engine::Method) -> &'static str {
-    use cognate_engine::Method;
-    match method {
-        Method::Pssi => "pssi",
-        Method::Ssi => "ssi",
-        Method::Si => "si",
-        Method::TwoPhaseLocking => "2pl",
-    }
-}

@@ -204,8 +204,7 @@ impl Session {
         settings.set_default("session_authorization", &parameters.user)?;
         settings.set_default("is_superuser", if superuser { "on" } else { "off" })?;
         settings.set_default("application_name", &parameters.application_name)?;
-        settings
-            .set_default("cognate.serializable", database::method_name(database.engine().serializable()))?;
+        settings.set_default("cognate.serializable", database.engine().serializable().name())?;
         for (name, value) in &parameters.options {
             settings.set_option(name, value)?;
         }

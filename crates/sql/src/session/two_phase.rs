@@ -50,7 +50,7 @@ impl Session {
             && self.block == Block::Explicit
             && self.modes.isolation == Isolation::Serializable
             && !self.modes.read_only
-            && matches!(self.database.engine().serializable(), Method::Pssi | Method::Ssi)
+            && self.database.engine().serializable().certifies()
     }
 
     /// Whether statements lock what they read.

@@ -41,6 +41,9 @@ pub trait Connection {
     /// may replace as the one that takes the snapshot.
     fn snapshot(&mut self) -> impl Future<Output = Result<u64, Failure>>;
 
+    /// The snapshot that the open transaction has now, after a statement of its own.
+    fn snapshot_now(&mut self) -> impl Future<Output = Result<u64, Failure>>;
+
     /// The newest commit's number, if nobody else can have committed since the last answer.
     fn last_commit(&self) -> Option<u64>;
 }
@@ -50,6 +53,8 @@ pub struct Embedded {
     session: Session,
     engine: cognate_engine::Database,
     alone: bool,
+    /// The number that the database has for the open transaction, once it was asked for.
+    transaction: Option<u64>,
 }
 
 impl Embedded {
@@ -59,7 +64,8 @@ impl Embedded {
     /// # Errors
     /// If the catalog cannot be read.
     pub fn new(database: &cognate::Database, alone: bool) -> cognate::Result<Embedded> {
-        Ok(Embedded { session: database.session()?, engine: database.sql().engine().clone(), alone })
+        let (session, engine) = (database.session()?, database.sql().engine().clone());
+        Ok(Embedded { session, engine, alone, transaction: None })
     }
 }
 
@@ -87,14 +93,25 @@ impl Connection for Embedded {
     }
 
     async fn snapshot(&mut self) -> Result<u64, Failure> {
+        self.transaction = None;
         if self.alone {
             return Ok(self.engine.visible());
         }
-        let rows = self.query("SELECT txid_current()", &[]).await?;
-        let id = match rows.first().and_then(|row| row.first()) {
-            Some(Value::Int(id)) => *id as u64,
-            _ => 0,
+        self.snapshot_now().await
+    }
+
+    async fn snapshot_now(&mut self) -> Result<u64, Failure> {
+        let id = match self.transaction {
+            Some(id) => id,
+            None => {
+                let rows = self.query("SELECT txid_current()", &[]).await?;
+                match rows.first().and_then(|row| row.first()) {
+                    Some(Value::Int(id)) => *id as u64,
+                    _ => 0,
+                }
+            }
         };
+        self.transaction = Some(id);
         let running = self.engine.transactions().into_iter().find(|running| running.id == id);
         running.map(|running| running.snapshot).ok_or_else(|| unknown_snapshot(id))
     }
@@ -178,6 +195,10 @@ impl Connection for Wire {
             Some(Value::Int(snapshot)) => Ok(*snapshot as u64),
             _ => Err(unknown_snapshot(0)),
         }
+    }
+
+    async fn snapshot_now(&mut self) -> Result<u64, Failure> {
+        self.snapshot().await
     }
 
     fn last_commit(&self) -> Option<u64> {

@@ -25,6 +25,8 @@ pub enum Variety {
     /// All but DEFERRABLE, which waits for others: also ON CONFLICT DO NOTHING, foreign keys,
     /// unique values, refusals within a savepoint, and transactions with an age.
     Exact,
+    /// Three rows by key and an update of one of them, as the workload s3u1 has it.
+    S3u1,
 }
 
 /// How large, and so how hot, the data are.
@@ -55,7 +57,7 @@ impl Shape {
         for table in 0..self.tables() {
             for key in 1..=self.keys {
                 let group = random.between(1, self.groups);
-                let chosen = random.chance(66);
+                let chosen = random.chance(66) || self.variety == Variety::S3u1;
                 let known = |object: Object| rows.iter().any(|(other, _)| *other == object);
                 let permitted = match table {
                     CHILD => known(Object { table: PARENT, key: group }),
@@ -74,6 +76,9 @@ impl Shape {
 
     /// The steps of one transaction, its end included.
     pub fn transaction(&self, random: &mut Random) -> Vec<Step> {
+        if self.variety == Variety::S3u1 {
+            return self.s3u1(random);
+        }
         let operations = random.between(1, self.operations);
         let reads_only = random.chance(15);
         let mode = if self.variety == Variety::Plain { Mode::Plain } else { self.mode(random, reads_only) };
@@ -93,6 +98,20 @@ impl Shape {
         }
         steps.push(if random.chance(4) { Step::Rollback } else { Step::Commit });
         steps
+    }
+
+    fn s3u1(&self, random: &mut Random) -> Vec<Step> {
+        let mut keys: Vec<i64> = Vec::new();
+        while keys.len() < self.keys.clamp(0, 3) as usize {
+            let key = random.between(1, self.keys);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let object = |key: i64| Object { table: 0, key };
+        let reads = keys.iter().map(|&key| Step::Run(Operation::Point(object(key))));
+        let update = keys.first().map(|&key| Step::Run(Operation::Update(object(key))));
+        reads.chain(update).chain([Step::Commit]).collect()
     }
 
     fn mode(&self, random: &mut Random, reads_only: bool) -> Mode {

@@ -4,6 +4,10 @@
 //! back at once and recorded as aborted, with the reason that SQLSTATE and message tell; what
 //! follows until its end is passed over. With a savepoint, a constraint's refusal takes it back
 //! only to there, and is recorded as what it told of other rows.
+//!
+//! A server may move a transaction's snapshot forward while a statement waits for a row or meets a
+//! newer one. So after each statement that could, the snapshot is asked for again, and what the
+//! statement read is recorded with that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,9 +75,14 @@ pub enum Mode {
 struct Open {
     id: u64,
     events: Vec<Event>,
+    /// When its first statement was sent.
+    began: u64,
     snapshot: u64,
+    /// When it was known that this is its snapshot.
+    placed: u64,
     count: u64,
-    mode: Mode,
+    /// Its statements read what is newest when they are answered.
+    reads_latest: bool,
     /// How many events there were at the savepoint.
     savepoint: Option<usize>,
     /// What its statements did.
@@ -164,16 +173,29 @@ impl<C: Connection> Recorder<C> {
             let text = format!("SET LOCAL cognate.retry_of = '{last}'");
             self.connection.query(&text, &[]).await.map_err(unexpected)?;
         }
+        let began = self.counters.tick();
         let snapshot = self.connection.snapshot().await.map_err(unexpected)?;
+        let placed = self.counters.tick();
         let id = self.counters.id();
+        let aged = mode == Mode::Aged && self.isolation == Isolation::Serializable;
         let kinds = match mode {
             Mode::Plain => Vec::new(),
             Mode::ReadOnly => vec!["read only"],
             Mode::Deferrable => vec!["deferrable"],
             Mode::Aged => vec!["aged"],
         };
-        let (events, savepoint) = (Vec::new(), None);
-        self.open = Some(Open { id, events, snapshot, count: 0, mode, savepoint, kinds, failed: false });
+        self.open = Some(Open {
+            id,
+            events: Vec::new(),
+            began,
+            snapshot,
+            placed,
+            count: 0,
+            reads_latest: self.reads_latest || aged,
+            savepoint: None,
+            kinds,
+            failed: false,
+        });
         Ok(())
     }
 
@@ -193,7 +215,8 @@ impl<C: Connection> Recorder<C> {
         let wrote = open.events[place..].iter().any(|event| matches!(event, Event::Write(_)));
         open.events.push(Event::TakenBack(place));
         open.kinds.push(if wrote { "writes taken back" } else { "nothing taken back" });
-        Ok(())
+        // What was taken back may be a statement that moved it and failed.
+        if open.reads_latest { Ok(()) } else { self.note_snapshot().await }
     }
 
     async fn operate(&mut self, operation: Operation) -> Result<()> {
@@ -210,10 +233,11 @@ impl<C: Connection> Recorder<C> {
         let asked = self.counters.tick();
         match self.connection.query(&text, &args).await {
             Ok(rows) => {
-                let aged = open.mode == Mode::Aged && self.isolation == Isolation::Serializable;
-                if self.reads_latest || aged {
-                    open.snapshot = self.connection.snapshot().await.map_err(unexpected)?;
+                let latest = open.reads_latest;
+                if latest || operation.locks() {
+                    self.note_snapshot().await?;
                 }
+                let Some(open) = &mut self.open else { return Ok(()) };
                 let events = operation.events(&rows, stamp, open.snapshot)?;
                 open.kinds.push(operation.kind(&events));
                 let learned = self.connection.last_commit().map(|now| constraint::held(&events, now));
@@ -233,6 +257,22 @@ impl<C: Connection> Recorder<C> {
                 self.rollback_to().await
             }
         }
+    }
+
+    /// Asks for the snapshot that the open transaction has now.
+    async fn note_snapshot(&mut self) -> Result<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let now = match () {
+            () if open.reads_latest => self.connection.snapshot().await,
+            // It is asked for before each statement.
+            () if self.isolation == Isolation::ReadCommitted => return Ok(()),
+            () => self.connection.snapshot_now().await,
+        };
+        let now = now.map_err(unexpected)?;
+        if now != open.snapshot {
+            (open.snapshot, open.placed) = (now, self.counters.tick());
+        }
+        Ok(())
     }
 
     /// Records the open transaction as aborted, and rolls it back.
@@ -256,8 +296,20 @@ impl<C: Connection> Recorder<C> {
             let events = std::mem::take(&mut open.events);
             let wrote = !standing(&events).is_empty();
             let commit = commit.filter(|_| wrote);
-            let snapshot = open.snapshot;
-            self.ended.push(Transaction { id: open.id, events, outcome, snapshot, commit, asked, answered });
+            let Open { id, began, snapshot, placed, .. } = *open;
+            // Where the statement that failed had moved it to, nobody is told.
+            let placed = if outcome == Outcome::Committed { placed } else { answered };
+            self.ended.push(Transaction {
+                id,
+                events,
+                outcome,
+                snapshot,
+                commit,
+                began,
+                placed,
+                asked,
+                answered,
+            });
         }
     }
 

@@ -65,7 +65,13 @@ pub(super) const TABLE: &[Row] = {
         // What a block has shown waits for the log as well: see `durability`.
         ("cognate.durable_reads", Bool, "off", User, false),
         ("cognate.retry_of", Text, "", User, false),
-        ("cognate.serializable", Enum(&["pssi", "ssi", "2pl", "si"]), "pssi", Internal, false),
+        (
+            "cognate.serializable",
+            Enum(&["pssi", "strict", "ssi", "2pl", "si"]),
+            cognate_engine::Method::DEFAULT.name(),
+            Internal,
+            false,
+        ),
         (
             "cognate.statement_retries",
             Integer { minimum: 0, maximum: 1000, unit: Unit::None },
