@@ -76,6 +76,8 @@ pub use store::Latest;
 pub use temporary::TemporaryFile;
 pub use tracked::TrackedView;
 pub use transaction::Transaction;
+pub use txn::change::Change;
+pub use txn::columns::{Columns, Condition, Interest, Known, Test};
 pub use txn::writeset::Savepoint;
 
 /// Number of a tree. Trees below 1000 belong to the system (catalog, sequences), the others to

@@ -32,12 +32,13 @@ use crate::manager::{Manager, Request};
 use crate::read_view::ReadView;
 use crate::reads::Reads;
 use crate::rest::LastSeen;
-use crate::scan::Scan;
+use crate::scan::{Noted, Scan};
 use crate::sibling::Member;
 use crate::sight::Sight;
 use crate::store::Latest;
 use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
+use crate::txn::change::Change;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -278,7 +279,7 @@ impl Transaction {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
         let (store, sight) = (Arc::clone(&self.manager.store), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(store, sight, tree, (lower, upper), reverse, own, private, true)
+        Scan::open(store, sight, tree, (lower, upper), reverse, own, private, Noted::Whole)
     }
 
     /// An ascending cursor for who looks for own writes, or for what must not be overwritten: what
@@ -295,7 +296,7 @@ impl Transaction {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
         let (store, sight) = (Arc::clone(&self.manager.store), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(store, sight, tree, (lower, upper), false, own, private, false)
+        Scan::open(store, sight, tree, (lower, upper), false, own, private, Noted::Not)
     }
 
     /// What the transaction sees now, to be read whatever it does next.
@@ -442,18 +443,41 @@ impl Transaction {
     /// own also `DiskFull` and `Io`.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
         self.writable()?;
-        self.write(tree, key, Some(value))
+        self.write(tree, key, Some(value), None)
+    }
+
+    /// The same with what it changes of the row that the key has now, own writes included: for who
+    /// reads a part of the row only.
+    ///
+    /// # Errors
+    /// As `put`.
+    pub fn put_change(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        value: Value,
+        change: &Change,
+    ) -> Result<(), Error> {
+        self.writable()?;
+        self.write(tree, key, Some(value), Some(change))
     }
 
     #[inline]
-    fn write(&mut self, tree: TreeId, key: &[u8], mut value: Option<Value>) -> Result<(), Error> {
+    fn write(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        mut value: Option<Value>,
+        change: Option<&Change>,
+    ) -> Result<(), Error> {
+        let change = change.filter(|_| self.manager.sequencer.certifies());
         if self.writes.is_spill_due() {
             self.writes.spill(&self.manager.store.base)?;
         }
-        match self.writes.put_from(tree, key, &mut value) {
+        match self.writes.put_from(tree, key, &mut value, change) {
             Err(Error::TransactionTooLarge { .. }) if self.writes.can_spill() => {
                 self.writes.spill(&self.manager.store.base)?;
-                self.writes.put_from(tree, key, &mut value)
+                self.writes.put_from(tree, key, &mut value, change)
             }
             result => result,
         }
@@ -465,7 +489,16 @@ impl Transaction {
     /// As `put`.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
         self.writable()?;
-        self.write(tree, key, None)
+        self.write(tree, key, None, None)
+    }
+
+    /// The same with the row that goes.
+    ///
+    /// # Errors
+    /// As `put`.
+    pub fn delete_change(&mut self, tree: TreeId, key: &[u8], change: &Change) -> Result<(), Error> {
+        self.writable()?;
+        self.write(tree, key, None, Some(change))
     }
 
     /// Drops a tree with the commit: its data goes once no snapshot needs it. The caller holds its
@@ -528,6 +561,7 @@ impl Transaction {
             rests_on: self.rests_on(),
             reads: self.sight.reads().map(Reads::take),
             notes,
+            effects: self.writes.take_effects(),
             held: std::mem::take(&mut self.held),
         }
     }
