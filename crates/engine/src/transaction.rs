@@ -442,34 +442,19 @@ impl Transaction {
     /// `TransactionTooLarge` (nothing is written then), `ReadOnly`; with trees of the transaction's
     /// own also `DiskFull` and `Io`.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
-        self.writable()?;
         self.write(tree, key, Some(value), None)
     }
 
-    /// The same with what it changes of the row that the key has now, own writes included: for who
-    /// reads a part of the row only.
-    ///
-    /// # Errors
-    /// As `put`.
-    pub fn put_change(
-        &mut self,
-        tree: TreeId,
-        key: &[u8],
-        value: Value,
-        change: &Change,
-    ) -> Result<(), Error> {
-        self.writable()?;
-        self.write(tree, key, Some(value), Some(change))
-    }
-
+    /// Writes or deletes a key; `change` is what that changes of the row, if it is known.
     #[inline]
-    fn write(
+    pub(crate) fn write(
         &mut self,
         tree: TreeId,
         key: &[u8],
         mut value: Option<Value>,
         change: Option<&Change>,
     ) -> Result<(), Error> {
+        self.writable()?;
         let change = change.filter(|_| self.manager.sequencer.certifies());
         if self.writes.is_spill_due() {
             self.writes.spill(&self.manager.store.base)?;
@@ -488,17 +473,7 @@ impl Transaction {
     /// # Errors
     /// As `put`.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
-        self.writable()?;
         self.write(tree, key, None, None)
-    }
-
-    /// The same with the row that goes.
-    ///
-    /// # Errors
-    /// As `put`.
-    pub fn delete_change(&mut self, tree: TreeId, key: &[u8], change: &Change) -> Result<(), Error> {
-        self.writable()?;
-        self.write(tree, key, None, Some(change))
     }
 
     /// Drops a tree with the commit: its data goes once no snapshot needs it. The caller holds its

@@ -56,10 +56,7 @@ impl Look {
     fn of(&self, row: &Row) -> Option<Vec<u64>> {
         let row = row.as_ref()?;
         let met = |one: &Condition| one.may_hold(known(row[one.column as usize]));
-        self.conditions
-            .iter()
-            .all(met)
-            .then(|| self.columns.iter().map(|column| row[*column]).collect())
+        self.conditions.iter().all(met).then(|| self.columns.iter().map(|column| row[*column]).collect())
     }
 
     fn answer(&self, rows: &BTreeMap<u8, Row>) -> Answer {
@@ -289,7 +286,8 @@ impl World {
     }
 
     fn shown(&self, start: Csn) -> BTreeMap<u8, Row> {
-        let at = |list: &Vec<(Csn, Row)>| list.iter().rev().find(|version| version.0 <= start).expect("loaded").1;
+        let at =
+            |list: &Vec<(Csn, Row)>| list.iter().rev().find(|version| version.0 <= start).expect("loaded").1;
         self.versions.iter().map(|(key, list)| (*key, at(list))).collect()
     }
 
@@ -451,8 +449,7 @@ impl World {
 
 /// As if every read and every write were of whole rows.
 fn depends_as_whole(a: &Deed, b: &Deed) -> bool {
-    depends_by_rows(a, b)
-        || a.certified && a.start < b.commit && b.writes.keys().any(|key| a.reads(*key))
+    depends_by_rows(a, b) || a.certified && a.start < b.commit && b.writes.keys().any(|key| a.reads(*key))
 }
 
 fn total(seeds: u64, shape: impl Fn(u64) -> Shape) -> Tally {

@@ -335,7 +335,8 @@ mod tests {
         // Tree, moment and key of the only point, and its columns, which were not there.
         let point = [7, 0, 1, b'k'];
         let columns = [[0xff; 9].as_slice(), &[1]].concat();
-        let at = written.windows(14).position(|part| part == [&point[..], &columns].concat()).expect("the point");
+        let at =
+            written.windows(14).position(|part| part == [&point[..], &columns].concat()).expect("the point");
         let mut before = [&written[..at + 4], &written[at + 14..]].concat();
         before[0] = WHOLE_READS;
         assert_eq!(format!("{:?}", Record::decode(&before)), format!("{:?}", Record::decode(&written)));

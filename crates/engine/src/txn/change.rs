@@ -292,7 +292,8 @@ mod tests {
     #[test]
     fn two_writes_of_a_key_change_what_either_did() {
         let mut changes = Effects::default();
-        let (a, b, c) = ([Some(1), Some(1), Some(1)], [Some(2), Some(1), Some(1)], [Some(2), Some(2), Some(1)]);
+        let (a, b, c) =
+            ([Some(1), Some(1), Some(1)], [Some(2), Some(1), Some(1)], [Some(2), Some(2), Some(1)]);
         let first = changes.add(&update(&a, &b));
         let both = changes.join(first, &update(&b, &c));
         assert_eq!(changes.at(first).columns(), Columns::NONE.with(0));

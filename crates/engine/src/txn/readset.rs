@@ -595,8 +595,9 @@ mod tests {
     #[test]
     fn a_few_short_keys_take_two_lines_of_memory() {
         let mut set = ReadSet::default();
-        (0..4_u64)
-            .for_each(|key| set.add_point(1, &[&[b'k'][..], &key.to_be_bytes()].concat(), Moment::Snapshot, Columns::ALL));
+        (0..4_u64).for_each(|key| {
+            set.add_point(1, &[&[b'k'][..], &key.to_be_bytes()].concat(), Moment::Snapshot, Columns::ALL)
+        });
         assert!(set.reads.as_ref().is_some_and(|reads| reads.is_small()));
     }
 
@@ -648,7 +649,12 @@ mod tests {
         let mut set = ReadSet::default();
         for key in 0..50_000_u32 {
             let tree = 1 + key % 3;
-            set.add_point(tree, &key.wrapping_mul(2_654_435_761).to_be_bytes(), Moment::Snapshot, Columns::ALL);
+            set.add_point(
+                tree,
+                &key.wrapping_mul(2_654_435_761).to_be_bytes(),
+                Moment::Snapshot,
+                Columns::ALL,
+            );
             if key % 7 == 0 {
                 let (low, high) = (key.to_be_bytes(), (key + 3).to_be_bytes());
                 set.add_range(9, Bound::Included(&low), Bound::Excluded(&high), Moment::Latest, None);

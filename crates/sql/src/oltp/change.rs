@@ -136,9 +136,7 @@ fn condition(scan: &Scan, conjunct: &Expr, env: &Env<'_>) -> Option<Condition> {
         Expr::Slot(slot) => scan.columns.iter().find(|column| column.slot == *slot).map(|one| one.column),
         _ => None,
     };
-    let of = |column: usize, test, code| {
-        Some(Condition { column: u32::try_from(column).ok()?, test, code })
-    };
+    let of = |column: usize, test, code| Some(Condition { column: u32::try_from(column).ok()?, test, code });
     match conjunct {
         Expr::Compare(comparison, sides) => {
             let (column, comparison, value) = match &**sides {

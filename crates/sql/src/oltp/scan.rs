@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cognate_engine::Lent;
 
-use super::{Context, change};
 use super::key_range::{self, Prefixes, Range};
+use super::{Context, change};
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, RowScan};
 use crate::plan::{AccessKind, Scan, ScanColumn};
@@ -119,12 +119,7 @@ impl ScanState {
 }
 
 /// Entries of an index are read as a whole; they change only if a column of the index does.
-fn open(
-    scan: &Scan,
-    range: &Range,
-    context: Context<'_>,
-    frame: &[Datum],
-) -> Result<Box<dyn RowScan>> {
+fn open(scan: &Scan, range: &Range, context: Context<'_>, frame: &[Datum]) -> Result<Box<dyn RowScan>> {
     let (reader, reverse) = (context.execution.read.reader, scan.access.reverse);
     let (lower, upper) = range.bounds();
     match &scan.access.kind {
