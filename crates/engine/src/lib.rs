@@ -82,6 +82,8 @@ pub use temporary::TemporaryFile;
 pub use total_order::{NODE_MAX, Node, TotalOrder, node_of};
 pub use tracked::TrackedView;
 pub use transaction::Transaction;
+pub use txn::change::Change;
+pub use txn::columns::{Columns, Condition, Interest, Known, Test};
 pub use txn::writeset::Savepoint;
 
 /// Number of a tree. Trees below 1000 belong to the system (catalog, sequences), the others to

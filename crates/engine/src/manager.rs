@@ -35,6 +35,7 @@ use crate::storage::StagedRun;
 use crate::store::Store;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
+use crate::txn::change::Effects;
 use crate::txn::id::Numbers;
 use crate::txn::readset::ReadSet;
 use crate::txn::writeset::{Budget, Changes, WriteSet, key_writes};
@@ -84,6 +85,8 @@ pub(crate) struct Request {
     pub(crate) reads: Option<ReadSet>,
     /// Keys that it changed and that are no rows.
     pub(crate) notes: Vec<(TreeId, SmallKey)>,
+    /// What it changed of rows, where that is known.
+    pub(crate) effects: Effects,
     pub(crate) held: Held,
 }
 
@@ -191,6 +194,7 @@ impl Manager {
             let (reads, notes) = (request.reads.take(), std::mem::take(&mut request.notes));
             let writes = key_writes(changes, notes);
             Candidate::new(request.id, request.snapshot, reads, writes, dropped.to_vec())
+                .with_effects(std::mem::take(&mut request.effects))
                 .of_family(request.family)
         })
     }

@@ -1,6 +1,9 @@
 //! What a transaction notes for its certification besides the reads that its views and cursors note
 //! by themselves.
 //!
+//! Of a row that it writes it may say what changes (`txn::columns`): whoever has read other columns
+//! of the row, or was not interested in it, need not come before.
+//!
 //! Mostly a transaction depends on what its snapshot shows. Some checks look at the newest commits
 //! instead (uniqueness, foreign keys, the catalog): under a lock that keeps the answer true until
 //! the end. The certifier relies on that, so such a lock outlives the savepoint that it was taken
@@ -11,9 +14,34 @@ use std::ops::Bound;
 use crate::key::SmallKey;
 use crate::tracked::TrackedView;
 use crate::transaction::Transaction;
-use crate::{Error, TreeId};
+use crate::txn::change::Change;
+use crate::{Error, TreeId, Value};
 
 impl Transaction {
+    /// Writes a key, like `put`, and says what that changes of the row that the key has now, own
+    /// writes included. The row is locked, and what it is now was read under the lock or is what
+    /// the snapshot shows.
+    ///
+    /// # Errors
+    /// As `put`.
+    pub fn put_change(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        value: Value,
+        change: &Change,
+    ) -> Result<(), Error> {
+        self.write(tree, key, Some(value), Some(change))
+    }
+
+    /// Deletes a key, likewise.
+    ///
+    /// # Errors
+    /// As `put`.
+    pub fn delete_change(&mut self, tree: TreeId, key: &[u8], change: &Change) -> Result<(), Error> {
+        self.write(tree, key, None, Some(change))
+    }
+
     /// Notes that the transaction depends on the version of a key that its snapshot shows. Reading
     /// does this by itself.
     #[inline]

@@ -11,11 +11,13 @@ use smallvec::SmallVec;
 
 use crate::lent::Lent;
 use crate::reads::Reads;
-use crate::scan::Scan;
+use crate::rows::Range;
+use crate::scan::{Noted, Scan};
 use crate::sight::Sight;
 use crate::store::Store;
 use crate::temporary::TemporaryFile;
 use crate::txn::bulk::Private;
+use crate::txn::columns::{Columns, Interest};
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, TreeId, Value};
 
@@ -66,12 +68,17 @@ impl ReadView {
     /// `Corrupt` or `Io` from the base store.
     #[inline]
     pub fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
+        self.get_columns(tree, key, Columns::ALL)
+    }
+
+    #[inline]
+    fn get_columns(&self, tree: TreeId, key: &[u8], columns: Columns) -> Result<Option<Value>, Error> {
         if let Some(own) = self.writes(tree).and_then(|writes| writes.get(key, self.sequence)) {
             return Ok(own);
         }
         match self.private(tree) {
             None => {
-                self.note(tree, key);
+                self.note(tree, key, columns);
                 self.store.get(tree, key, self.sight.csn())
             }
             Some(private) => private.get(tree, key),
@@ -79,9 +86,9 @@ impl ReadView {
     }
 
     #[inline]
-    fn note(&self, tree: TreeId, key: &[u8]) {
+    fn note(&self, tree: TreeId, key: &[u8], columns: Columns) {
         if let Some(reads) = self.sight.reads() {
-            reads.point(tree, key);
+            reads.point_of(tree, key, columns);
         }
     }
 
@@ -92,11 +99,26 @@ impl ReadView {
     /// `Corrupt` or `Io` from the base store.
     #[inline]
     pub fn lend(&self, tree: TreeId, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool, Error> {
+        self.lend_columns(tree, key, Columns::ALL, read)
+    }
+
+    /// The same for who makes use of these columns of the row only, and of whether it is there.
+    ///
+    /// # Errors
+    /// As `lend`.
+    #[inline]
+    pub fn lend_columns(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        columns: Columns,
+        read: &mut dyn FnMut(Lent<'_>),
+    ) -> Result<bool, Error> {
         if self.own.is_empty() && self.private.is_none() {
-            self.note(tree, key);
+            self.note(tree, key, columns);
             return self.store.lend(tree, key, self.sight.csn(), read);
         }
-        Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
+        Ok(self.get_columns(tree, key, columns)?.map(|value| read(Lent::from(&value))).is_some())
     }
 
     /// A cursor over the keys between the bounds, ascending or (with `reverse`) descending.
@@ -110,9 +132,30 @@ impl ReadView {
         upper: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<Scan, Error> {
+        self.open(tree, (lower, upper), reverse, Noted::Whole)
+    }
+
+    /// The same for who makes use of a part of the rows only. What that is is asked for where it is
+    /// noted at all.
+    ///
+    /// # Errors
+    /// As `scan`.
+    pub fn scan_for(
+        &self,
+        tree: TreeId,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        interest: &dyn Fn() -> Interest,
+    ) -> Result<Scan, Error> {
+        let interest = self.sight.reads().map(|_| interest()).filter(|interest| !interest.is_whole());
+        let noted = interest.map_or(Noted::Whole, |interest| Noted::For(Arc::new(interest)));
+        self.open(tree, (lower, upper), reverse, noted)
+    }
+
+    fn open(&self, tree: TreeId, range: Range<'_>, reverse: bool, noted: Noted) -> Result<Scan, Error> {
         let own = self.writes(tree).map(|writes| (Arc::clone(writes), self.sequence));
         let (store, sight) = (Arc::clone(&self.store), Arc::clone(&self.sight));
-        Scan::open(store, sight, tree, (lower, upper), reverse, own, self.private(tree), true)
+        Scan::open(store, sight, tree, range, reverse, own, self.private(tree), noted)
     }
 
     /// A file for what a statement cannot hold in memory.

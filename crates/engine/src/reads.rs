@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::txn::columns::{Columns, Interest};
 use crate::txn::readset::{Moment, Point, RangePlace, ReadSet};
 use crate::{Key, TreeId};
 
@@ -134,29 +135,41 @@ impl Reads {
     /// A key of the snapshot was read.
     #[inline]
     pub(crate) fn point(&self, tree: TreeId, key: &[u8]) {
-        self.add_point(tree, key, Moment::Snapshot);
+        self.add_point(tree, key, Moment::Snapshot, Columns::ALL);
+    }
+
+    /// Of a key of the snapshot these columns were read.
+    #[inline]
+    pub(crate) fn point_of(&self, tree: TreeId, key: &[u8], columns: Columns) {
+        self.add_point(tree, key, Moment::Snapshot, columns);
     }
 
     /// The newest version of a key was read, under a lock.
     pub(crate) fn latest(&self, tree: TreeId, key: &[u8]) {
-        self.add_point(tree, key, Moment::Latest);
+        self.add_point(tree, key, Moment::Latest, Columns::ALL);
     }
 
     #[inline]
-    fn add_point(&self, tree: TreeId, key: &[u8], moment: Moment) {
+    fn add_point(&self, tree: TreeId, key: &[u8], moment: Moment, columns: Columns) {
         let mut state = self.state.lock();
-        state.set.add_point(tree, key, moment);
+        state.set.add_point(tree, key, moment, columns);
         state.keep(&self.budget);
     }
 
-    /// A cursor begins.
-    pub(crate) fn range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> RangePlace {
-        self.add_range(tree, lower, upper, Moment::Snapshot)
+    /// A cursor begins, in whose rows this is of interest; all, without an interest.
+    pub(crate) fn range(
+        &self,
+        tree: TreeId,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+        interest: Option<Arc<Interest>>,
+    ) -> RangePlace {
+        self.add_range(tree, lower, upper, Moment::Snapshot, interest)
     }
 
     /// The newest versions of a range were read, under locks.
     pub(crate) fn latest_range(&self, tree: TreeId, lower: Bound<&[u8]>, upper: Bound<&[u8]>) {
-        self.add_range(tree, lower, upper, Moment::Latest);
+        self.add_range(tree, lower, upper, Moment::Latest, None);
     }
 
     fn add_range(
@@ -165,11 +178,12 @@ impl Reads {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
         moment: Moment,
+        interest: Option<Arc<Interest>>,
     ) -> RangePlace {
         let mut state = self.state.lock();
         // Before, for its place is to be true.
         state.keep(&self.budget);
-        state.set.add_range(tree, lower, upper, moment)
+        state.set.add_range(tree, lower, upper, moment, interest)
     }
 
     /// A cursor stopped at a key, or (with `None`) before it read anything.

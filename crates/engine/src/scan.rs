@@ -33,6 +33,7 @@ use crate::sight::Sight;
 use crate::storage::BaseScan;
 use crate::store::Store;
 use crate::txn::bulk::Private;
+use crate::txn::columns::Interest;
 use crate::txn::readset::RangePlace;
 use crate::txn::writeset::TreeWrites;
 use crate::{Csn, Error, Key, TreeId, Value};
@@ -127,6 +128,16 @@ struct Turn {
     own: bool,
 }
 
+/// As what a cursor's range is noted.
+pub(crate) enum Noted {
+    /// Not at all.
+    Not,
+    /// All of it is read.
+    Whole,
+    /// This is of interest in it.
+    For(Arc<Interest>),
+}
+
 /// An ordered cursor over one tree.
 pub struct Scan {
     store: Arc<Store>,
@@ -182,10 +193,14 @@ impl Scan {
         reverse: bool,
         own: Option<(Arc<TreeWrites>, u64)>,
         private: Option<&Private>,
-        is_noted: bool,
+        noted: Noted,
     ) -> Result<Scan, Error> {
-        let reads = sight.reads().filter(|_| is_noted && private.is_none() && !is_empty_range(&range));
-        let noted = reads.map(|reads| reads.range(id, range.0, range.1));
+        let reads = sight.reads().filter(|_| private.is_none() && !is_empty_range(&range));
+        let noted = match noted {
+            Noted::Not => None,
+            Noted::Whole => reads.map(|reads| reads.range(id, range.0, range.1, None)),
+            Noted::For(interest) => reads.map(|reads| reads.range(id, range.0, range.1, Some(interest))),
+        };
         let tree = store.memory.tree(id);
         let own = own.map(|(writes, sequence)| Own { writes, sequence, batch: Batch::new() });
         let mut scan = Scan {

@@ -33,12 +33,13 @@ use crate::manager::{Manager, Request};
 use crate::read_view::ReadView;
 use crate::reads::Reads;
 use crate::rest::LastSeen;
-use crate::scan::Scan;
+use crate::scan::{Noted, Scan};
 use crate::sibling::Member;
 use crate::sight::Sight;
 use crate::store::Latest;
 use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
+use crate::txn::change::Change;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -283,7 +284,7 @@ impl Transaction {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
         let (store, sight) = (Arc::clone(&self.manager.store), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(store, sight, tree, (lower, upper), reverse, own, private, true)
+        Scan::open(store, sight, tree, (lower, upper), reverse, own, private, Noted::Whole)
     }
 
     /// An ascending cursor for who looks for own writes, or for what must not be overwritten: what
@@ -300,7 +301,7 @@ impl Transaction {
         let own = self.writes.tree(tree).map(|writes| (Arc::clone(writes), self.writes.sequence()));
         let (store, sight) = (Arc::clone(&self.manager.store), Arc::clone(&self.sight));
         let private = self.private(tree).map(|private| &**private);
-        Scan::open(store, sight, tree, (lower, upper), false, own, private, false)
+        Scan::open(store, sight, tree, (lower, upper), false, own, private, Noted::Not)
     }
 
     /// What the transaction sees now, to be read whatever it does next.
@@ -446,19 +447,27 @@ impl Transaction {
     /// `TransactionTooLarge` (nothing is written then), `ReadOnly`; with trees of the transaction's
     /// own also `DiskFull` and `Io`.
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: Value) -> Result<(), Error> {
-        self.writable()?;
-        self.write(tree, key, Some(value))
+        self.write(tree, key, Some(value), None)
     }
 
+    /// Writes or deletes a key; `change` is what that changes of the row, if it is known.
     #[inline]
-    fn write(&mut self, tree: TreeId, key: &[u8], mut value: Option<Value>) -> Result<(), Error> {
+    pub(crate) fn write(
+        &mut self,
+        tree: TreeId,
+        key: &[u8],
+        mut value: Option<Value>,
+        change: Option<&Change>,
+    ) -> Result<(), Error> {
+        self.writable()?;
+        let change = change.filter(|_| self.manager.sequencer.certifies());
         if self.writes.is_spill_due() {
             self.writes.spill(&self.manager.store.base)?;
         }
-        match self.writes.put_from(tree, key, &mut value) {
+        match self.writes.put_from(tree, key, &mut value, change) {
             Err(Error::TransactionTooLarge { .. }) if self.writes.can_spill() => {
                 self.writes.spill(&self.manager.store.base)?;
-                self.writes.put_from(tree, key, &mut value)
+                self.writes.put_from(tree, key, &mut value, change)
             }
             result => result,
         }
@@ -469,8 +478,7 @@ impl Transaction {
     /// # Errors
     /// As `put`.
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) -> Result<(), Error> {
-        self.writable()?;
-        self.write(tree, key, None)
+        self.write(tree, key, None, None)
     }
 
     /// Drops a tree with the commit: its data goes once no snapshot needs it. The caller holds its
@@ -536,6 +544,7 @@ impl Transaction {
             rests_on: self.rests_on(),
             reads: self.sight.reads().map(Reads::take),
             notes,
+            effects: self.writes.take_effects(),
             held: std::mem::take(&mut self.held),
         }
     }

@@ -9,6 +9,7 @@ mod governor;
 mod hostile;
 mod limits;
 mod operator;
+mod precise;
 mod protocol;
 mod rerun;
 mod secured;

@@ -4,6 +4,7 @@ mod damage;
 mod golden;
 mod keys;
 mod numeric;
+mod precise;
 mod random;
 mod row;
 mod script;

@@ -92,7 +92,9 @@ impl Certifier {
         node.bytes = NODE_BYTES
             + node.reads.bytes()
             + node.reads.points().len() * ENTRY_BYTES
-            + (node.writes.len() + node.range_writes.len()) * WRITE_BYTES
+            + node.effects.bytes()
+            + self.spared * ENTRY_BYTES
+            + (node.writes.len() + node.range_writes().len()) * WRITE_BYTES
             + (self.before.len() + self.after.len()) * size_of::<NodeId>();
         if self.method != Method::Ssi {
             node.closed = read_only && self.method != Method::Strict;
@@ -132,13 +134,12 @@ impl Certifier {
         let Certifier { nodes, index, .. } = self;
         node.touches = index.next_touch();
         let id = nodes.insert(node);
-        index.make_room(nodes, id);
-        let node = nodes.at_mut(id);
-        match node.is_prepared() {
-            true => index.promise(node, id),
-            false => index.keep(node, id),
+        match nodes.at(id).is_prepared() {
+            true => index.promise(nodes.at(id), id),
+            false => index.keep(nodes, id),
         }
-        node.has_ranges = !node.reads.ranges().is_empty() || !node.range_writes.is_empty();
+        let node = nodes.at_mut(id);
+        node.has_ranges = !node.reads.ranges().is_empty() || !node.range_writes().is_empty();
         if !node.has_ranges {
             return id;
         }
@@ -151,10 +152,11 @@ impl Certifier {
                     node: id,
                     first: node.start,
                     last: node.start,
+                    interest: range.interest.clone(),
                 },
             );
         }
-        for write in &node.range_writes {
+        for write in node.range_writes() {
             index.write_range(
                 write.tree,
                 Ranged {
@@ -163,6 +165,7 @@ impl Certifier {
                     node: id,
                     first: write.first,
                     last: write.last,
+                    interest: None,
                 },
             );
         }

@@ -2,6 +2,7 @@
 
 use super::node::{Node, RangeWrite};
 use crate::lock::mode::FamilySlot;
+use crate::txn::change::Effects;
 use crate::txn::readset::ReadSet;
 use crate::txn::writeset::KeyWrites;
 use crate::{Csn, TransactionId, TreeId};
@@ -33,6 +34,12 @@ impl Candidate {
         Candidate { node: Node::new(id, start, reads, writes), dropped }
     }
 
+    /// The same with what the writes changed of their rows.
+    pub(crate) fn with_effects(mut self, effects: Effects) -> Candidate {
+        self.node.effects = effects;
+        self
+    }
+
     /// The same as an instance of a family.
     pub(crate) fn of_family(mut self, family: Option<FamilySlot>) -> Candidate {
         self.node.family = family;
@@ -55,14 +62,15 @@ pub(super) fn ranges_of_many(node: &mut Node, dropped: &[TreeId], commit: Csn) {
         |&tree: &TreeId| RangeWrite { tree, lower: Unbounded, upper: Unbounded, first: commit, last: commit };
     let mut ranges: Vec<RangeWrite> = dropped.iter().map(whole).collect();
     if node.writes.len() > MANY_WRITES {
+        node.effects = Effects::default();
         // Ascending by tree and key as they come.
         for tree in std::mem::take(&mut node.writes).chunk_by(|a, b| a.0 == b.0) {
             ranges.extend(tree.chunks(WRITES_A_RANGE).filter_map(|chunk| {
-                let ((tree, lower, _), (_, upper, _)) = (chunk.first()?, chunk.last()?);
+                let ((tree, lower, ..), (_, upper, ..)) = (chunk.first()?, chunk.last()?);
                 let (lower, upper) = (Included(lower.clone()), Included(upper.clone()));
                 Some(RangeWrite { tree: *tree, lower, upper, first: commit, last: commit })
             }));
         }
     }
-    node.range_writes = ranges.into();
+    node.set_range_writes(ranges);
 }

@@ -3,9 +3,11 @@
 use std::ops::Bound;
 
 use super::node::{Node, RangeWrite};
-use crate::hash::KeyHash;
+use super::ranges::minds;
 use crate::key::SmallKey;
+use crate::txn::change::Effects;
 use crate::txn::readset::{Moment, ReadSet, compare_lower_upper};
+use crate::txn::writeset::KeyWrite;
 use crate::{Csn, Key, TransactionId, TreeId};
 
 /// How one transaction must precede another.
@@ -89,7 +91,8 @@ pub(super) struct Deeds<'a> {
     pub(super) commit: Csn,
     pub(super) ended: Csn,
     pub(super) reads: Option<&'a ReadSet>,
-    pub(super) writes: &'a [(TreeId, SmallKey, KeyHash)],
+    pub(super) writes: &'a [KeyWrite],
+    pub(super) effects: &'a Effects,
     pub(super) range_writes: &'a [RangeWrite],
 }
 
@@ -102,7 +105,8 @@ impl<'a> From<&'a Node> for Deeds<'a> {
             ended: node.ended(),
             reads: Some(&node.reads),
             writes: &node.writes,
-            range_writes: &node.range_writes,
+            effects: &node.effects,
+            range_writes: node.range_writes(),
         }
     }
 }
@@ -117,8 +121,8 @@ pub(super) fn edge(from: Deeds<'_>, to: Deeds<'_>, strict: bool) -> Edge {
     if let Some(object) = read_and_written(to, from, true) {
         return found(Dependency::WriteRead, object);
     }
-    let both = from.writes.iter().find(|(_, _, hash)| to.writes.iter().any(|(_, _, other)| other == hash));
-    let object = both.map(|(tree, key, _)| Object::Key(*tree, Key::copy_from_slice(key)));
+    let both = from.writes.iter().find(|write| to.writes.iter().any(|other| other.2 == write.2));
+    let object = both.map(|(tree, key, ..)| Object::Key(*tree, Key::copy_from_slice(key)));
     let dependency = match object.is_none() && strict && from.ended <= to.start {
         true => Dependency::RealTime,
         false => Dependency::WriteWrite,
@@ -126,16 +130,20 @@ pub(super) fn edge(from: Deeds<'_>, to: Deeds<'_>, strict: bool) -> Edge {
     Edge { from: from.id, to: to.id, dependency, object }
 }
 
-/// What `reader` read and `writer` wrote: before the reader's snapshot (`seen`) or after it.
+/// What `reader` read and `writer` wrote: before the reader's snapshot (`seen`), or after it so that
+/// the reader would see a difference.
 fn read_and_written(reader: Deeds<'_>, writer: Deeds<'_>, seen: bool) -> Option<Object> {
     let reads = reader.reads?;
     let fits = |moment: Moment, commit: Csn| match seen {
         true => commit <= reader.start || (moment == Moment::Latest && commit < reader.commit),
         false => commit > reader.start && (moment == Moment::Snapshot || commit > reader.commit),
     };
+    let effect = |write: &KeyWrite| writer.effects.at(write.3);
     for point in reads.points() {
         let key = || Object::Key(point.tree, Key::copy_from_slice(reads.key(point)));
-        if fits(point.moment(), writer.commit) && writer.writes.iter().any(|(_, _, hash)| *hash == point.hash)
+        let sees = |write: &KeyWrite| seen || effect(write).columns().meet(reads.columns(point));
+        if fits(point.moment(), writer.commit)
+            && writer.writes.iter().any(|write| write.2 == point.hash && sees(write))
         {
             return Some(key());
         }
@@ -151,8 +159,10 @@ fn read_and_written(reader: Deeds<'_>, writer: Deeds<'_>, seen: bool) -> Option<
                 && compare_lower_upper(&range.lower, &bound).is_lt()
                 && compare_lower_upper(&bound, &range.upper).is_lt()
         };
+        let sees = |write: &KeyWrite| seen || minds(range.interest.as_deref(), effect(write));
         if fits(range.moment, writer.commit)
-            && let Some((tree, key, _)) = writer.writes.iter().find(|(tree, key, _)| inside(*tree, key))
+            && let Some((tree, key, ..)) =
+                writer.writes.iter().find(|write| inside(write.0, &write.1) && sees(write))
         {
             return Some(Object::Key(*tree, Key::copy_from_slice(key)));
         }

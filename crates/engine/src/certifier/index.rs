@@ -2,8 +2,11 @@
 //!
 //! - A key's *writers* are kept in the order of their commits, the newest first.
 //! - Its *readers* are those of the newest version. When the key is overwritten, the writer gets an
-//!   edge from each of them; who writes after that comes behind that writer anyway, and looks no
-//!   further back.
+//!   edge from each of them that sees a difference; who writes after that comes behind that writer
+//!   anyway, and looks no further back. To the others the new version is as good as the one that
+//!   they read: they are its readers from now on, and are entered once more, behind the write.
+//! - So is somebody who enters late, after writes that his snapshot did not show, a reader of the
+//!   newest version if none of these writes made a difference to him.
 //! - Both are in one table, [`Touches`]. What prepared transactions touched is in another one,
 //!   [`Promised`].
 //! - Ranges (of cursors, and of what was summarized) are kept a tree, in [`Ranges`]; their number
@@ -12,17 +15,26 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use smallvec::SmallVec;
+
 use super::node::{Node, NodeId, Nodes};
 use super::prepared::Promised;
 use super::ranges::{Ranged, Ranges};
 use super::touches::{Number, Touch, Touches, is_since};
 use crate::hash::{ByHash, KeyHash};
 use crate::key::SmallKey;
+use crate::txn::columns::Columns;
 use crate::txn::readset::{Moment, compare_lower_upper};
 use crate::{Csn, TreeId};
 
 /// So many keys without writers are kept at least.
 const STALE_KEYS: usize = 64;
+/// So many readers a write may leave behind it as readers of its version: each of them is entered
+/// once more for each such write.
+pub(super) const SPARED_MAX: usize = 16;
+
+/// Readers of a version, and the columns that they read.
+pub(super) type Readers = SmallVec<[(NodeId, Columns); 4]>;
 
 /// What is known of one tree.
 #[derive(Debug, Default)]
@@ -40,11 +52,11 @@ impl TreeIndex {
         &'a self,
         lower: &'a Bound<SmallKey>,
         upper: &'a Bound<SmallKey>,
-    ) -> impl Iterator<Item = KeyHash> {
+    ) -> impl Iterator<Item = (&'a SmallKey, KeyHash)> {
         // The map refuses ranges that end before they begin.
         let possible = compare_lower_upper(lower, upper).is_lt();
         let range = possible.then(|| self.written.range::<SmallKey, _>((lower.as_ref(), upper.as_ref())));
-        range.into_iter().flatten().map(|(_, &hash)| hash)
+        range.into_iter().flatten().map(|(key, &hash)| (key, hash))
     }
 
     fn settle(&mut self) {
@@ -83,35 +95,51 @@ impl KeyIndex {
         self.touches.next()
     }
 
-    /// Makes room for the keys of a node.
-    pub(super) fn make_room(&mut self, nodes: &mut Nodes, id: NodeId) {
+    /// Enters the keys of a committed transaction.
+    pub(super) fn keep(&mut self, nodes: &mut Nodes, id: NodeId) {
+        let spared = self.spared_by(nodes, id);
         let node = nodes.at(id);
-        let count = node.writes.len() + node.reads.points().len();
+        let count = node.writes.len() + node.reads.points().len() + spared.len();
         self.touches.make_room(nodes, count);
-    }
-
-    /// Enters the keys of a committed transaction; there is room for them.
-    pub(super) fn keep(&mut self, node: &mut Node, id: NodeId) {
+        let node = nodes.at_mut(id);
         node.touches = self.touches.next();
-        for (_, _, hash) in &node.writes {
-            self.touches.write(*hash, node.commit, id);
+        for write in &node.writes {
+            self.touches.write(write.2, node.effect(write).columns(), node.commit, id);
         }
         if !node.writes.is_empty() {
             self.unsorted.push(id);
         }
+        for (hash, reader, columns) in spared {
+            self.touches.read(hash, columns, node.commit, reader);
+        }
         for point in node.reads.points().iter().filter(|point| !node.overwrites(point)) {
             let at = if point.moment() == Moment::Latest { node.commit } else { node.start };
-            self.touches.read(point.hash, at, id);
+            self.touches.read(point.hash, node.reads.columns(point), at, id);
         }
+    }
+
+    /// Readers of what a node is about to replace who see no difference.
+    fn spared_by(&self, nodes: &Nodes, id: NodeId) -> SmallVec<[(KeyHash, NodeId, Columns); 4]> {
+        let (node, mut spared) = (nodes.at(id), SmallVec::new());
+        for write in &node.writes {
+            let changed = node.effect(write).columns();
+            if changed == Columns::ALL {
+                continue;
+            }
+            let readers = self.readers(nodes, write.2, self.last_writer(nodes, write.2));
+            let unmoved = readers.into_iter().filter(|(_, read)| !changed.meet(*read));
+            spared.extend(unmoved.map(|(reader, read)| (write.2, reader, read)));
+        }
+        spared
     }
 
     /// Enters the keys of a prepared transaction.
     pub(super) fn promise(&mut self, node: &Node, id: NodeId) {
         for point in node.reads.points() {
-            self.promised.reads(point.hash, id);
+            self.promised.reads(point.hash, node.reads.columns(point), id);
         }
-        for (_, _, hash) in &node.writes {
-            self.promised.writes(*hash, id);
+        for write in &node.writes {
+            self.promised.writes(write.2, node.effect(write).columns(), id);
         }
         if !node.writes.is_empty() {
             self.unsorted.push(id);
@@ -123,8 +151,8 @@ impl KeyIndex {
         for point in node.reads.points() {
             self.promised.unreads(point.hash, id);
         }
-        for (_, _, hash) in &node.writes {
-            self.promised.unwrites(*hash, id);
+        for write in &node.writes {
+            self.promised.unwrites(write.2, id);
         }
         self.left += node.writes.len();
     }
@@ -147,13 +175,15 @@ impl KeyIndex {
         self.ranges = self.trees.values().map(|tree| tree.reads.len() + tree.writes.len()).sum();
     }
 
-    /// The writer of the version of a key that a snapshot shows, and the first one after it.
+    /// The writer of the version of a key that a snapshot shows, and the first one after it whose
+    /// write makes a difference.
     #[inline]
     pub(super) fn writers_around(
         &self,
         nodes: &Nodes,
         hash: KeyHash,
         start: Csn,
+        differs: impl Fn(&Touch) -> bool,
     ) -> (Option<NodeId>, Option<NodeId>) {
         let mut after = None;
         for (number, touch) in self.touches.writes(hash) {
@@ -163,25 +193,41 @@ impl KeyIndex {
             if touch.at <= start {
                 return (Some(touch.node), after);
             }
-            after = Some(touch.node);
+            if differs(touch) {
+                after = Some(touch.node);
+            }
         }
         (None, after)
     }
 
-    /// Visits those whom a writer of the key comes after: the last writer, and the readers of its
-    /// version. `visit` gets the node and the number of its touch, and answers whether it is there.
+    /// The last writer of a key: its touch and that one's number.
     #[inline]
-    pub(super) fn replaced(&self, hash: KeyHash, mut visit: impl FnMut(NodeId, Number) -> bool) {
-        let last = self.touches.writes(hash).find(|(number, touch)| visit(touch.node, *number));
+    pub(super) fn last_writer(&self, nodes: &Nodes, hash: KeyHash) -> Option<(Number, &Touch)> {
+        self.touches.writes(hash).find(|(number, touch)| nodes.has_touched(touch.node, *number))
+    }
+
+    /// The readers of the newest version of a key, which is by this writer. Some may be named twice.
+    #[inline]
+    pub(super) fn readers(&self, nodes: &Nodes, hash: KeyHash, last: Option<(Number, &Touch)>) -> Readers {
+        let mut readers = Readers::new();
         for (number, touch) in self.touches.reads(hash) {
             match last {
-                // Whoever came before that writer read an older version.
+                // Whoever came before that writer and is still a reader came once more after it.
                 Some((writer, _)) if !is_since(number, writer) => break,
-                // Some who came after it did, too.
-                Some((_, write)) if touch.at < write.at => {}
-                _ => drop(visit(touch.node, number)),
+                _ if !nodes.has_touched(touch.node, number) => {}
+                // Some who came after it read an older version.
+                Some((_, write)) if touch.at < write.at && self.is_replaced(nodes, hash, touch) => {}
+                _ => readers.push((touch.node, touch.columns)),
             }
         }
+        readers
+    }
+
+    /// Whether a write since made a difference to the reader.
+    #[cold]
+    fn is_replaced(&self, nodes: &Nodes, hash: KeyHash, read: &Touch) -> bool {
+        let differs = |touch: &Touch| touch.columns.meet(read.columns);
+        self.writers_around(nodes, hash, read.at, differs).1.is_some()
     }
 
     /// What is known of a tree, if there are ranges at all.
@@ -205,7 +251,7 @@ impl KeyIndex {
     /// Puts all written keys in order.
     pub(super) fn sort(&mut self, nodes: &Nodes) {
         for node in self.unsorted.drain(..).filter_map(|id| nodes.get(id)) {
-            for (tree, key, hash) in &node.writes {
+            for (tree, key, hash, _) in &node.writes {
                 self.trees.entry(*tree).or_default().written.insert(key.clone(), *hash);
             }
         }

@@ -13,12 +13,21 @@
 //! `A → B`: A comes before B in every serial order.
 //! - `wr`: B read a version that A wrote;
 //! - `ww`: B overwrote a version that A wrote;
-//! - `rw`: A read a version (or a gap) that B replaced, whether they were concurrent or not.
+//! - `rw`: A read a version (or a gap) that B replaced, whether they were concurrent or not, and so
+//!   that A would have seen a difference: a row may be replaced in other columns than A read, or
+//!   outside of A's conditions (`txn::columns`).
 //!
 //! Edges into the candidate come from the writers of what it read and overwrites and from the
 //! readers of what it overwrites; edges out of it can only be `rw`, to those who committed after
-//! its snapshot and replaced what it read. Only the neighbours in the chain of versions are
-//! connected; whoever is further away is reached through them.
+//! its snapshot and replaced what it read. In the chain of a key's versions only each writer and
+//! the next one are connected, a reader with the writer of its version and with the first later
+//! writer that makes a difference to it; whoever is further away is reached through them. So each
+//! edge is drawn by whichever of the two is certified last: a candidate looks along the later
+//! writers for the first that concerns it, and a writer looks at the readers of the version that
+//! it replaces, among whom are those of older versions whom no writer since has concerned
+//! (`index`). A reader that some writer has concerned is left out there for good: as long as it is
+//! in the graph, that writer is, and the way from it to the newest one, for nobody is removed
+//! before his predecessors are.
 //!
 //! # A worked history
 //!
@@ -75,6 +84,8 @@ mod faults;
 mod index;
 mod method;
 mod node;
+#[cfg(test)]
+mod precise;
 mod prepared;
 mod ranges;
 mod search;
@@ -92,15 +103,17 @@ pub(crate) use candidate::Candidate;
 pub use cycle::{Cycle, Dependency, Edge, Object};
 #[cfg(test)]
 pub(crate) use faults::Fault;
-use index::KeyIndex;
+use index::{KeyIndex, SPARED_MAX};
 pub use method::Method;
 use node::{Node, NodeId, Nodes, reduce};
 pub(crate) use prepared::Promise;
 use ranges::Ranged;
 use smallvec::SmallVec;
+use touches::Touch;
 pub(crate) use watch::Watch;
 
 use crate::Csn;
+use crate::txn::columns::Columns;
 use crate::txn::readset::Moment;
 
 /// Bytes that a node costs besides its reads.
@@ -160,6 +173,8 @@ pub(crate) struct Certifier {
     /// The candidate's predecessors and successors.
     before: Vec<NodeId>,
     after: Vec<NodeId>,
+    /// How many readers of what it replaces see no difference.
+    spared: usize,
     /// Nodes that are not closed, in the order of their commits; prepared ones are not among them.
     open: VecDeque<NodeId>,
     bytes: usize,
@@ -201,6 +216,7 @@ impl Certifier {
             epoch: 0,
             before: Vec::new(),
             after: Vec::new(),
+            spared: 0,
             queue: Vec::new(),
             summary: None,
             standing: 0,
@@ -258,8 +274,8 @@ impl Certifier {
     ///
     /// # Errors
     /// The cycle that it would close.
-    pub(crate) fn certify(&mut self, candidate: Candidate) -> Result<Certified<'_>, Box<Cycle>> {
-        self.draw(&candidate);
+    pub(crate) fn certify(&mut self, mut candidate: Candidate) -> Result<Certified<'_>, Box<Cycle>> {
+        self.draw(&mut candidate);
         match self.refusal(&candidate) {
             Some(cycle) => Err(cycle),
             None => Ok(Certified { graph: self, candidate }),
@@ -267,14 +283,15 @@ impl Certifier {
     }
 
     /// The same of one that was certified before a crash: nothing is refused.
-    pub(crate) fn connect(&mut self, candidate: Candidate) -> Certified<'_> {
-        self.draw(&candidate);
+    pub(crate) fn connect(&mut self, mut candidate: Candidate) -> Certified<'_> {
+        self.draw(&mut candidate);
         Certified { graph: self, candidate }
     }
 
     /// Finds the candidate's edges.
-    fn draw(&mut self, candidate: &Candidate) {
+    fn draw(&mut self, candidate: &mut Candidate) {
         self.epoch += 1;
+        self.spared = 0;
         self.before.clear();
         self.after.clear();
         if self.nodes.len() == 0 {
@@ -322,7 +339,8 @@ impl Certifier {
         let shown = |moment: Moment| if moment == Moment::Latest { Csn::MAX } else { start };
         for point in reads.points() {
             let start = shown(point.moment());
-            let around = index.writers_around(nodes, point.hash, start);
+            let differs = |touch: &Touch| touch.columns.meet(reads.columns(point));
+            let around = index.writers_around(nodes, point.hash, start, differs);
             Certifier::connect_key(nodes, before, after, *epoch, around);
             if let Some(tree) = index.with_ranges(point.tree).filter(|tree| !tree.writes.is_empty()) {
                 tree.writes.covering(reads.key(point), &mut |item| {
@@ -336,8 +354,15 @@ impl Certifier {
         for range in reads.ranges() {
             let start = shown(range.moment);
             let Some(tree) = index.trees.get(&range.tree) else { continue };
-            for hash in tree.written_in(&range.lower, &range.upper) {
-                let around = index.writers_around(nodes, hash, start);
+            for (key, hash) in tree.written_in(&range.lower, &range.upper) {
+                let differs = |touch: &Touch| match range.interest.as_deref() {
+                    None => touch.columns != Columns::NONE,
+                    Some(interest) => {
+                        touch.columns.meet(interest.columns())
+                            && nodes.at(touch.node).effect_on(range.tree, key).may_meet(interest.conditions())
+                    }
+                };
+                let around = index.writers_around(nodes, hash, start, differs);
                 Certifier::connect_key(nodes, before, after, *epoch, around);
             }
             tree.writes.overlapping(&range.lower, &range.upper, &mut |item| {
@@ -346,7 +371,8 @@ impl Certifier {
         }
     }
 
-    /// The writer of the version that was read comes before, the next writer after.
+    /// The writer of the version that was read comes before; after it comes the next one whose write
+    /// makes a difference.
     #[inline]
     fn connect_key(
         nodes: &mut Nodes,
@@ -379,21 +405,35 @@ impl Certifier {
         }
     }
 
-    /// Edges by what the candidate writes.
-    fn connect_writes(&mut self, candidate: &Candidate) {
-        let Certifier { nodes, index, before, epoch, .. } = self;
-        for (tree, key, hash) in &candidate.node.writes {
-            index.replaced(*hash, |id, number| {
-                let is_there = nodes.has_touched(id, number);
-                if is_there {
-                    Certifier::precede(nodes, before, *epoch, id);
-                }
-                is_there
-            });
+    /// Edges by what the candidate writes. A write that would leave too many readers behind it as
+    /// they were counts as one of the whole row from now on, for those who have read it as for
+    /// those who will.
+    fn connect_writes(&mut self, candidate: &mut Candidate) {
+        let Certifier { nodes, index, before, spared, epoch, .. } = self;
+        let Node { writes, effects, .. } = &mut *candidate.node;
+        for (tree, key, hash, effect) in writes {
+            let last = index.last_writer(nodes, *hash);
+            let readers = index.readers(nodes, *hash, last);
+            if let Some((_, touch)) = last {
+                Certifier::precede(nodes, before, *epoch, touch.node);
+            }
+            let changed = effects.at(*effect).columns();
+            match readers.iter().filter(|(_, read)| !changed.meet(*read)).count() {
+                unmoved if unmoved > SPARED_MAX => *effect = 0,
+                unmoved => *spared += unmoved,
+            }
+            let effect = effects.at(*effect);
+            for (id, _) in readers.into_iter().filter(|(_, read)| effect.columns().meet(*read)) {
+                Certifier::precede(nodes, before, *epoch, id);
+            }
             if let Some(tree) = index.with_ranges(*tree) {
                 let mut precede = |item: &Ranged| Certifier::precede(nodes, before, *epoch, item.node);
-                tree.reads.covering(key, &mut precede);
                 tree.writes.covering(key, &mut precede);
+                tree.reads.covering(key, &mut |item| {
+                    if item.minds(effect) {
+                        precede(item);
+                    }
+                });
             }
         }
         for &tree in &candidate.dropped {
@@ -402,7 +442,7 @@ impl Certifier {
                 node.reads.points().iter().any(|point| point.tree == tree)
                     || node.reads.ranges().iter().any(|range| range.tree == tree)
                     || node.writes.iter().any(|(written, ..)| *written == tree)
-                    || node.range_writes.iter().any(|write| write.tree == tree)
+                    || node.range_writes().iter().any(|write| write.tree == tree)
             };
             let touching: Vec<NodeId> =
                 nodes.iter().filter(|(_, node)| touches(node)).map(|(id, _)| id).collect();

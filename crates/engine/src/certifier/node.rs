@@ -9,8 +9,9 @@ use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::spare::Spares;
 use crate::sync::thread_local;
+use crate::txn::change::{Effect, Effects};
 use crate::txn::readset::{Point, ReadSet};
-use crate::txn::writeset::KeyWrites;
+use crate::txn::writeset::{KeyWrite, KeyWrites};
 use crate::{Csn, TransactionId, TreeId};
 
 /// Place of a node.
@@ -76,7 +77,9 @@ pub(super) struct Node {
     pub(super) bytes: usize,
     /// 0 for the summary.
     pub(super) id: TransactionId,
-    pub(super) range_writes: Box<[RangeWrite]>,
+    /// Most have none.
+    ranges: Option<Box<RangeWrites>>,
+    pub(super) effects: Effects,
     pub(super) reads: ReadSet,
     pub(super) writes: KeyWrites,
     /// Only one member of a family ever commits.
@@ -84,6 +87,10 @@ pub(super) struct Node {
 }
 
 const _: () = assert!(size_of::<Node>() == 3 * 64);
+
+/// Ranges of writes of a node that has some.
+#[derive(Debug)]
+struct RangeWrites(Vec<RangeWrite>);
 
 thread_local! {
     static SPARES: Spares<Node> = const { Spares::new() };
@@ -106,7 +113,8 @@ impl Default for Node {
             out: SmallVec::new(),
             bytes: 0,
             id: 0,
-            range_writes: Box::default(),
+            ranges: None,
+            effects: Effects::default(),
             reads: ReadSet::default(),
             writes: KeyWrites::new(),
             family: None,
@@ -134,7 +142,36 @@ impl Node {
     /// comparisons.
     #[inline]
     pub(super) fn overwrites(&self, point: &Point) -> bool {
-        self.writes.len() <= FEW_WRITES && self.writes.iter().any(|(_, _, hash)| *hash == point.hash)
+        self.writes.len() <= FEW_WRITES && self.writes.iter().any(|write| write.2 == point.hash)
+    }
+
+    /// The ranges of its writes.
+    #[inline]
+    pub(super) fn range_writes(&self) -> &[RangeWrite] {
+        self.ranges.as_ref().map_or(&[], |ranges| &ranges.0)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn range_writes_mut(&mut self) -> &mut [RangeWrite] {
+        self.ranges.as_mut().map_or(&mut [], |ranges| &mut ranges.0)
+    }
+
+    /// Gives it ranges of writes.
+    pub(super) fn set_range_writes(&mut self, ranges: Vec<RangeWrite>) {
+        self.ranges = (!ranges.is_empty()).then(|| Box::new(RangeWrites(ranges)));
+    }
+
+    /// What one of its writes changed.
+    #[inline]
+    pub(super) fn effect(&self, write: &KeyWrite) -> Effect<'_> {
+        self.effects.at(write.3)
+    }
+
+    /// What it changed of a row.
+    pub(super) fn effect_on(&self, tree: TreeId, key: &SmallKey) -> Effect<'_> {
+        // Ascending by tree and key; what is no row comes behind all rows, in any order.
+        let place = self.writes.binary_search_by(|write| (write.0, &write.1).cmp(&(tree, key)));
+        self.effects.at(place.map_or(0, |place| self.writes[place].3))
     }
 
     /// Whether it stands for several.
@@ -149,7 +186,7 @@ impl Node {
         match self.commit {
             0 => NEVER,
             commit if self.is_summary() => {
-                self.range_writes.iter().map(|write| write.first).min().unwrap_or(commit)
+                self.range_writes().iter().map(|write| write.first).min().unwrap_or(commit)
             }
             commit => commit,
         }

@@ -18,7 +18,8 @@
 //! The other keys are kept in the order of commits, of which a prepared transaction has no part
 //! yet. So its keys are in two maps of their own, and only move to the others with the decision.
 //! What happened between the two has its edges already. Range reads need no order and are where all
-//! are.
+//! are. Whether a reader sees a difference is asked as of everybody else; who read something of a
+//! row and sees none by the prepared write is a reader of the version that the decision makes.
 //!
 //! # Siblings
 //!
@@ -39,9 +40,12 @@
 use smallvec::SmallVec;
 
 use super::node::{Node, NodeId, Nodes, reduce};
+use super::ranges::minds;
 use super::{Candidate, Certifier, Method, Removable, Removed};
 use crate::hash::{ByHash, KeyHash};
 use crate::lock::mode::FamilySlot;
+use crate::txn::change::Effects;
+use crate::txn::columns::Columns;
 use crate::txn::readset::ReadSet;
 use crate::{Csn, TransactionId};
 
@@ -56,7 +60,8 @@ pub(super) fn siblings(one: Option<FamilySlot>, other: Option<FamilySlot>) -> bo
     one.is_some() && one == other
 }
 
-type ByKey = ByHash<KeyHash, SmallVec<[NodeId; 2]>>;
+/// Who touched a key, and which columns of it.
+type ByKey = ByHash<KeyHash, SmallVec<[(NodeId, Columns); 1]>>;
 
 /// Keys that prepared transactions read and wrote.
 #[derive(Debug, Default)]
@@ -67,7 +72,7 @@ pub(super) struct Promised {
 
 fn leave(map: &mut ByKey, hash: KeyHash, id: NodeId) {
     if let Some(nodes) = map.get_mut(&hash) {
-        nodes.retain(|node| *node != id);
+        nodes.retain(|(node, _)| *node != id);
         if nodes.is_empty() {
             map.remove(&hash);
         }
@@ -75,12 +80,12 @@ fn leave(map: &mut ByKey, hash: KeyHash, id: NodeId) {
 }
 
 impl Promised {
-    pub(super) fn reads(&mut self, hash: KeyHash, id: NodeId) {
-        self.readers.entry(hash).or_default().push(id);
+    pub(super) fn reads(&mut self, hash: KeyHash, columns: Columns, id: NodeId) {
+        self.readers.entry(hash).or_default().push((id, columns));
     }
 
-    pub(super) fn writes(&mut self, hash: KeyHash, id: NodeId) {
-        self.writers.entry(hash).or_default().push(id);
+    pub(super) fn writes(&mut self, hash: KeyHash, columns: Columns, id: NodeId) {
+        self.writers.entry(hash).or_default().push((id, columns));
     }
 
     pub(super) fn unreads(&mut self, hash: KeyHash, id: NodeId) {
@@ -99,11 +104,11 @@ impl Promised {
         self.readers.is_empty() && self.writers.is_empty()
     }
 
-    fn readers_of(&self, hash: KeyHash) -> &[NodeId] {
+    fn readers_of(&self, hash: KeyHash) -> &[(NodeId, Columns)] {
         self.readers.get(&hash).map_or(&[], |nodes| nodes.as_slice())
     }
 
-    fn writers_of(&self, hash: KeyHash) -> &[NodeId] {
+    fn writers_of(&self, hash: KeyHash) -> &[(NodeId, Columns)] {
         self.writers.get(&hash).map_or(&[], |nodes| nodes.as_slice())
     }
 }
@@ -124,26 +129,33 @@ impl Certifier {
         let (epoch, promised) = (*epoch, &index.promised);
         let reads = &candidate.node.reads;
         for point in reads.points() {
-            for &id in promised.writers_of(point.hash) {
-                Certifier::succeed(nodes, after, epoch, id);
+            for &(id, changed) in promised.writers_of(point.hash) {
+                if changed.meet(reads.columns(point)) {
+                    Certifier::succeed(nodes, after, epoch, id);
+                }
             }
         }
         for range in reads.ranges() {
             // Its keys were put in order when the edges to the committed were drawn.
             let Some(tree) = index.trees.get(&range.tree) else { continue };
-            for hash in tree.written_in(&range.lower, &range.upper) {
-                for &id in promised.writers_of(hash) {
-                    Certifier::succeed(nodes, after, epoch, id);
+            for (key, hash) in tree.written_in(&range.lower, &range.upper) {
+                for &(id, _) in promised.writers_of(hash) {
+                    if minds(range.interest.as_deref(), nodes.at(id).effect_on(range.tree, key)) {
+                        Certifier::succeed(nodes, after, epoch, id);
+                    }
                 }
             }
         }
-        for (_, _, hash) in &candidate.node.writes {
-            for &id in promised.readers_of(*hash) {
-                Certifier::precede(nodes, before, epoch, id);
+        for write in &candidate.node.writes {
+            let changed = candidate.node.effect(write).columns();
+            for &(id, read) in promised.readers_of(write.2) {
+                if changed.meet(read) {
+                    Certifier::precede(nodes, before, epoch, id);
+                }
             }
             // Its lock keeps writers of rows away until it is decided; whoever needs no lock for a
             // key is before it.
-            for &id in promised.writers_of(*hash) {
+            for &(id, _) in promised.writers_of(write.2) {
                 Certifier::succeed(nodes, after, epoch, id);
             }
         }
@@ -183,22 +195,22 @@ impl Certifier {
     pub(crate) fn fulfil(&mut self, promise: Promise, commit: Csn) -> Removed {
         let Certifier { nodes, index, open, .. } = self;
         let Some(id) = promise.0 else { return Removed::default() };
-        index.make_room(nodes, id);
         let node = nodes.at_mut(id);
         index.unpromise(node, id);
         self.leading.retain(|other| *other != id);
         node.commit = commit;
         node.family = None;
-        for write in &mut node.range_writes {
+        for write in node.range_writes_mut() {
             (write.first, write.last) = (commit, commit);
         }
-        if !node.range_writes.is_empty() {
+        if !node.range_writes().is_empty() {
             index.number_ranges(id, commit);
         }
-        index.keep(node, id);
+        index.keep(nodes, id);
         index.settle();
         reduce(&mut self.prepared, 1);
-        let is_writer = !node.writes.is_empty() || !node.range_writes.is_empty();
+        let node = nodes.at_mut(id);
+        let is_writer = !node.writes.is_empty() || !node.range_writes().is_empty();
         if is_writer || self.method != Method::Pssi {
             open.push_back(id);
             self.lead_to(id, commit);
@@ -242,7 +254,9 @@ impl Certifier {
         node.family = None;
         node.reads = ReadSet::default();
         node.writes.clear();
-        (node.range_writes, node.has_ranges) = (Box::default(), false);
+        node.effects = Effects::default();
+        node.set_range_writes(Vec::new());
+        node.has_ranges = false;
         reduce(&mut self.prepared, 1);
         reduce(&mut self.forgetful, usize::from(std::mem::take(&mut node.forgot_successors)));
         let is_last = node.in_degree == 0;

@@ -17,10 +17,13 @@
 //! ```
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::node::{NONE, NodeId};
 use crate::Csn;
 use crate::key::SmallKey;
+use crate::txn::change::Effect;
+use crate::txn::columns::{Columns, Interest};
 use crate::txn::readset::compare_lower_upper;
 
 /// So many that came last are looked through, and one more for each so many sorted ones.
@@ -35,6 +38,8 @@ pub(super) struct Ranged {
     pub(super) node: NodeId,
     pub(super) first: Csn,
     pub(super) last: Csn,
+    /// What of it was read; everything if this is nothing.
+    pub(super) interest: Option<Arc<Interest>>,
 }
 
 /// The first bytes of a range's ends, and the furthest end of its subtree.
@@ -92,6 +97,12 @@ impl Ranged {
         compare_lower_upper(&self.lower, upper).is_lt() && compare_lower_upper(lower, &self.upper).is_lt()
     }
 
+    /// Whether its reader sees a difference after a write of one of its keys.
+    #[inline]
+    pub(super) fn minds(&self, effect: Effect<'_>) -> bool {
+        minds(self.interest.as_deref(), effect)
+    }
+
     fn covers(&self, key: &[u8]) -> bool {
         let above = match &self.lower {
             Bound::Unbounded => true,
@@ -104,6 +115,15 @@ impl Ranged {
                 Bound::Included(high) => *key <= high[..],
                 Bound::Excluded(high) => *key < high[..],
             }
+    }
+}
+
+/// Whether who read a range with this interest, or all of it, sees a difference.
+#[inline]
+pub(super) fn minds(interest: Option<&Interest>, effect: Effect<'_>) -> bool {
+    match interest {
+        None => effect.columns() != Columns::NONE,
+        Some(interest) => effect.concerns(interest),
     }
 }
 
@@ -271,7 +291,7 @@ mod tests {
                 for _ in 0..random.below(6) {
                     let (lower, upper, node) =
                         (bound(&mut random), bound(&mut random), random.below(8) as NodeId);
-                    ranges.push(Ranged { lower, upper, node, first: step, last: step });
+                    ranges.push(Ranged { lower, upper, node, first: step, last: step, interest: None });
                 }
                 if random.below(3) > 0 {
                     ranges.settle();

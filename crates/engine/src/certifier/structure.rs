@@ -29,7 +29,7 @@ impl Certifier {
         let third_commit = self.nodes.at(third).commit;
         let dangerous = |first: &Node| {
             let concurrent = first.commit > candidate.node.start;
-            let wrote = !first.writes.is_empty() || !first.range_writes.is_empty();
+            let wrote = !first.writes.is_empty() || !first.range_writes().is_empty();
             let read = !first.reads.is_empty();
             concurrent
                 && read

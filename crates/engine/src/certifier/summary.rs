@@ -124,17 +124,19 @@ fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Box<N
         reads.extend(node.reads.ranges().iter().cloned());
         reads.extend(node.reads.points().iter().map(|point| {
             let bound = Bound::Included(SmallKey::new(node.reads.key(point)));
-            RangeRead { tree: point.tree, moment: Moment::Latest, lower: bound.clone(), upper: bound }
+            let (lower, upper) = (bound.clone(), bound);
+            RangeRead { tree: point.tree, moment: Moment::Latest, lower, upper, interest: None }
         }));
-        writes.extend(node.range_writes.iter().cloned());
-        writes.extend(node.writes.iter().map(|(tree, key, _)| {
+        writes.extend(node.range_writes().iter().cloned());
+        writes.extend(node.writes.iter().map(|(tree, key, ..)| {
             let bound = Bound::Included(key.clone());
             let (lower, upper) = (bound.clone(), bound);
             RangeWrite { tree: *tree, lower, upper, first: node.commit, last: node.commit }
         }));
     }
-    // What was read at which snapshot does not matter any more: whoever replaces it comes later.
-    reads.iter_mut().for_each(|range| range.moment = Moment::Latest);
+    // What was read at which snapshot does not matter any more, nor what of it: whoever replaces it
+    // comes later.
+    reads.iter_mut().for_each(|range| (range.moment, range.interest) = (Moment::Latest, None));
     let target = (limit / 2 / RANGE_BYTES).max(1);
     join_ranges(&mut reads, target);
     join_writes(&mut writes, target);
@@ -143,7 +145,7 @@ fn merge(parts: &[Box<Node>], out: SmallVec<[NodeId; 4]>, limit: usize) -> Box<N
     let mut node = Node::new(0, start, Some(ReadSet::of_ranges(reads)), KeyWrites::new());
     (node.commit, node.first_out, node.closed) = (commit, first_out, closed);
     (node.forgot_successors, node.out, node.bytes) = (forgot_successors, out, bytes);
-    node.range_writes = writes.into();
+    node.set_range_writes(writes);
     node
 }
 

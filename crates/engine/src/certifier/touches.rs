@@ -8,10 +8,12 @@
 //! - Touches are numbered. Those between `head` and `tail` are in the ring; a chain ends where it
 //!   leaves it. So nothing has to be taken out of a chain: a commit writes its touches behind each
 //!   other, at the tail, and who removes nodes moves the head.
-//! - A touch counts as long as its node is there. A node's touches are neighbours, and it knows the
-//!   number of the first: where somebody else has its place by now, that number is higher.
+//! - A touch counts as long as its node is there, which knows the number of its first one: where
+//!   somebody else has its place by now, that number is higher.
 //! - The reads and the writes of a key are in two different chains: who looks for writers does not
 //!   pass thousands of readers.
+//! - A touch says which columns it is of (`txn::columns`). A reader whom a write did not touch has a
+//!   second touch behind that write, as if it had read that version.
 //! - A chain has what came last at its beginning. Writes come in the order of their numbers, so
 //!   whoever asks for the newest one, or for the first one after a snapshot of these days, need not
 //!   go far; and who asks for the readers of a version is done where its writer came.
@@ -26,6 +28,7 @@
 use super::node::{NodeId, Nodes};
 use crate::Csn;
 use crate::hash::KeyHash;
+use crate::txn::columns::Columns;
 
 /// Number of a touch. They wrap around; those in the ring, and what is compared with them, are
 /// never half of all apart.
@@ -37,16 +40,23 @@ const PLACES_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 const KEPT: usize = 1 << 14;
 
 /// One key that one transaction read, or wrote.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Touch {
     /// The key's number without its highest bit, and whether it was written.
     mark: u64,
     /// For a write the commit's number; for a read the last number that it could see.
     pub(super) at: Csn,
+    /// What was read of it, or changed.
+    pub(super) columns: Columns,
     pub(super) node: NodeId,
     /// The one that came before it in the bucket's chain.
     older: Number,
 }
+
+const _: () = assert!(size_of::<Touch>() == 32);
+
+/// Of nothing.
+const EMPTY: Touch = Touch { mark: 0, at: 0, columns: Columns::NONE, node: 0, older: 0 };
 
 #[inline]
 fn mark_of(hash: KeyHash, is_write: bool) -> u64 {
@@ -149,14 +159,14 @@ impl Touches {
 
     /// A node read a key. There is room ([`Touches::make_room`]), and so for `write`.
     #[inline]
-    pub(super) fn read(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
-        self.add(Touch { mark: mark_of(hash, false), at, node, older: 0 });
+    pub(super) fn read(&mut self, hash: KeyHash, columns: Columns, at: Csn, node: NodeId) {
+        self.add(Touch { mark: mark_of(hash, false), at, columns, node, older: 0 });
     }
 
     /// A node wrote a key.
     #[inline]
-    pub(super) fn write(&mut self, hash: KeyHash, at: Csn, node: NodeId) {
-        self.add(Touch { mark: mark_of(hash, true), at, node, older: 0 });
+    pub(super) fn write(&mut self, hash: KeyHash, columns: Columns, at: Csn, node: NodeId) {
+        self.add(Touch { mark: mark_of(hash, true), at, columns, node, older: 0 });
     }
 
     #[inline]
@@ -188,7 +198,7 @@ impl Touches {
         let counts = |number: &Number| nodes.has_touched(touch_of(self, *number).node, *number);
         let room = 2 * (numbers(self).filter(counts).count() + count);
         let places = room.max(PLACES_MIN).next_power_of_two();
-        let (buckets, ring) = (vec![self.tail.wrapping_sub(1); places], vec![Touch::default(); places]);
+        let (buckets, ring) = (vec![self.tail.wrapping_sub(1); places], vec![EMPTY; places]);
         let new = Touches { head: self.tail, tail: self.tail, buckets, ring };
         let old = std::mem::replace(self, new);
         for number in numbers(&old) {
@@ -197,13 +207,9 @@ impl Touches {
                 self.add(touch);
             }
         }
-        // Only now: until here the nodes are found by the old numbers.
-        let mut last = None;
-        for number in numbers(self) {
-            let id = touch_of(self, number).node;
-            if last.replace(id) != Some(id) {
-                nodes.renumber(id, number);
-            }
+        // Only now: until here the nodes are found by the old numbers. The first of a node's counts.
+        for number in numbers(self).rev() {
+            nodes.renumber(touch_of(self, number).node, number);
         }
     }
 
@@ -260,8 +266,8 @@ mod tests {
                 touches.make_room(&mut nodes, keys.len());
                 for &(hash, is_write) in keys {
                     match is_write {
-                        true => touches.write(hash, at, id),
-                        false => touches.read(hash, at, id),
+                        true => touches.write(hash, Columns::ALL, at, id),
+                        false => touches.read(hash, Columns::ALL, at, id),
                     }
                     naive.0.push((hash, is_write, at, id));
                 }

@@ -21,7 +21,7 @@ use crate::key::SmallKey;
 use crate::level::Isolation;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
-use crate::prepared::record::{Parts, decode_parts, encode_parts};
+use crate::prepared::record::{Parts, VERSION as PARTS, decode_parts, encode_parts};
 use crate::{Csn, TransactionId, TreeId};
 
 const VERSION: u8 = 1;
@@ -91,7 +91,7 @@ impl Request {
         let (id, snapshot, bot) = (input.varint()?, input.varint()?, input.varint()?);
         let (oldest, next_tree) = (input.varint()?, input.varint()?);
         let dropped = input.list(|input| input.tree())?;
-        let parts = decode_parts(&mut input)?;
+        let parts = decode_parts(&mut input, PARTS)?;
         input.end()?;
         Ok(Request { id, level, snapshot, bot, oldest, next_tree, dropped, parts })
     }
@@ -136,13 +136,14 @@ mod tests {
 
     use super::*;
     use crate::Value;
+    use crate::txn::columns::Columns;
     use crate::txn::readset::{Moment, ReadSet};
     use crate::txn::writeset::Changes;
 
     fn sample() -> Request {
         let mut reads = ReadSet::default();
-        reads.add_point(7, b"k", Moment::Snapshot);
-        reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest);
+        reads.add_point(7, b"k", Moment::Snapshot, Columns::ALL);
+        reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest, None);
         let key = |text: &str| SmallKey::new(text.as_bytes());
         let changes = vec![(key("k"), Some(Value::from_static(b"1"))), (key("m"), None)];
         Request {

@@ -4,7 +4,7 @@
 //! string is its length and its bytes.
 //!
 //! ```text
-//! version: 1 byte          3
+//! version: 1 byte          4
 //! transaction id, snapshot, wall clock of PREPARE in microseconds
 //! owner                    1, identifier  |  2, XID, instance, the family's request, the instance's result
 //! note                     string
@@ -14,25 +14,35 @@
 //!   modes of a row         1 = KS, 2 = S, 4 = NX, 8 = X, 16 to 128 = SKS, SS, SNX, SX; of a tree, from 1: the eight modes of LOCK TABLE, weakest first
 //! other keys               count, for each: tree id, key: what it wrote for the certifier only
 //! certified: 1 byte        0 = no reads follow, 1 = exact reads, 2 = joined reads
-//!   keys                   count, for each: tree id, moment: 1 byte (0 = snapshot, 1 = latest), key
-//!   ranges                 count, for each: tree id, moment, two bounds: 1 byte (0 = none, 1 = included, 2 = excluded), key unless 0
+//!   keys                   count, for each: tree id, moment: 1 byte (0 = snapshot, 1 = latest), key, columns
+//!   ranges                 count, for each: tree id, moment, two bounds: 1 byte (0 = none, 1 = included, 2 = excluded), key unless 0;
+//!                          columns, count of conditions, for each: column, comparison: 1 byte, code
 //! trees                    count, for each: tree id, count, and keys and values as in a commit record
 //! ```
 //!
-//! Version 2 had two modes of rows and four of trees, and named the keys that foreign keys refer to
+//! *Columns* are a number whose bit 0 stands for the row as such, and bit n for its column n - 1 (bit
+//! 63 for all others); all ones are everything. Comparisons are 0 to 7: <, <=, =, <>, >=, >, IS NULL,
+//! IS NOT NULL; a code is 64 bits (`txn::columns`). What the writes changed of their rows is not
+//! kept: after a restart they have changed all of it.
+//!
+//! Version 3 had no columns and no conditions: everything was read. Version 2 had two modes of rows and four of trees, and named the keys that foreign keys refer to
 //! instead of rows; it is not read any more.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
 use crate::sibling::{Instance, Text, Xid};
+use crate::txn::columns::{Columns, Condition, Interest, Test};
 use crate::txn::readset::{Moment, ReadSet};
 use crate::txn::writeset::Changes;
 use crate::{Csn, TransactionId, TreeId, Value};
 
-const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
+/// What was read has neither columns nor conditions.
+const WHOLE_READS: u8 = 3;
 const GLOBAL: u8 = 1;
 const INSTANCE: u8 = 2;
 
@@ -99,7 +109,7 @@ impl Record {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Record, String> {
         let mut input = Input::of(bytes);
         let version = input.byte()?;
-        if version != VERSION {
+        if !matches!(version, WHOLE_READS | VERSION) {
             return Err(format!("a prepared transaction in the unknown version {version}"));
         }
         let (id, snapshot, prepared_us) = (input.varint()?, input.varint()?, input.varint()?);
@@ -107,7 +117,7 @@ impl Record {
         let note = Value::copy_from_slice(input.string()?);
         let loads = input.list(|input| input.varint())?;
         let dropped = input.list(|input| input.tree())?;
-        let Parts { locks, notes, reads, changes } = decode_parts(&mut input)?;
+        let Parts { locks, notes, reads, changes } = decode_parts(&mut input, version)?;
         input.end()?;
         let prepared_us = i64::try_from(prepared_us).map_err(|_| "a time out of range")?;
         Ok(Record {
@@ -166,17 +176,17 @@ pub(crate) fn encode_parts(
     }
 }
 
-/// Reads what [`encode_parts`] wrote.
+/// Reads what [`encode_parts`] wrote in this version of the row.
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub(crate) fn decode_parts(input: &mut Input<'_>) -> Result<Parts, String> {
+pub(crate) fn decode_parts(input: &mut Input<'_>, version: u8) -> Result<Parts, String> {
     let locks = input.list(|input| {
         let (tree, key) = (input.tree()?, input.optional()?.map(SmallKey::new));
         Ok(HeldLock { tree, key, modes: input.byte()? })
     })?;
     let notes = input.list(|input| Ok((input.tree()?, SmallKey::new(input.string()?))))?;
-    let reads = decode_reads(input)?;
+    let reads = decode_reads(input, version)?;
     let changes = input.list(|input| {
         let tree = input.tree()?;
         let rows = input.list(|input| {
@@ -211,6 +221,7 @@ fn encode_reads(out: &mut Encoder, reads: &ReadSet) {
         out.varint(u64::from(point.tree));
         out.byte(moment(point.moment()));
         out.string(reads.key(point));
+        out.varint(reads.columns(point).bits());
     });
     out.list(reads.ranges(), |out, range| {
         out.varint(u64::from(range.tree));
@@ -228,10 +239,36 @@ fn encode_reads(out: &mut Encoder, reads: &ReadSet) {
                 }
             }
         }
+        let interest = range.interest.as_deref();
+        out.varint(interest.map_or(Columns::ALL, Interest::columns).bits());
+        out.list(interest.map_or(&[], Interest::conditions), |out, condition| {
+            out.varint(u64::from(condition.column));
+            out.byte(condition.test.number());
+            out.varint(condition.code);
+        });
     });
 }
 
-fn decode_reads(input: &mut Input<'_>) -> Result<Option<ReadSet>, String> {
+fn decode_columns(input: &mut Input<'_>, version: u8) -> Result<Columns, String> {
+    if version == WHOLE_READS { Ok(Columns::ALL) } else { Ok(Columns::of_bits(input.varint()?)) }
+}
+
+fn decode_interest(input: &mut Input<'_>, version: u8) -> Result<Option<Arc<Interest>>, String> {
+    let columns = decode_columns(input, version)?;
+    if version == WHOLE_READS {
+        return Ok(None);
+    }
+    let conditions = input.list(|input| {
+        let column = u32::try_from(input.varint()?).map_err(|_| "a column out of range")?;
+        let number = input.byte()?;
+        let test = Test::of_number(number).ok_or_else(|| format!("the unknown comparison {number}"))?;
+        Ok(Condition { column, test, code: input.varint()? })
+    })?;
+    let interest = Interest::new(columns, conditions);
+    Ok((!interest.is_whole()).then(|| Arc::new(interest)))
+}
+
+fn decode_reads(input: &mut Input<'_>, version: u8) -> Result<Option<ReadSet>, String> {
     let kind = input.byte()?;
     if kind == 0 {
         return Ok(None);
@@ -240,7 +277,8 @@ fn decode_reads(input: &mut Input<'_>) -> Result<Option<ReadSet>, String> {
     let mut reads = ReadSet::default();
     for _ in 0..input.varint()? {
         let (tree, at) = (input.tree()?, moment(input.byte()?));
-        reads.add_point(tree, input.string()?, at);
+        let key = input.string()?;
+        reads.add_point(tree, key, at, decode_columns(input, version)?);
     }
     for _ in 0..input.varint()? {
         let (tree, at) = (input.tree()?, moment(input.byte()?));
@@ -251,7 +289,7 @@ fn decode_reads(input: &mut Input<'_>) -> Result<Option<ReadSet>, String> {
             other => Err(format!("a bound of the unknown kind {other}")),
         };
         let (lower, upper) = (bound()?, bound()?);
-        reads.add_range(tree, lower, upper, at);
+        reads.add_range(tree, lower, upper, at, decode_interest(input, version)?);
     }
     if kind > 1 {
         reads.set_coarse();
@@ -267,9 +305,15 @@ mod tests {
 
     fn sample(owner: Owner) -> Record {
         let mut reads = ReadSet::default();
-        reads.add_point(7, b"k", Moment::Snapshot);
-        reads.add_point(7, b"l", Moment::Latest);
-        reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest);
+        reads.add_point(7, b"k", Moment::Snapshot, Columns::PRESENCE.with(3));
+        reads.add_point(7, b"l", Moment::Latest, Columns::ALL);
+        reads.add_range(8, Bound::Excluded(b"a"), Bound::Unbounded, Moment::Latest, None);
+        let conditions = [
+            Condition { column: 2, test: Test::AtMost, code: 1 << 63 },
+            Condition { column: 70, test: Test::IsNull, code: 0 },
+        ];
+        let interest = Arc::new(Interest::new(Columns::NONE.with(9), conditions));
+        reads.add_range(8, Bound::Unbounded, Bound::Included(b"b"), Moment::Snapshot, Some(interest));
         let key = |text: &str| SmallKey::new(text.as_bytes());
         let texts = match owner {
             Owner::Global(_) => Default::default(),
@@ -308,6 +352,23 @@ mod tests {
             });
             assert_eq!(record.encode(0), again.encode(0));
         }
+    }
+
+    /// What an earlier build has written: its reads were of everything.
+    #[test]
+    fn the_version_before_is_read() {
+        let mut reads = ReadSet::default();
+        reads.add_point(7, b"k", Moment::Snapshot, Columns::ALL);
+        let record = Record { reads: Some(reads), ..sample(Owner::Global("x".into())) };
+        let written = record.encode(0);
+        // Tree, moment and key of the only point, and its columns, which were not there.
+        let point = [7, 0, 1, b'k'];
+        let columns = [[0xff; 9].as_slice(), &[1]].concat();
+        let at =
+            written.windows(14).position(|part| part == [&point[..], &columns].concat()).expect("the point");
+        let mut before = [&written[..at + 4], &written[at + 14..]].concat();
+        before[0] = WHOLE_READS;
+        assert_eq!(format!("{:?}", Record::decode(&before)), format!("{:?}", Record::decode(&written)));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! private write set.
 
 pub(crate) mod bulk;
+pub(crate) mod change;
+pub(crate) mod columns;
 pub(crate) mod id;
 pub(crate) mod readset;
 pub(crate) mod snapshot;

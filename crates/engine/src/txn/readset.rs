@@ -8,6 +8,9 @@
 //! uniqueness and of foreign keys look at that, under locks that keep it as it is until the
 //! transaction ends.
 //!
+//! Of a point it is known which columns were read, of a range also which conditions rows had to
+//! meet (`columns`). A key that was read several times for different columns may be several points.
+//!
 //! # Memory
 //!
 //! A set is a handle: it goes from the transaction to its candidate and into the graph, and what it
@@ -17,7 +20,8 @@
 //!
 //! Where a set is to have at most so many bytes ([`ReadSet::keep_to`]), points are joined to ranges
 //! and neighbouring ranges to larger ones, again and again. That may cost aborts that were not
-//! necessary; it never hides a dependency. [`ReadSet::is_coarse`] tells.
+//! necessary; it never hides a dependency. What was joined is of interest as a whole.
+//! [`ReadSet::is_coarse`] tells.
 //!
 //! ```text
 //! read a, c, d, scan [g..k)      points a c d   ranges [g k)
@@ -28,8 +32,11 @@
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+
+use super::columns::{Columns, Interest};
 
 use crate::TreeId;
 use crate::hash::{Identity, KeyHash, hash_of};
@@ -77,6 +84,8 @@ pub(crate) struct RangeRead {
     pub(crate) moment: Moment,
     pub(crate) lower: Bound<SmallKey>,
     pub(crate) upper: Bound<SmallKey>,
+    /// What of it is of interest; everything if this is nothing.
+    pub(crate) interest: Option<Arc<Interest>>,
 }
 
 /// Where a cursor's range is, as long as the ranges were not joined.
@@ -98,7 +107,8 @@ pub(crate) struct ReadSet {
 #[repr(C, align(64))]
 struct Contents {
     points: SmallVec<[Point; 4]>,
-    /// Keys one behind the other, each after its length, as far as there is room; then in `more`.
+    /// Keys one behind the other, each after its columns and its length, as far as there is room;
+    /// then in `more`.
     keys: [u8; KEYS],
     used: u8,
     more: Option<Box<More>>,
@@ -115,7 +125,7 @@ impl Default for Contents {
 /// What a set of a few points does not need.
 #[derive(Debug, Default)]
 struct More {
-    /// Further keys: each after its length, a byte, or `LONG` and four.
+    /// Further keys: each after its columns and its length, a byte, or `LONG` and four.
     keys: Vec<u8>,
     ranges: Vec<RangeRead>,
     /// Of the points, once there are many.
@@ -126,6 +136,50 @@ struct More {
 /// Bytes of keys that need no memory of their own.
 const KEYS: usize = 47;
 const LONG: u8 = u8::MAX;
+
+/// Bytes of columns as they are stored: seven bits a byte, the lowest first, of a number that is
+/// never 0 but for all columns.
+struct Stored {
+    bytes: [u8; 10],
+    length: usize,
+}
+
+impl Stored {
+    #[inline]
+    fn of(columns: Columns) -> Stored {
+        let mut stored = Stored { bytes: [0; 10], length: 1 };
+        let mut rest = if columns == Columns::ALL { 0 } else { columns.bits() };
+        for byte in &mut stored.bytes {
+            *byte = rest as u8 & 0x7f;
+            rest >>= 7;
+            if rest == 0 {
+                break;
+            }
+            *byte |= 0x80;
+            stored.length += 1;
+        }
+        stored
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The columns at the beginning, and what follows.
+#[inline]
+fn first_columns(bytes: &[u8]) -> (Columns, &[u8]) {
+    let (mut bits, mut place) = (0, 0);
+    while let Some(byte) = bytes.get(place) {
+        bits |= u64::from(byte & 0x7f) << (7 * place);
+        place += 1;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let columns = if bits == 0 { Columns::ALL } else { Columns::of_bits(bits) };
+    (columns, &bytes[place..])
+}
 
 /// The key at the beginning, which is after its length.
 fn first_key(bytes: &[u8]) -> &[u8] {
@@ -159,9 +213,11 @@ impl Contents {
     fn bytes(&self) -> usize {
         let ranges = self.ranges().len();
         let reads = self.points.len() + ranges;
-        // Most keys of ranges are inline.
+        // Most keys of ranges are inline; interests are mostly shared, and counted with each.
         let keys = usize::from(self.used) + self.more.as_ref().map_or(0, |more| more.keys.len());
-        keys + reads * READ_BYTES + ranges * 2 * size_of::<SmallKey>()
+        let interests = self.ranges().iter().filter_map(|range| range.interest.as_ref());
+        let interests: usize = interests.map(|interest| interest.bytes()).sum();
+        keys + interests + reads * READ_BYTES + ranges * 2 * size_of::<SmallKey>()
     }
 
     /// Whether it is worth keeping, emptied.
@@ -173,26 +229,31 @@ impl Contents {
         !self.points.spilled() && self.more.as_deref().is_none_or(small)
     }
 
-    /// Keeps a key. Answers where.
+    /// Keeps a key and the columns that were read of it. Answers where.
     #[inline]
-    fn add_key(&mut self, key: &[u8]) -> u32 {
+    fn add_key(&mut self, key: &[u8], columns: Columns) -> u32 {
         let place = usize::from(self.used);
-        match self.keys.get_mut(place..=place + key.len()).and_then(<[u8]>::split_first_mut) {
+        let columns = Stored::of(columns);
+        let needed = columns.length + 1 + key.len();
+        match self.keys.get_mut(place..place + needed) {
             // All that fits here is shorter than `LONG`.
-            Some((length, room)) => {
-                *length = key.len() as u8;
-                room.copy_from_slice(key);
-                self.used += 1 + key.len() as u8;
+            Some(room) => {
+                let (stored, room) = room.split_at_mut(columns.length);
+                stored.copy_from_slice(columns.bytes());
+                room[0] = key.len() as u8;
+                room[1..].copy_from_slice(key);
+                self.used += needed as u8;
                 place as u32
             }
-            None => self.add_further_key(key),
+            None => self.add_further_key(key, &columns),
         }
     }
 
     #[cold]
-    fn add_further_key(&mut self, key: &[u8]) -> u32 {
+    fn add_further_key(&mut self, key: &[u8], columns: &Stored) -> u32 {
         let keys = &mut self.more().keys;
         let place = KEYS + keys.len();
+        keys.extend_from_slice(columns.bytes());
         match u8::try_from(key.len()) {
             Ok(length) if length < LONG => keys.push(length),
             _ => {
@@ -204,12 +265,21 @@ impl Contents {
         place as u32
     }
 
-    fn key(&self, point: &Point) -> &[u8] {
+    /// The columns of a point, and behind them its key.
+    #[inline]
+    fn entry(&self, point: &Point) -> (Columns, &[u8]) {
         let place = (point.place >> 1) as usize;
         match place.checked_sub(KEYS) {
-            None => first_key(&self.keys[place..]),
-            Some(place) => self.more.as_ref().map_or(&[], |more| first_key(&more.keys[place..])),
+            None => first_columns(&self.keys[place..]),
+            Some(place) => {
+                let keys = self.more.as_ref().map_or(&[][..], |more| &more.keys);
+                first_columns(&keys[place..])
+            }
         }
+    }
+
+    fn key(&self, point: &Point) -> &[u8] {
+        first_key(self.entry(point).1)
     }
 }
 
@@ -238,12 +308,12 @@ impl ReadSet {
     pub(crate) fn copy(&self) -> ReadSet {
         let mut to = ReadSet::default();
         for point in self.points() {
-            to.add_point(point.tree, self.key(point), point.moment());
+            to.add_point(point.tree, self.key(point), point.moment(), self.columns(point));
         }
         for range in self.ranges() {
             let (lower, upper) =
                 (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
-            to.add_range(range.tree, lower, upper, range.moment);
+            to.add_range(range.tree, lower, upper, range.moment, range.interest.clone());
         }
         if self.is_coarse() {
             to.set_coarse();
@@ -298,15 +368,21 @@ impl ReadSet {
         self.reads.as_ref().map_or(&[], |reads| reads.key(point))
     }
 
+    /// The columns that were read of a point of this set.
+    #[inline]
+    pub(crate) fn columns(&self, point: &Point) -> Columns {
+        self.reads.as_ref().map_or(Columns::ALL, |reads| reads.entry(point).0)
+    }
+
     /// Bytes of memory in use, approximately.
     pub(crate) fn bytes(&self) -> usize {
         self.reads.as_ref().map_or(0, |reads| size_of::<Contents>() + reads.bytes())
     }
 
-    /// Adds a key.
+    /// Adds a key, of which these columns were read.
     #[inline]
-    pub(crate) fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment) {
-        self.contents().add_point(tree, key, moment);
+    pub(crate) fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment, columns: Columns) {
+        self.contents().add_point(tree, key, moment, columns);
     }
 
     /// Adds a range. What a cursor will not have passed in the end can be taken off by `narrow`.
@@ -316,10 +392,11 @@ impl ReadSet {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
         moment: Moment,
+        interest: Option<Arc<Interest>>,
     ) -> RangePlace {
         let (lower, upper) = (lower.map(SmallKey::new), upper.map(SmallKey::new));
         let More { ranges, joins, .. } = self.contents().more();
-        ranges.push(RangeRead { tree, moment, lower, upper });
+        ranges.push(RangeRead { tree, moment, lower, upper, interest });
         RangePlace { index: ranges.len() as u32 - 1, joins: *joins }
     }
 
@@ -366,27 +443,33 @@ impl ReadSet {
 
 impl Contents {
     #[inline]
-    fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment) {
+    fn add_point(&mut self, tree: TreeId, key: &[u8], moment: Moment, columns: Columns) {
         let hash = hash_of(tree, key);
         if self.points.len() < FEW {
-            if self.points.iter().any(|point| point.hash == hash && point.moment() == moment) {
+            let mut same = self.points.iter().filter(|point| point.hash == hash && point.moment() == moment);
+            if same.any(|point| self.entry(point).0.cover(columns)) {
                 return;
             }
-        } else if !self.is_new(hash, moment) {
+        } else if !self.is_new(hash, moment, columns) {
             return;
         }
-        let place = self.add_key(key) << 1 | u32::from(moment == Moment::Latest);
+        let place = self.add_key(key, columns) << 1 | u32::from(moment == Moment::Latest);
         self.points.push(Point { hash, tree, place });
     }
 
     #[cold]
-    fn is_new(&mut self, hash: KeyHash, moment: Moment) -> bool {
-        let mark = |hash: KeyHash, moment: Moment| hash ^ u64::from(moment == Moment::Latest);
-        let seen = &mut self.more.get_or_insert_default().seen;
-        if seen.is_empty() {
-            seen.extend(self.points.iter().map(|point| mark(point.hash, point.moment())));
-        }
-        seen.insert(mark(hash, moment))
+    fn is_new(&mut self, hash: KeyHash, moment: Moment, columns: Columns) -> bool {
+        let mark = |hash: KeyHash, moment: Moment, columns: Columns| {
+            // The same for all that was read as a whole.
+            let columns = (!columns.bits()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            hash ^ columns ^ u64::from(moment == Moment::Latest)
+        };
+        let known = |point: &Point| mark(point.hash, point.moment(), self.entry(point).0);
+        let first = self.more.as_ref().is_none_or(|more| more.seen.is_empty());
+        let marks: Vec<u64> = if first { self.points.iter().map(known).collect() } else { Vec::new() };
+        let seen = &mut self.more().seen;
+        seen.extend(marks);
+        seen.insert(mark(hash, moment, columns))
     }
 
     /// Halves the number of reads.
@@ -394,7 +477,8 @@ impl Contents {
     fn join(&mut self, limit: usize) {
         let range_of = |point: &Point| {
             let bound = Bound::Included(SmallKey::new(self.key(point)));
-            RangeRead { tree: point.tree, moment: point.moment(), lower: bound.clone(), upper: bound }
+            let (tree, moment) = (point.tree, point.moment());
+            RangeRead { tree, moment, lower: bound.clone(), upper: bound, interest: None }
         };
         let ranges: Vec<RangeRead> = self.points.iter().map(range_of).collect();
         (self.points, self.used) = (SmallVec::new(), 0);
@@ -424,6 +508,7 @@ pub(crate) fn join_ranges(ranges: &mut Vec<RangeRead>, target: usize) {
                     if compare_upper(&range.upper, &last.upper).is_gt() {
                         last.upper = range.upper;
                     }
+                    last.interest = None;
                     fresh = false;
                 }
                 _ => {
@@ -508,7 +593,7 @@ mod tests {
         let mut set = ReadSet::default();
         for round in 0..3 {
             for key in 0..100_u32 {
-                set.add_point(7, &key.to_be_bytes(), Moment::Snapshot);
+                set.add_point(7, &key.to_be_bytes(), Moment::Snapshot, Columns::ALL);
             }
             assert_eq!(set.points().len(), 100, "round {round}");
         }
@@ -519,7 +604,7 @@ mod tests {
     fn keys_of_any_length_are_kept() {
         let mut set = ReadSet::default();
         let keys: Vec<Vec<u8>> = [0, 1, 40, 253, 254, 255, 256, 70_000].map(|length| vec![7; length]).into();
-        keys.iter().for_each(|key| set.add_point(1, key, Moment::Latest));
+        keys.iter().for_each(|key| set.add_point(1, key, Moment::Latest, Columns::ALL));
         assert!(set.points().iter().map(|point| set.key(point)).eq(keys.iter().map(|key| &key[..])));
         assert!(set.points().iter().all(|point| point.moment() == Moment::Latest));
     }
@@ -527,9 +612,53 @@ mod tests {
     #[test]
     fn a_few_short_keys_take_two_lines_of_memory() {
         let mut set = ReadSet::default();
-        (0..4_u64)
-            .for_each(|key| set.add_point(1, &[&[b'k'][..], &key.to_be_bytes()].concat(), Moment::Snapshot));
+        (0..4_u64).for_each(|key| {
+            set.add_point(1, &[&[b'k'][..], &key.to_be_bytes()].concat(), Moment::Snapshot, Columns::ALL)
+        });
         assert!(set.reads.as_ref().is_some_and(|reads| reads.is_small()));
+    }
+
+    #[test]
+    fn columns_are_kept_with_their_keys() {
+        let few = Columns::PRESENCE.with(0).with(6);
+        let all = [Columns::PRESENCE, few, Columns::NONE.with(70), few.with(40).with(61), Columns::ALL];
+        let mut set = ReadSet::default();
+        for round in 0..2 {
+            for number in 0..100_usize {
+                set.add_point(1, &number.to_be_bytes(), Moment::Snapshot, all[number % all.len()]);
+            }
+            assert_eq!(set.points().len(), 100, "round {round}");
+        }
+        for (number, point) in set.points().iter().enumerate() {
+            assert_eq!(set.columns(point), all[number % all.len()], "{number}");
+            assert_eq!(set.key(point), number.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn a_key_counts_again_where_more_of_it_is_read() {
+        let mut set = ReadSet::default();
+        for columns in [Columns::PRESENCE.with(1), Columns::PRESENCE, Columns::ALL, Columns::NONE.with(3)] {
+            set.add_point(1, b"k", Moment::Snapshot, columns);
+        }
+        let read: Vec<Columns> = set.points().iter().map(|point| set.columns(point)).collect();
+        assert_eq!(read, [Columns::PRESENCE.with(1), Columns::ALL]);
+    }
+
+    #[test]
+    fn what_is_joined_is_of_interest_as_a_whole() {
+        let interest = Some(Arc::new(Interest::new(Columns::PRESENCE, [])));
+        let mut set = ReadSet::default();
+        for number in 0..1000_u32 {
+            let key = number.to_be_bytes();
+            set.add_point(1, &key, Moment::Snapshot, Columns::PRESENCE);
+            let (lower, upper) = (Bound::Included(&key[..]), Bound::Included(&key[..]));
+            set.add_range(2, lower, upper, Moment::Snapshot, interest.clone());
+        }
+        set.keep_to(20_000);
+        assert!(set.is_coarse() && set.points().is_empty());
+        let joined = set.ranges().iter().filter(|range| range.lower != range.upper);
+        assert!(joined.clone().count() > 10 && joined.clone().all(|range| range.interest.is_none()));
     }
 
     #[test]
@@ -537,10 +666,15 @@ mod tests {
         let mut set = ReadSet::default();
         for key in 0..50_000_u32 {
             let tree = 1 + key % 3;
-            set.add_point(tree, &key.wrapping_mul(2_654_435_761).to_be_bytes(), Moment::Snapshot);
+            set.add_point(
+                tree,
+                &key.wrapping_mul(2_654_435_761).to_be_bytes(),
+                Moment::Snapshot,
+                Columns::ALL,
+            );
             if key % 7 == 0 {
                 let (low, high) = (key.to_be_bytes(), (key + 3).to_be_bytes());
-                set.add_range(9, Bound::Included(&low), Bound::Excluded(&high), Moment::Latest);
+                set.add_range(9, Bound::Included(&low), Bound::Excluded(&high), Moment::Latest, None);
             }
             set.keep_to(20_000);
             assert!(set.bytes() < 25_000, "{} bytes after {key}", set.bytes());
@@ -555,10 +689,10 @@ mod tests {
     #[test]
     fn a_cursor_that_stops_has_read_up_to_there() {
         let mut set = ReadSet::default();
-        let place = set.add_range(1, Bound::Included(b"b"), Bound::Unbounded, Moment::Snapshot);
+        let place = set.add_range(1, Bound::Included(b"b"), Bound::Unbounded, Moment::Snapshot, None);
         set.narrow(place, false, Some(b"d"));
         assert!(contains(&set, 1, b"d") && !contains(&set, 1, b"e") && !contains(&set, 1, b"a"));
-        let place = set.add_range(2, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot);
+        let place = set.add_range(2, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot, None);
         set.narrow(place, true, Some(b"d"));
         assert!(contains(&set, 2, b"d") && contains(&set, 2, b"e") && !contains(&set, 2, b"c"));
     }
@@ -568,18 +702,18 @@ mod tests {
         let spares = || SPARES.with(Spares::len);
         let mut set = ReadSet::default();
         assert!(set.is_empty() && set.bytes() == 0);
-        set.add_point(1, b"a", Moment::Latest);
-        set.add_range(1, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot);
+        set.add_point(1, b"a", Moment::Latest, Columns::ALL);
+        set.add_range(1, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot, None);
         drop(set);
         assert_eq!(spares(), 1);
         let mut set = ReadSet::default();
-        set.add_point(1, b"b", Moment::Snapshot);
+        set.add_point(1, b"b", Moment::Snapshot, Columns::ALL);
         assert_eq!(spares(), 0);
         assert!(set.is_one_key() && !set.has_latest() && !set.is_coarse());
         assert!(contains(&set, 1, b"b") && !contains(&set, 1, b"a"));
         // What has grown, or was joined, is not kept.
         for key in 0..100_u8 {
-            set.add_point(1, &[key], Moment::Snapshot);
+            set.add_point(1, &[key], Moment::Snapshot, Columns::ALL);
         }
         drop(set);
         let mut set = ReadSet::default();

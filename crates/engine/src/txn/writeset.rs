@@ -26,6 +26,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bulk::Bulk;
+use super::change::{Change, Effects};
 use crate::hash::{KeyHash, hash_of};
 use crate::key::SmallKey;
 use crate::rows::{Range, Rows, copy_rows};
@@ -34,7 +35,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Error, TreeId, Value};
 
 /// Bytes that one write costs besides key and value.
-const WRITE_BYTES: usize = 144;
+const WRITE_BYTES: usize = 152;
 
 #[derive(Debug, Clone)]
 struct Write {
@@ -42,6 +43,8 @@ struct Write {
     value: Option<Value>,
     /// A deletion of what the transaction itself had written: there may have been nothing before.
     of_own: bool,
+    /// Where it is said what this write, and those of the key before it, changed of the row.
+    effect: u32,
 }
 
 type Writes = SmallVec<[Write; 1]>;
@@ -194,6 +197,8 @@ pub(crate) struct WriteSet {
     pub(super) taken: u64,
     pub(super) budget: Arc<Budget>,
     pub(super) bulk: Bulk,
+    /// What the writes changed of their rows, where that is known.
+    effects: Effects,
 }
 
 impl WriteSet {
@@ -209,6 +214,7 @@ impl WriteSet {
             taken: 0,
             budget,
             bulk: Bulk::default(),
+            effects: Effects::default(),
         }
     }
 
@@ -276,20 +282,22 @@ impl WriteSet {
     /// `TransactionTooLarge`, with nothing changed.
     #[cfg(test)]
     pub(crate) fn put(&mut self, tree: TreeId, key: &[u8], mut value: Option<Value>) -> Result<(), Error> {
-        self.put_from(tree, key, &mut value)
+        self.put_from(tree, key, &mut value, None)
     }
 
-    /// The same; takes the value out unless it fails.
+    /// The same; takes the value out unless it fails. Without a `change` it is the whole row that
+    /// changes.
     pub(crate) fn put_from(
         &mut self,
         tree: TreeId,
         key: &[u8],
         value: &mut Option<Value>,
+        change: Option<&Change>,
     ) -> Result<(), Error> {
         let size = WRITE_BYTES + key.len() + value.as_ref().map_or(0, Value::len);
-        self.charge(size)?;
+        self.charge(size + change.map_or(0, Change::bytes))?;
         self.sequence += 1;
-        let mut write = Write { sequence: self.sequence, value: value.take(), of_own: false };
+        let mut write = Write { sequence: self.sequence, value: value.take(), of_own: false, effect: 0 };
         let index = match self.trees.binary_search_by_key(&tree, |(t, _)| *t) {
             Ok(index) => index,
             Err(index) => {
@@ -299,6 +307,8 @@ impl WriteSet {
             }
         };
         let writes = &self.trees[index].1;
+        // Nobody else reads a tree of the transaction's own.
+        let change = change.filter(|_| !writes.private);
         if writes.private {
             self.bulk.bytes += size as u64;
         }
@@ -312,12 +322,15 @@ impl WriteSet {
                 if !self.savepoints.is_empty() {
                     self.journal.push((tree, vacant.key().clone()));
                 }
+                write.effect = change.map_or(0, |change| self.effects.add(change));
                 vacant.insert(SmallVec::from_buf([write]));
                 return Ok(());
             }
             Entry::Occupied(mut occupied) => {
                 let list = occupied.get_mut();
                 write.of_own = write.value.is_none() && !list.is_empty();
+                let before = list.last().map_or(0, |last| last.effect);
+                write.effect = change.map_or(0, |change| self.effects.join(before, change));
                 let mut freed = 0;
                 if !watched {
                     while let Some(last) = list.last().filter(|w| w.sequence > savepoint) {
@@ -400,6 +413,11 @@ impl WriteSet {
         &self.dropped
     }
 
+    /// Takes out what the writes changed of their rows.
+    pub(crate) fn take_effects(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
     /// Takes the last write of each key out, ascending by (tree, key); writes into dropped trees
     /// are left out. Cursors that are still open keep what they see.
     pub(crate) fn take(&mut self) -> Vec<(TreeId, Changes)> {
@@ -424,8 +442,11 @@ impl Drop for WriteSet {
     }
 }
 
-/// A key that was written, as the certifier sees it.
-pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash);
+/// A key that was written, as the certifier sees it; at last the place where it is said what of
+/// its row was changed.
+pub(crate) type KeyWrite = (TreeId, SmallKey, KeyHash, u32);
+
+const _: () = assert!(size_of::<KeyWrite>() == 48);
 
 /// What a transaction writes, as the certifier sees it; mostly little.
 pub(crate) type KeyWrites = SmallVec<[KeyWrite; 1]>;
@@ -436,11 +457,15 @@ pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, Smal
     let count = notes.len() + changes.iter().map(|(_, changes)| changes.0.len()).sum::<usize>();
     let mut writes = KeyWrites::with_capacity(count);
     for (tree, changes) in changes {
-        changes.0.keys().for_each(|key| writes.push((*tree, key.clone(), hash_of(*tree, key))));
+        let write = |(key, list): (&SmallKey, &Writes)| {
+            let effect = list.last().map_or(0, |last| last.effect);
+            (*tree, key.clone(), hash_of(*tree, key), effect)
+        };
+        writes.extend(changes.0.iter().map(write));
     }
     for (tree, key) in notes {
         let hash = hash_of(tree, &key);
-        writes.push((tree, key, hash));
+        writes.push((tree, key, hash, 0));
     }
     writes
 }
@@ -452,7 +477,7 @@ pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 impl Changes {
     /// Changes that were kept somewhere else.
     pub(crate) fn of(rows: Vec<(SmallKey, Option<Value>)>) -> Changes {
-        let write = |value| smallvec::smallvec![Write { sequence: 0, value, of_own: false }];
+        let write = |value| smallvec::smallvec![Write { sequence: 0, value, of_own: false, effect: 0 }];
         Changes(rows.into_iter().map(|(key, value)| (key, write(value))).collect())
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cognate_engine::{Lent, TemporaryFile};
+use cognate_engine::{Columns, Interest, Lent, TemporaryFile};
 
 use crate::catalog::Catalog;
 use crate::error::{Result, SqlError, sqlstate};
@@ -29,6 +29,17 @@ pub trait Reader {
     fn lend(&self, tree: u32, key: &[u8], read: &mut dyn FnMut(Lent<'_>)) -> Result<bool> {
         Ok(self.get(tree, key)?.map(|value| read(Lent::from(&value))).is_some())
     }
+    /// The same for who makes use of these columns of the row only.
+    fn lend_columns(
+        &self,
+        tree: u32,
+        key: &[u8],
+        columns: Columns,
+        read: &mut dyn FnMut(Lent<'_>),
+    ) -> Result<bool> {
+        let _ = columns;
+        self.lend(tree, key, read)
+    }
     /// The entries between two bounds in key order, or from the last to the first. The scan does
     /// not borrow the reader.
     fn scan(
@@ -38,6 +49,17 @@ pub trait Reader {
         upper: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<Box<dyn RowScan>>;
+    /// The same for who makes use of a part of the rows only; `interest` says of which.
+    fn scan_for(
+        &self,
+        tree: u32,
+        (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        interest: &dyn Fn() -> Interest,
+    ) -> Result<Box<dyn RowScan>> {
+        let _ = interest;
+        self.scan(tree, lower, upper, reverse)
+    }
     /// A file for what a statement cannot hold in memory; none where there is no place for files.
     fn temporary_file(&self) -> Result<Option<TemporaryFile>> {
         Ok(None)

@@ -11,6 +11,7 @@
 //! [`Execution::reserve`](crate::expr::Execution)).
 
 mod aggregate;
+mod change;
 pub(crate) mod conflict;
 pub(crate) mod constraint;
 mod cte;

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cognate_engine::Lent;
 
-use super::Context;
 use super::key_range::{self, Prefixes, Range};
+use super::{Context, change};
 use crate::error::{Result, SqlError};
 use crate::expr::{Env, RowScan};
 use crate::plan::{AccessKind, Scan, ScanColumn};
@@ -91,7 +91,7 @@ impl ScanState {
                     };
                     let range = key_range::range(&prefix, scan.access.range.as_ref(), &context.env(frame))?;
                     if let Some(range) = range {
-                        self.stage = Stage::Range(open(scan, &range, context)?);
+                        self.stage = Stage::Range(open(scan, &range, context, frame)?);
                     }
                 }
                 Stage::Range(open) => {
@@ -118,20 +118,25 @@ impl ScanState {
     }
 }
 
-fn open(scan: &Scan, range: &Range, context: Context<'_>) -> Result<Box<dyn RowScan>> {
-    let tree = match &scan.access.kind {
-        AccessKind::Table => scan.table.tree,
-        AccessKind::Index(index) => index.tree,
-    };
+/// Entries of an index are read as a whole; they change only if a column of the index does.
+fn open(scan: &Scan, range: &Range, context: Context<'_>, frame: &[Datum]) -> Result<Box<dyn RowScan>> {
+    let (reader, reverse) = (context.execution.read.reader, scan.access.reverse);
     let (lower, upper) = range.bounds();
-    context.execution.read.reader.scan(tree, lower, upper, scan.access.reverse)
+    match &scan.access.kind {
+        AccessKind::Table => {
+            let interest = || change::interest(scan, &context.env(frame));
+            reader.scan_for(scan.table.tree, (lower, upper), reverse, &interest)
+        }
+        AccessKind::Index(index) => reader.scan(index.tree, lower, upper, reverse),
+    }
 }
 
 /// Puts the row with this key into the frame. There is none if an index entry led here and the
 /// transaction itself has deleted the row since the scan was opened.
 fn by_key(scan: &Scan, key: &[u8], context: Context<'_>, frame: &mut [Datum]) -> Result<bool> {
     let mut loaded = Ok(());
-    let found = context.execution.read.reader.lend(scan.table.tree, key, &mut |row| {
+    let reader = context.execution.read.reader;
+    let found = reader.lend_columns(scan.table.tree, key, scan.reads, &mut |row| {
         loaded = load(scan, key, row, frame);
     })?;
     loaded.map(|()| found)

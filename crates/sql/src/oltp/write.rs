@@ -18,8 +18,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::{Isolation, LockMode};
+use cognate_engine::{Change, Isolation, LockMode};
 
+use super::change::{deleted, inserted, updated};
 use super::constraint::unique_violation;
 use super::index_maintenance::{
     columns_into, differs, entry, insert_entries, key_tree, primary_key, row_id_key, secondary,
@@ -118,6 +119,32 @@ impl Work<'_> {
         Ok(unique_violation(table, index, row))
     }
 
+    /// Stores a row, with what that changes. A row without a lock may have been changed since it
+    /// was read: then everything counts as changed.
+    fn put_row(
+        &mut self,
+        table: &Table,
+        row_key: &[u8],
+        row: &[Datum],
+        change: impl FnOnce() -> Change,
+    ) -> Result<()> {
+        let value = encode(table, row)?;
+        match self.needs_locks(table) {
+            true => self.engine.put_change(table.tree, row_key, value, &change())?,
+            false => self.engine.put(table.tree, row_key, value)?,
+        }
+        Ok(())
+    }
+
+    /// Removes a row, likewise.
+    fn remove_row(&mut self, table: &Table, row_key: &[u8], row: &[Datum]) -> Result<()> {
+        match self.needs_locks(table) {
+            true => self.engine.delete_change(table.tree, row_key, &deleted(row))?,
+            false => self.engine.delete(table.tree, row_key)?,
+        }
+        Ok(())
+    }
+
     /// Inserts a complete, checked row; its row key. 23505 if a key exists.
     pub(crate) async fn insert_row(&mut self, table: &Arc<Table>, row: &[Datum]) -> Result<Bytes> {
         let locks = self.needs_locks(table);
@@ -142,7 +169,7 @@ impl Work<'_> {
         for index in secondary(table).filter(|index| index.unique) {
             self.claim_entry(table, index, row, &row_key).await?;
         }
-        self.engine.put(table.tree, &row_key, encode(table, row)?)?;
+        self.put_row(table, &row_key, row, || inserted(row))?;
         insert_entries(self.engine, table, row, &row_key)?;
         self.note_referenced_keys(table, row, |_| true);
         self.queue_parent_checks(table, row, |_| true);
@@ -230,9 +257,11 @@ impl Work<'_> {
             }
         }
         if moved {
-            self.engine.delete(table.tree, row_key)?;
+            self.remove_row(table, row_key, before)?;
+            self.put_row(table, &new_key, after, || inserted(after))?;
+        } else {
+            self.put_row(table, row_key, after, || updated(before, after))?;
         }
-        self.engine.put(table.tree, &new_key, encode(table, after)?)?;
         if !table.foreign_keys.is_empty() {
             let changed = |places: &[usize]| {
                 places.iter().any(|&place| !super::index_maintenance::same(&before[place], &after[place]))
@@ -251,7 +280,7 @@ impl Work<'_> {
         row: &[Datum],
     ) -> Result<()> {
         self.note_referenced_keys(table, row, |_| true);
-        self.engine.delete(table.tree, row_key)?;
+        self.remove_row(table, row_key, row)?;
         super::index_maintenance::delete_entries(self.engine, table, row, row_key)?;
         self.queue_child_checks(table, row, None);
         Ok(())

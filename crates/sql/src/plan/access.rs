@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use cognate_engine::Columns;
+
 use crate::catalog::{Index, Table};
 use crate::expr::Expr;
 use crate::function::operator::Comparison;
@@ -19,6 +21,8 @@ pub struct Scan {
     pub access: Access,
     /// What is read of a row.
     pub columns: Vec<ScanColumn>,
+    /// The same for the certifier: nothing else of the table's rows has an influence.
+    pub reads: Columns,
     /// Place for the row's key.
     pub key_slot: Option<usize>,
     /// Conditions on each row, beyond those the access fulfils.

@@ -1,5 +1,7 @@
 //! Planning of one query level.
 
+use cognate_engine::Columns;
+
 use super::access::{Access, Scan, ScanColumn};
 use super::estimate::{MEMORY_ROW, OPEN, limit_rows};
 use super::finish::{converted, distinct, limited, sorted};
@@ -290,15 +292,20 @@ fn scan(relation: &Relation, access: Access) -> Result<Scan> {
     let Source::Table(table) = &relation.source else {
         return Err(SqlError::internal("a scan of what is no stored table"));
     };
-    let columns = filled_slots(relation)
+    let columns: Vec<ScanColumn> = filled_slots(relation)
         .into_iter()
         .map(|(column, slot)| ScanColumn { column, slot, missing: table.columns[column].missing.clone() })
         .collect();
+    let reads = match columns.len() < table.columns.len() {
+        true => columns.iter().fold(Columns::PRESENCE, |reads, column| reads.with(column.column)),
+        false => Columns::ALL,
+    };
     Ok(Scan {
         table: table.clone(),
         name: relation.alias.clone(),
         access,
         columns,
+        reads,
         key_slot: relation.key_slot,
         filter: vec![],
         looked_at: vec![],

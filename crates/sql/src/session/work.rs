@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cognate_engine::{
-    Lent, LockMode, LockOutcome, ReadView, Scan, TemporaryFile, Transaction, TreeMode, WaitPolicy,
+    Columns, Interest, Lent, LockMode, LockOutcome, ReadView, Scan, TemporaryFile, Transaction, TreeMode,
+    WaitPolicy,
 };
 
 use super::SqlDatabase;
@@ -74,6 +75,26 @@ impl Reader for ViewReader<'_> {
         reverse: bool,
     ) -> Result<Box<dyn RowScan>> {
         Ok(Box::new(EngineScan(self.0.scan(tree, lower, upper, reverse)?)))
+    }
+
+    fn lend_columns(
+        &self,
+        tree: u32,
+        key: &[u8],
+        columns: Columns,
+        read: &mut dyn FnMut(Lent<'_>),
+    ) -> Result<bool> {
+        Ok(self.0.lend_columns(tree, key, columns, read)?)
+    }
+
+    fn scan_for(
+        &self,
+        tree: u32,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        interest: &dyn Fn() -> Interest,
+    ) -> Result<Box<dyn RowScan>> {
+        Ok(Box::new(EngineScan(self.0.scan_for(tree, range, reverse, interest)?)))
     }
 
     fn temporary_file(&self) -> Result<Option<TemporaryFile>> {

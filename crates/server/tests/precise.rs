@@ -1,0 +1,73 @@
+//! Reads and writes that do not matter to each other, by the extended protocol: conditions whose
+//! values are parameters.
+
+use crate::client::{Message, RawClient, bind, execute, parse, sync};
+use crate::support::TestServer;
+
+async fn run(client: &mut RawClient, (text, values): (&str, &[&str])) -> Vec<Message> {
+    client.send(&[parse("", text), bind("", "", values), execute("", 0), sync()].concat()).await;
+    client.until_ready().await
+}
+
+fn error(messages: &[Message]) -> Option<String> {
+    messages.iter().find(|message| message.tag == 'E').map(Message::sqlstate)
+}
+
+type Statement<'a> = (&'a str, &'a [&'a str]);
+
+/// One transaction looks and writes a mark, another has read the mark and changes something:
+/// whether that is a cycle.
+async fn refused(clients: &mut (RawClient, RawClient), look: Statement<'_>, change: Statement<'_>) -> bool {
+    let (one, other) = clients;
+    let steps = [
+        (true, ("DELETE FROM t", &[][..])),
+        (true, ("INSERT INTO t VALUES (1, 1, 10, ''), (2, 2, 20, '')", &[])),
+        (true, ("BEGIN ISOLATION LEVEL SERIALIZABLE", &[])),
+        (false, ("BEGIN ISOLATION LEVEL SERIALIZABLE", &[])),
+        (true, look),
+        (false, ("SELECT v FROM mark WHERE id = $1", &["1"])),
+        (true, ("UPDATE mark SET v = v + 1 WHERE id = $1", &["1"])),
+        (false, change),
+        (true, ("COMMIT", &[])),
+    ];
+    for (is_one, statement) in steps {
+        let messages = run(if is_one { &mut *one } else { &mut *other }, statement).await;
+        assert_eq!(error(&messages), None, "{statement:?}");
+    }
+    match error(&run(other, ("COMMIT", &[])).await).as_deref() {
+        None => false,
+        Some("40001") => true,
+        Some(unexpected) => panic!("{unexpected}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_are_conditions_like_constants() {
+    let server = TestServer::start().await;
+    let mut client = RawClient::connect(server.address()).await;
+    client.query("CREATE TABLE t (id int PRIMARY KEY, category int, price int, note text)").await;
+    client.query("CREATE TABLE mark (id int PRIMARY KEY, v int); INSERT INTO mark VALUES (1, 0)").await;
+    let mut clients = (client, RawClient::connect(server.address()).await);
+    let sum = ("SELECT sum(price) FROM t WHERE category = $1", &["1"][..]);
+    let point = ("SELECT price FROM t WHERE id = $1", &["1"][..]);
+    let raise = "UPDATE t SET price = price + 1 WHERE category = $1";
+    let insert = "INSERT INTO t VALUES (3, $1, 30, '')";
+    for (look, change, matters) in [
+        // Disjoint predicates without an index.
+        (sum, (raise, &["2"][..]), false),
+        (sum, (raise, &["1"]), true),
+        (sum, (insert, &["2"]), false),
+        (sum, (insert, &["1"]), true),
+        (sum, ("UPDATE t SET category = $1 WHERE id = 2", &["1"]), true),
+        (sum, ("DELETE FROM t WHERE category = $1", &["2"]), false),
+        // A column that was not read.
+        (point, ("UPDATE t SET note = $1 WHERE id = 1", &["new"]), false),
+        (point, ("UPDATE t SET price = $1 WHERE id = 1", &["11"]), true),
+        // What was there.
+        (point, ("UPDATE t SET price = $1 WHERE id = 1", &["10"]), false),
+    ] {
+        assert_eq!(refused(&mut clients, look, change).await, matters, "{look:?} | {change:?}");
+    }
+    drop(clients);
+    server.stop().await;
+}

@@ -1,0 +1,363 @@
+//! Which changes a reader minds: pairs of a look and a change, each between two transactions that
+//! are tied together the other way round already. So they form a cycle exactly if the change
+//! matters to who has looked.
+//!
+//! ```text
+//! a: looks, and writes a mark       b: reads the mark as it was, and changes something
+//! b → a over the mark               a → b if the look minds the change: one of the two is refused
+//! ```
+
+#![allow(clippy::unwrap_used)]
+
+use crate::script::play;
+
+/// What becomes of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The look does not mind: both commit.
+    Fine,
+    /// It does: one is refused.
+    Minds,
+    /// It does not, but the conditions are none that are understood: one is refused nevertheless.
+    Coarse,
+}
+
+use Verdict::{Coarse, Fine, Minds};
+
+const SETUP: &str = "\
+a: CREATE TABLE mark (id int PRIMARY KEY, v int); INSERT INTO mark VALUES (1, 0)
+a: CREATE TABLE item (id int PRIMARY KEY, category int, name text, kind char(12), price int, amount numeric, sold boolean, code int, note text)
+a: CREATE INDEX item_code ON item (code)
+a: CREATE TABLE copied (id int PRIMARY KEY, price int)
+a: CREATE TABLE category (id int PRIMARY KEY, label text, place int)
+a: INSERT INTO category VALUES (1, 'one', 1), (2, 'two', 2), (3, 'three', 3)
+a: INSERT INTO item VALUES (1, 1, 'pear', 'fruit', 10, 1.5, true, 5, ''), (2, 1, 'plum', 'fruit', 20, 2, false, 5, ''), (3, 2, 'a long name of one', 'tool', 30, 3, false, 6, ''), (4, 2, 'a long name of two', 'tool', 40, 4, false, 7, ''), (5, 3, 'nail', 'tool', 50, 5, true, 8, ''), (6, NULL, NULL, NULL, 60, 6, NULL, 9, '')
+";
+
+fn refused(look: &str, change: &str, looks_last: bool) -> bool {
+    let ends = if looks_last { "b: COMMIT\na: COMMIT" } else { "a: COMMIT\nb: COMMIT" };
+    let script = format!(
+        "{SETUP}a: BEGIN ISOLATION LEVEL SERIALIZABLE\nb: BEGIN ISOLATION LEVEL SERIALIZABLE\na: {look}\n\
+         b: SELECT v FROM mark WHERE id = 1\na: UPDATE mark SET v = 1 WHERE id = 1\nb: {change}\n{ends}\n"
+    );
+    let answers = play(&script);
+    let (steps, last) = answers.split_at(answers.len() - 1);
+    for answer in steps {
+        let failed = answer.iter().any(|line| line.starts_with("ERROR"));
+        assert!(!failed, "{look} | {change}: {answers:?}");
+    }
+    match last[0][0].as_str() {
+        "COMMIT" => false,
+        error if error.starts_with("ERROR 40001") => true,
+        other => panic!("{look} | {change}: {other}"),
+    }
+}
+
+fn check(cases: &[(&str, &str, Verdict)]) {
+    for (look, change, verdict) in cases {
+        for looks_last in [false, true] {
+            let refused = refused(look, change, looks_last);
+            assert_eq!(refused, *verdict != Fine, "{look} | {change} (looks last: {looks_last})");
+        }
+    }
+}
+
+#[test]
+fn columns_that_were_not_read() {
+    let price = "SELECT price FROM item WHERE id = 1";
+    let prices = "SELECT sum(price) FROM item";
+    check(&[
+        (price, "UPDATE item SET note = 'new' WHERE id = 1", Fine),
+        (price, "UPDATE item SET price = 11 WHERE id = 1", Minds),
+        (price, "UPDATE item SET note = 'new', price = 11 WHERE id = 1", Minds),
+        (price, "DELETE FROM item WHERE id = 1", Minds),
+        (price, "UPDATE item SET id = 7 WHERE id = 1", Minds),
+        ("SELECT * FROM item WHERE id = 1", "UPDATE item SET note = 'new' WHERE id = 1", Minds),
+        ("SELECT i FROM item i WHERE id = 1", "UPDATE item SET note = 'new' WHERE id = 1", Minds),
+        ("SELECT 1 FROM item WHERE id = 7", "INSERT INTO item (id) VALUES (7)", Minds),
+        (prices, "UPDATE item SET note = 'new'", Fine),
+        (prices, "UPDATE item SET price = price + 1 WHERE id = 2", Minds),
+        (prices, "INSERT INTO item (id) VALUES (7)", Minds),
+        ("SELECT count(*) FROM item", "UPDATE item SET price = price + 1, category = 9", Fine),
+        ("SELECT count(*) FROM item", "DELETE FROM item WHERE id = 6", Minds),
+        ("SELECT price FROM item ORDER BY note LIMIT 1", "UPDATE item SET note = 'new' WHERE id = 1", Minds),
+        // Twice in one transaction.
+        (price, "UPDATE item SET note = 'new' WHERE id = 1; UPDATE item SET code = 1 WHERE id = 1", Fine),
+        (price, "UPDATE item SET price = 11 WHERE id = 1; UPDATE item SET price = 10 WHERE id = 1", Minds),
+        (price, "DELETE FROM item WHERE id = 1; INSERT INTO item (id, price) VALUES (1, 10)", Minds),
+        // More is read later.
+        (
+            &format!("{price}; SELECT note FROM item WHERE id = 1"),
+            "UPDATE item SET note = 'new' WHERE id = 1",
+            Minds,
+        ),
+    ]);
+}
+
+#[test]
+fn rows_outside_of_a_condition() {
+    let sum = "SELECT sum(price) FROM item WHERE category = 1";
+    let others = "SELECT sum(price) FROM item WHERE category <> 1";
+    check(&[
+        (sum, "UPDATE item SET price = price + 1 WHERE category = 2", Fine),
+        (sum, "INSERT INTO item (id, category, price) VALUES (7, 2, 70)", Fine),
+        (sum, "DELETE FROM item WHERE category = 2", Fine),
+        (sum, "INSERT INTO item (id, price) VALUES (7, 70)", Fine),
+        (sum, "UPDATE item SET price = price + 1 WHERE category = 1", Minds),
+        (sum, "INSERT INTO item (id, category, price) VALUES (7, 1, 70)", Minds),
+        (sum, "DELETE FROM item WHERE id = 2", Minds),
+        (sum, "UPDATE item SET note = 'new' WHERE category = 1", Fine),
+        // Rows that move.
+        (sum, "UPDATE item SET category = 1 WHERE id = 3", Minds),
+        (sum, "UPDATE item SET category = 2 WHERE id = 1", Minds),
+        (sum, "UPDATE item SET category = 3 WHERE id = 3", Fine),
+        (sum, "UPDATE item SET category = 1 WHERE category IS NULL", Minds),
+        ("SELECT count(*) FROM item WHERE category = 1", "UPDATE item SET price = price + 1", Fine),
+        ("SELECT count(*) FROM item WHERE category = 1", "UPDATE item SET category = 2 WHERE id = 1", Minds),
+        ("SELECT EXISTS (SELECT 1 FROM item WHERE category = 1)", "UPDATE item SET price = 0", Fine),
+        ("SELECT EXISTS (SELECT 1 FROM item WHERE category = 1)", "DELETE FROM item WHERE id = 1", Minds),
+        // Ranges, several conditions.
+        (
+            "SELECT sum(price) FROM item WHERE category BETWEEN 2 AND 3",
+            "UPDATE item SET price = 0 WHERE id = 1",
+            Fine,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category BETWEEN 2 AND 3",
+            "UPDATE item SET price = 0 WHERE id = 5",
+            Minds,
+        ),
+        ("SELECT sum(price) FROM item WHERE 2 > category", "UPDATE item SET price = 0 WHERE id = 3", Fine),
+        ("SELECT sum(price) FROM item WHERE 2 > category", "UPDATE item SET price = 0 WHERE id = 2", Minds),
+        (
+            "SELECT sum(price) FROM item WHERE category = 1 AND code = 5",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Fine,
+        ),
+        (
+            "SELECT id FROM item WHERE id > 2 AND category = 1",
+            "INSERT INTO item (id, category) VALUES (7, 1)",
+            Minds,
+        ),
+        (
+            "SELECT id FROM item WHERE id > 2 AND category = 1",
+            "INSERT INTO item (id, category) VALUES (7, 2)",
+            Fine,
+        ),
+        // NULL is neither one nor the other.
+        (others, "UPDATE item SET price = 0 WHERE id = 1", Fine),
+        (others, "UPDATE item SET price = 0 WHERE id = 3", Minds),
+        (others, "UPDATE item SET price = 0 WHERE id = 6", Fine),
+        (others, "UPDATE item SET category = 7 WHERE id = 6", Minds),
+        (others, "UPDATE item SET category = NULL WHERE id = 3", Minds),
+        (
+            "SELECT sum(price) FROM item WHERE category IS NULL",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Fine,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category IS NULL",
+            "UPDATE item SET price = 0 WHERE id = 6",
+            Minds,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category IS NULL",
+            "UPDATE item SET category = NULL WHERE id = 3",
+            Minds,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category IS NOT NULL",
+            "UPDATE item SET price = 0 WHERE id = 6",
+            Fine,
+        ),
+        ("SELECT sum(price) FROM item WHERE sold", "UPDATE item SET price = 0 WHERE id IN (2, 6)", Fine),
+        ("SELECT sum(price) FROM item WHERE sold", "UPDATE item SET price = 0 WHERE id = 5", Minds),
+        ("SELECT sum(price) FROM item WHERE NOT sold", "UPDATE item SET price = 0 WHERE id IN (1, 6)", Fine),
+        ("SELECT sum(price) FROM item WHERE NOT sold", "UPDATE item SET price = 0 WHERE id = 3", Minds),
+    ]);
+}
+
+#[test]
+fn texts_and_conditions_that_are_not_understood() {
+    let pear = "SELECT sum(price) FROM item WHERE name = 'pear'";
+    let long = "SELECT sum(price) FROM item WHERE name = 'a long name of one'";
+    check(&[
+        (pear, "UPDATE item SET price = 0 WHERE name = 'plum'", Fine),
+        (pear, "UPDATE item SET price = 0 WHERE name = 'pear'", Minds),
+        (pear, "UPDATE item SET name = 'pear' WHERE name = 'plum'", Minds),
+        (pear, "UPDATE item SET price = 0 WHERE id = 6", Fine),
+        (long, "UPDATE item SET price = 0 WHERE id = 3", Minds),
+        (long, "UPDATE item SET price = 0 WHERE id = 5", Fine),
+        // They begin alike.
+        (long, "UPDATE item SET price = 0 WHERE id = 4", Coarse),
+        ("SELECT sum(price) FROM item WHERE name < 'pear'", "UPDATE item SET price = 0 WHERE id = 2", Fine),
+        ("SELECT sum(price) FROM item WHERE name < 'pear'", "UPDATE item SET price = 0 WHERE id = 5", Minds),
+        ("SELECT sum(price) FROM item WHERE name <> 'plum'", "UPDATE item SET price = 0 WHERE id = 1", Minds),
+        ("SELECT sum(price) FROM item WHERE kind = 'fruit'", "UPDATE item SET price = 0 WHERE id = 2", Minds),
+        ("SELECT sum(price) FROM item WHERE kind = 'fruit'", "UPDATE item SET price = 0 WHERE id = 3", Fine),
+        // Casts, functions, OR, other columns: all columns of the condition, and all rows.
+        (
+            "SELECT sum(price) FROM item WHERE category::text = '1'",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Coarse,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category = 1.0",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Coarse,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category::text = '1'",
+            "UPDATE item SET note = 'new' WHERE id = 1",
+            Fine,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category::text = '1'",
+            "UPDATE item SET category = 1 WHERE id = 3",
+            Minds,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category = 1 OR code = 6",
+            "UPDATE item SET price = 0 WHERE id = 5",
+            Coarse,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category = 1 OR code = 6",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Minds,
+        ),
+        (
+            "SELECT sum(price) FROM item WHERE category = code",
+            "UPDATE item SET price = 0 WHERE id = 5",
+            Coarse,
+        ),
+        ("SELECT sum(price) FROM item WHERE amount = 1.5", "UPDATE item SET price = 0 WHERE id = 3", Coarse),
+        // What is tested before may fail: whoever makes it fail is minded.
+        (
+            "SELECT id FROM item WHERE 10 / price < 9 AND category = 1",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Minds,
+        ),
+        (
+            "SELECT id FROM item WHERE category = 1 AND 10 / price < 9",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Fine,
+        ),
+    ]);
+}
+
+#[test]
+fn a_write_of_what_was_there() {
+    check(&[
+        ("SELECT * FROM item", "UPDATE item SET price = price WHERE id = 1", Fine),
+        ("SELECT * FROM item WHERE id = 1", "UPDATE item SET name = 'pear', price = 10 WHERE id = 1", Fine),
+        ("SELECT amount FROM item WHERE id = 1", "UPDATE item SET amount = 1.5 WHERE id = 1", Fine),
+        // It looks different.
+        ("SELECT amount FROM item WHERE id = 1", "UPDATE item SET amount = 1.50 WHERE id = 1", Minds),
+    ]);
+}
+
+#[test]
+fn all_kinds_of_statements_that_read() {
+    let update = "UPDATE item SET price = price + 1 WHERE category = 1";
+    let insert = "INSERT INTO copied SELECT id, price FROM item WHERE category = 1";
+    let join = "SELECT i.price, c.place FROM item i JOIN category c ON c.id = i.category WHERE c.place = 1";
+    let left =
+        "SELECT i.price, c.place FROM item i LEFT JOIN category c ON c.id = i.category AND c.place = 1";
+    let by_index = "SELECT price FROM item WHERE code = 6";
+    check(&[
+        (update, "UPDATE item SET price = price + 1 WHERE category = 2", Fine),
+        (update, "DELETE FROM item WHERE category = 2", Fine),
+        (update, "UPDATE item SET category = 1 WHERE id = 3", Minds),
+        (update, "INSERT INTO item (id, category) VALUES (7, 1)", Minds),
+        ("DELETE FROM item WHERE category = 1", "UPDATE item SET price = 0 WHERE category = 2", Fine),
+        ("DELETE FROM item WHERE category = 1", "UPDATE item SET category = 1 WHERE id = 3", Minds),
+        (insert, "UPDATE item SET price = 0 WHERE category = 2", Fine),
+        (insert, "UPDATE item SET price = 0 WHERE id = 1", Minds),
+        (insert, "UPDATE item SET note = 'new' WHERE id = 1", Fine),
+        (join, "UPDATE category SET label = 'new'", Fine),
+        (join, "UPDATE category SET place = 9 WHERE id = 1", Minds),
+        (join, "UPDATE item SET note = 'new'", Fine),
+        (join, "UPDATE item SET category = 3 WHERE id = 1", Minds),
+        (left, "UPDATE category SET label = 'new'", Fine),
+        (left, "UPDATE category SET place = 1 WHERE id = 2", Minds),
+        (by_index, "UPDATE item SET note = 'new' WHERE id = 3", Fine),
+        (by_index, "UPDATE item SET price = 0 WHERE id = 3", Minds),
+        (by_index, "UPDATE item SET code = 7 WHERE id = 3", Minds),
+        (by_index, "UPDATE item SET code = 6 WHERE id = 1", Minds),
+        (by_index, "UPDATE item SET code = 8 WHERE id = 1", Fine),
+        ("SELECT max(code) FROM item", "UPDATE item SET price = 0 WHERE id = 6", Fine),
+        ("SELECT max(code) FROM item", "UPDATE item SET code = 99 WHERE id = 6", Minds),
+        ("SELECT price FROM item WHERE id = 1 FOR SHARE", "UPDATE item SET price = 0 WHERE id = 2", Fine),
+        (
+            "WITH c AS (SELECT price FROM item WHERE category = 1) SELECT sum(price) FROM c",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Fine,
+        ),
+        (
+            "SELECT (SELECT sum(price) FROM item WHERE category = c.id) FROM category c WHERE c.id = 1",
+            "UPDATE item SET price = 0 WHERE id = 1",
+            Minds,
+        ),
+        (
+            "PREPARE p (int) AS SELECT sum(price) FROM item WHERE category = $1; EXECUTE p (1)",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Fine,
+        ),
+        (
+            "PREPARE p (int) AS SELECT sum(price) FROM item WHERE category = $1; EXECUTE p (1)",
+            "UPDATE item SET price = 0 WHERE id = 1",
+            Minds,
+        ),
+        (
+            "PREPARE p (int) AS SELECT sum(price) FROM item WHERE category = $1; EXECUTE p (2); EXECUTE p (1)",
+            "UPDATE item SET price = 0 WHERE id = 3",
+            Minds,
+        ),
+    ]);
+}
+
+/// The row is back where it was when the reader commits; in between somebody has moved it into the
+/// condition, and has seen the mark as it was before the reader's.
+#[test]
+fn a_row_that_was_in_the_condition_for_a_while() {
+    let script = |look: &str| {
+        format!(
+            "{SETUP}a: BEGIN ISOLATION LEVEL SERIALIZABLE\na: {look}\n\
+             b: BEGIN ISOLATION LEVEL SERIALIZABLE\nb: SELECT v FROM mark WHERE id = 1\n\
+             b: UPDATE item SET category = 1 WHERE id = 3\nb: COMMIT\n\
+             c: UPDATE item SET category = 2 WHERE id = 3\n\
+             a: UPDATE mark SET v = 1 WHERE id = 1\na: COMMIT\n"
+        )
+    };
+    let last = |look: &str| play(&script(look)).pop().unwrap().remove(0);
+    assert!(last("SELECT sum(price) FROM item WHERE category = 1").starts_with("ERROR 40001"));
+    assert!(last("SELECT category FROM item WHERE id = 3").starts_with("ERROR 40001"));
+    assert_eq!(last("SELECT sum(price) FROM item WHERE category = 3"), "COMMIT");
+    assert_eq!(last("SELECT price FROM item WHERE id = 3"), "COMMIT");
+}
+
+/// The first writer after the reader leaves alone what was read, and the second one does not: it is
+/// the second who comes after the reader, whichever of the two is asked last.
+#[test]
+fn the_first_writer_who_matters_counts() {
+    let refusals = |first: &str, second: &str, early: bool| {
+        let commit = |now: bool| if now { "a: COMMIT\n" } else { "" };
+        let script = format!(
+            "{SETUP}a: BEGIN ISOLATION LEVEL SERIALIZABLE\na: SELECT price FROM item WHERE id = 1\n\
+             a: UPDATE mark SET v = 1 WHERE id = 1\nc: {first}\n\
+             b: BEGIN ISOLATION LEVEL SERIALIZABLE\nb: SELECT v FROM mark WHERE id = 1\n\
+             {}b: {second}\nb: COMMIT\n{}",
+            commit(early),
+            commit(!early)
+        );
+        play(&script).iter().flatten().filter(|line| line.starts_with("ERROR")).count()
+    };
+    let notes = "UPDATE item SET note = note || 'x' WHERE id = 1";
+    for early in [false, true] {
+        assert_eq!(refusals(notes, "UPDATE item SET price = 11 WHERE id = 1", early), 1);
+        assert_eq!(refusals(notes, notes, early), 0);
+        // The first one matters: the second one comes behind it.
+        assert_eq!(refusals("UPDATE item SET price = 11 WHERE id = 1", notes, early), 1);
+    }
+}
