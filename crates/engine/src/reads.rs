@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::txn::readset::{Moment, Point, RangePlace, ReadSet};
+use crate::txn::readset::{Moment, Point, RangePlace, ReadMark, ReadSet};
 use crate::{Key, TreeId};
 
 /// So many bytes every set has for nothing.
@@ -131,6 +131,13 @@ impl Reads {
         Reads { state: Mutex::default(), budget: Arc::clone(budget) }
     }
 
+    /// Those of a set.
+    pub(crate) fn of(set: ReadSet, budget: &Arc<ReadBudget>) -> Reads {
+        let mut state = State { set, taken: 0 };
+        state.keep(budget);
+        Reads { state: Mutex::new(state), budget: Arc::clone(budget) }
+    }
+
     /// A key of the snapshot was read.
     #[inline]
     pub(crate) fn point(&self, tree: TreeId, key: &[u8]) {
@@ -203,19 +210,18 @@ impl Reads {
 
     /// The same once more.
     pub(crate) fn copy(&self) -> ReadSet {
-        let (from, mut to) = (&self.state.lock().set, ReadSet::default());
-        for point in from.points() {
-            to.add_point(point.tree, from.key(point), point.moment());
-        }
-        for range in from.ranges() {
-            let (lower, upper) =
-                (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
-            to.add_range(range.tree, lower, upper, range.moment);
-        }
-        if from.is_coarse() {
-            to.set_coarse();
-        }
-        to
+        let from = &self.state.lock().set;
+        copy_upto(from, from.mark()).unwrap_or_default()
+    }
+
+    /// How much has been read by now.
+    pub(crate) fn mark(&self) -> ReadMark {
+        self.state.lock().set.mark()
+    }
+
+    /// What had been read at a moment; none if reads were joined since.
+    pub(crate) fn copy_upto(&self, mark: ReadMark) -> Option<ReadSet> {
+        copy_upto(&self.state.lock().set, mark)
     }
 
     fn take_state(&self) -> State {
@@ -233,6 +239,22 @@ impl Reads {
     pub(crate) fn take_apart(&self) -> Reads {
         Reads { state: Mutex::new(self.take_state()), budget: Arc::clone(&self.budget) }
     }
+}
+
+fn copy_upto(from: &ReadSet, mark: ReadMark) -> Option<ReadSet> {
+    let ((points, ranges), mut to) = (from.upto(mark)?, ReadSet::default());
+    for point in points {
+        to.add_point(point.tree, from.key(point), point.moment());
+    }
+    for range in ranges {
+        let (lower, upper) =
+            (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
+        to.add_range(range.tree, lower, upper, range.moment);
+    }
+    if from.is_coarse() {
+        to.set_coarse();
+    }
+    Some(to)
 }
 
 impl Drop for Reads {

@@ -63,7 +63,16 @@ const FLOORS: &[&[&str]] = &[
     &["durable", "read_view"],
     &["sequencer", "tracked"],
     // Who carries transactions: the manager, the transactions, and their ends of several kinds.
-    &["manager", "transaction", "notes", "prepared", "sibling/operations", "sibling/member", "checkpoint"],
+    &[
+        "manager",
+        "transaction",
+        "notes",
+        "refresh",
+        "prepared",
+        "sibling/operations",
+        "sibling/member",
+        "checkpoint",
+    ],
     &["background"],
     &["database"],
 ];

@@ -75,6 +75,7 @@ mod index;
 mod node;
 mod prepared;
 mod ranges;
+mod stale;
 mod structure;
 mod summary;
 #[cfg(test)]
@@ -95,6 +96,7 @@ use node::{NONE, Node, NodeId, Nodes, reduce};
 pub(crate) use prepared::Promise;
 use ranges::Ranged;
 use smallvec::SmallVec;
+pub use stale::StaleRead;
 pub(crate) use watch::Watch;
 
 use crate::Csn;

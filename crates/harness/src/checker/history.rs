@@ -184,7 +184,8 @@ pub struct Transaction {
     pub events: Vec<Event>,
     /// How it ended.
     pub outcome: Outcome,
-    /// The snapshot of its first statement. It committed after that number.
+    /// Its snapshot: that of its first statement, or where it moved on the way. It committed after
+    /// that number.
     pub snapshot: u64,
     /// Its commit number, where that is known exactly: commits up to a snapshot are seen by it.
     pub commit: Option<u64>,

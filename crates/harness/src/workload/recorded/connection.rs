@@ -41,6 +41,10 @@ pub trait Connection {
     /// may replace as the one that takes the snapshot.
     fn snapshot(&mut self) -> impl Future<Output = Result<u64, Failure>>;
 
+    /// The snapshot that it has by now: at SERIALIZABLE a statement that writes or locks may have
+    /// moved it.
+    fn moved_snapshot(&mut self) -> impl Future<Output = Result<u64, Failure>>;
+
     /// The newest commit's number, if nobody else can have committed since the last answer.
     fn last_commit(&self) -> Option<u64>;
 }
@@ -90,6 +94,10 @@ impl Connection for Embedded {
         if self.alone {
             return Ok(self.engine.visible());
         }
+        self.moved_snapshot().await
+    }
+
+    async fn moved_snapshot(&mut self) -> Result<u64, Failure> {
         let rows = self.query("SELECT txid_current()", &[]).await?;
         let id = match rows.first().and_then(|row| row.first()) {
             Some(Value::Int(id)) => *id as u64,
@@ -178,6 +186,10 @@ impl Connection for Wire {
             Some(Value::Int(snapshot)) => Ok(*snapshot as u64),
             _ => Err(unknown_snapshot(0)),
         }
+    }
+
+    async fn moved_snapshot(&mut self) -> Result<u64, Failure> {
+        self.snapshot().await
     }
 
     fn last_commit(&self) -> Option<u64> {

@@ -86,6 +86,11 @@ impl Operation {
         }
     }
 
+    /// Whether it looks at more than its snapshot: it writes, or locks what it reads.
+    pub fn meets_newer(self) -> bool {
+        !matches!(self, Operation::Point(_) | Operation::Range(..) | Operation::Join { .. })
+    }
+
     /// What it did, for counting: the operation, and by which constraint its table is special.
     pub fn kind(self, events: &[Event]) -> &'static str {
         let wrote = events.iter().any(|event| matches!(event, Event::Write(_)));

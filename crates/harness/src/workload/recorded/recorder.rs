@@ -82,6 +82,16 @@ struct Open {
     failed: bool,
 }
 
+impl Open {
+    /// Its snapshot is this one by now. What was read before is there what it was.
+    fn move_to(&mut self, snapshot: u64) {
+        if snapshot > self.snapshot {
+            self.snapshot = snapshot;
+            self.kinds.push("snapshot moved");
+        }
+    }
+}
+
 /// One session and what its transactions did.
 pub struct Recorder<C> {
     connection: C,
@@ -213,6 +223,8 @@ impl<C: Connection> Recorder<C> {
                 let aged = open.mode == Mode::Aged && self.isolation == Isolation::Serializable;
                 if self.reads_latest || aged {
                     open.snapshot = self.connection.snapshot().await.map_err(unexpected)?;
+                } else if self.isolation == Isolation::Serializable && operation.meets_newer() {
+                    open.move_to(self.connection.moved_snapshot().await.map_err(unexpected)?);
                 }
                 let events = operation.events(&rows, stamp, open.snapshot)?;
                 open.kinds.push(operation.kind(&events));
@@ -230,7 +242,12 @@ impl<C: Connection> Recorder<C> {
                 let Some(learned) = learned else { return self.fail(failure, asked).await };
                 open.events.extend(learned);
                 open.kinds.push("refused after a savepoint");
-                self.rollback_to().await
+                self.rollback_to().await?;
+                if self.isolation == Isolation::Serializable && !self.reads_latest {
+                    let snapshot = self.connection.moved_snapshot().await.map_err(unexpected)?;
+                    self.open.iter_mut().for_each(|open| open.move_to(snapshot));
+                }
+                Ok(())
             }
         }
     }
