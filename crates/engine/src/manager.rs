@@ -171,7 +171,7 @@ impl Manager {
                 return Err(error);
             }
         };
-        let candidate = self.candidate(&mut request, &changes, writes.dropped());
+        let candidate = self.candidate(&mut request, &changes, writes.whole_trees(&loads));
         let (held, dropped) = (Some(request.held), writes.dropped());
         let mut writing = Writing { id, candidate, loads: &loads, dropped, changes, size, held };
         let appended = self.sequencer.append(Entry::Commit(&mut writing));
@@ -188,12 +188,12 @@ impl Manager {
         &self,
         request: &mut Request,
         changes: &[(TreeId, Changes)],
-        dropped: &[TreeId],
+        whole_trees: Vec<TreeId>,
     ) -> Option<Candidate> {
         self.sequencer.certifies().then(|| {
             let (reads, notes) = (request.reads.take(), std::mem::take(&mut request.notes));
             let writes = key_writes(changes, notes);
-            Candidate::new(request.id, request.snapshot, reads, writes, dropped.to_vec())
+            Candidate::new(request.id, request.snapshot, reads, writes, whole_trees)
                 .with_effects(std::mem::take(&mut request.effects))
                 .of_family(request.family)
         })

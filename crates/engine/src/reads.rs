@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::txn::columns::{Columns, Interest};
-use crate::txn::readset::{Moment, Point, RangePlace, ReadSet};
+use crate::txn::readset::{Moment, Point, RangePlace, ReadMark, ReadSet};
 use crate::{Key, TreeId};
 
 /// So many bytes every set has for nothing.
@@ -132,6 +132,13 @@ impl Reads {
         Reads { state: Mutex::default(), budget: Arc::clone(budget) }
     }
 
+    /// Those of a set.
+    pub(crate) fn of(set: ReadSet, budget: &Arc<ReadBudget>) -> Reads {
+        let mut state = State { set, taken: 0 };
+        state.keep(budget);
+        Reads { state: Mutex::new(state), budget: Arc::clone(budget) }
+    }
+
     /// A key of the snapshot was read.
     #[inline]
     pub(crate) fn point(&self, tree: TreeId, key: &[u8]) {
@@ -218,6 +225,16 @@ impl Reads {
     /// The same once more.
     pub(crate) fn copy(&self) -> ReadSet {
         self.state.lock().set.copy()
+    }
+
+    /// How much has been read by now.
+    pub(crate) fn mark(&self) -> ReadMark {
+        self.state.lock().set.mark()
+    }
+
+    /// What had been read at a moment; none if reads were joined since.
+    pub(crate) fn copy_upto(&self, mark: ReadMark) -> Option<ReadSet> {
+        self.state.lock().set.copy_upto(mark)
     }
 
     fn take_state(&self) -> State {

@@ -6,7 +6,8 @@
 //! *First updater wins*: whoever changes a row locks it exclusively first, waiting for the holder,
 //! and then asks `check_unchanged`. Under snapshot isolation a row that was changed since the
 //! snapshot is a serialization failure; under read committed the caller re-reads it with
-//! `get_latest` and evaluates its condition again.
+//! `get_latest` and evaluates its condition again. A serializable transaction may move its snapshot
+//! instead, if nothing has changed that it has read (`refresh`).
 //!
 //! *Trees of its own*: what a transaction writes into a tree that it made (`create_tree`) may be of
 //! any size; beyond a share of the memory budget it goes to disk before the commit (`txn::bulk`).
@@ -40,6 +41,7 @@ use crate::store::Latest;
 use crate::tracked::TrackedView;
 use crate::txn::bulk::Private;
 use crate::txn::change::Change;
+use crate::txn::snapshot::Pin;
 use crate::txn::writeset::{Savepoint, WriteSet};
 use crate::{Csn, Error, TransactionId, TreeId, Value};
 
@@ -149,8 +151,14 @@ impl Transaction {
     }
 
     fn move_to_mark(&mut self, reads: Option<Reads>) {
-        self.rest_on(self.sight.csn());
         let pin = self.manager.store.pin(self.access, reads.is_some());
+        self.move_to(pin, reads);
+    }
+
+    /// Reads at another snapshot from now on. The one so far stays pinned until the other is in its
+    /// place, so nothing in between can be taken away.
+    pub(crate) fn move_to(&mut self, pin: Pin, reads: Option<Reads>) {
+        self.rest_on(self.sight.csn());
         self.sight = Arc::new(Sight::new(pin, reads));
         self.manager.active.set_snapshot(self.id, self.slot, self.sight.csn());
     }

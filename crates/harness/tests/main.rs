@@ -12,4 +12,4 @@ mod report_shape;
 
 /// Whether a transaction at SERIALIZABLE that meets a newer row goes on at a later snapshot, where
 /// nothing that it has read has changed: then no abort by first updater wins is needless.
-const MOVES_SNAPSHOTS: bool = false;
+const MOVES_SNAPSHOTS: bool = true;

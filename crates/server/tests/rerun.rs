@@ -142,3 +142,29 @@ async fn a_setting_that_the_message_committed_is_reported_with_the_failure() {
     assert_eq!(rows(&client.query("SELECT n FROM t WHERE id = 2").await), [expected]);
     server.stop().await;
 }
+
+/// A portal that rests between two rows reads on where it began, so the snapshot stays there; once
+/// it is closed the snapshot moves past what the next statement meets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_portal_keeps_the_snapshot() {
+    let server = TestServer::start().await;
+    let (mut client, mut other) = two(&server).await;
+    for is_closed in [false, true] {
+        client.query("BEGIN").await;
+        let select = [parse("", "SELECT id FROM t ORDER BY id"), bind("p", "", &[]), execute("p", 1), sync()];
+        client.send(&select.concat()).await;
+        assert_eq!(tags(&client.until_ready().await), "12DsZ");
+        other.query("UPDATE t SET n = n + 1 WHERE id = 2").await;
+        if is_closed {
+            client.send(&[named(b'C', b'P', "p"), sync()].concat()).await;
+            client.until_ready().await;
+        }
+        let answer = client.query("UPDATE t SET n = n * 2 WHERE id = 2 RETURNING n").await;
+        match is_closed {
+            true => assert_eq!(rows(&answer), ["44"]),
+            false => assert_eq!(answer[0].sqlstate(), "40001"),
+        }
+        client.query("COMMIT").await;
+    }
+    server.stop().await;
+}

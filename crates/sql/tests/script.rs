@@ -518,6 +518,7 @@ scripts!(
     sibling_refusals,
     sibling_snapshot,
     siblings,
+    snapshot_refresh,
     time_templates,
     time_zones,
     transactions,

@@ -73,6 +73,7 @@ const FLOORS: &[&[&str]] = &[
         "manager",
         "transaction",
         "notes",
+        "refresh",
         "prepared",
         "sibling/operations",
         "sibling/member",

@@ -17,7 +17,7 @@ const WRITES_A_RANGE: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(super) node: Box<Node>,
-    /// Trees that go as a whole.
+    /// Trees that come or go as a whole.
     pub(super) dropped: Vec<TreeId>,
 }
 
@@ -44,6 +44,13 @@ impl Candidate {
     pub(crate) fn of_family(mut self, family: Option<FamilySlot>) -> Candidate {
         self.node.family = family;
         self
+    }
+
+    /// Its reads, once it asks for nothing any more.
+    pub(crate) fn into_reads(mut self) -> ReadSet {
+        let reads = std::mem::take(&mut self.node.reads);
+        self.node.discard();
+        reads
     }
 
     /// Whether it wrote nothing.

@@ -89,6 +89,7 @@ mod precise;
 mod prepared;
 mod ranges;
 mod search;
+mod stale;
 mod structure;
 mod summary;
 #[cfg(test)]
@@ -109,6 +110,7 @@ use node::{Node, NodeId, Nodes, reduce};
 pub(crate) use prepared::Promise;
 use ranges::Ranged;
 use smallvec::SmallVec;
+pub use stale::StaleRead;
 use touches::Touch;
 pub(crate) use watch::Watch;
 

@@ -126,7 +126,7 @@ impl Manager {
         let rows = vec![(PREPARED_TREE, prepared_key(id), Some(record.encode(writes.bytes())))];
         let Record { locks, notes, reads, changes, dropped, .. } = record;
         (request.reads, request.notes) = (reads, notes);
-        let candidate = self.candidate(request, &changes, &dropped);
+        let candidate = self.candidate(request, &changes, writes.whole_trees(&loads));
         let mut preparation = Preparation { id, candidate, rows, promise: Promise::default() };
         let appended = self.sequencer.append(Entry::Prepare(&mut preparation));
         let csn = appended.inspect_err(|_| self.discard(&loads))?;

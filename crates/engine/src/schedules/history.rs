@@ -26,6 +26,7 @@ pub(super) type Content = Option<u64>;
 #[derive(Debug, Clone)]
 pub(super) struct Done {
     pub(super) attempt: u64,
+    /// Where all of it was read, if it was moved meanwhile.
     pub(super) snapshot: Csn,
     /// None if it wrote nothing.
     pub(super) commit: Option<Csn>,
@@ -37,7 +38,11 @@ pub(super) struct Done {
 
 /// All that committed.
 #[derive(Debug, Default)]
-pub(super) struct History(pub(super) Vec<Done>);
+pub(super) struct History {
+    pub(super) done: Vec<Done>,
+    /// How often a snapshot was moved.
+    pub(super) moves: u64,
+}
 
 impl History {
     /// What is wrong with it, if anything; `last` is the last number given out. With `strict` real
@@ -47,7 +52,7 @@ impl History {
         if numbers != (1..=last).collect::<Vec<_>>() {
             return Err(format!("numbers answered: {numbers:?}, given out: 1 to {last}\n{self:#?}"));
         }
-        for done in &self.0 {
+        for done in &self.done {
             self.visibility(done)?;
         }
         match self.cycle(strict) {
@@ -57,12 +62,12 @@ impl History {
     }
 
     fn by_number(&self) -> BTreeMap<Csn, &Done> {
-        self.0.iter().filter_map(|done| Some((done.commit?, done))).collect()
+        self.done.iter().filter_map(|done| Some((done.commit?, done))).collect()
     }
 
     /// Commits that wrote `key`, in their order, with what they wrote.
     fn versions(&self, key: K) -> Vec<(Csn, usize, Content)> {
-        let writes = self.0.iter().enumerate();
+        let writes = self.done.iter().enumerate();
         let writes = writes.filter_map(|(at, done)| Some((done.commit?, at, *done.writes.get(&key)?)));
         let mut versions: Vec<_> = writes.collect();
         versions.sort_unstable();
@@ -94,20 +99,20 @@ impl History {
 
     /// Who must come before whom.
     fn edges(&self, strict: bool) -> Vec<BTreeSet<usize>> {
-        let mut after = vec![BTreeSet::new(); self.0.len()];
+        let mut after = vec![BTreeSet::new(); self.done.len()];
         let mut edge = |from: usize, to: usize| {
             if from != to {
                 after[from].insert(to);
             }
         };
         let keys = self
-            .0
+            .done
             .iter()
             .flat_map(|done| done.writes.keys().copied().chain(done.reads.iter().map(|(key, _)| *key)));
         for key in keys.collect::<BTreeSet<_>>() {
             let versions = self.versions(key);
             versions.windows(2).for_each(|pair| edge(pair[0].1, pair[1].1));
-            for (reader, done) in self.0.iter().enumerate() {
+            for (reader, done) in self.done.iter().enumerate() {
                 if done.reads.iter().any(|(read, _)| *read == key) {
                     let next = versions.partition_point(|(commit, ..)| *commit <= done.snapshot);
                     next.checked_sub(1).iter().for_each(|&at| edge(versions[at].1, reader));
@@ -115,9 +120,9 @@ impl History {
                 }
             }
         }
-        let commits = self.0.iter().enumerate().filter_map(|(at, done)| Some((at, done.commit?)));
+        let commits = self.done.iter().enumerate().filter_map(|(at, done)| Some((at, done.commit?)));
         for (first, commit) in commits.filter(|_| strict) {
-            let later = self.0.iter().enumerate().filter(|(_, done)| commit <= done.known);
+            let later = self.done.iter().enumerate().filter(|(_, done)| commit <= done.known);
             later.for_each(|(at, _)| drop(after[first].insert(at)));
         }
         after
@@ -127,12 +132,12 @@ impl History {
     /// removed one after the other.
     fn cycle(&self, strict: bool) -> Option<Vec<u64>> {
         let after = self.edges(strict);
-        let mut left: BTreeSet<usize> = (0..self.0.len()).collect();
+        let mut left: BTreeSet<usize> = (0..self.done.len()).collect();
         loop {
             let preceded: BTreeSet<usize> = left.iter().flat_map(|&at| after[at].iter().copied()).collect();
             let first: Vec<usize> = left.difference(&preceded).copied().collect();
             if first.is_empty() {
-                return (!left.is_empty()).then(|| left.iter().map(|&at| self.0[at].attempt).collect());
+                return (!left.is_empty()).then(|| left.iter().map(|&at| self.done[at].attempt).collect());
             }
             first.iter().for_each(|at| {
                 left.remove(at);

@@ -1,8 +1,9 @@
 //! Transactions as data, and the threads that run them on a database.
 //!
-//! Each thread runs its transactions one after the other; one that fails for others is tried again,
-//! a few times. Beside them a watcher looks at the marks: each only grows, and what is visible or
-//! durable was certified before.
+//! Each thread runs its transactions one after the other; one that meets what is newer than its
+//! snapshot moves that, if it can; one that fails for others is tried again, a few times. Beside
+//! them a watcher looks at the marks: each only grows, and what is visible or durable was certified
+//! before.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,7 +18,7 @@ use shuttle::thread;
 
 use super::history::{Content, Done, History, K};
 use crate::{
-    Access, Csn, Database, Error, Isolation, LockMode, Method, Options, Transaction, TreeId, Value,
+    Access, Csn, Database, Error, Isolation, LockMode, Method, Options, Refresh, Transaction, TreeId, Value,
     WaitPolicy,
 };
 
@@ -26,6 +27,8 @@ const TREE: TreeId = 1000;
 pub(super) const KEYS: K = 6;
 /// How often a transaction is tried.
 const TRIES: usize = 2;
+/// How often a step's snapshot is moved.
+const MOVES: usize = 3;
 /// How often the watcher looks.
 const LOOKS: usize = 6;
 
@@ -36,6 +39,8 @@ pub(super) enum Step {
     /// All keys from the first to before the second.
     Scan(K, K),
     Write(K),
+    /// Reads what it writes, in one statement.
+    Update(K),
     Delete(K),
 }
 
@@ -94,6 +99,7 @@ impl Setting {
             early: self.early,
             isolation: self.isolation,
             attempts: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             known: AtomicU64::new(0),
             history: Mutex::default(),
         });
@@ -122,16 +128,23 @@ impl Setting {
         watcher.join().unwrap();
         checkpoints.join().unwrap();
         let last = stage.database.manager().store.log.last();
-        let history = std::mem::take(&mut *stage.history.lock().unwrap());
+        let mut history = std::mem::take(&mut *stage.history.lock().unwrap());
+        history.moves = stage.moves.load(Ordering::Relaxed);
         database.close().unwrap();
         (history, last)
     }
 
     /// Runs it and judges what was committed.
     pub(super) fn check(self) {
+        self.check_moves();
+    }
+
+    /// The same; answers how often a snapshot was moved.
+    pub(super) fn check_moves(self) -> u64 {
         let strict = self.method == Method::Strict;
         let (history, last) = self.run();
         history.judge(last, strict).unwrap_or_else(|wrong| panic!("{wrong}"));
+        history.moves
     }
 }
 
@@ -141,6 +154,8 @@ struct Stage {
     early: bool,
     isolation: Isolation,
     attempts: AtomicU64,
+    /// How often a snapshot was moved.
+    moves: AtomicU64,
     /// The newest commit that must be visible by now.
     known: AtomicU64,
     history: Mutex<History>,
@@ -182,7 +197,6 @@ impl Stage {
     async fn attempt(&self, (begin, steps): &Program) -> Result<(), Error> {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
         let (mut transaction, known) = self.begin(*begin).await?;
-        let snapshot = transaction.snapshot();
         let (mut reads, mut writes) = (Vec::new(), BTreeMap::new());
         for step in steps {
             match *step {
@@ -202,10 +216,12 @@ impl Stage {
                         see(&mut reads, &writes, key, found.get(&key).copied().flatten());
                     }
                 }
-                Step::Write(key) | Step::Delete(key) => {
-                    transaction.lock(TREE, &[key], LockMode::Exclusive, WaitPolicy::Block).await?;
-                    transaction.check_unchanged(TREE, &[key])?;
-                    if matches!(step, Step::Write(_)) {
+                Step::Write(key) | Step::Update(key) | Step::Delete(key) => {
+                    let reads_it = matches!(step, Step::Update(_));
+                    if let Some(found) = self.lock(&mut transaction, key, reads_it).await? {
+                        see(&mut reads, &writes, key, found);
+                    }
+                    if !matches!(step, Step::Delete(_)) {
                         transaction.put(TREE, &[key], Value::copy_from_slice(&attempt.to_be_bytes()))?;
                         writes.insert(key, Some(attempt));
                     } else {
@@ -215,11 +231,13 @@ impl Stage {
                 }
             }
         }
+        // The last one: all that was read is judged as of this.
+        let snapshot = transaction.snapshot();
         let commit = transaction.commit()?;
         // A deletion of what was never there is no commit.
         let number = (commit.csn > snapshot).then_some(commit.csn);
         let done = Done { attempt, snapshot, commit: number, known, reads, writes };
-        self.history.lock().unwrap().0.push(done);
+        self.history.lock().unwrap().done.push(done);
         if self.early {
             self.known.fetch_max(commit.csn, Ordering::Relaxed);
         }
@@ -228,6 +246,39 @@ impl Stage {
         assert!(durable >= commit.csn, "{} was answered while {durable} was durable", commit.csn);
         self.known.fetch_max(commit.csn, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Locks a key that is to be written, and reads it before, if it is to be read. If it is newer
+    /// than the snapshot, that is moved, unless something has changed that was read before.
+    async fn lock(
+        &self,
+        transaction: &mut Transaction,
+        key: K,
+        reads_it: bool,
+    ) -> Result<Option<Content>, Error> {
+        let mut left = MOVES;
+        loop {
+            let mark = transaction.mark_statement();
+            let found = match reads_it {
+                true => Some(content(transaction.get(TREE, &[key])?.as_ref())),
+                false => None,
+            };
+            transaction.lock(TREE, &[key], LockMode::Exclusive, WaitPolicy::Block).await?;
+            match transaction.check_unchanged(TREE, &[key]) {
+                Err(error @ Error::SerializationFailure { .. }) => match transaction.refresh(&mark)? {
+                    Refresh::Moved if left > 0 => {
+                        left -= 1;
+                        self.moves.fetch_add(1, Ordering::Relaxed);
+                        transaction.keep_statement(mark);
+                    }
+                    _ => return Err(error),
+                },
+                checked => {
+                    transaction.keep_statement(mark);
+                    return checked.map(|()| found);
+                }
+            }
+        }
     }
 
     /// Looks at the marks.

@@ -10,7 +10,7 @@ use cognate_env::SplitMix;
 
 use super::explore;
 use super::programs::Begin::{Deferrable, Reader, Writer};
-use super::programs::Step::{Delete, Read, Scan, Write};
+use super::programs::Step::{Delete, Read, Scan, Update, Write};
 use super::programs::{KEYS, Program, Setting, Step};
 use crate::{Isolation, Method};
 
@@ -65,6 +65,38 @@ fn nobody_is_answered_before_what_he_read_is_durable() {
     });
 }
 
+/// Snapshots move past what writers meet, while others commit, prune and replace what was read. The
+/// judge takes all of a transaction's reads as of the last snapshot: that is what moving promises.
+#[test]
+fn what_was_read_before_a_snapshot_moved_is_there_afterwards() {
+    static MOVES: AtomicU64 = AtomicU64::new(0);
+    explore("moved snapshots", 300, |random| {
+        // All want key 0, each after something of its own; some of that is replaced by others.
+        let payment =
+            |own: u8, seen: u8| vec![(Writer, vec![Read(seen), Update(own), Update(0), Write(own)])];
+        let other = match random.below(3) {
+            0 => vec![(Writer, vec![Update(0)]), (Writer, vec![Update(1), Update(0)])],
+            1 => vec![(Writer, vec![Scan(2, 5), Update(0), Write(5)])],
+            _ => vec![(Writer, vec![Update(0), Delete(4)]), (Reader, vec![Scan(0, KEYS)])],
+        };
+        let early = !random.one_in(3);
+        let setting = Setting { early, ..Setting::new(5, vec![payment(1, 4), payment(2, 3), other]) };
+        MOVES.fetch_add(setting.check_moves(), Ordering::Relaxed);
+    });
+    let moves = MOVES.load(Ordering::Relaxed);
+    println!("moved snapshots: {moves} moves");
+    assert!(moves > 0, "no schedule needed one");
+}
+
+/// Two that take from one sum, and both move their snapshots on the way.
+#[test]
+fn write_skew_commits_under_no_schedule_though_snapshots_move() {
+    explore("write skew with moved snapshots", 200, |_| {
+        let take = |key| vec![(Writer, vec![Read(1 - key), Update(2), Update(key)])];
+        Setting::new(3, vec![take(0), take(1), vec![(Writer, vec![Update(2)])]]).check();
+    });
+}
+
 /// The same with locks that are released late: nothing is seen before it is durable.
 #[test]
 fn late_release_shows_durable_commits_only() {
@@ -108,6 +140,7 @@ fn random_step(random: &mut SplitMix, writes: bool) -> Step {
         0..=2 => Read(key),
         3 => Scan(key, key + 1 + random.below(3) as u8),
         4 => Delete(key),
+        5 => Update(key),
         _ => Write(key),
     }
 }

@@ -57,7 +57,7 @@ use std::sync::Arc;
 pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Writing};
 
 use crate::certifier::{
-    Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, Watch,
+    Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, StaleRead, Watch,
 };
 use crate::durable::DurableWait;
 use crate::late::Late;
@@ -438,6 +438,27 @@ impl Sequencer {
     pub(crate) fn check_reads(&self, id: TransactionId, snapshot: Csn, reads: ReadSet) -> Result<(), Error> {
         let candidate = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
         self.in_order(|order| self.certify(order, Some(candidate)).map(drop))
+    }
+
+    /// What of these reads at a snapshot was replaced by a commit up to `until`, which is visible:
+    /// then all such commits are in the graph as long as the snapshot is pinned. Gives the reads
+    /// back.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub(crate) fn stale_read(
+        &self,
+        id: TransactionId,
+        snapshot: Csn,
+        until: Csn,
+        reads: ReadSet,
+    ) -> Result<(ReadSet, Option<Box<StaleRead>>), Error> {
+        if reads.is_empty() {
+            return Ok((reads, None));
+        }
+        let mut reader = Candidate::new(id, snapshot, Some(reads), KeyWrites::new(), Vec::new());
+        let stale = self.in_order(|order| Ok(order.stale_read(&mut reader, until)))?;
+        Ok((reader.into_reads(), stale))
     }
 
     /// Enters what a crash left prepared. It was certified when it was prepared; this draws its

@@ -95,6 +95,14 @@ pub(crate) struct RangePlace {
     joins: u32,
 }
 
+/// How much had been read at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadMark {
+    points: usize,
+    ranges: usize,
+    joins: u32,
+}
+
 /// The reads of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct ReadSet {
@@ -306,11 +314,16 @@ impl ReadSet {
 
     /// The same once more.
     pub(crate) fn copy(&self) -> ReadSet {
-        let mut to = ReadSet::default();
-        for point in self.points() {
+        self.copy_upto(self.mark()).unwrap_or_else(|| unreachable!("nothing was joined since"))
+    }
+
+    /// What had been read at a moment; none if reads were joined since.
+    pub(crate) fn copy_upto(&self, mark: ReadMark) -> Option<ReadSet> {
+        let ((points, ranges), mut to) = (self.upto(mark)?, ReadSet::default());
+        for point in points {
             to.add_point(point.tree, self.key(point), point.moment(), self.columns(point));
         }
-        for range in self.ranges() {
+        for range in ranges {
             let (lower, upper) =
                 (range.lower.as_ref().map(|key| &key[..]), range.upper.as_ref().map(|key| &key[..]));
             to.add_range(range.tree, lower, upper, range.moment, range.interest.clone());
@@ -318,7 +331,7 @@ impl ReadSet {
         if self.is_coarse() {
             to.set_coarse();
         }
-        to
+        Some(to)
     }
 
     fn contents(&mut self) -> &mut Contents {
@@ -361,6 +374,19 @@ impl ReadSet {
 
     pub(crate) fn ranges(&self) -> &[RangeRead] {
         self.reads.as_ref().map_or(&[], |reads| reads.ranges())
+    }
+
+    /// How much has been read by now.
+    pub(crate) fn mark(&self) -> ReadMark {
+        let joins = self.more().map_or(0, |more| more.joins);
+        ReadMark { points: self.points().len(), ranges: self.ranges().len(), joins }
+    }
+
+    /// The points and ranges that there were at a moment, in a set that has forgotten nothing. None
+    /// if reads were joined since: they cannot be told apart any more.
+    pub(crate) fn upto(&self, mark: ReadMark) -> Option<(&[Point], &[RangeRead])> {
+        let same = self.mark().joins == mark.joins;
+        same.then(|| (&self.points()[..mark.points], &self.ranges()[..mark.ranges]))
     }
 
     /// The key of a point of this set.
@@ -695,6 +721,32 @@ mod tests {
         let place = set.add_range(2, Bound::Unbounded, Bound::Excluded(b"f"), Moment::Snapshot, None);
         set.narrow(place, true, Some(b"d"));
         assert!(contains(&set, 2, b"d") && contains(&set, 2, b"e") && !contains(&set, 2, b"c"));
+    }
+
+    #[test]
+    fn what_was_read_up_to_a_moment_can_be_told_until_reads_are_joined() {
+        let mut set = ReadSet::default();
+        let nothing = set.mark();
+        set.add_point(1, b"a", Moment::Snapshot, Columns::ALL);
+        set.add_range(1, Bound::Included(b"k"), Bound::Excluded(b"m"), Moment::Snapshot, None);
+        let before = set.mark();
+        set.add_point(1, b"b", Moment::Snapshot, Columns::ALL);
+        set.add_point(1, b"a", Moment::Snapshot, Columns::ALL);
+        set.add_range(2, Bound::Unbounded, Bound::Unbounded, Moment::Latest, None);
+        assert_eq!(set.upto(nothing).map(|(points, ranges)| (points.len(), ranges.len())), Some((0, 0)));
+        let (points, ranges) = set.upto(before).unwrap();
+        assert_eq!((points.len(), set.key(&points[0])), (1, &b"a"[..]));
+        assert_eq!((ranges.len(), ranges[0].tree), (1, 1));
+        for key in 0..100_u8 {
+            set.add_point(3, &[key], Moment::Snapshot, Columns::ALL);
+        }
+        set.keep_to(1000);
+        assert!(set.upto(before).is_none(), "joined");
+        // What is read after that can be told again.
+        let joined = set.mark();
+        set.add_point(4, b"a", Moment::Snapshot, Columns::ALL);
+        let (points, ranges) = set.upto(joined).unwrap();
+        assert!(points.is_empty() && ranges.iter().any(|range| range.tree == 3));
     }
 
     #[test]

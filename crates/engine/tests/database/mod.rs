@@ -10,6 +10,7 @@ mod defect;
 mod load;
 mod model;
 mod prepared;
+mod refresh;
 mod reopen;
 mod script;
 mod siblings;

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use cognate_engine::{Access, Database, Error, Isolation, Key, Options, Savepoint, Scan, Transaction, Value};
+use cognate_engine::{
+    Access, Database, Error, Isolation, Key, Options, Refresh, Savepoint, Scan, Transaction, Value,
+};
 use cognate_env::SplitMix;
 use cognate_env::sim::SimDisk;
 
@@ -18,6 +20,7 @@ type FullKey = (u32, Vec<u8>);
 type State = BTreeMap<FullKey, Vec<u8>>;
 type Own = BTreeMap<FullKey, Option<Vec<u8>>>;
 type Rows = std::vec::IntoIter<(Vec<u8>, Vec<u8>)>;
+type Range = (u32, Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The reference: `history[n]` is the database after commit `n`.
 struct Reference {
@@ -37,6 +40,9 @@ struct Open {
     savepoints: Vec<(Savepoint, Own)>,
     /// Open cursors with the rows that they still owe.
     cursors: Vec<(Scan, Rows)>,
+    /// What it has read of others; of some cursors that is not known.
+    reads: Vec<Range>,
+    unsure: bool,
 }
 
 impl Open {
@@ -45,6 +51,14 @@ impl Open {
         let trees =
             if self.created.is_empty() || random.one_in(2) { &reference.trees } else { &self.created };
         (trees[random.below(trees.len() as u64) as usize], key(random))
+    }
+
+    /// Notes a key that was read, if it was not an own one.
+    fn has_read(&mut self, tree: u32, key: &[u8]) {
+        if !self.own.contains_key(&(tree, key.to_vec())) {
+            let point = Bound::Included(key.to_vec());
+            self.reads.push((tree, point.clone(), point));
+        }
     }
 
     fn visible(&self, reference: &Reference) -> State {
@@ -120,7 +134,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.random.below(40) {
+        match self.random.below(42) {
             0..=3 => self.begin(),
             4..=14 => self.with(Self::write),
             15..=20 => self.with(Self::read),
@@ -135,6 +149,7 @@ impl Run {
                     open.snapshot = open.transaction.snapshot() as usize;
                 }
             }),
+            39 | 40 => self.with(Self::refresh),
             _ => {
                 if self.random.one_in(8) {
                     self.reopen();
@@ -155,8 +170,8 @@ impl Run {
         if access == Access::ReadWrite {
             assert_eq!(snapshot, self.reference.history.len() - 1);
         }
-        let (own, created, savepoints, cursors) = Default::default();
-        self.open.push(Open { transaction, snapshot, own, created, savepoints, cursors });
+        let (own, created, savepoints, cursors, reads, unsure) = Default::default();
+        self.open.push(Open { transaction, snapshot, own, created, savepoints, cursors, reads, unsure });
     }
 
     fn with(&mut self, f: impl FnOnce(&mut SplitMix, &Reference, &mut Open)) {
@@ -192,6 +207,7 @@ impl Run {
         let (tree, key) = open.any(random, reference);
         let full = (tree, key.clone());
         let got = open.transaction.get(tree, &key).unwrap();
+        open.has_read(tree, &key);
         assert_eq!(got.as_deref(), open.visible(reference).get(&full).map(|v| &v[..]));
         let own = open.transaction.own(tree, &key).unwrap();
         let (own, want) = (own.map(|v| v.map(|v| v.to_vec())), open.own.get(&full).cloned());
@@ -225,6 +241,7 @@ impl Run {
         let (l, u) = (slice(&lower), slice(&upper));
         let refs = (l.as_ref().map(|b| &b[..]), u.as_ref().map(|b| &b[..]));
         let scan = open.transaction.scan(tree, refs.0, refs.1, reverse).unwrap();
+        open.reads.push((tree, lower.clone(), upper.clone()));
         let state = open.visible(reference);
         let rows = state.into_iter().filter(|((t, k), _)| *t == tree && inside(k, &lower, &upper));
         let mut rows: Vec<_> = rows.map(|((_, k), v)| (k, v)).collect();
@@ -236,6 +253,58 @@ impl Run {
             let at = open.cursors.len() - 1;
             Self::drain(open, at, usize::MAX);
         }
+    }
+
+    /// A statement writes and reads something, and then its snapshot is to move.
+    fn refresh(random: &mut SplitMix, reference: &Reference, open: &mut Open) {
+        if open.transaction.isolation() != Isolation::Serializable {
+            return;
+        }
+        let mark = open.transaction.mark_statement();
+        let (tree, key) = open.any(random, reference);
+        drop(open.transaction.get(tree, &key).unwrap());
+        let writes = open.transaction.access() == Access::ReadWrite;
+        if writes {
+            open.transaction.put(tree, &key, Value::from_static(b"perhaps")).unwrap();
+        }
+        let newest = reference.history.len() - 1;
+        let written = |from: usize, (tree, lower, upper): &Range| {
+            let written = (from + 1..=newest).flat_map(|csn| &reference.written[csn]);
+            // Trees that somebody made may have been loaded as a whole.
+            let is_loaded = *tree > 2;
+            written.filter(|(t, key)| t == tree && (is_loaded || inside(key, lower, upper))).count() > 0
+        };
+        let refresh = open.transaction.refresh(&mark).unwrap();
+        let to = open.transaction.snapshot() as usize;
+        match refresh {
+            Refresh::Moved => {
+                assert!(open.cursors.is_empty() && to > open.snapshot && to <= newest);
+                let state = |csn: usize, (tree, lower, upper): &Range| -> Vec<_> {
+                    let rows = reference.history[csn].iter();
+                    rows.filter(|((t, key), _)| t == tree && inside(key, lower, upper)).collect()
+                };
+                for range in open.reads.iter().filter(|_| !open.unsure) {
+                    assert_eq!(state(open.snapshot, range), state(to, range), "{range:?}");
+                }
+                open.snapshot = to;
+            }
+            Refresh::Stale(ref stale) => {
+                let some = open.reads.iter().any(|range| written(to, range));
+                assert!(some || open.unsure || stale.is_summarized, "{stale:?}");
+            }
+            Refresh::Held => assert!(!open.cursors.is_empty()),
+            Refresh::Kept => {
+                assert!(to == newest || !writes, "{to} of {newest}");
+            }
+        }
+        if !matches!(refresh, Refresh::Moved) {
+            assert_eq!(to, open.snapshot);
+            open.has_read(tree, &key);
+            if writes {
+                open.own.insert((tree, key), Some(b"perhaps".to_vec()));
+            }
+        }
+        open.transaction.keep_statement(mark);
     }
 
     fn drain(open: &mut Open, at: usize, rows: usize) {
@@ -267,6 +336,7 @@ impl Run {
                 open.transaction.rollback_to(*point);
                 open.own = own.clone();
                 // Cursors may have been opened after the savepoint; such cursors end with it.
+                open.unsure |= !open.cursors.is_empty();
                 open.cursors.clear();
             }
             _ if !open.savepoints.is_empty() => {

@@ -9,7 +9,7 @@ use cognate_harness::workload::bookstore::Isolation::{self, ReadCommitted, Repea
 use cognate_harness::workload::recorded::constraint::BADGE;
 use cognate_harness::workload::recorded::operation::Access::{Aggregate, Rows, Window};
 use cognate_harness::workload::recorded::operation::Operation::{
-    self, Delete, Insert, Join, Move, Point, Range, Share, Update, UpdateRange,
+    self, Delete, Insert, Join, Lock, Move, Point, Range, Share, Update, UpdateRange, Upsert,
 };
 
 /// One anomaly or look-alike.
@@ -314,3 +314,55 @@ pub(crate) const FINISHED_READER: &[Case] = &[case(
     BELOW_SERIALIZABLE,
     &[&[Point(X), Update(Z)], &[Point(Z), Update(Y)], &[Point(Y), Update(X)]],
 )];
+
+/// What first updater wins alone would abort, and no order forbids: snapshots move. Nothing here is
+/// read and then replaced by another.
+pub(crate) const MOVED_SNAPSHOTS: &[Case] = &[
+    case(
+        "payments that meet in their last row",
+        NEVER,
+        &[
+            &[Update(X), Point(X), Update(Z), Insert(account(7), 70)],
+            &[Update(Y), Point(Y), Update(Z), Insert(account(8), 80)],
+        ],
+    ),
+    case(
+        "first statements that wait",
+        NEVER,
+        &[&[Update(X), Update(Y)], &[Update(X), Point(Y)], &[Update(X)]],
+    ),
+    case("an update after a read of what stays", NEVER, &[&[Point(Z), Update(X)], &[Point(Z), Update(X)]]),
+    case(
+        "an update by index after a range of what stays",
+        NEVER,
+        &[&[Range(Rows, groups(30, 39)), UpdateRange(groups(10, 29))], &[Update(Y)], &[Update(X)]],
+    ),
+    case("a lock after a read of what stays", NEVER, &[&[Point(Z), Lock(X), Update(X)], &[Update(X)]]),
+    case(
+        "an insert where the snapshot still has a row",
+        NEVER,
+        &[&[Delete(X)], &[Point(Y), Insert(account(4), 40), Update(Z)], &[Update(Z)]],
+    ),
+    case(
+        "an upsert of a row that came since",
+        NEVER,
+        &[&[Insert(account(5), 50)], &[Point(Y), Upsert(account(5), 50)]],
+    ),
+    case("a delete of a row that changed since", NEVER, &[&[Update(X)], &[Point(Y), Delete(X)]]),
+    case("a value that moved on", NEVER, &[&[Move(X, 15)], &[Point(Y), UpdateRange(groups(10, 19))]]),
+];
+
+/// The same where something was read and is replaced: what is aborted could not have committed.
+pub(crate) const STALE_READS: &[Case] = &[
+    case("a read that is replaced first", BELOW_SNAPSHOT, &[&[Point(Y), Update(X)], &[Update(Y), Update(X)]]),
+    case(
+        "write skew through a moved snapshot",
+        BELOW_SERIALIZABLE,
+        &[&[Point(X), Update(Y)], &[Point(Y), Update(X)], &[Update(Y)]],
+    ),
+    case(
+        "a phantom before the move",
+        BELOW_SNAPSHOT,
+        &[&[Range(Rows, keys(4, 9)), Update(X)], &[Insert(account(5), 50), Update(X)]],
+    ),
+];

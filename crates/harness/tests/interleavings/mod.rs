@@ -225,6 +225,27 @@ fn a_finished_reader_is_still_in_the_way() {
 }
 
 #[test]
+fn a_read_that_was_replaced_ends_the_transaction() {
+    run(cases::STALE_READS);
+}
+
+/// In every order nobody is aborted at all.
+#[test]
+fn snapshots_move_past_what_statements_meet() {
+    run(cases::MOVED_SNAPSHOTS);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let database = stage::open(|options| options).await.unwrap();
+        let mut base = 0;
+        for case in cases::MOVED_SNAPSHOTS {
+            let tally = tally(&database, case, Isolation::Serializable, &mut base).await;
+            let aborts = tally.certifier + tally.first_updater + tally.deadlocks;
+            assert_eq!(aborts, 0, "{}: {tally:?}", case.name);
+        }
+    });
+}
+
+#[test]
 fn interleavings_are_all_there() {
     assert_eq!(interleavings(&[2, 1]), [vec![0, 0, 1], vec![0, 1, 0], vec![1, 0, 0]]);
     assert_eq!(interleavings(&[3, 3]).len(), 20);

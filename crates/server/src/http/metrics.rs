@@ -116,6 +116,8 @@ fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {
     put("gauge", "certifier_bytes", "Memory of the dependency graph.", s.certifier.bytes);
     put("counter", "certifier_summaries_total", "Times it was summarized for memory.", s.certifier.summaries);
     put("counter", "retries_total", "Statements run again unseen.", server.database.retries());
+    let refreshes = server.database.refreshes();
+    put("counter", "snapshot_refreshes_total", "Those for which the snapshot was moved.", refreshes);
     put("counter", "lock_waits_total", "Lock requests that had to wait.", s.lock_waits);
     put("counter", "deadlocks_total", "Lock requests refused because of a deadlock.", s.deadlocks);
     put("gauge", "certified", "The last commit that has a number.", s.certified);

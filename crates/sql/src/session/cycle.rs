@@ -7,11 +7,17 @@
 //!
 //! Where the serial order has to be one of real time, a step can say that alone: `11 -real time-> 13: 11
 //! had committed before 13 began`.
+//!
+//! And what was read before, where the snapshot could not move past another's update for it.
+//!
+//! ```text
+//! DETAIL:  What was read before has been replaced by transaction 11: key (id)=(1) of table "account".
+//! ```
 
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-use cognate_engine::{Cycle, Dependency, Edge, Object, TreeId};
+use cognate_engine::{Cycle, Dependency, Edge, Object, StaleRead, TreeId};
 
 use crate::catalog::{Catalog, Index, Oid, Table};
 use crate::error::{SqlError, sqlstate};
@@ -19,15 +25,19 @@ use crate::keys;
 use crate::oltp::index_maintenance::key_tree;
 use crate::types::FormatContext;
 
+/// What can be done against first updater wins.
+const RETRY: &str = "The transaction might succeed if retried.";
+/// Transactions that are not known one by one.
+const EARLIER: &str = "earlier transactions";
+/// What a victim of the certifier is told.
+const DEPENDENCIES: &str = "could not serialize access due to read/write dependencies among transactions";
+
 /// 40001 for a victim of the certifier.
 #[cold]
 pub(crate) fn dependency_failure(detail: String) -> SqlError {
-    SqlError::new(
-        sqlstate::SERIALIZATION_FAILURE,
-        "could not serialize access due to read/write dependencies among transactions",
-    )
-    .with_detail(detail)
-    .with_hint("An immediate retry can succeed: the other transactions of the cycle have committed.")
+    SqlError::new(sqlstate::SERIALIZATION_FAILURE, DEPENDENCIES)
+        .with_detail(detail)
+        .with_hint("An immediate retry can succeed: the other transactions of the cycle have committed.")
 }
 
 /// 40001 for who was overtaken by another node's transaction, at this place if it is known.
@@ -106,9 +116,47 @@ pub(crate) fn explain(cycle: &Cycle, catalog: &Catalog, format: &FormatContext) 
     error
 }
 
+/// First updater wins where the snapshot could not move, because of something that was read. A
+/// cycle says more.
+#[cold]
+pub(super) fn explain_stale(
+    error: SqlError,
+    read: &StaleRead,
+    catalog: &Catalog,
+    format: &FormatContext,
+) -> SqlError {
+    if error.message == DEPENDENCIES {
+        return error;
+    }
+    let writer = match read.writer {
+        0 => EARLIER.to_owned(),
+        writer => format!("transaction {writer}"),
+    };
+    let object = read.object.as_ref().map(|object| describe(object, catalog, format));
+    let object = object.as_deref().unwrap_or("a row that is not known any more");
+    let mut detail = format!("What was read before has been replaced by {writer}: {object}.");
+    if read.is_summarized {
+        detail.push_str(
+            " Reads were joined, or old transactions summarized, to bound memory: it may not have been.",
+        );
+    }
+    error.with_detail(detail).with_hint(RETRY)
+}
+
+/// The same because something still reads at it.
+#[cold]
+pub(super) fn explain_held(error: SqlError) -> SqlError {
+    if error.message == DEPENDENCIES {
+        return error;
+    }
+    let detail =
+        "The snapshot cannot move past the concurrent change: a cursor or a suspended portal is open.";
+    error.with_detail(detail).with_hint(RETRY)
+}
+
 fn name(cycle: &Cycle, transaction: u64) -> String {
     match transaction {
-        0 => "earlier transactions".to_owned(),
+        0 => EARLIER.to_owned(),
         own if own == cycle.victim => format!("{own} (this transaction)"),
         other => other.to_string(),
     }

@@ -48,6 +48,7 @@ struct Shared {
     publishing: Mutex<()>,
     /// Statements and batches that were run again.
     retries: AtomicU64,
+    refreshes: AtomicU64,
     failures: Failures,
     presence: Presence,
     counters: Counters,
@@ -78,6 +79,7 @@ impl SqlDatabase {
             catalog_csn: AtomicU64::new(0),
             publishing: Mutex::new(()),
             retries: AtomicU64::new(0),
+            refreshes: AtomicU64::new(0),
             failures: Failures::default(),
             presence: Presence::default(),
             plans: PlanCache::default(),
@@ -274,6 +276,16 @@ impl SqlDatabase {
     /// How often statements and batches were run again after 40001 or 40P01, unseen by the client.
     pub fn retries(&self) -> u64 {
         self.shared.retries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_refresh(&self) {
+        self.shared.refreshes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often a serializable transaction's snapshot was moved past what a statement had met;
+    /// each time the statement was run again.
+    pub fn refreshes(&self) -> u64 {
+        self.shared.refreshes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn counters(&self) -> &Counters {

@@ -3,7 +3,7 @@
 use std::future::Future as _;
 use std::sync::Arc;
 
-use cognate_engine::{Access, LockMode, Savepoint, TreeMode};
+use cognate_engine::{Access, LockMode, TreeMode};
 
 use super::portal::{PortalState, Tag};
 use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session};
@@ -109,54 +109,21 @@ impl Session {
                 let is_first = self.block == Block::None;
                 self.enter_implicit();
                 self.go().await?;
-                let aged = self.is_aged();
-                let mut left = if is_first || aged { self.effective.statement_retries } else { 0 };
-                let savepoint = self.open.as_mut().filter(|_| aged).map(|open| open.engine.savepoint());
+                let again = self.again(is_first, &planned);
+                let mut left = self.effective.statement_retries;
                 loop {
                     match self.start_planned(&prepared, planned.clone(), &portal.parameters).await {
-                        Err(error) if left > 0 && error.is_retryable() => {
+                        Err(error) if left > 0 && again.is_for(&error) => {
                             left -= 1;
-                            if aged && error.sqlstate != sqlstate::SERIALIZATION_FAILURE {
-                                return Err(error);
-                            }
-                            self.begin_again(&error, savepoint);
+                            self.begin_again(error, again)?;
                         }
                         started => {
                             portal.state = started?;
-                            if let (Some(savepoint), Some(open)) = (savepoint, &mut self.open) {
-                                open.engine.release(savepoint);
-                            }
+                            self.keep(again);
                             return Ok(None);
                         }
                     }
                 }
-            }
-        }
-    }
-
-    /// The only statement of an implicit transaction, or one of an aged transaction (back to
-    /// `savepoint` then), failed because of others, before anything of it was seen. Whom a deadlock
-    /// chose lets go of its locks; otherwise they stay, so that nobody can be faster again.
-    fn begin_again(&mut self, error: &SqlError, savepoint: Option<Savepoint>) {
-        self.note_failure(error, self.facts.transaction());
-        self.database.note_retry();
-        match &mut self.open {
-            Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
-                match savepoint {
-                    Some(savepoint) => {
-                        open.engine.pin_locks();
-                        open.engine.rollback_to(savepoint);
-                    }
-                    None => open.engine.restart(),
-                }
-                open.state.checks.clear();
-                if savepoint.is_none() {
-                    open.state.deferred.clear();
-                }
-            }
-            _ => {
-                self.rollback();
-                self.enter_implicit();
             }
         }
     }

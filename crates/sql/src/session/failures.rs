@@ -1,7 +1,7 @@
 //! The serialization failures of late, for `cognate_serialization_failures`.
 //!
 //! Kept are the last few, and a count for each relation, whether the client saw the failure or the
-//! statement was run again for it.
+//! statement was run again for it. A snapshot that could be moved is no failure (`again`).
 
 use std::collections::{HashMap, VecDeque};
 

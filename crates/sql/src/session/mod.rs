@@ -18,8 +18,10 @@
 //! 2. lock the plan's tables (reading or writing rows)       not for a SELECT at the durable mark
 //! 3. is the plan made for the present catalog?              one atomic load; else plan again, and back to 2
 //! 4. run it; at its end the queued foreign keys
+//!    failed for others: perhaps once more from 1 (`again`)
 //! ```
 
+mod again;
 mod cluster;
 mod copy;
 mod cursor;

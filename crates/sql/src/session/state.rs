@@ -22,6 +22,8 @@ pub(crate) struct TransactionState {
     pub(crate) begun_ahead: bool,
     /// Its statements lock what they read.
     pub(crate) locks_reads: bool,
+    /// It began with reading at the durable mark, without locks on the tables.
+    pub(crate) reads_unlocked: bool,
     /// Bytes one statement may hold for sorts and hash tables.
     pub(crate) memory_limit: usize,
     /// Open savepoints, oldest first.
@@ -59,6 +61,7 @@ impl TransactionState {
             aged: false,
             begun_ahead: false,
             locks_reads: false,
+            reads_unlocked: false,
             memory_limit,
             savepoints: Vec::new(),
             held: SmallVec::new(),

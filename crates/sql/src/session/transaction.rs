@@ -222,6 +222,7 @@ impl Session {
                 if !read_committed && open.engine.access() == Access::ReadOnly && !reading && !declared =>
             {
                 open.engine.allow_writes();
+                open.state.reads_unlocked = true;
             }
             Some(open) if open.engine.access() == Access::ReadOnly && !reading && !declared => {
                 self.facts.rest_on(open.engine.rests_on());

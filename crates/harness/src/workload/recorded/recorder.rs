@@ -270,6 +270,9 @@ impl<C: Connection> Recorder<C> {
         };
         let now = now.map_err(unexpected)?;
         if now != open.snapshot {
+            if !open.reads_latest {
+                open.kinds.push("snapshot moved");
+            }
             (open.snapshot, open.placed) = (now, self.counters.tick());
         }
         Ok(())

@@ -1,0 +1,48 @@
+//! Whether what a running transaction has read is still so: what it takes to move its snapshot.
+//!
+//! A read is *stale* if somebody replaced what was read and committed after the transaction's
+//! snapshot. Those are its successors by `rw`, found as for a candidate, by the same indexes; only
+//! that no way back is looked for. If none of them has committed up to a later snapshot, everything
+//! that was read is there what it was, and the transaction may as well have read it there.
+//!
+//! ```text
+//! T: reads x at snapshot 4      5 writes y      6 writes x      T: asks whether x is the same at 5 (yes), at 6 (no)
+//! ```
+//!
+//! Who is prepared is not visible at any snapshot yet. Ranges and summaries stand for more than was
+//! read and written: there a read may be called stale that is not.
+
+use super::cycle::{Deeds, Dependency, Edge, Object, edge};
+use super::node::NodeId;
+use super::{Candidate, Certifier};
+use crate::{Csn, TransactionId};
+
+/// A read that is not true any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaleRead {
+    /// What was read, if that is known.
+    pub object: Option<Object>,
+    /// Who replaced it; 0 stands for transactions that were summarized to bound memory.
+    pub writer: TransactionId,
+    /// Reads or transactions were joined to bound memory: perhaps nothing was replaced that was
+    /// read.
+    pub is_summarized: bool,
+}
+
+impl Certifier {
+    /// What of the reads at the reader's snapshot was replaced by a commit up to `until`.
+    pub(crate) fn stale_read(&mut self, reader: &mut Candidate, until: Csn) -> Option<Box<StaleRead>> {
+        self.draw(reader);
+        let replaced = |id: &NodeId| {
+            let node = self.nodes.at(*id);
+            node.commit <= until || node.is_summary()
+        };
+        let node = self.nodes.at(self.after.iter().copied().find(replaced)?);
+        let Edge { dependency, object, .. } = edge(Deeds::from(&*reader.node), Deeds::from(node), false);
+        Some(Box::new(StaleRead {
+            object: object.filter(|_| dependency == Dependency::ReadWrite),
+            writer: node.id,
+            is_summarized: node.is_summary() || reader.node.reads.is_coarse(),
+        }))
+    }
+}

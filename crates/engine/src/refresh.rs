@@ -1,0 +1,105 @@
+//! Moving a serializable transaction's snapshot forward, where a statement meets what is newer.
+//!
+//! First updater wins would abort the transaction. But if nothing that it has read was replaced
+//! since its snapshot, it may as well have read all of it now: then the statement is undone, what
+//! it has read itself is forgotten (nobody has seen it), the snapshot becomes the newest one, and
+//! the statement is run again. Its locks stay, so nobody is faster a second time. If something was
+//! replaced, the transaction cannot go on, and the answer says what.
+//!
+//! ```text
+//! T: begins at snapshot 4, reads a
+//! T: updates b, waits for 5's lock; 5 commits: b is newer than the snapshot
+//!    a is at 5 what it was at 4     undone, snapshot 5, run again; b is read as 5 left it
+//!    5 has written a, too           T has read a before 5 and would write b after it: aborted
+//! ```
+//!
+//! *Why that is sound.* At the later snapshot every key and every range that was noted shows the
+//! same, so the transaction is one that ran there from the start: the certifier gets its reads with
+//! the later snapshot, and draws the edges that such a transaction has. What was read of the newest
+//! commits is under locks, and stays what it is; so are the rows that the transaction has written.
+//!
+//! *Who holds the old snapshot.* A cursor or a view that is still open would go on reading there
+//! while its reads count as of the new one. So the snapshot moves only if the transaction is the
+//! only one that holds it.
+//!
+//! *Pins.* The later snapshot is pinned first, then the certifier is asked, then the old one is let
+//! go: in between all commits after the old one stay in the graph, so none is overlooked.
+
+use std::sync::Arc;
+
+use crate::Error;
+use crate::certifier::StaleRead;
+use crate::reads::Reads;
+use crate::transaction::Transaction;
+use crate::txn::readset::ReadMark;
+use crate::txn::writeset::Savepoint;
+
+/// The beginning of a statement that may be undone, and run again at a later snapshot.
+#[derive(Debug, Clone, Copy)]
+pub struct StatementMark {
+    savepoint: Savepoint,
+    /// None: nobody notes what is read, so the snapshot stays.
+    reads: Option<ReadMark>,
+    notes: usize,
+}
+
+/// What became of a snapshot that was to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refresh {
+    /// It is the newest now, and the statement is undone.
+    Moved,
+    /// It stays, and so does what the statement did: this was read before and has been replaced.
+    Stale(Box<StaleRead>),
+    /// Likewise: a cursor or a view is open at it.
+    Held,
+    /// Likewise: there is no newer one, or it cannot be told any more what was read before the
+    /// statement, or the transaction is not one whose snapshot moves.
+    Kept,
+}
+
+impl Transaction {
+    /// A statement begins. To be followed by `refresh`, if it fails for others, or by
+    /// `keep_statement`.
+    pub fn mark_statement(&mut self) -> StatementMark {
+        let reads = self.sight.reads().map(Reads::mark);
+        StatementMark { savepoint: self.savepoint(), reads, notes: self.notes.len() }
+    }
+
+    /// The statement has succeeded: it will not be undone by itself any more.
+    pub fn keep_statement(&mut self, mark: StatementMark) {
+        self.release(mark.savepoint);
+    }
+
+    /// The statement met what is newer than the snapshot: moves that to the newest commits, if
+    /// nothing that was read before has changed, and undoes the statement. Instances of a family
+    /// keep their snapshot.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub fn refresh(&mut self, mark: &StatementMark) -> Result<Refresh, Error> {
+        let (Some(reads), Some(before)) = (self.sight.reads(), mark.reads) else { return Ok(Refresh::Kept) };
+        if Arc::strong_count(&self.sight) > 1 {
+            return Ok(Refresh::Held);
+        }
+        let Some(reads) = reads.copy_upto(before).filter(|_| self.member.is_none()) else {
+            return Ok(Refresh::Kept);
+        };
+        let pin = self.manager.store.pin(self.access(), true);
+        let (from, to) = (self.snapshot(), pin.csn());
+        // Not below, either, where readers are after a failure of the log.
+        if to <= from {
+            return Ok(Refresh::Kept);
+        }
+        let (reads, stale) = self.manager.sequencer.stale_read(self.id(), from, to, reads)?;
+        if let Some(stale) = stale {
+            self.rest_on(to);
+            return Ok(Refresh::Stale(stale));
+        }
+        self.pin_locks();
+        self.rollback_to(mark.savepoint);
+        self.notes.truncate(mark.notes);
+        let reads = Reads::of(reads, &self.manager.read_budget);
+        self.move_to(pin, Some(reads));
+        Ok(Refresh::Moved)
+    }
+}

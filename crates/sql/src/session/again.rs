@@ -1,0 +1,152 @@
+//! Statements that failed because of others before anything of them was seen, and are run again.
+//!
+//! | the statement is | failed with | before it is run again |
+//! |---|---|---|
+//! | outside a block, alone so far | 40001 | the transaction begins anew, with its locks and the newest snapshot |
+//! | | 40P01 | the transaction begins anew, without its locks |
+//! | the first of a block at SERIALIZABLE | 40001 | the transaction begins anew, with its locks |
+//! | a later one at SERIALIZABLE | 40001 | it is undone, and the snapshot moves to now (the engine's `refresh`); if something was replaced that was read before, the failure stands, and names it |
+//! | of a transaction with an age | 40001 | it is undone; its reads are of the newest commits anyway |
+//!
+//! Locks stay where 40001 is the reason, so that nobody can be faster again.
+//! `cognate.statement_retries` says how often. Whole messages and batches that failed at their end
+//! are run again by the server (`server/src/pg`).
+//!
+//! REPEATABLE READ keeps its snapshot, as in PostgreSQL. So do an instance of a family, a
+//! transaction of which a cursor or a suspended portal is open (that reads on where it began), and
+//! one that began with reading without locks on tables: their definitions may have changed.
+
+use cognate_engine::{Access, Isolation, Method, Refresh, Savepoint, StatementMark};
+
+use super::{Action, Planned, Session, cycle};
+use crate::error::{Result, SqlError, sqlstate};
+
+/// How a statement is run again.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Again {
+    /// It is not.
+    Never,
+    /// It is all that the transaction has done; and the transaction, if it is implicit, is all that
+    /// the client waits for.
+    Anew { implicit: bool },
+    /// It is undone.
+    Aged(Savepoint),
+    /// It is undone, so many deferred checks are left, and the snapshot moves.
+    Later(StatementMark, usize),
+}
+
+impl Again {
+    /// Whether that helps against a failure.
+    pub(super) fn is_for(self, error: &SqlError) -> bool {
+        match self {
+            Again::Never => false,
+            Again::Anew { implicit: true } => error.is_retryable(),
+            _ => error.sqlstate == sqlstate::SERIALIZATION_FAILURE,
+        }
+    }
+}
+
+impl Session {
+    /// How the statement that begins now is to be run again; `is_first`: it opens the implicit
+    /// transaction.
+    pub(super) fn again(&mut self, is_first: bool, planned: &Planned) -> Again {
+        let (aged, certified) = (self.is_aged(), self.is_certified());
+        let Some(open) = &mut self.open else {
+            let anew = is_first || aged || certified;
+            return if anew { Again::Anew { implicit: is_first } } else { Again::Never };
+        };
+        if aged {
+            return Again::Aged(open.engine.savepoint());
+        }
+        let stays = open.state.reads_unlocked
+            || open.engine.access() == Access::ReadOnly
+            || open.engine.instance().is_some();
+        // Who only reads meets nothing that is newer.
+        if stays || !certified || !meets_newer(&planned.action) {
+            return Again::Never;
+        }
+        Again::Later(open.engine.mark_statement(), open.state.deferred.len())
+    }
+
+    /// Whether the transaction is serializable by the certifier.
+    fn is_certified(&self) -> bool {
+        self.modes.isolation == Isolation::Serializable
+            && matches!(self.database.engine().serializable(), Method::Pssi | Method::Ssi)
+    }
+
+    /// Makes ready for running the statement once more after this failure. If that cannot be, the
+    /// failure comes back.
+    pub(super) fn begin_again(&mut self, error: SqlError, again: Again) -> Result<()> {
+        match again {
+            Again::Never => return Err(error),
+            Again::Anew { implicit } => self.begin_anew(&error, implicit),
+            Again::Aged(savepoint) => {
+                self.note_failure(&error, self.facts.transaction());
+                if let Some(open) = &mut self.open {
+                    open.engine.pin_locks();
+                    open.engine.rollback_to(savepoint);
+                    open.state.checks.clear();
+                }
+            }
+            Again::Later(mark, deferred) => self.refresh(error, &mark, deferred)?,
+        }
+        self.database.note_retry();
+        Ok(())
+    }
+
+    /// Begins the transaction anew. Whom a deadlock chose lets go of its locks.
+    fn begin_anew(&mut self, error: &SqlError, implicit: bool) {
+        self.note_failure(error, self.facts.transaction());
+        match &mut self.open {
+            Some(open) if error.sqlstate == sqlstate::SERIALIZATION_FAILURE => {
+                open.engine.restart();
+                open.state.checks.clear();
+                open.state.deferred.clear();
+            }
+            _ if implicit => {
+                self.rollback();
+                self.enter_implicit();
+            }
+            // Nothing was opened for the block yet.
+            _ => {}
+        }
+    }
+
+    /// Undoes the statement, and moves the snapshot past what it failed for. That is no failure,
+    /// and none is noted.
+    fn refresh(&mut self, error: SqlError, mark: &StatementMark, deferred: usize) -> Result<()> {
+        let Some(open) = &mut self.open else { return Err(error) };
+        match open.engine.refresh(mark)? {
+            Refresh::Moved => {
+                open.state.checks.clear();
+                open.state.deferred.truncate(deferred);
+                self.database.note_refresh();
+                Ok(())
+            }
+            Refresh::Stale(read) => {
+                Err(cycle::explain_stale(error, &read, &self.database.catalog(), &self.format))
+            }
+            Refresh::Held => Err(cycle::explain_held(error)),
+            Refresh::Kept => Err(error),
+        }
+    }
+
+    /// The statement has begun, and will not be run again.
+    pub(super) fn keep(&mut self, again: Again) {
+        let Some(open) = &mut self.open else { return };
+        match again {
+            Again::Never | Again::Anew { .. } => {}
+            Again::Aged(savepoint) => open.engine.release(savepoint),
+            Again::Later(mark, _) => open.engine.keep_statement(mark),
+        }
+    }
+}
+
+/// Whether a statement looks at more than its snapshot.
+fn meets_newer(action: &Action) -> bool {
+    match action {
+        Action::Insert(_) | Action::Update(_) | Action::Delete(_) => true,
+        Action::Select(plan) => plan.has_locks(),
+        Action::Empty | Action::Utility => false,
+    }
+}
