@@ -320,3 +320,27 @@ fn settings_that_make_no_cluster_are_refused() {
         assert!(message.contains(expected), "{arguments:?}: {message}");
     }
 }
+
+#[test]
+fn a_request_that_its_client_names_commits_once_and_any_node_knows_its_outcome() {
+    let cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY)").expect("made");
+    let buy = |wire: &mut Wire, id: usize| {
+        wire.query("BEGIN").expect("begun");
+        wire.query("SET LOCAL cognate.request_id = 'order 7'").expect("set");
+        wire.query(&format!("INSERT INTO item VALUES ({id})")).expect("inserted");
+        wire.query("COMMIT")
+    };
+    buy(&mut one, 1).expect("committed");
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    assert_eq!(rows(&mut two, "SELECT count(*) FROM item"), [["1"]]);
+    assert_eq!(rows(&mut two, "SELECT cognate_outcome('order 7')"), [["committed"]]);
+    assert_eq!(rows(&mut two, "SELECT cognate_outcome('order 8')"), [["unknown"]]);
+    assert_eq!(sqlstate(buy(&mut two, 2)), "42710", "it has happened already");
+    assert_eq!(cluster.assert_equal("SELECT id FROM item"), [["1"]]);
+    let name = "n".repeat(300);
+    one.query(&format!("SET cognate.request_id = '{name}'")).expect("set");
+    assert_eq!(sqlstate(one.query("INSERT INTO item VALUES (3)")), "22023");
+}

@@ -218,6 +218,12 @@ impl Database {
         self.manager.changed_at(tree)
     }
 
+    /// The same of a request by the name that its client has given it
+    /// (`Transaction::name_request`).
+    pub fn outcome_of(&self, name: &str) -> Option<(Csn, bool)> {
+        self.manager.outcome_of(name)
+    }
+
     /// Whether it is a node of a cluster.
     pub fn is_node(&self) -> bool {
         self.manager.cluster.is_some()

@@ -319,6 +319,7 @@ impl Manager {
         let size = writes.as_ref().map_or(0, WriteSet::bytes);
         let request = Request {
             id: ended.id,
+            name: ended.name.take(),
             level: Level::of(isolation),
             snapshot: ended.snapshot,
             bot,
@@ -368,7 +369,7 @@ impl Manager {
         };
         let committed = match &verdict {
             Ok(()) => true,
-            Err(error) if error.is_retryable() => false,
+            Err(error) if error.is_retryable() || matches!(error, Error::RequestKnown { .. }) => false,
             Err(error) => return Err(error.clone()),
         };
         standing.enter(position, &request, &locks, committed, bytes);
@@ -456,6 +457,7 @@ impl Manager {
         let applied = standing.applied();
         let request = Request {
             id: self.transaction_id(),
+            name: None,
             level: Level::ReadCommitted,
             snapshot: applied,
             bot: applied,
@@ -470,6 +472,11 @@ impl Manager {
     /// Everything up to here is judged and shown. 0 in a database of its own.
     pub(crate) fn applied(&self) -> Csn {
         self.cluster.as_ref().map_or(0, |cluster| cluster.applied.load(Ordering::Acquire))
+    }
+
+    /// What was committed before is not in the graph any more; 0 in a database of its own.
+    pub(crate) fn horizon(&self) -> Csn {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.standing.lock().horizon())
     }
 
     /// The last position that changed one of the first trees.
@@ -514,6 +521,11 @@ impl Manager {
         sealed.outcome.tell(Err(Error::NotOrdered));
     }
 
+    /// The same of a request by the name that its client has given it.
+    pub(crate) fn outcome_of(&self, name: &str) -> Option<(Csn, bool)> {
+        self.cluster.as_ref()?.standing.lock().outcome_of(name)
+    }
+
     /// What became of a transaction, as long as it is remembered: its position, and whether it
     /// committed.
     pub(crate) fn outcome(&self, id: TransactionId) -> Option<(Csn, bool)> {
@@ -530,6 +542,7 @@ fn refused(refusal: Refusal) -> Error {
                 "The snapshot is too old: nothing is known any more of what was before {horizon}."
             ),
         },
+        Refusal::Named { position } => Error::RequestKnown { position },
         Refusal::Known { .. } => Error::Defect("a known request is not refused"),
     }
 }

@@ -42,6 +42,12 @@ pub enum Error {
         /// `None`: at the tree as a whole.
         key: Option<Key>,
     },
+    /// The client has given the request the name of one that has committed. Do not execute it again.
+    #[error("a request of this name has committed already")]
+    RequestKnown {
+        /// Where it is in the order.
+        position: Csn,
+    },
     /// The node hears no majority of its cluster, so the transaction could not be ordered. It is
     /// rolled back.
     #[error("the transaction was not ordered: this node hears no majority of its cluster")]

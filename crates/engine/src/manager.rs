@@ -79,6 +79,8 @@ pub(crate) struct Request {
     pub(crate) id: TransactionId,
     pub(crate) family: Option<FamilySlot>,
     pub(crate) snapshot: Csn,
+    /// What its client calls it.
+    pub(crate) name: Option<Box<str>>,
     /// The last commit that it looked at.
     pub(crate) rests_on: Csn,
     /// What it read, if it is to be certified.

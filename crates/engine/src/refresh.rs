@@ -91,6 +91,11 @@ impl Transaction {
             return Ok(Refresh::Kept);
         }
         let (reads, stale) = self.manager.sequencer.stale_read(self.id(), from, to, reads)?;
+        // In a cluster the graph has forgotten what was before the horizon. Asked afterwards, for
+        // the horizon only grows.
+        if from < self.manager.horizon() {
+            return Ok(Refresh::Kept);
+        }
         if let Some(stale) = stale {
             self.rest_on(to);
             return Ok(Refresh::Stale(stale));

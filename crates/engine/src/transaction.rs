@@ -64,6 +64,8 @@ pub struct Transaction {
     looked_at: LastSeen,
     /// Its part in a family of siblings.
     pub(crate) member: Option<Box<Member>>,
+    /// What its client calls it, at a node of a cluster.
+    name: Option<Box<str>>,
     /// What becomes of it, at a node of a cluster.
     pub(crate) fate: Option<Arc<Fate>>,
     /// Whether the end was counted and its locks are released.
@@ -95,6 +97,7 @@ impl Transaction {
             notes: Vec::new(),
             looked_at: LastSeen::default(),
             member: None,
+            name: None,
             fate,
             ended: false,
         }
@@ -128,6 +131,12 @@ impl Transaction {
     /// Whether it may write.
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// What its client calls it: no two transactions of one name commit in a cluster, and its
+    /// outcome can be asked for by it. Without effect in a database of its own.
+    pub fn name_request(&mut self, name: &str) {
+        self.name = Some(name.into());
     }
 
     /// Whether anything was written (and not rolled back to a savepoint).
@@ -549,6 +558,7 @@ impl Transaction {
             id: self.id,
             family: self.member.as_ref().map(|member| member.slot),
             snapshot: self.sight.csn(),
+            name: self.name.take(),
             rests_on: self.rests_on(),
             reads: self.sight.reads().map(Reads::take),
             notes,

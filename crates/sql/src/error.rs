@@ -61,6 +61,7 @@ pub mod sqlstate {
         READ_ONLY_SQL_TRANSACTION = "25006";
         NO_ACTIVE_SQL_TRANSACTION = "25P01";
         IN_FAILED_SQL_TRANSACTION = "25P02";
+        TRANSACTION_RESOLUTION_UNKNOWN = "08007";
         IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03";
         INVALID_SQL_STATEMENT_NAME = "26000";
         INVALID_AUTHORIZATION_SPECIFICATION = "28000";
@@ -399,6 +400,8 @@ impl From<cognate_engine::Error> for SqlError {
             )
             .with_detail(detail)
             .with_hint("The transaction might succeed if retried."),
+            Error::RequestKnown { position } => SqlError::new(sqlstate::DUPLICATE_OBJECT, message)
+                .with_detail(format!("It is at position {position} of the order. Nothing was executed again.")),
             Error::NotOrdered => SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message)
                 .with_hint("Connect to a node that is with the majority: see cognate_nodes."),
             Error::Overtaken { by, .. } => crate::session::overtaken(by, None),

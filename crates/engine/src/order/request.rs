@@ -6,6 +6,7 @@
 //! version: 1 byte          1
 //! level: 1 byte            0 = read committed, 1 = snapshot, 2 = serializable
 //! transaction id           its node in the highest bits
+//! name                     length + 1 and bytes, or 0: what its client calls the request
 //! snapshot                 position
 //! bot                      position: what its origin had delivered when it was sealed
 //! oldest                   position: the oldest snapshot at its origin
@@ -48,6 +49,8 @@ impl Level {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) id: TransactionId,
+    /// What its client calls it, to ask for its outcome.
+    pub(crate) name: Option<Box<str>>,
     pub(crate) level: Level,
     pub(crate) snapshot: Csn,
     pub(crate) bot: Csn,
@@ -63,7 +66,9 @@ impl Request {
         let mut out = Encoder::with_capacity(256 + size);
         out.byte(VERSION);
         out.byte(self.level as u8);
-        for number in [self.id, self.snapshot, self.bot, self.oldest, self.next_tree] {
+        out.varint(self.id);
+        out.optional(self.name.as_deref().map(str::as_bytes));
+        for number in [self.snapshot, self.bot, self.oldest, self.next_tree] {
             out.varint(number);
         }
         out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
@@ -88,12 +93,15 @@ impl Request {
             2 => Level::Serializable,
             other => return Err(format!("the unknown level {other}")),
         };
-        let (id, snapshot, bot) = (input.varint()?, input.varint()?, input.varint()?);
+        let id = input.varint()?;
+        let name = input.optional()?.map(|name| std::str::from_utf8(name).map(Box::from));
+        let name = name.transpose().map_err(|_| "a name that is not UTF-8")?;
+        let (snapshot, bot) = (input.varint()?, input.varint()?);
         let (oldest, next_tree) = (input.varint()?, input.varint()?);
         let dropped = input.list(|input| input.tree())?;
         let parts = decode_parts(&mut input, PARTS)?;
         input.end()?;
-        Ok(Request { id, level, snapshot, bot, oldest, next_tree, dropped, parts })
+        Ok(Request { id, name, level, snapshot, bot, oldest, next_tree, dropped, parts })
     }
 
     /// Whether it changes anything.
@@ -148,6 +156,7 @@ mod tests {
         let changes = vec![(key("k"), Some(Value::from_static(b"1"))), (key("m"), None)];
         Request {
             id: 2 << 52 | 1,
+            name: Some("order 7".into()),
             level: Level::Serializable,
             snapshot: 12,
             bot: 14,

@@ -25,6 +25,8 @@ pub(crate) enum Refusal {
     Overtaken { by: TransactionId, position: Csn, tree: TreeId, key: Option<SmallKey> },
     /// It was delivered before; then its verdict stands.
     Known { position: Csn, committed: bool },
+    /// Its client has given its name to another one, which has committed.
+    Named { position: Csn },
 }
 
 /// See the module's prose.
@@ -39,7 +41,9 @@ pub(crate) struct Standing {
     announced: BTreeMap<u16, (Csn, Csn)>,
     /// Verdicts by transaction, and who they were, oldest first: as many as a request can be late.
     outcomes: HashMap<TransactionId, (Csn, bool), RandomState>,
-    decided: VecDeque<(Csn, TransactionId)>,
+    decided: VecDeque<(Csn, TransactionId, Option<Box<str>>)>,
+    /// The last verdicts about requests that their clients have named.
+    names: HashMap<Box<str>, (Csn, bool), RandomState>,
     /// Over all requests and verdicts up to `applied`.
     digest: [u8; 32],
     /// Those of the last positions.
@@ -73,6 +77,11 @@ impl Standing {
         self.outcomes.get(&id).copied()
     }
 
+    /// What became of the last request of this name, as long as it is remembered.
+    pub(crate) fn outcome_of(&self, name: &str) -> Option<(Csn, bool)> {
+        self.names.get(name).copied()
+    }
+
     /// When a node last announced its oldest snapshot.
     pub(crate) fn announced_at(&self, node: u16) -> Csn {
         self.announced.get(&node).map_or(0, |(_, at)| *at)
@@ -85,6 +94,9 @@ impl Standing {
     pub(crate) fn judge(&self, request: &Request, locks: &[(HeldLock, bool)]) -> Result<(), Refusal> {
         if let Some(&(position, committed)) = self.outcomes.get(&request.id) {
             return Err(Refusal::Known { position, committed });
+        }
+        if let Some(&(position, true)) = request.name.as_ref().and_then(|name| self.names.get(name)) {
+            return Err(Refusal::Named { position });
         }
         if request.snapshot.min(request.bot) < self.horizon {
             return Err(Refusal::TooOld { horizon: self.horizon });
@@ -115,7 +127,14 @@ impl Standing {
             self.window.enter(position, request.id, locks.iter().map(|(lock, _)| lock));
         }
         if self.outcomes.insert(request.id, (position, committed)).is_none() {
-            self.decided.push_back((position, request.id));
+            self.decided.push_back((position, request.id, request.name.clone()));
+        }
+        if let Some(name) = &request.name {
+            let known = self.names.entry(name.clone()).or_insert((position, committed));
+            // Once it has committed it stays so, whoever uses the name again.
+            if !known.1 {
+                *known = (position, committed);
+            }
         }
         self.announced.insert(node_of(request.id), (request.oldest, position));
         self.finish(position, committed, bytes);
@@ -156,9 +175,12 @@ impl Standing {
             self.window.forget(horizon);
         }
         // Later than that nobody comes who was proposed before.
-        while self.decided.front().is_some_and(|(at, _)| *at <= position.saturating_sub(2 * AGE_MAX)) {
-            if let Some((_, id)) = self.decided.pop_front() {
-                self.outcomes.remove(&id);
+        while self.decided.front().is_some_and(|(at, ..)| *at <= position.saturating_sub(2 * AGE_MAX)) {
+            let Some((at, id, name)) = self.decided.pop_front() else { return };
+            self.outcomes.remove(&id);
+            // A later one may have the name by now.
+            if let Some(name) = name.filter(|name| self.names.get(name).is_some_and(|known| known.0 == at)) {
+                self.names.remove(&name);
             }
         }
     }

@@ -5,13 +5,18 @@
 //! server) tells it what there is to be shown, and whether this node may accept writes.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cognate_engine::Csn;
+use cognate_engine::{Commit, Csn, Transaction};
 
 use super::{Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
 
+/// How long a COMMIT waits for its place in the order.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// The longest name of a request, in bytes.
+const REQUEST_ID_MAX: usize = 256;
 const COMMIT_TOKEN: &str = "cognate.commit_token";
 
 /// A row of `cognate_nodes`.
@@ -105,6 +110,34 @@ impl Session {
         interrupts.wait(engine.wait_applied(position)).await
     }
 
+    /// Commits at a node: waits until its place in the order is known, for a bounded time.
+    pub(super) async fn commit_at_node(&mut self, mut engine: Transaction) -> Result<Commit> {
+        let name = match self.effective.request_id.is_empty() {
+            true => engine.id().to_string(),
+            false => self.effective.request_id.clone(),
+        };
+        if name.len() > REQUEST_ID_MAX {
+            return Err(SqlError::new(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("cognate.request_id has more than {REQUEST_ID_MAX} bytes"),
+            ));
+        }
+        if !self.effective.request_id.is_empty() {
+            engine.name_request(&name);
+        }
+        // Who waits for others executes nothing.
+        self.seat.leave();
+        match tokio::time::timeout(ANSWER_MAX, engine.commit_in_order()).await {
+            Ok(committed) => committed.map_err(|error| self.name_failure(error)),
+            Err(_) => Err(SqlError::new(
+                sqlstate::TRANSACTION_RESOLUTION_UNKNOWN,
+                "it is not known whether the transaction commits: the cluster does not answer",
+            )
+            .with_detail(format!("The request is \"{name}\"."))
+            .with_hint(format!("Ask another node: SELECT cognate_outcome('{}').", name.replace('\'', "''")))),
+        }
+    }
+
     /// A commit has its place: what other nodes are asked to wait for.
     pub(super) fn keep_token(&mut self, csn: Csn) {
         let Some(id) = self.database.nodes().id.get() else { return };
@@ -143,16 +176,15 @@ pub(super) fn digest(database: &SqlDatabase, position: i64) -> Option<String> {
     Some(hex(&digest))
 }
 
-/// `cognate_outcome(request id)`.
-pub(super) fn outcome(database: &SqlDatabase, id: &str) -> Result<&'static str> {
-    let transaction = id.parse().map_err(|_| {
-        SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("\"{id}\" is no id of a request"))
-    })?;
-    Ok(match database.engine().outcome(transaction) {
+/// `cognate_outcome(request id)`: of the name that a client has given, or of a transaction's id.
+pub(super) fn outcome(database: &SqlDatabase, id: &str) -> &'static str {
+    let engine = database.engine();
+    let by_number = || id.parse().ok().and_then(|transaction| engine.outcome(transaction));
+    match engine.outcome_of(id).or_else(by_number) {
         Some((_, true)) => "committed",
         Some((_, false)) => "aborted",
         None => "unknown",
-    })
+    }
 }
 
 /// Bytes in hexadecimal digits.

@@ -56,7 +56,7 @@ impl ExternalFunctions for External<'_> {
                 Ok(digest.map_or(Datum::Null, |digest| Datum::Text(digest.into())))
             }
             ("cognate_outcome", [Datum::Text(id)]) => {
-                Ok(Datum::Text(super::cluster::outcome(&self.facts.database, id.as_str())?.into()))
+                Ok(Datum::Text(super::cluster::outcome(&self.facts.database, id.as_str()).into()))
             }
             ("pg_get_serial_sequence", [table, column]) => self.serial_sequence(table, column),
             _ => Err(SqlError::unsupported(format_args!("function {}", function.name))),

@@ -314,10 +314,7 @@ impl Session {
         let committed = match self.open.take() {
             None => Ok(None),
             Some(Open { engine, .. }) if self.database.engine().is_node() => {
-                // Until all nodes have its place in the order.
-                self.seat.leave();
-                let committed = Box::pin(engine.commit_in_order()).await;
-                committed.map(Some).map_err(|error| self.name_failure(error))
+                Box::pin(self.commit_at_node(engine)).await.map(Some)
             }
             Some(Open { engine, state }) if state.catalog.is_empty() => {
                 let committed = end_of(engine.bytes(), || engine.commit());

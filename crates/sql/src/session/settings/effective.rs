@@ -39,6 +39,8 @@ pub struct Effective {
     pub retry_of: u64,
     /// `cognate.read_after`.
     pub read_after: String,
+    /// `cognate.request_id`.
+    pub request_id: String,
     /// `cognate.durable_reads`.
     pub durable_reads: bool,
     /// `cognate.statement_retries`.
@@ -65,6 +67,7 @@ impl Default for Effective {
             client_min_messages: String::new(),
             retry_of: 0,
             read_after: String::new(),
+            request_id: String::new(),
             durable_reads: false,
             statement_retries: 0,
         }
@@ -103,6 +106,7 @@ impl Effective {
             client_min_messages: value("client_min_messages").to_owned(),
             retry_of: value("cognate.retry_of").parse().unwrap_or(0),
             read_after: value("cognate.read_after").to_owned(),
+            request_id: value("cognate.request_id").to_owned(),
             durable_reads: value("cognate.durable_reads") == "on",
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),
         }

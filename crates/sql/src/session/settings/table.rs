@@ -62,6 +62,8 @@ pub(super) const TABLE: &[Row] = {
         // statement is to see of another session's: see `cluster`.
         ("cognate.commit_token", Text, "", Internal, false),
         ("cognate.read_after", Text, "", User, false),
+        // What the client calls the transaction, to ask for its outcome elsewhere.
+        ("cognate.request_id", Text, "", User, false),
         // What a block has shown waits for the log as well: see `durability`.
         ("cognate.durable_reads", Bool, "off", User, false),
         ("cognate.retry_of", Text, "", User, false),
