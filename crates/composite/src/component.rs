@@ -24,7 +24,7 @@ use crate::matrix::{Line, Matrix};
 use crate::name::Name;
 use crate::node::{Node, Options, vote_facts};
 use crate::participant::{Arrival, Effect, Origin, Participant, Remembered, SlotFacts};
-use crate::peers::{Peers, check_address};
+use crate::peers::Peers;
 use crate::service::{Erased, Handler, Service};
 use crate::slots::{Row, Slots, Taken, application_name, take_over};
 use crate::tls::{Tls, untrusting};
@@ -198,10 +198,9 @@ impl Component {
             Some(tls) => tls.trusted(),
             None => untrusting()?,
         };
-        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.clone(), trusted));
+        let peers = Arc::new(Peers::new(name.clone(), self.tokens.peer.as_deref(), trusted)?);
         for (peer, address) in &self.peers {
-            check_address(address)?;
-            peers.set(Name::new(peer).map_err(|error| error.to_string())?, address);
+            peers.set(Name::new(peer).map_err(|error| error.to_string())?, address)?;
         }
         let folder = self.data.ok_or("no folder is given for the journal")?;
         let opening = tokio::task::spawn_blocking(move || Journal::open(Arc::new(RealDisk), &folder));
@@ -413,9 +412,7 @@ impl Running {
     /// # Errors
     /// No name, or no address.
     pub fn set_peer(&self, name: &str, address: &str) -> Result<(), String> {
-        check_address(address)?;
-        self.node.peers().set(Name::new(name).map_err(|error| error.to_string())?, address);
-        Ok(())
+        self.node.peers().set(Name::new(name).map_err(|error| error.to_string())?, address)
     }
 
     /// Another component is not there any more.

@@ -24,6 +24,7 @@ use crate::openapi;
 use crate::participant::{Arrival, Effect, Event, Outcome, Phase, Prepare, Settled, Vote};
 use crate::problem::Problem;
 use crate::run::{Key, Reply, Request, first_call};
+use crate::whole::{Panicked, Whole};
 use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, VoteEntry};
 
 /// Most bytes of a request.
@@ -251,19 +252,19 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, B
         deadline,
         key: None,
     };
-    // A task of its own: a client that goes away does not stop it halfway.
+    // A client that goes away does not stop it halfway.
     let running = match place {
         Some((root, parent, call, ancestors)) => {
             if entry.declared.begins_only {
                 return Err(Problem::new(409, "closed", format!("{name} only begins roots")));
             }
             let request = request(root, call, Some(parent), ancestors);
-            tokio::spawn(async move { node.execute(request).await })
+            Whole::new(async move { node.execute(request).await })
         }
         None => {
             let root = RootId::new("new").map_err(|error| Problem::new(503, "name", error.to_string()))?;
             let request = request(root, first_call(), None, Vec::new());
-            tokio::spawn(async move {
+            Whole::new(async move {
                 match key {
                     Some(key) => node.once(request, key).await,
                     None => node.root(request).await,
@@ -271,8 +272,8 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, B
             })
         }
     };
-    running.await.unwrap_or_else(|error| {
-        tracing::error!("a service failed: {error}");
+    running.await.unwrap_or_else(|Panicked| {
+        tracing::error!("a service has panicked");
         Err(Problem::new(503, "defect", "the service has failed").began(true))
     })
 }

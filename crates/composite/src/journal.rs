@@ -16,7 +16,7 @@
 //! more, and its parents still remember. What is older than everything alive is removed, whole
 //! segments at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,7 +58,30 @@ pub(crate) struct Found {
 }
 
 /// What must not be removed: the first record of each root that is alive.
-type Alive = BTreeMap<RootId, Csn>;
+#[derive(Debug, Default)]
+struct Alive {
+    first: HashMap<RootId, Csn>,
+    /// The same records by age: no two roots share one.
+    by_age: BTreeSet<Csn>,
+}
+
+impl Alive {
+    /// A record of a root, which is its first one if there is none yet.
+    fn note(&mut self, root: &RootId, csn: Csn) {
+        if !self.first.contains_key(root) {
+            self.first.insert(root.clone(), csn);
+            self.by_age.insert(csn);
+        }
+    }
+
+    /// The root is not alive any more. Answers the oldest record that is needed.
+    fn forget(&mut self, root: &RootId) -> Option<Csn> {
+        if let Some(first) = self.first.remove(root) {
+            self.by_age.remove(&first);
+        }
+        self.by_age.first().copied()
+    }
+}
 
 /// An open journal.
 pub(crate) struct Journal {
@@ -98,7 +121,7 @@ impl Journal {
         disk.create_dir_all(&log_folder).map_err(|error| bad(error.to_string()))?;
         let after = first_record(disk.as_ref(), &log_folder).map_err(|error| bad(error.to_string()))?;
         let mut votes: BTreeMap<RootId, VoteFacts> = BTreeMap::new();
-        let (mut marks, mut alive, mut found) = (BTreeMap::new(), Alive::new(), Found::default());
+        let (mut marks, mut alive, mut found) = (BTreeMap::new(), Alive::default(), Found::default());
         let options = LogOptions { segment_bytes: SEGMENT_BYTES, prepare: false, ..LogOptions::default() };
         let log = Log::open(disk, &log_folder, after, options, &mut |csn, payload| {
             let record = serde_json::from_slice(payload);
@@ -109,16 +132,16 @@ impl Journal {
             match record.map_err(damaged)? {
                 Record::Id(id) => found.id = Some(id),
                 Record::Vote(vote) => {
-                    alive.entry(vote.root.clone()).or_insert(csn);
+                    alive.note(&vote.root, csn);
                     votes.insert(vote.root.clone(), vote);
                 }
                 Record::Held(root, name, facts) => {
-                    alive.entry(root.clone()).or_insert(csn);
+                    alive.note(&root, csn);
                     found.held.insert(name, (root, facts));
                 }
                 Record::Mark(root, mark) => {
                     votes.remove(&root);
-                    alive.entry(root.clone()).or_insert(csn);
+                    alive.note(&root, csn);
                     marks.insert(root, mark);
                 }
                 Record::End(root, is_committed) => {
@@ -143,7 +166,7 @@ impl Journal {
 
     fn append_for(&self, root: &RootId, record: &Record) -> Result<DurableWait, cognate_engine::Error> {
         let csn = self.append(record)?;
-        self.with_alive(|alive| *alive.entry(root.clone()).or_insert(csn));
+        self.with_alive(|alive| alive.note(root, csn));
         Ok(self.log.wait_durable(csn))
     }
 
@@ -203,7 +226,7 @@ impl Journal {
 
     /// Writes that a root has ended. Nobody waits for that.
     pub(crate) fn end(&self, root: &RootId, is_committed: bool) {
-        if !self.with_alive(|alive| alive.contains_key(root)) {
+        if !self.with_alive(|alive| alive.first.contains_key(root)) {
             return;
         }
         let text = serde_json::to_vec(&Record::End(root.clone(), is_committed)).unwrap_or_default();
@@ -215,10 +238,7 @@ impl Journal {
 
     /// Nothing about this root is needed any more.
     pub(crate) fn forget(&self, root: &RootId) {
-        let oldest = self.with_alive(|alive| {
-            alive.remove(root);
-            alive.values().min().copied()
-        });
+        let oldest = self.with_alive(|alive| alive.forget(root));
         let dead = oldest.unwrap_or_else(|| self.log.durable() + 1).saturating_sub(1);
         // Segments are large against records, so it is not worth looking each time.
         if !dead.is_multiple_of(SWEEP_RECORDS) {
@@ -239,4 +259,22 @@ fn first_record(disk: &dyn Disk, folder: &Path) -> std::io::Result<Csn> {
     let firsts =
         segments.iter().filter_map(|name| cognate_engine::storage::segment::parse_segment_name(name));
     Ok(firsts.min().unwrap_or(1).saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_record_that_is_needed_is_known() {
+        let root = |name: &str| RootId::new(name).unwrap();
+        let mut alive = Alive::default();
+        for (name, csn) in [("a", 5), ("b", 6), ("a", 7), ("c", 9)] {
+            alive.note(&root(name), csn);
+        }
+        assert_eq!(alive.forget(&root("b")), Some(5));
+        assert_eq!(alive.forget(&root("a")), Some(9), "a root's first record counts");
+        assert_eq!(alive.forget(&root("nobody")), Some(9));
+        assert_eq!(alive.forget(&root("c")), None);
+    }
 }

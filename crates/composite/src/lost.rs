@@ -1,10 +1,8 @@
 //! What has become of a local transaction whose answer was lost or refused: looked up where nobody
 //! can be writing any more.
 
-use tokio::time::sleep;
-
 use crate::name::RootId;
-use crate::node::{AGAIN, Node};
+use crate::node::{AGAIN, Node, pause};
 use crate::participant::Slot;
 use crate::problem::{Error, Problem};
 use crate::slots::fenced;
@@ -35,7 +33,7 @@ impl Node {
     pub(crate) async fn is_prepared(&self, name: &str, slot: Slot) -> bool {
         self.pool.close_idle();
         for attempt in 1u32.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            pause(AGAIN, attempt).await;
             match crate::branch::is_prepared(&self.pool, self.slots.component(), name, slot).await {
                 Ok(is_prepared) => return is_prepared,
                 Err(why) => tracing::warn!(slot, "it is not known yet whether a branch is prepared: {why}"),
@@ -56,7 +54,7 @@ impl Node {
     pub(crate) async fn is_written(&self, slot: Slot, root: Option<&RootId>) -> Result<bool, Problem> {
         self.pool.close_idle();
         for attempt in 1u32.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            pause(AGAIN, attempt).await;
             let Ok(lease) = self.pool.take().await else { continue };
             // An update waits for the row; a read would not.
             let touch = "UPDATE cognate_composite.slot SET generation = generation

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::courier::When;
 use crate::database::Pool;
 use crate::fault;
 use crate::journal::Journal;
@@ -33,7 +34,7 @@ use crate::wire::DEADLINE_MAX;
 const LATE: Duration = Duration::from_secs(10);
 /// How long the abort of a root is waited for before its retry begins, or its client is answered.
 const ABORT: Duration = Duration::from_secs(1);
-/// How often timers are looked at, and how long slots wait for their next use.
+/// How often timers are looked at, and slots that nobody uses.
 const TICK: Duration = Duration::from_millis(25);
 /// How often answers whose time is over are removed.
 const TICKS_A_SWEEP: u64 = 2400;
@@ -44,6 +45,8 @@ pub(crate) const AGAIN: Backoff = Backoff {
     pause: Duration::from_millis(50),
     pause_max: Duration::from_secs(2),
 };
+/// Pauses until a component that carries out a commit is asked once more whether it is done.
+const UNDONE: Backoff = Backoff { pause: Duration::from_millis(100), ..AGAIN };
 /// Pauses between attempts, of local transactions and of roots.
 pub(crate) const RETRY: Backoff = Backoff {
     patience: Duration::from_secs(1),
@@ -121,6 +124,14 @@ impl Core {
         let known = self.times.entry(root.clone()).or_insert((Instant::now(), deadline));
         known.1 = known.1.max(deadline);
         self.later(deadline, Timer::Deadline(root.clone()));
+    }
+}
+
+/// Pauses before an attempt; the first one begins at once (a timer would round up).
+pub(crate) async fn pause(backoff: Backoff, attempt: u32) {
+    let pause = backoff.pause(attempt, rand::random::<u64>());
+    if !pause.is_zero() {
+        sleep(pause).await;
     }
 }
 
@@ -368,7 +379,7 @@ impl Node {
             Effect::Note(root, slots) => {
                 tokio::spawn(async move {
                     for attempt in 1.. {
-                        sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+                        pause(AGAIN, attempt).await;
                         match node.slots.note(&node.pool, &slots).await {
                             Ok(()) => return drop(node.tell(Event::Noted(root))),
                             Err(problem) => tracing::warn!(%root, "slots cannot be written yet: {problem}"),
@@ -399,10 +410,10 @@ impl Node {
     }
 
     async fn tell_commit(self: Arc<Self>, root: RootId, child: Name, nonce: Option<Nonce>) {
-        for attempt in 1.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+        let mut when = When::Now;
+        for attempt in 2.. {
             fault::point("commit-tell-before");
-            match self.peers.commit(&child, &root, nonce).await {
+            match self.peers.commit(&child, &root, nonce, when).await {
                 Some(settled @ (Settled::Done | Settled::Refused)) => {
                     fault::point("commit-tell-after");
                     if settled == Settled::Refused {
@@ -411,7 +422,14 @@ impl Node {
                     self.tell(Event::Told(root, child, settled));
                     return;
                 }
-                Some(Settled::Pending) | None => {}
+                // It is done soon, and nobody waits for that.
+                Some(Settled::Pending) => {
+                    when = When::After(UNDONE.pause(attempt, rand::random::<u64>()));
+                }
+                None => {
+                    sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+                    when = When::Now;
+                }
             }
         }
     }
@@ -419,7 +437,7 @@ impl Node {
     async fn tell_abort(self: Arc<Self>, root: RootId, child: Name) {
         // If it does not get through, the component finds out by its deadline, or asks.
         for attempt in 1..=5 {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            pause(AGAIN, attempt).await;
             fault::point("abort-tell-before");
             let settled = self.peers.abort(&child, &root).await;
             fault::point("abort-tell-after");
@@ -431,7 +449,7 @@ impl Node {
 
     async fn ask_outcome(self: Arc<Self>, root: RootId, parent: Name, nonce: Option<Nonce>) {
         for attempt in 1.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            pause(AGAIN, attempt).await;
             if !self.core().participant.is_in_doubt(&root) {
                 return;
             }

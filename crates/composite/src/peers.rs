@@ -1,79 +1,35 @@
 //! The other components, found by their names, and what is said to them.
 //!
-//! Calls go one by one. Control messages about many roots share a request: while one is under way,
-//! those that come meanwhile wait for the next one, as commits do for a flush.
+//! Calls go one by one. Control messages about many roots share a request (see `courier`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::http::{Method, Request, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Request, StatusCode, header};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as Http;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use serde_json::{Value, json};
-use tokio::sync::{Semaphore, oneshot};
+use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::courier::{Answer, Courier, Entry, Kind, When};
+use crate::link::{Place, Unanswered};
 use crate::name::{CallId, Name, RootId};
 use crate::participant::{No, Nonce, Origin, Outcome, Settled, Vote};
 use crate::problem::Problem;
-use crate::wire;
+use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry};
 
-/// Most bytes of an answer.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// How long a control message waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most roots of a control message.
-const BATCH_MAX: usize = 256;
-/// Control messages of one kind that may be under way to one component.
-const UNDER_WAY_MAX: usize = 4;
-
-/// A kind of control message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Prepare,
-    Commit,
-    Abort,
-    Outcome,
-}
-
-impl Kind {
-    fn path(self) -> &'static str {
-        match self {
-            Kind::Prepare => "/composite/prepare",
-            Kind::Commit => "/composite/commit",
-            Kind::Abort => "/composite/abort",
-            Kind::Outcome => "/composite/outcome",
-        }
-    }
-}
-
-/// An entry of a control message, and who waits for its answer.
-struct Waiting {
-    root: RootId,
-    entry: Value,
-    answer: oneshot::Sender<Option<Value>>,
-}
-
-/// What waits to be sent to one component.
-struct Courier {
-    waiting: Mutex<Vec<Waiting>>,
-    under_way: Semaphore,
-}
-
 /// The other components.
 pub(crate) struct Peers {
     own: Name,
     /// Which database this component decides in, once that is known.
     origin: OnceLock<Origin>,
-    token: Option<String>,
-    addresses: RwLock<BTreeMap<Name, String>>,
+    /// As a header.
+    token: Option<HeaderValue>,
+    tls: Arc<rustls::ClientConfig>,
+    places: RwLock<BTreeMap<Name, Arc<Place>>>,
     couriers: Mutex<HashMap<(Name, Kind), Arc<Courier>>>,
-    http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
 impl std::fmt::Debug for Peers {
@@ -83,22 +39,17 @@ impl std::fmt::Debug for Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(own: Name, token: Option<String>, trusted: rustls::ClientConfig) -> Peers {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(Duration::from_secs(2)));
-        connector.enforce_http(false);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(trusted)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let http = Http::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(30))
-            .build(connector);
-        let (addresses, couriers) = (RwLock::default(), Mutex::default());
-        Peers { own, origin: OnceLock::new(), token, addresses, couriers, http }
+    /// # Errors
+    /// The token cannot be sent.
+    pub(crate) fn new(
+        own: Name,
+        token: Option<&str>,
+        trusted: rustls::ClientConfig,
+    ) -> Result<Peers, String> {
+        let bearer = |token: &str| HeaderValue::from_str(&format!("Bearer {token}"));
+        let token = token.map(bearer).transpose().map_err(|_| "no header can carry the token".to_owned())?;
+        let (places, couriers) = (RwLock::default(), Mutex::default());
+        Ok(Peers { own, origin: OnceLock::new(), token, tls: Arc::new(trusted), places, couriers })
     }
 
     /// This component has a database now.
@@ -111,26 +62,28 @@ impl Peers {
     }
 
     /// A component is, or has moved, here.
-    pub(crate) fn set(&self, name: Name, address: &str) {
-        let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
-        addresses.insert(name, address.trim_end_matches('/').to_owned());
+    ///
+    /// # Errors
+    /// No address.
+    pub(crate) fn set(&self, name: Name, address: &str) -> Result<(), String> {
+        let place = Arc::new(Place::new(address, &self.tls)?);
+        self.places.write().unwrap_or_else(PoisonError::into_inner).insert(name, place);
+        Ok(())
     }
 
     /// A component is not there any more.
     pub(crate) fn remove(&self, name: &Name) {
-        self.addresses.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.places.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    fn address(&self, name: &Name) -> Option<String> {
-        self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    fn place(&self, name: &Name) -> Option<Arc<Place>> {
+        self.places.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    fn request(&self, uri: &str) -> axum::http::request::Builder {
-        let request =
-            Request::builder().method(Method::POST).uri(uri).header(header::CONTENT_TYPE, "application/json");
+    fn request(&self) -> axum::http::request::Builder {
         match &self.token {
-            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
-            None => request,
+            Some(token) => Request::builder().header(header::AUTHORIZATION, token.clone()),
+            None => Request::builder(),
         }
     }
 
@@ -147,42 +100,36 @@ impl Peers {
         body: String,
     ) -> Result<(String, u64), Problem> {
         let away = |why: String| Problem::new(503, "away", format!("{child}: {why}"));
-        let Some(address) = self.address(child) else {
+        let Some(place) = self.place(child) else {
             return Err(away("no such component among the peers".to_owned()));
         };
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         let ancestors: Vec<&str> = chain.iter().map(CallId::as_str).collect();
         let request = self
-            .request(&format!("{address}/services/{service}"))
+            .request()
             .header(wire::ROOT, root.as_str())
             .header(wire::PARENT, self.own.as_str())
             .header(wire::CALL, call.as_str())
             .header(wire::ANCESTORS, ancestors.join(","))
-            .header(wire::DEADLINE, left.to_string())
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| away(error.to_string()))?;
-        let response = match timeout_at(deadline, self.http.request(request)).await {
+            .header(wire::DEADLINE, left.to_string());
+        let path = format!("/services/{service}");
+        let posted = timeout_at(deadline, place.post(&path, request, Bytes::from(body)));
+        let answered = match posted.await {
             Err(_) => {
                 return Err(
                     Problem::new(504, "deadline", format!("{child} did not answer in time")).began(true)
                 );
             }
-            // Nothing was sent.
-            Ok(Err(error)) if error.is_connect() => return Err(away(in_words(&error))),
-            Ok(Err(error)) => return Err(away(in_words(&error)).began(true)),
-            Ok(Ok(response)) => response,
+            Ok(Err(Unanswered::NotSent(why))) => return Err(away(why)),
+            Ok(Err(Unanswered::Lost(why))) => return Err(away(why).began(true)),
+            Ok(Ok(answered)) => answered,
         };
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect();
-        let body = match timeout_at(deadline, body).await {
-            Ok(Ok(body)) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-            Ok(Err(_)) | Err(_) => return Err(away("the answer was cut".to_owned()).began(true)),
-        };
-        if head.status.is_success() {
-            let generation = head.headers.get(wire::GENERATION).and_then(|text| text.to_str().ok());
+        let body = String::from_utf8_lossy(&answered.body).into_owned();
+        if answered.status.is_success() {
+            let generation = answered.headers.get(wire::GENERATION).and_then(|text| text.to_str().ok());
             return Ok((body, generation.and_then(|text| text.parse().ok()).unwrap_or_default()));
         }
-        Err(problem(head.status, &body))
+        Err(problem(answered.status, &body))
     }
 
     /// Asks for a vote. No answer is a no; why it is one is said beside it.
@@ -193,15 +140,21 @@ impl Peers {
         calls: u32,
         generation: Option<u64>,
     ) -> (Vote, Option<Problem>) {
-        let entry = json!({ "root": root, "parent": self.own, "calls": calls, "generation": generation, "origin": self.origin() });
-        let Some(answer) = self.send(child, Kind::Prepare, root, entry).await else {
+        let entry = PrepareEntry {
+            root: root.clone(),
+            parent: self.own.clone(),
+            calls,
+            generation,
+            origin: self.origin().cloned(),
+        };
+        let Some(answer) = self.send(child, Kind::Prepare, Entry::Prepare(entry), When::Now).await else {
             let why = Problem::new(503, "away", format!("{child} does not answer the question for its vote"));
             return (Vote::No(No::Failed), Some(why));
         };
-        match answer["vote"].as_str() {
-            Some("yes") => (Vote::Yes(answer["nonce"].as_u64().unwrap_or_default()), None),
+        match answer.vote.as_deref() {
+            Some("yes") => (Vote::Yes(answer.nonce.unwrap_or_default()), None),
             _ => {
-                let reason = answer["reason"].as_str().unwrap_or("without a reason");
+                let reason = answer.reason.as_deref().unwrap_or("without a reason");
                 (
                     Vote::No(No::Child),
                     Some(Problem::new(409, "conflict", format!("{child} voted no: {reason}"))),
@@ -216,15 +169,21 @@ impl Peers {
         child: &Name,
         root: &RootId,
         nonce: Option<Nonce>,
+        when: When,
     ) -> Option<Settled> {
-        let entry = json!({ "root": root, "parent": self.own, "nonce": nonce });
-        settled(&self.send(child, Kind::Commit, root, entry).await?)
+        let entry = self.told(root, nonce);
+        settled(&self.send(child, Kind::Commit, entry, when).await?)
     }
 
     /// Says that a root is aborted.
     pub(crate) async fn abort(self: &Arc<Self>, child: &Name, root: &RootId) -> Option<Settled> {
-        let entry = json!({ "root": root, "parent": self.own });
-        settled(&self.send(child, Kind::Abort, root, entry).await?)
+        let entry = self.told(root, None);
+        settled(&self.send(child, Kind::Abort, entry, When::Now).await?)
+    }
+
+    fn told(&self, root: &RootId, nonce: Option<Nonce>) -> Entry {
+        let parent = Some(self.own.clone());
+        Entry::Outcome(OutcomeEntry { root: root.clone(), parent, child: None, nonce })
     }
 
     /// Asks for the outcome of a root. Answers from which database it is known, too, if the parent
@@ -235,82 +194,44 @@ impl Peers {
         root: &RootId,
         nonce: Option<Nonce>,
     ) -> Option<(Outcome, Option<Origin>)> {
-        let entry = json!({ "root": root, "child": self.own, "nonce": nonce });
-        let mut answer = self.send(parent, Kind::Outcome, root, entry).await?;
-        let outcome = match answer["state"].as_str()? {
+        let child = Some(self.own.clone());
+        let entry = Entry::Outcome(OutcomeEntry { root: root.clone(), parent: None, child, nonce });
+        let answer = self.send(parent, Kind::Outcome, entry, When::Now).await?;
+        let outcome = match answer.state.as_deref()? {
             "committed" => Outcome::Committed,
             "aborted" => Outcome::Aborted,
             "pending" => Outcome::Pending,
             _ => return None,
         };
-        Some((outcome, serde_json::from_value(answer["origin"].take()).ok()))
+        Some((outcome, answer.origin))
     }
 
-    /// Sends an entry together with others; answers what was said of this root.
-    async fn send(self: &Arc<Self>, to: &Name, kind: Kind, root: &RootId, mut entry: Value) -> Option<Value> {
-        if let Value::Object(fields) = &mut entry {
-            fields.retain(|_, value| !value.is_null());
-        }
+    /// Sends an entry together with others; answers what was said of its root.
+    async fn send(self: &Arc<Self>, to: &Name, kind: Kind, entry: Entry, when: When) -> Option<Answer> {
         let courier = {
             let mut couriers = self.couriers.lock().unwrap_or_else(PoisonError::into_inner);
-            let new =
-                || Arc::new(Courier { waiting: Mutex::default(), under_way: Semaphore::new(UNDER_WAY_MAX) });
+            let new = || Arc::new(Courier::new(to.clone(), kind));
             Arc::clone(couriers.entry((to.clone(), kind)).or_insert_with(new))
         };
-        let (sender, answer) = oneshot::channel();
-        let waiting = Waiting { root: root.clone(), entry, answer: sender };
-        courier.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
-        let (this, to) = (Arc::clone(self), to.clone());
-        tokio::spawn(async move {
-            let Ok(_permit) = courier.under_way.acquire().await else { return };
-            let batch: Vec<Waiting> = {
-                let mut waiting = courier.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                let count = waiting.len().min(BATCH_MAX);
-                waiting.drain(..count).collect()
-            };
-            // Somebody else has taken this one along.
-            if !batch.is_empty() {
-                this.deliver(&to, kind, batch).await;
-            }
-        });
-        answer.await.ok().flatten()
+        courier.send(self, entry, when).await
     }
 
-    async fn deliver(&self, to: &Name, kind: Kind, batch: Vec<Waiting>) {
-        let (waiting, entries): (Vec<_>, Vec<Value>) =
-            batch.into_iter().map(|waiting| ((waiting.root, waiting.answer), waiting.entry)).unzip();
-        let answers =
-            timeout(PATIENCE, self.post(to, kind, entries)).await.ok().flatten().unwrap_or_default();
-        let mut answers: HashMap<String, Value> = answers
-            .into_iter()
-            .filter_map(|answer| Some((answer["root"].as_str()?.to_owned(), answer)))
-            .collect();
-        for (root, sender) in waiting {
-            let _ = sender.send(answers.remove(root.as_str()));
-        }
-    }
-
-    async fn post(&self, to: &Name, kind: Kind, entries: Vec<Value>) -> Option<Vec<Value>> {
-        let address = self.address(to)?;
-        let body = json!({ "roots": entries }).to_string();
-        let request =
-            self.request(&format!("{address}{}", kind.path())).body(Full::new(Bytes::from(body))).ok()?;
-        let response = self.http.request(request).await.ok()?;
-        if response.status() != StatusCode::OK {
-            tracing::warn!(%to, "{} was answered {}", kind.path(), response.status());
+    /// Posts entries. Nothing if there was no answer.
+    pub(crate) async fn post(&self, to: &Name, kind: Kind, entries: &Batch<Entry>) -> Option<Vec<Answer>> {
+        let place = self.place(to)?;
+        let body = serde_json::to_vec(entries).ok()?;
+        let posted = timeout(PATIENCE, place.post(kind.path(), self.request(), Bytes::from(body))).await;
+        let answered = posted.ok()?.ok()?;
+        if answered.status != StatusCode::OK {
+            tracing::warn!(%to, "{} was answered {}", kind.path(), answered.status);
             return None;
         }
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.ok()?.to_bytes();
-        let mut answer: Value = serde_json::from_slice(&body).ok()?;
-        match answer["roots"].take() {
-            Value::Array(entries) => Some(entries),
-            _ => None,
-        }
+        Some(serde_json::from_slice::<Batch<Answer>>(&answered.body).ok()?.roots)
     }
 }
 
-fn settled(answer: &Value) -> Option<Settled> {
-    match answer["state"].as_str()? {
+fn settled(answer: &Answer) -> Option<Settled> {
+    match answer.state.as_deref()? {
         "done" => Some(Settled::Done),
         "pending" => Some(Settled::Pending),
         "refused" => Some(Settled::Refused),
@@ -327,20 +248,4 @@ fn problem(status: StatusCode, body: &str) -> Problem {
         Problem::new(status.as_u16(), "failed", body.chars().take(200).collect::<String>())
     });
     Problem { status: status.as_u16(), began, ..problem }
-}
-
-fn in_words(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
-/// Checks an address: `http://host:port`, or `https`.
-pub(crate) fn check_address(text: &str) -> Result<(), String> {
-    let uri: Uri = text.parse().map_err(|_| format!("not an address: {text:?}"))?;
-    match (uri.scheme_str(), uri.authority()) {
-        (Some("http" | "https"), Some(_)) => Ok(()),
-        _ => Err(format!("not an address: {text:?} (http://host:port or https://host:port)")),
-    }
 }

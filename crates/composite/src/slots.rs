@@ -15,8 +15,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -29,6 +31,8 @@ use crate::problem::Problem;
 
 /// Slots of a new component, and how many are added when they do not suffice.
 const SLOTS: u32 = 128;
+/// How long a slot waits for its next use before it is freed without one. Under load no slot does.
+const UNUSED: Duration = Duration::from_millis(200);
 /// How often a start waits for rows that others have locked.
 const TAKE_ATTEMPTS: u32 = 5;
 
@@ -215,18 +219,33 @@ async fn end_older(connection: &Connection, component: &str, generation: i64) ->
     Ok(())
 }
 
+/// A slot of a root that is over.
+#[derive(Debug)]
+struct Freeing {
+    slot: Slot,
+    root: RootId,
+    /// Since when it waits for its next use.
+    since: Instant,
+}
+
 /// Which slots are free.
 #[derive(Debug, Default)]
 struct State {
     free: Vec<Slot>,
     /// Slots of roots that are over; in the database they are not free yet.
-    freeing: VecDeque<(Slot, RootId)>,
+    freeing: VecDeque<Freeing>,
     /// How many slots of a root are still to be freed.
     left: HashMap<RootId, usize>,
     next: Slot,
 }
 
 impl State {
+    /// What is freed without a next use: nothing as long as what waits longest has not waited long.
+    fn unused(&mut self, now: Instant) -> Vec<Freeing> {
+        let is_long = self.freeing.front().is_some_and(|first| now >= first.since + UNUSED);
+        if is_long { self.freeing.drain(..).collect() } else { Vec::new() }
+    }
+
     /// One slot fewer; the root, if it was the last one.
     fn one_freed(&mut self, root: RootId) -> Option<RootId> {
         let left = self.left.get_mut(&root).expect("a slot that is being freed belongs to a root");
@@ -298,7 +317,7 @@ impl Slots {
     pub(crate) async fn choose(&self, pool: &std::sync::Arc<Pool>) -> Result<Chosen, Problem> {
         loop {
             let chosen = self.with(|state| match state.freeing.pop_front() {
-                Some((slot, root)) => Some(Chosen { slot, replaced: Some(root) }),
+                Some(Freeing { slot, root, .. }) => Some(Chosen { slot, replaced: Some(root) }),
                 None => state.free.pop().map(|slot| Chosen { slot, replaced: None }),
             });
             match chosen {
@@ -350,7 +369,9 @@ impl Slots {
     /// The local transaction was rolled back.
     pub(crate) fn not_written(&self, chosen: Chosen) {
         self.with(|state| match chosen.replaced {
-            Some(root) => state.freeing.push_back((chosen.slot, root)),
+            Some(root) => {
+                state.freeing.push_back(Freeing { slot: chosen.slot, root, since: Instant::now() });
+            }
             None => state.free.push(chosen.slot),
         });
     }
@@ -364,24 +385,26 @@ impl Slots {
     pub(crate) fn free_later(&self, root: &RootId, slots: &[Slot]) {
         self.with(|state| {
             state.left.insert(root.clone(), slots.len());
-            state.freeing.extend(slots.iter().map(|slot| (*slot, root.clone())));
+            let since = Instant::now();
+            let freeing = |slot: &Slot| Freeing { slot: *slot, root: root.clone(), since };
+            state.freeing.extend(slots.iter().map(freeing));
         });
     }
 
-    /// Frees what nobody has used meanwhile; answers the roots whose last slots these were.
+    /// Frees what nobody has used for a while; answers the roots whose last slots these were.
     pub(crate) async fn free_now(&self, pool: &std::sync::Arc<Pool>) -> Vec<RootId> {
-        let batch: Vec<(Slot, RootId)> = self.with(|state| state.freeing.drain(..).collect());
+        let batch = self.with(|state| state.unused(Instant::now()));
         if batch.is_empty() {
             return Vec::new();
         }
-        let slots: Vec<i32> = batch.iter().map(|(slot, _)| *slot as i32).collect();
+        let slots: Vec<i32> = batch.iter().map(|freeing| freeing.slot as i32).collect();
         fault::point("free-before");
         let freed = self.write(pool, FREE, &slots).await;
         fault::point("free-after");
         match freed {
             Ok(()) => self.with(|state| {
-                state.free.extend(batch.iter().map(|(slot, _)| *slot));
-                batch.into_iter().filter_map(|(_, root)| state.one_freed(root)).collect()
+                state.free.extend(batch.iter().map(|freeing| freeing.slot));
+                batch.into_iter().filter_map(|freeing| state.one_freed(freeing.root)).collect()
             }),
             Err(problem) => {
                 tracing::warn!("slots cannot be freed yet: {problem}");
@@ -410,4 +433,27 @@ impl Slots {
 /// Another process has taken the component over.
 pub(crate) fn fenced() -> Problem {
     Problem::new(503, "fenced", "another process has taken this component over")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_wait_for_a_next_use_and_are_freed_together() {
+        let root = RootId::new("r").unwrap();
+        let since = Instant::now();
+        let later = |milliseconds: u64| since + Duration::from_millis(milliseconds);
+        let freeing = |slot, since| Freeing { slot, root: root.clone(), since };
+        let mut state = State::default();
+        assert!(state.unused(later(1000)).is_empty());
+        state.freeing.extend([freeing(1, since), freeing(2, later(150))]);
+        assert!(state.unused(later(199)).is_empty());
+        // The first one is used again: the next one's time counts.
+        state.freeing.pop_front();
+        assert!(state.unused(later(349)).is_empty());
+        state.freeing.push_back(freeing(3, later(349)));
+        let freed: Vec<Slot> = state.unused(later(350)).iter().map(|freeing| freeing.slot).collect();
+        assert_eq!(freed, [2, 3]);
+    }
 }

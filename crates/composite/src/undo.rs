@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::call::Undo;
 use crate::fault;
 use crate::name::{CallId, RootId};
-use crate::node::{AGAIN, Node, Parked, RETRY};
+use crate::node::{AGAIN, Node, Parked, RETRY, pause};
 use crate::participant::{Event, Outcome, Slot};
 use crate::problem::{Error, Problem};
 use crate::slots::{Facts, RELEASE};
@@ -24,7 +24,7 @@ impl Node {
         let (slot, facts) = known.expect("what is committed has a slot");
         let name = facts.branch.as_deref().expect("what is kept prepared has a name");
         for attempt in 1.. {
-            sleep(AGAIN.pause(attempt, rand::random::<u64>())).await;
+            pause(AGAIN, attempt).await;
             match self.end_branch(&root, slot, name, Outcome::Committed).await {
                 Ok(()) => return drop(self.tell(Event::HeldCommitted(root, call))),
                 Err(why) => tracing::warn!(%root, %call, attempt, "cannot be committed yet: {why}"),
