@@ -427,7 +427,7 @@ fn secret(name: &str, secret: Option<String>, file: Option<PathBuf>) -> Result<O
     };
     match secret.is_empty() {
         false => Ok(Some(secret)),
-        true => Err(ConfigError(format!("{name}: an empty one is not allowed"))),
+        true => Err(ConfigError(format!("{name}: it must not be empty"))),
     }
 }
 
@@ -613,7 +613,7 @@ mod tests {
             ("listen = '0.0.0.0:5433'", "a password is needed"),
             ("listen = '0.0.0.0:5433'\n[auth]\npassword = 'x'", "a certificate is needed"),
             ("http = '0.0.0.0:8433'", "a token is needed"),
-            ("http_token = ''", "an empty token"),
+            ("http_token = ''", "http_token: it must not be empty"),
             ("http_token_file = '/nonexistent/file'", "http_token: cannot read /nonexistent/file"),
             ("[tls]\ncert = 'c'", "no key"),
             ("[auth]\npassword = ''", "empty password"),

@@ -162,7 +162,8 @@ async fn a_suspended_portal_keeps_the_snapshot() {
         let answer = client.query("UPDATE t SET n = n * 2 WHERE id = 2 RETURNING n").await;
         match is_closed {
             true => assert_eq!(rows(&answer), ["44"]),
-            false => assert_eq!(answer[0].sqlstate(), "40001"),
+            // The row is described before the statement fails.
+            false => assert_eq!(answer[answer.len() - 2].sqlstate(), "40001"),
         }
         client.query("COMMIT").await;
     }

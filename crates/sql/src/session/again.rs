@@ -71,7 +71,7 @@ impl Session {
     /// Whether the transaction is serializable by the certifier.
     fn is_certified(&self) -> bool {
         self.modes.isolation == Isolation::Serializable
-            && matches!(self.database.engine().serializable(), Method::Pssi | Method::Ssi)
+            && matches!(self.database.engine().serializable(), Method::Pssi | Method::Strict | Method::Ssi)
     }
 
     /// Makes ready for running the statement once more after this failure. If that cannot be, the
