@@ -39,8 +39,8 @@
 //! ```
 //!
 //! Had T1 not read y, there would be `T2 → T1` alone: T2 commits, and is before T1 in the serial
-//! order, although its number is higher. Which orders real time permits besides is a question of its
-//! own, which [`Method::Strict`] asks, too: `search`.
+//! order, although its number is higher. Whether real time permits an order is another question,
+//! which [`Method::Strict`] asks, too: `search`.
 //!
 //! # Pruning
 //!

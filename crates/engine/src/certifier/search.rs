@@ -13,7 +13,7 @@
 //! T3: reads x at snapshot 0            T3 runs long
 //! T1: writes x, commits as 1           T3 → T1 (rw, x)
 //! T2: snapshot 1, reads y, ends        T1 → T2 (real time)
-//! T3: writes y, asks to commit         T2 → T3 (rw, y)       a serial order: T2 T3 T1; none is strict
+//! T3: writes y, asks to commit         T2 → T3 (rw, y)       serially: T2, T3, T1; strictly: none
 //! ```
 //!
 //! There would be too many of these edges to store them. The search knows them by the numbers:
@@ -85,8 +85,8 @@ impl Certifier {
     }
 
     /// Goes along stored edges from the nodes in the queue, from this place on. Answers the one
-    /// that closes a cycle. With `first`, an edge of real time to the candidate closes one, too; and
-    /// if nothing does, it is who ended first of those that it came to.
+    /// that closes a cycle. With `first`, real time that leads back to the candidate closes one,
+    /// too; and if nothing does, `first` is who ended first of those that it came to.
     #[inline]
     fn follow(
         &mut self,

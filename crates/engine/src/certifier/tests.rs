@@ -290,8 +290,8 @@ fn run(seed: u64, shape: Shape) -> Tally {
                 let candidate = deed.candidate();
                 let one_key = deed.writes.is_empty() && deed.family == 0 && candidate.node.reads.is_one_key();
                 if one_key && (!strict || shape.omission == Some(Omission::OneKey)) {
-                    // As the sequencer does: it commits unseen by the graph, and must be in no cycle,
-                    // now or later.
+                    // As the sequencer does: it commits unseen by the graph, and must be in no
+                    // cycle, now or later.
                     committed.push(Deed { commit: 0, ..deed });
                     tally.missed = closes_cycle(&committed, strict);
                     assert!(
@@ -424,8 +424,8 @@ fn mixed(seed: u64) -> Shape {
     Shape {
         keys: 3 + seed % 12,
         active: 2 + (seed as usize) % 7,
-        long_reader: seed % 4 == 0,
-        advance: seed % 3 > 0,
+        long_reader: seed.is_multiple_of(4),
+        advance: !seed.is_multiple_of(3),
         ..PLAIN
     }
 }
@@ -447,7 +447,7 @@ fn a_bound_of_memory_misses_no_cycle() {
     for strict in [false, true] {
         let shape = |seed: u64| {
             let limit = 3000 + (seed as usize % 5) * 3000;
-            Shape { transactions: 120, active: 6, long_reader: seed % 2 == 0, limit, ..PLAIN }
+            Shape { transactions: 120, active: 6, long_reader: seed.is_multiple_of(2), limit, ..PLAIN }
         };
         let total = runs(200, strict, shape, |_, _| {});
         assert!(total.summaries > 200 && total.aborts > total.needless, "{total:?}");
@@ -468,7 +468,7 @@ fn siblings_are_in_nobodys_way() {
         let shape = |seed: u64| Shape {
             keys: 3 + seed % 9,
             active: 3 + (seed as usize) % 6,
-            prepares: seed % 2 == 0,
+            prepares: seed.is_multiple_of(2),
             siblings: true,
             ..PLAIN
         };
@@ -483,7 +483,7 @@ fn in_doubt_within_a_bound_of_memory_misses_no_cycle() {
     for strict in [false, true] {
         let shape = |seed: u64| {
             let limit = 3000 + (seed as usize % 5) * 3000;
-            let siblings = seed % 2 == 0;
+            let siblings = seed.is_multiple_of(2);
             Shape { transactions: 120, active: 6, limit, prepares: true, siblings, ..PLAIN }
         };
         let total = runs(200, strict, shape, |_, _| {});
@@ -645,14 +645,14 @@ fn who_began_after_another_was_acknowledged_comes_after_it() {
 
 #[test]
 fn one_edge_of_real_time_stands_for_several() {
-    // A ends, then B runs, then D: real time leads from A to B to D, and so from A to D. The long one
-    // reads what A wrote, and writes what D read.
+    // A ends, then B runs, then D: real time leads from A to B to D, and so from A to D. The long
+    // one reads what A wrote, and writes what D read.
     let (a, b, d) = (1, 2, 3);
     differ(&[(0, &[], &[a]), (1, &[9], &[b]), (2, &[d], &[]), (0, &[a], &[d])], 3);
     // Real time, then dependencies: B begins after A, B -rw-> E, E -rw-> the long one.
     differ(&[(0, &[], &[a]), (1, &[b], &[8]), (0, &[d], &[b]), (0, &[a], &[d])], 3);
-    // A dependency, then real time back: the long one -rw-> E -rw-> A, and A had ended when the long
-    // one began.
+    // A dependency, then real time back: the long one -rw-> E -rw-> A, and A had ended when the
+    // long one began.
     differ(&[(0, &[], &[a]), (0, &[a], &[b]), (1, &[b], &[8])], 2);
 }
 

@@ -15,8 +15,8 @@
 //!
 //! *(b) Needless aborts.* A transaction that the certifier aborted is put back, as if it had
 //! committed next, among the transactions that had committed by then. If no cycle passes through
-//! it, nothing was gained by its abort. One that was aborted since a row had changed was so needlessly
-//! if nothing that it had read had.
+//! it, nothing was gained by its abort. First updater wins aborts needlessly if nothing has changed
+//! that the victim had read.
 //!
 //! *(c) Strict.* With an edge from each transaction that was acknowledged to each that began after
 //! that, the graph tells whether there is a serial order in the order of real time.

@@ -24,9 +24,9 @@ type Chains = BTreeMap<i64, Vec<(u64, Option<Row>)>>;
 /// Under snapshot isolation; each commit is by chance an abort, as if by a certifier that throws
 /// dice.
 ///
-/// With `existence`, some reads tell only that a row is there. With `refreshes`, who meets a newer row
-/// goes on at the newest snapshot if all that it has read is still so, and nobody writes what another
-/// one has locked.
+/// With `existence`, some reads tell only that a row is there. With `refreshes`, who meets a newer
+/// row goes on at the newest snapshot if all that it has read is still so, and nobody writes what
+/// another one has locked.
 fn generate(random: &mut Random, existence: bool, refreshes: bool) -> Model {
     let rows: Vec<(i64, i64)> = (0..KEYS)
         .filter_map(|key| {
@@ -141,8 +141,8 @@ fn replay(
     Some(after)
 }
 
-/// Whether some order of these, starting from a state, is equivalent; with `strict` one in which who
-/// had ended comes before who began afterwards.
+/// Whether some order of these, starting from a state, is equivalent; with `strict` one in which
+/// who had ended comes before who began afterwards.
 fn some_order(
     left: &[&Transaction],
     model: &Model,
@@ -255,7 +255,7 @@ fn agree(seeds: u64, existence: bool, refreshes: bool) {
                     assert_eq!(needless, !closes_one, "T{}: {}", victim.id, told());
                     tally.needless += u32::from(needless);
                     tally.justified += u32::from(!needless);
-                    // A snapshot that moved counts for the beginning in the one, and not in the other.
+                    // A snapshot that moved is the beginning to the one, and not to the other.
                     let Some(closes_one) = closes(true).filter(|_| !refreshes) else { continue };
                     let strictly = strict.needless.contains(&victim.id);
                     assert_eq!(strictly, !closes_one, "strictly, T{}: {}", victim.id, told());

@@ -422,7 +422,8 @@ fn a_commit_in_flight_leaves_an_abort_undecided() {
     assert_eq!((found.justified, found.undecided, found.needless), (0, 0, vec![2]));
 }
 
-/// T3 runs long and reads x; T1 replaces x and is acknowledged; T2 begins, reads y, ends; T3 replaces y.
+/// T3 runs long and reads x; T1 replaces x and is acknowledged; T2 begins, reads y, ends; T3
+/// replaces y.
 const OUT_OF_TIME: [(u64, Step); 7] = [
     (3, Keys(X, X)),
     (1, Put(X, 11)),
@@ -460,8 +461,8 @@ fn real_time_justifies_an_abort() {
     let strictly = judged_twice(&model, Verdict::strictly, true);
     assert!(strictly.strictly_serializable());
     assert_eq!((strictly.justified, strictly.needless), (1, vec![]));
-    // T2's first statement was sent before T1 was answered, and its snapshot known afterwards: nobody
-    // outside can tell.
+    // T2's first statement was sent before T1 was answered, and its snapshot known afterwards:
+    // nobody outside can tell.
     let mut history = model.history.clone();
     history.transactions.iter_mut().for_each(|transaction| transaction.commit = None);
     let answered = history.transactions.iter().find(|t| t.id == 1).unwrap().answered;

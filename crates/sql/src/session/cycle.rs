@@ -5,8 +5,8 @@
 //! HINT:  An immediate retry can succeed: the other transactions of the cycle have committed.
 //! ```
 //!
-//! Where the serial order has to be one of real time, a step can say that alone: `11 -real time-> 13: 11
-//! had committed before 13 began`.
+//! Where the serial order has to be one of real time, a step can say that alone:
+//! `11 -real time-> 13: 11 had committed before 13 began`.
 //!
 //! And what was read before, where the snapshot could not move past another's update for it.
 //!
