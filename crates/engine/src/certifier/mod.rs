@@ -101,7 +101,7 @@ pub use cycle::{Cycle, Dependency, Edge, Object};
 use cycle::{Deeds, edge};
 #[cfg(test)]
 pub(crate) use faults::Fault;
-use index::{KeyIndex, SPARED_MAX};
+use index::{KeyIndex, SPARED_MAX, unmoved};
 use node::{NONE, Node, NodeId, Nodes, reduce};
 pub(crate) use prepared::Promise;
 use ranges::Ranged;
@@ -421,7 +421,7 @@ impl Certifier {
                 Certifier::precede(nodes, before, *epoch, touch.node);
             }
             let changed = effects.at(*effect).columns();
-            match readers.iter().filter(|(_, read)| !changed.meet(*read)).count() {
+            match unmoved(&readers, changed, SPARED_MAX).len() {
                 unmoved if unmoved > SPARED_MAX => *effect = 0,
                 unmoved => *spared += unmoved,
             }

@@ -496,7 +496,7 @@ fn prepared_transactions_leave_readers_as_they_were() {
 #[test]
 fn bounds_cost_precision_only() {
     let crowded =
-        total(60, |seed| Shape { keys: 2 + (seed % 2) as u8, active: 30, transactions: 200, ..PLAIN });
+        total(60, |seed| Shape { keys: 2 + (seed % 2) as u8, active: 60, transactions: 250, ..PLAIN });
     assert!(crowded.needless > 0 && crowded.aborts > crowded.needless, "{crowded:?}");
     let summarized = total(100, |seed| Shape {
         transactions: 120,
