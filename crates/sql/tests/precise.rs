@@ -361,3 +361,28 @@ fn the_first_writer_who_matters_counts() {
         assert_eq!(refusals("UPDATE item SET price = 11 WHERE id = 1", notes, early), 1);
     }
 }
+
+/// What a prepared transaction has read, it has read after a restart, too: these columns, and rows
+/// that meet these conditions.
+#[test]
+fn a_prepared_transaction_minds_what_it_minded() {
+    let refused = |look: &str, change: &str, restart: &str| {
+        let script = format!(
+            "{SETUP}a: BEGIN ISOLATION LEVEL SERIALIZABLE\na: {look}\na: UPDATE mark SET v = 1 WHERE id = 1\n\
+             a: PREPARE TRANSACTION 'p'\n{restart}b: BEGIN ISOLATION LEVEL SERIALIZABLE\n\
+             b: SELECT v FROM mark WHERE id = 1\nb: {change}\nb: COMMIT\nb: COMMIT PREPARED 'p'\n"
+        );
+        let answers = play(&script);
+        let [.., commit, decision] = answers.as_slice() else { panic!("{answers:?}") };
+        assert_eq!(decision[0], "COMMIT PREPARED", "{answers:?}");
+        commit[0].starts_with("ERROR 40001")
+    };
+    let (price, sum) =
+        ("SELECT price FROM item WHERE id = 1", "SELECT sum(price) FROM item WHERE category = 1");
+    for restart in ["", "restart\n"] {
+        assert!(refused(price, "UPDATE item SET price = 11 WHERE id = 1", restart));
+        assert!(!refused(price, "UPDATE item SET note = 'new' WHERE id = 1", restart));
+        assert!(refused(sum, "UPDATE item SET category = 1 WHERE id = 3", restart));
+        assert!(!refused(sum, "UPDATE item SET price = 0 WHERE category = 2", restart));
+    }
+}

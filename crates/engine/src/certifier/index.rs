@@ -31,10 +31,22 @@ use crate::{Csn, TreeId};
 const STALE_KEYS: usize = 64;
 /// So many readers a write may leave behind it as readers of its version: each of them is entered
 /// once more for each such write.
-pub(super) const SPARED_MAX: usize = 16;
+pub(super) const SPARED_MAX: usize = 32;
 
 /// Readers of a version, and the columns that they read.
 pub(super) type Readers = SmallVec<[(NodeId, Columns); 4]>;
+
+/// Those whom a change leaves as they were, each once; no more are looked for than may be spared,
+/// and one.
+pub(super) fn unmoved(readers: &Readers, changed: Columns, most: usize) -> Readers {
+    let mut distinct = Readers::new();
+    for reader in readers.iter().filter(|(_, read)| !changed.meet(*read)) {
+        if distinct.len() <= most && !distinct.contains(reader) {
+            distinct.push(*reader);
+        }
+    }
+    distinct
+}
 
 /// What is known of one tree.
 #[derive(Debug, Default)]
@@ -127,8 +139,9 @@ impl KeyIndex {
                 continue;
             }
             let readers = self.readers(nodes, write.2, self.last_writer(nodes, write.2));
-            let unmoved = readers.into_iter().filter(|(_, read)| !changed.meet(*read));
-            spared.extend(unmoved.map(|(reader, read)| (write.2, reader, read)));
+            // Those of a prepared transaction were not counted: who came later is not refused for it.
+            let unmoved = unmoved(&readers, changed, usize::MAX);
+            spared.extend(unmoved.into_iter().map(|(reader, read)| (write.2, reader, read)));
         }
         spared
     }

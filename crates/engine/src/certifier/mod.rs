@@ -104,7 +104,7 @@ pub(crate) use candidate::Candidate;
 pub use cycle::{Cycle, Dependency, Edge, Object};
 #[cfg(test)]
 pub(crate) use faults::Fault;
-use index::{KeyIndex, SPARED_MAX};
+use index::{KeyIndex, SPARED_MAX, unmoved};
 pub use method::Method;
 use node::{Node, NodeId, Nodes, reduce};
 pub(crate) use prepared::Promise;
@@ -420,7 +420,7 @@ impl Certifier {
                 Certifier::precede(nodes, before, *epoch, touch.node);
             }
             let changed = effects.at(*effect).columns();
-            match readers.iter().filter(|(_, read)| !changed.meet(*read)).count() {
+            match unmoved(&readers, changed, SPARED_MAX).len() {
                 unmoved if unmoved > SPARED_MAX => *effect = 0,
                 unmoved => *spared += unmoved,
             }

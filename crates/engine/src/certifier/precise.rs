@@ -491,14 +491,10 @@ fn prepared_transactions_leave_readers_as_they_were() {
     assert!(total.aborts > 200 && total.gained > 300, "{total:?}");
 }
 
-/// More readers of a row than a write may leave behind, and summaries: some are refused needlessly,
-/// and nobody is let through.
+/// Summaries: some are refused needlessly, and nobody is let through.
 #[test]
-fn bounds_cost_precision_only() {
-    let crowded =
-        total(60, |seed| Shape { keys: 2 + (seed % 2) as u8, active: 30, transactions: 200, ..PLAIN });
-    assert!(crowded.needless > 0 && crowded.aborts > crowded.needless, "{crowded:?}");
-    let summarized = total(100, |seed| Shape {
+fn a_bound_of_memory_costs_precision_only() {
+    let total = total(100, |seed| Shape {
         transactions: 120,
         active: 6,
         long_reader: seed % 2 == 0,
@@ -506,5 +502,40 @@ fn bounds_cost_precision_only() {
         limit: 3000 + (seed as usize % 5) * 3000,
         ..PLAIN
     });
-    assert!(summarized.summaries > 100 && summarized.aborts > summarized.needless, "{summarized:?}");
+    assert!(total.summaries > 100 && total.aborts > total.needless, "{total:?}");
+}
+
+/// A write leaves so many readers behind it as they were; with more, it comes after all of them.
+#[test]
+fn a_write_leaves_a_few_readers_as_they_were() {
+    for (readers, preceding) in [(3, 0), (SPARED_MAX, 0), (SPARED_MAX + 1, SPARED_MAX as u32 + 1)] {
+        let mut certifier = Certifier::new(Method::Pssi, usize::MAX);
+        let write = |key: &[u8], place| (TREE, SmallKey::new(key), hash_of(TREE, key), place);
+        for number in 1..=readers as u64 {
+            let mut reads = ReadSet::default();
+            reads.add_point(TREE, b"row", Moment::Snapshot, Columns::PRESENCE.with(1));
+            let own = [write(&number.to_be_bytes(), 0)].into_iter().collect();
+            let reader = Candidate::new(number, 0, Some(reads), own, Vec::new());
+            certifier.certify(reader).expect("nothing leads to it").admit(number);
+        }
+        // Twice: they are readers of the first one's version, too.
+        for (id, start) in [(1000, readers as u64), (1001, readers as u64 + 1)] {
+            let mut effects = Effects::default();
+            let change = Change::update(2, |column| column == 0, |_| Known::Code(1), |_| Known::Code(2));
+            let writes = [write(b"row", effects.add(&change))].into_iter().collect();
+            let writer = Candidate::new(id, start, None, writes, Vec::new()).with_effects(effects);
+            certifier.certify(writer).expect("it has read nothing").admit(start + 1);
+            let degree =
+                |id| certifier.nodes.iter().find(|(_, node)| node.id == id).map(|(_, node)| node.in_degree);
+            // The second one comes after the first.
+            assert_eq!(degree(id), Some(if id == 1000 { preceding } else { 1 }), "{readers} readers");
+        }
+        // Now the column that they have read: whom nobody has concerned yet precedes this one.
+        let last = readers as u64 + 2;
+        let writes = [write(b"row", 0)].into_iter().collect();
+        let writer = Candidate::new(1002, last, None, writes, Vec::new());
+        certifier.certify(writer).expect("it has read nothing").admit(last + 1);
+        let degree = certifier.nodes.iter().find(|(_, node)| node.id == 1002).map(|(_, node)| node.in_degree);
+        assert_eq!(degree, Some(1 + readers as u32 - preceding), "{readers} readers");
+    }
 }
