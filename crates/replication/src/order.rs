@@ -501,7 +501,6 @@ impl Inner {
         F: Future<Output = Result<T, String>>,
     {
         let deadline = Instant::now() + self.settings.timing.no_leader;
-        let mut changed = self.changed.subscribe();
         loop {
             let done = match self.leader() {
                 Some(leader) if leader == self.identity.node() => here(self).await,
@@ -515,13 +514,12 @@ impl Inner {
                 }
                 Err(why) if Instant::now() >= deadline => return Err(OrderError::NoLeader(why)),
                 Err(_) => {
-                    let pause = tokio::time::sleep(Duration::from_millis(20));
+                    let pause = tokio::time::sleep(Duration::from_millis(10));
                     tokio::select! {
                         biased;
                         () = self.until_stopped() => {
                             return Err(OrderError::Ended("this node has ended".to_owned()));
                         }
-                        _ = changed.changed() => {}
                         () = pause => {}
                     }
                 }

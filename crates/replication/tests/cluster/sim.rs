@@ -22,7 +22,7 @@ use cognate_env::sim::{Loss, SimDisk, SimRng};
 use cognate_replication::{NodeNumber, Position, ProposeError, Settings, SimNetwork, TotalOrder, Weather};
 
 use crate::recorder::Recorder;
-use crate::support::Running;
+use crate::support::{Running, trace};
 
 /// What became of a request, as far as its proposer was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -228,14 +228,17 @@ impl Storm {
 fn run(seed: u64, rounds: u64) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    trace();
     runtime.block_on(async {
         let mut storm = Storm::new(seed);
         for node in 1..=NODES {
             storm.start(node).await;
         }
-        for _ in 0..rounds {
+        for round in 0..rounds {
+            tracing::info!(seed, round, "a round");
             storm.round().await;
         }
+        tracing::info!(seed, "calm");
         storm.calm().await;
     });
 }
