@@ -135,7 +135,6 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             Step::Found => {
                 tracing::info!("founding a cluster");
                 join(&inner, inner.draw_cluster(), own.began).await;
-                continue;
             }
             Step::Join(cluster, began) => join(&inner, cluster, began).await,
             Step::Invite(nodes) => {

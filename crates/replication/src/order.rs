@@ -91,7 +91,8 @@ impl TotalOrder {
     /// position up to which the application's own state is durable; delivery begins behind it.
     ///
     /// The order may have no leader yet, and the cluster may not exist yet: it is founded in the
-    /// background once a majority is there.
+    /// background once a majority is there. It lives until [`TotalOrder::stop`] or
+    /// [`TotalOrder::abandon`], whatever is dropped before.
     pub async fn start(
         settings: Settings,
         disk: Arc<dyn Disk>,
@@ -159,8 +160,8 @@ impl TotalOrder {
         Ok((TotalOrder(inner), Delivery::new(log, settled, applied)))
     }
 
-    /// Puts a request into the order, from any node. Resolves once it is settled, with its position;
-    /// then it has been or will be delivered at every node.
+    /// Puts a request into the order, from any node. Resolves once it is settled, with its
+    /// position; then it has been or will be delivered at every node.
     ///
     /// Waits while too much waits already. [`ProposeError::Unknown`] means that the request may
     /// still come; nothing is ever proposed twice by the order itself. Dropping the future after it
@@ -259,7 +260,10 @@ impl TotalOrder {
             return Ok(view.leader);
         }
         let own = inner.identity.node();
-        let others = view.matched.iter().filter(|(node, _)| view.members.is_voter(**node) && **node != own);
+        let is_fit = |node: NodeNumber| {
+            node != own && view.members.is_voter(node) && inner.wire.problem(node).is_none()
+        };
+        let others = view.matched.iter().filter(|(node, _)| is_fit(**node));
         let Some((&next, _)) = others.max_by_key(|(_, matched)| **matched) else { return Ok(Some(own)) };
         inner.consensus.let_lead(next).await.map_err(OrderError::Ended)?;
         let mut changed = inner.changed.subscribe();
@@ -501,7 +505,6 @@ impl Inner {
         F: Future<Output = Result<T, String>>,
     {
         let deadline = Instant::now() + self.settings.timing.no_leader;
-        let mut changed = self.changed.subscribe();
         loop {
             let done = match self.leader() {
                 Some(leader) if leader == self.identity.node() => here(self).await,
@@ -515,13 +518,12 @@ impl Inner {
                 }
                 Err(why) if Instant::now() >= deadline => return Err(OrderError::NoLeader(why)),
                 Err(_) => {
-                    let pause = tokio::time::sleep(Duration::from_millis(20));
+                    let pause = tokio::time::sleep(Duration::from_millis(10));
                     tokio::select! {
                         biased;
                         () = self.until_stopped() => {
                             return Err(OrderError::Ended("this node has ended".to_owned()));
                         }
-                        _ = changed.changed() => {}
                         () = pause => {}
                     }
                 }

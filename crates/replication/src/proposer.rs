@@ -24,8 +24,8 @@ use crate::messages::{Kind, Proposed, open_answer, request};
 use crate::net::CallError;
 use crate::order::Inner;
 
-/// How long to wait before a leader is looked for again, if nothing is heard meanwhile.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long to wait before a leader is looked for again.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A request that waits.
 pub(crate) struct Waiting {
@@ -83,7 +83,6 @@ pub(crate) async fn run(inner: Arc<Inner>, mut queue: mpsc::UnboundedReceiver<Wa
 /// Brings an entry to the leader. Returns the position of its first request.
 async fn submit(inner: &Inner, requests: &Requests) -> Result<Position, ProposeError> {
     let deadline = Instant::now() + inner.settings.timing.no_leader;
-    let mut changed = inner.changed.subscribe();
     loop {
         let outcome = match inner.leader() {
             Some(leader) if leader == inner.identity.node() => {
@@ -102,13 +101,8 @@ async fn submit(inner: &Inner, requests: &Requests) -> Result<Position, ProposeE
                 let why = if why.is_empty() { "the leader changes".to_owned() } else { why };
                 return Err(ProposeError::NotProposed(why));
             }
-            Proposed::NotLeader(_) => {
-                tokio::select! {
-                    biased;
-                    _ = changed.changed() => {}
-                    () = tokio::time::sleep(PAUSE) => {}
-                }
-            }
+            // Time must pass: the question alone may change what the consensus says of itself.
+            Proposed::NotLeader(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }

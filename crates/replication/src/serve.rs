@@ -98,7 +98,8 @@ async fn serve(inner: &Inner, from: NodeNumber, request: Bytes) -> Bytes {
 
 async fn append(inner: &Inner, bytes: Bytes) -> Result<Appended, String> {
     let append: Append = body(bytes)?;
-    if inner.needs_snapshot() {
+    // A leader that asks what is here finds nothing, and sends a snapshot.
+    if append.previous.is_none() && !append.entries.is_empty() && inner.needs_snapshot() {
         return Err("this node waits for a snapshot: it has not what the cluster began with".to_owned());
     }
     let is_leader = append.ballot.is_elected;

@@ -1,6 +1,8 @@
 //! Three nodes in one process: over loopback TCP with a real disk, and over a simulated network
 //! with disks that lose power.
 
+#![allow(clippy::unwrap_used)]
+
 mod proxy;
 mod recorder;
 mod sim;

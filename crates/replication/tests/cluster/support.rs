@@ -10,7 +10,8 @@ use crate::recorder::Recorder;
 
 /// Shows what happens, if `RUST_LOG` says so.
 pub(crate) fn trace() {
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "off".to_owned());
+    let filter = tracing_subscriber::EnvFilter::new(wanted);
     let shown = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
     // Another test of this process was first.
     drop(shown);
