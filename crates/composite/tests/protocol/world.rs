@@ -500,12 +500,13 @@ impl World {
                 self.send(&root, to, from, Body::Outcome(nonce, outcome));
             }
             Body::Outcome(nonce, outcome) => {
-                if outcome != Outcome::Pending {
-                    self.nodes[to]
-                        .work
-                        .retain(|work| !matches!(work, Effect::AskOutcome(its, ..) if *its == root));
+                self.tell(plan, to, Event::Learned(root.clone(), other, nonce, outcome));
+                // It is asked again as long as the doubt lasts.
+                let node = &mut self.nodes[to];
+                let is_in_doubt = |participant: &Participant| participant.is_in_doubt(&root);
+                if !node.participant.as_ref().is_some_and(is_in_doubt) {
+                    node.work.retain(|work| !matches!(work, Effect::AskOutcome(its, ..) if *its == root));
                 }
-                self.tell(plan, to, Event::Learned(root, other, nonce, outcome));
             }
         }
     }
