@@ -15,6 +15,7 @@ use crate::participant::{Event, Sent};
 use crate::problem::{Error, Problem, Result};
 use crate::service::Service;
 use crate::sql::Sql;
+use crate::wire::Trace;
 
 /// A call that runs. Clones are handles to the same one.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ struct Inner {
     /// The calls that a call made here is part of: the root's first, this one last.
     chain: Vec<CallId>,
     deadline: Instant,
+    /// Passed on to whoever is called.
+    trace: Trace,
     sql: Sql,
     stack: Mutex<Vec<String>>,
     calls: AtomicU32,
@@ -42,15 +45,15 @@ impl Call {
         root: &RootId,
         call: &CallId,
         ancestors: &[CallId],
-        deadline: Instant,
+        (deadline, trace): (Instant, &Trace),
         sql: Sql,
     ) -> Call {
-        Call::of(Some(Arc::clone(node)), root, call, ancestors, deadline, sql)
+        Call::of(Some(Arc::clone(node)), root, call, ancestors, (deadline, trace), sql)
     }
 
     /// A call that is part of nothing, and calls nobody.
     pub(crate) fn alone(root: &RootId, call: &CallId, deadline: Instant, sql: Sql) -> Call {
-        Call::of(None, root, call, &[], deadline, sql)
+        Call::of(None, root, call, &[], (deadline, &Trace::default()), sql)
     }
 
     fn of(
@@ -58,7 +61,7 @@ impl Call {
         root: &RootId,
         call: &CallId,
         ancestors: &[CallId],
-        deadline: Instant,
+        (deadline, trace): (Instant, &Trace),
         sql: Sql,
     ) -> Call {
         let chain = ancestors.iter().chain([call]).cloned().collect();
@@ -69,6 +72,7 @@ impl Call {
                 call: call.clone(),
                 chain,
                 deadline,
+                trace: trace.clone(),
                 sql,
                 stack: Mutex::default(),
                 calls: AtomicU32::new(0),
@@ -115,8 +119,8 @@ impl Call {
         service: Service<A, R>,
         arguments: A,
     ) -> Result<R> {
-        let Inner { node, root, call, chain, deadline, .. } = &*self.inner;
-        let unusable = |why: String| Error::from(Problem::new(500, "arguments", why));
+        let Inner { node, root, call, chain, deadline, trace, .. } = &*self.inner;
+        let unusable = |why: String| Error::from(Problem::new(503, "defect", why));
         let Some(node) = node else {
             return Err(unusable(format!("{service:?} is called, and the test kit makes no calls")));
         };
@@ -130,7 +134,9 @@ impl Call {
         self.inner.has_called.store(true, Ordering::Relaxed);
         let unanswered = Unanswered { node, call: self, child: &child, is_answered: false };
         fault::point("call-send-before");
-        let answer = node.peers().call(&child, service.name(), root, &id, chain, *deadline, body).await;
+        let sent =
+            node.peers().call(&child, service.name(), root, &id, (chain.as_slice(), trace), *deadline, body);
+        let answer = sent.await;
         fault::point("call-send-after");
         match answer {
             Ok((text, generation)) => {

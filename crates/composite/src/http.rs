@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::fault;
 use crate::matrix::{Matrix, kind};
@@ -23,14 +23,17 @@ use crate::node::Node;
 use crate::openapi;
 use crate::participant::{Arrival, Effect, Event, Outcome, Phase, Prepare, Settled, Vote};
 use crate::problem::Problem;
-use crate::run::{Key, Reply, Request, first_call};
+use crate::run::{Key, Reply, Request, first_call, unknown};
 use crate::whole::{Panicked, Whole};
-use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, VoteEntry};
+use crate::wire::{self, Batch, OutcomeEntry, PrepareEntry, StateEntry, Trace, VoteEntry};
 
 /// Most bytes of a request.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// How long a request may take if it does not say.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// A root ends so long after its time at the latest, unless its database does not say what has
+/// become of it: an abort is waited for so long, and a lock.
+const LATE: Duration = Duration::from_secs(3);
 /// Most calls that a call may be part of.
 const DEPTH_MAX: usize = 32;
 /// Most bytes of a client's key.
@@ -76,9 +79,14 @@ pub(crate) fn router(node: &Arc<Node>, matrix: &Arc<Matrix>, tokens: &Tokens) ->
         .route("/status", get(status))
         .route("/openapi.json", get(openapi))
         .route("/faults", get(|| async { axum::Json(fault::names()) }))
-        .fallback(|| async { Problem::new(404, "path", "there is nothing here").into_response() })
+        .fallback(nothing)
+        .method_not_allowed_fallback(nothing)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Arc::new(app))
+}
+
+async fn nothing() -> Problem {
+    Problem::new(404, "path", "there is nothing here")
 }
 
 impl IntoResponse for Problem {
@@ -157,6 +165,23 @@ fn deadline(headers: &HeaderMap) -> Result<Instant, Problem> {
     Ok(Instant::now() + left.min(wire::DEADLINE_MAX))
 }
 
+/// The trace that a request is part of, to be passed on. One that makes no sense is left out.
+fn trace(headers: &HeaderMap) -> Trace {
+    let parent = headers.get(wire::TRACE[0]).and_then(|parent| parent.to_str().ok());
+    if !parent.is_some_and(is_trace_parent) {
+        return Trace::default();
+    }
+    let passed_on = |name: &&'static str| Some((*name, headers.get(*name)?.clone()));
+    wire::TRACE.iter().filter_map(passed_on).collect()
+}
+
+/// Whether this is a `traceparent` of any version: two, 32, 16 and two small hexadecimal digits.
+fn is_trace_parent(text: &str) -> bool {
+    let is_digits = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let lengths = text.split('-').take(4).map(|part| if is_digits(part) { part.len() } else { 0 });
+    lengths.eq([2, 32, 16, 2])
+}
+
 /// Where a call belongs: root, caller, call and its ancestors. None if it begins a root.
 type Place = Option<(RootId, Name, CallId, Vec<CallId>)>;
 
@@ -205,11 +230,12 @@ fn typed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, 
 
 async fn service(
     State(app): Shared,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let generation = app.node.generation();
+    let Ok(Path(name)) = name else { return nothing().await.into_response() };
     match serve(&app, &name, &headers, body).await {
         Ok(answer) => {
             fault::point("reply-before");
@@ -242,16 +268,17 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, B
     };
     let hash = hash(&arguments);
     let entry = &app.node.services[usize::from(service)];
-    let prepared = (entry.prepare)(arguments);
-    let prepared = prepared.map_err(|error| Problem::new(400, "arguments", error.to_string()))?;
+    let prepared = entry.prepared(arguments)?;
     let item = prepared.item.clone();
-    let node = Arc::clone(&app.node);
+    let (node, trace) = (Arc::clone(&app.node), trace(headers));
     let request = |root: RootId, call: CallId, parent: Option<Name>, ancestors: Vec<CallId>| Request {
         arrival: Arrival { root, call, parent, ancestors, service, item, arguments: hash },
         prepared: Arc::new(prepared),
         deadline,
+        trace,
         key: None,
     };
+    let begins = place.is_none();
     // A client that goes away does not stop it halfway.
     let running = match place {
         Some((root, parent, call, ancestors)) => {
@@ -272,10 +299,20 @@ async fn serve(app: &App, name: &str, headers: &HeaderMap, body: Result<Bytes, B
             })
         }
     };
-    running.await.unwrap_or_else(|Panicked| {
-        tracing::error!("a service has panicked");
-        Err(Problem::new(503, "defect", "the service has failed").began(true))
-    })
+    // Whoever has called knows by himself how long to wait; a client is told.
+    let ended = match begins {
+        true => timeout_at(deadline + LATE, running).await,
+        false => Ok(running.await),
+    };
+    match ended {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(Panicked)) => {
+            tracing::error!("a service has panicked");
+            Err(Problem::new(503, "defect", "the service has failed").began(true))
+        }
+        // It goes on looking, and whoever asks with the same key waits for what it finds.
+        Err(_) => Err(unknown()),
+    }
 }
 
 /// Arguments as they are compared: objects have no order.
@@ -490,4 +527,49 @@ async fn status(State(app): Shared, headers: HeaderMap) -> Response {
         "matrix": matrix,
     }))
     .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, value: &str) -> HeaderMap {
+        let value = value.parse().expect("a header's value");
+        HeaderMap::from_iter([(HeaderName::from_static(name), value)])
+    }
+
+    /// Whether a request that comes now has so many seconds.
+    fn has(headers: &HeaderMap, seconds: u64) -> Result<bool, u16> {
+        let (earliest, whole) = (Instant::now(), Duration::from_secs(seconds));
+        let deadline = deadline(headers).map_err(|problem| problem.status)?;
+        Ok(earliest + whole <= deadline && deadline <= Instant::now() + whole)
+    }
+
+    #[test]
+    fn a_request_has_ten_seconds_if_it_does_not_say_and_sixty_at_most() {
+        assert_eq!(has(&HeaderMap::new(), 10), Ok(true));
+        for (text, seconds) in [("60001", 60), ("18446744073709551615", 60), (" 5000 ", 5), ("60000", 60)] {
+            assert_eq!(has(&headers(wire::DEADLINE, text), seconds), Ok(true), "{text}");
+        }
+        assert_eq!(has(&headers(wire::DEADLINE, "0"), 0), Err(504));
+        for text in ["", "-1", "1.5", "1e3", "18446744073709551616"] {
+            assert_eq!(has(&headers(wire::DEADLINE, text), 0), Err(400), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_passed_on_as_it_came_if_it_is_one() {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let mut both = headers("traceparent", parent);
+        both.insert("tracestate", "a=1,b=2".parse().expect("a header's value"));
+        let passed: Vec<_> = trace(&both).iter().map(|(name, value)| (*name, value.clone())).collect();
+        assert_eq!(
+            passed,
+            [("traceparent", both["traceparent"].clone()), ("tracestate", both["tracestate"].clone())]
+        );
+        assert_eq!(trace(&headers("tracestate", "a=1")).len(), 0);
+        for bad in ["", "00", "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", &parent[..54]] {
+            assert_eq!(trace(&headers("traceparent", bad)).len(), 0, "{bad}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use crate::name::RootId;
 use crate::node::{AGAIN, Node, pause};
 use crate::participant::Slot;
 use crate::problem::{Error, Problem};
-use crate::slots::fenced;
+use crate::slots::{FENCE, fenced};
 
 impl Node {
     /// What the failure of a statement about a slot means.
@@ -27,6 +27,23 @@ impl Node {
             tracing::error!("another process has taken component {} over; this one ends", self.name);
         }
         self.fenced.notify_waiters();
+    }
+
+    /// Whether no later process has taken the component over. Without an answer of the database
+    /// that is not known, and so it is not.
+    pub(crate) async fn is_current(&self) -> bool {
+        // Others wait for whoever asks.
+        let Ok(lease) = self.pool.take_as(true).await else { return false };
+        match lease.query(FENCE, &[self.slots.component(), self.slots.generation()]).await {
+            Ok(_) => {
+                lease.give_back();
+                true
+            }
+            Err(error) => {
+                self.after_slot(error.into()).await;
+                false
+            }
+        }
     }
 
     /// Whether a branch is prepared, once nobody can be preparing it any more.

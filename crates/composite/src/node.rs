@@ -398,10 +398,13 @@ impl Node {
     fn write_vote(self: &Arc<Self>, core: &Core, root: RootId, nonce: Option<Nonce>) {
         fault::point("vote-write-before");
         let written = self.journal.vote(core.vote_facts(&root, nonce));
+        // What has slots is fenced by them. Locks that are in this process only, of calls that only
+        // read, may have been given to others by a later process since.
+        let needs_fence = core.participant.has_slotless(&root);
         let node = Arc::clone(self);
         tokio::spawn(async move {
             let is_written = match written {
-                Ok(wait) => wait.await.is_ok(),
+                Ok(wait) => wait.await.is_ok() && (!needs_fence || node.is_current().await),
                 Err(_) => false,
             };
             fault::point("vote-write-after");
@@ -459,7 +462,7 @@ impl Node {
                 if outcome == Outcome::Aborted && !self.core().may_believe(&root, &parent, origin.as_ref()) {
                     continue;
                 }
-                self.tell(Event::Learned(root.clone(), parent.clone(), outcome));
+                self.tell(Event::Learned(root.clone(), parent.clone(), nonce, outcome));
             }
         }
     }

@@ -95,7 +95,7 @@ impl Peers {
         service: &str,
         root: &RootId,
         call: &CallId,
-        chain: &[CallId],
+        (chain, trace): (&[CallId], &wire::Trace),
         deadline: Instant,
         body: String,
     ) -> Result<(String, u64), Problem> {
@@ -105,8 +105,9 @@ impl Peers {
         };
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         let ancestors: Vec<&str> = chain.iter().map(CallId::as_str).collect();
-        let request = self
-            .request()
+        let request = self.request();
+        let request = trace.iter().fold(request, |request, (name, value)| request.header(*name, value));
+        let request = request
             .header(wire::ROOT, root.as_str())
             .header(wire::PARENT, self.own.as_str())
             .header(wire::CALL, call.as_str())
@@ -129,7 +130,7 @@ impl Peers {
             let generation = answered.headers.get(wire::GENERATION).and_then(|text| text.to_str().ok());
             return Ok((body, generation.and_then(|text| text.parse().ok()).unwrap_or_default()));
         }
-        Err(problem(answered.status, &body))
+        Err(problem(child, answered.status, &body))
     }
 
     /// Asks for a vote. No answer is a no; why it is one is said beside it.
@@ -239,8 +240,15 @@ fn settled(answer: &Answer) -> Option<Settled> {
     }
 }
 
+/// What a component answers, of all statuses; another one comes from something in between, or from
+/// a defect.
+const STATUSES: [u16; 9] = [400, 401, 404, 409, 413, 422, 503, 504, 508];
+
 /// A problem as another component has written it. What it does not say is taken for the worse.
-fn problem(status: StatusCode, body: &str) -> Problem {
+fn problem(child: &Name, status: StatusCode, body: &str) -> Problem {
+    if !STATUSES.contains(&status.as_u16()) {
+        return Problem::new(503, "away", format!("{child} was answered for with {status}")).began(true);
+    }
     let left_nothing = matches!(status.as_u16(), 401 | 404 | 409 | 413 | 422 | 508);
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     let began = said["began"].as_bool().unwrap_or(!left_nothing);

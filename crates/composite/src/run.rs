@@ -23,9 +23,10 @@ use crate::name::{CallId, RootId};
 use crate::node::{Node, RETRY, UnderWay};
 use crate::participant::{Arrival, Effect, Ended, Event, Refusal, Slot};
 use crate::problem::{Error, Problem};
-use crate::service::Prepared;
+use crate::service::{Prepared, caught};
 use crate::slots::{FENCE, Facts, KEEP, WRITE, fenced};
 use crate::sql::{Begin, NotCommitted, Sql};
+use crate::wire::Trace;
 
 /// How often a local transaction is run again that met another one.
 const LOCAL_ATTEMPTS: u32 = 5;
@@ -37,6 +38,8 @@ pub(crate) struct Request {
     pub(crate) arrival: Arrival,
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) deadline: Instant,
+    /// Passed on to whoever is called for it.
+    pub(crate) trace: Trace,
     /// The client's name for the root that begins here, with its arguments as they are compared.
     pub(crate) key: Option<Key>,
 }
@@ -62,9 +65,10 @@ impl Node {
                 RootId::new(&root).map_err(|error| Problem::new(503, "name", error.to_string()))?;
             let root = arrival.root.clone();
             let (prepared, key) = (Arc::clone(&request.prepared), request.key.clone());
+            let (deadline, trace) = (request.deadline, request.trace.clone());
             self.core().aborts.insert(root.clone(), Vec::new());
             self.begun.fetch_add(1, Ordering::Relaxed);
-            let reply = self.execute(Request { arrival, prepared, key, deadline: request.deadline }).await;
+            let reply = self.execute(Request { arrival, prepared, deadline, trace, key }).await;
             self.aborted(&root).await;
             let Err(problem) = reply else { return reply };
             let pause = RETRY.pause(attempt + 1, rand::random::<u64>());
@@ -151,9 +155,9 @@ impl Node {
         let is_within = self.core().participant.is_within(root, ancestors);
         for attempt in 1.. {
             let sql = Sql::new(&self.pool, begin, is_within);
-            let running = Call::new(self, root, call, ancestors, request.deadline, sql);
+            let running = Call::new(self, root, call, ancestors, (request.deadline, &request.trace), sql);
             let outcome = tokio::select! {
-                outcome = (request.prepared.run)(running.clone()) => outcome,
+                outcome = caught(async { (request.prepared.run)(running.clone()).await }) => outcome,
                 () = cancel.notified() => Err(Problem::new(409, "ended", "the root was aborted").into()),
                 () = sleep_until(request.deadline) => Err(deadline().into()),
             };
@@ -440,6 +444,7 @@ fn deadline() -> Problem {
     Problem::new(504, "deadline", "the time of the request is over")
 }
 
-fn unknown() -> Problem {
+/// The database has not said whether a root is committed.
+pub(crate) fn unknown() -> Problem {
     Problem::new(503, "unknown", "the answer of COMMIT was lost; it may have happened")
 }

@@ -2,10 +2,12 @@
 //! is undone.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +16,7 @@ use serde_json::Value;
 use crate::call::{Call, Undo};
 use crate::locks::Item;
 use crate::matrix::Declared;
-use crate::problem::Result;
+use crate::problem::{Problem, Result};
 use crate::sql::Begin;
 
 /// A future that is kept somewhere.
@@ -155,6 +157,15 @@ pub(crate) struct Erased {
     pub(crate) begin: Begin,
 }
 
+impl Erased {
+    /// A call with these arguments. What it is about is said by a developer's code.
+    pub(crate) fn prepared(&self, arguments: Value) -> Result<Prepared, Problem> {
+        let prepared = catch_unwind(AssertUnwindSafe(|| (self.prepare)(arguments)));
+        let prepared = prepared.map_err(|_| failed())?;
+        prepared.map_err(|error| Problem::new(400, "arguments", error.to_string()))
+    }
+}
+
 impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
     pub(crate) fn erase(self, name: &str) -> Erased {
         let Handler { run, item, undo, reads, begins_only, isolation } = self;
@@ -170,4 +181,20 @@ impl<A: DeserializeOwned + Clone + Send + Sync + 'static> Handler<A> {
         };
         Erased { declared, prepare: Box::new(prepare), undo, begin }
     }
+}
+
+/// Runs a developer's code. If it panics it has failed, as with an error, and what its local
+/// transaction did is rolled back.
+pub(crate) async fn caught<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(poll) => poll,
+        Err(_) => Poll::Ready(Err(failed().into())),
+    })
+    .await
+}
+
+/// A developer's code has panicked; the message is in the component's log.
+fn failed() -> Problem {
+    Problem::new(503, "defect", "the service has failed")
 }

@@ -11,6 +11,7 @@ use crate::name::{CallId, RootId};
 use crate::node::{AGAIN, Node, Parked, RETRY, pause};
 use crate::participant::{Event, Outcome, Slot};
 use crate::problem::{Error, Problem};
+use crate::service::caught;
 use crate::slots::{Facts, RELEASE};
 use crate::sql::{NotCommitted, Sql};
 
@@ -105,7 +106,7 @@ impl Node {
             }
             Ok::<(), Error>(())
         };
-        if let Err(error) = work.await {
+        if let Err(error) = caught(work).await {
             sql.roll_back().await;
             return Err(error.into_problem());
         }

@@ -1,8 +1,10 @@
 //! What travels between components: names of headers, and bodies of the control messages.
 //! `docs/composite-wire.md` has the whole contract.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
 use crate::name::{Name, RootId};
@@ -24,6 +26,13 @@ pub const DEADLINE_MAX: Duration = Duration::from_secs(60);
 pub const GENERATION: &str = "cognate-generation";
 /// The client's name for its request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// What tells a call's place in a trace (W3C Trace Context). It is passed on as it came: the
+/// components in between make no spans of their own.
+pub(crate) const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+
+/// The headers of a request's trace that are passed on, if it has one.
+pub(crate) type Trace = Arc<[(&'static str, HeaderValue)]>;
 
 /// A message about many roots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -261,7 +261,21 @@ class Node:
         known = self.participant.roots[root]
         children = [(name, child.nonce) for name, child in known.children.items() if child.nonce is not None]
         self._journal.vote(VoteFacts(root, nonce, list(known.parents), children))
-        self.tell("vote_written", root)
+        # What has slots is fenced by them. Locks that are in this process only may have been given to others by a
+        # later process since.
+        if not self.participant.has_slotless(root):
+            self.tell("vote_written", root)
+            return
+
+        def check() -> None:
+            try:
+                self.pool.run(self.slots.fence())
+                self.tell("vote_written", root)
+            except (psycopg.Error, Problem) as error:
+                self.of_ours(error)
+                self.tell("vote_failed", root)
+
+        self._spawn(check)
 
     def _do_send_vote(self, root: str, parent: str, vote: Vote) -> None:
         for waiting in self._votes.pop((root, parent), []):

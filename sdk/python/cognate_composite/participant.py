@@ -313,6 +313,19 @@ class Participant:
             self._answer_parents(root, out)
         return out
 
+    def vote_failed(self, root: str) -> Effects:
+        """The yes could not be written, or what it promises not be kept."""
+        out: Effects = []
+        self._fail(root, "failed", out)
+        return out
+
+    def has_slotless(self, root: str) -> bool:
+        """Whether answered calls of a root have left nothing in the database: what they read is protected by their
+        locks here, and by nothing else."""
+        known = self.roots.get(root)
+        calls = known.calls.values() if known else ()
+        return any(call.stage == ANSWERED and call.slot is None for call in calls)
+
     def _answer_parents(self, root: str, out: Effects) -> None:
         known = self.roots[root]
         if known.ballot != "written":

@@ -66,13 +66,21 @@ class Peers:
             connection.close()
 
     def call(
-        self, child: str, service: str, root: str, call: str, chain: list[str], deadline: float, body: str
+        self,
+        child: str,
+        service: str,
+        root: str,
+        call: str,
+        chain: list[str],
+        deadline: float,
+        body: str,
+        trace: dict[str, str],
     ) -> tuple[Any, int]:
         """Calls a service. Answers its answer and the component's generation."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise Problem(504, "deadline", "the time of the request is over")
-        headers = {
+        headers = trace | {
             "Cognate-Root": root,
             "Cognate-Parent": self._own,
             "Cognate-Call": call,
@@ -81,7 +89,7 @@ class Peers:
         }
         status, answered, text = self._post(child, f"/services/{quote(service, safe='')}", headers, body, left)
         if not 200 <= status < 300:
-            raise received(status, text)
+            raise received(child, status, text)
         try:
             return json.loads(text), int(answered.get("Cognate-Generation", "0"))
         except ValueError as error:

@@ -49,12 +49,16 @@ class Refused(Problem):
         super().__init__(400, "failed", detail)
 
 
+# What a component answers, of all statuses; another one comes from something in between, or from a defect.
+_STATUSES = {400, 401, 404, 409, 413, 422, 503, 504, 508}
 # Answers of these kinds say by themselves that nothing was begun.
 _LEFT_NOTHING = {401, 404, 409, 413, 422, 508}
 
 
-def received(status: int, body: bytes) -> Problem:
+def received(child: str, status: int, body: bytes) -> Problem:
     """A problem as another component has written it. What it does not say is taken for the worse."""
+    if status not in _STATUSES:
+        return Problem(503, "away", f"{child} was answered for with {status}", began=True)
     try:
         fields = json.loads(body)
         texts = {name: fields.get(name) for name in ("holder", "item")}

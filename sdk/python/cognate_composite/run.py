@@ -16,7 +16,7 @@ import logging
 import secrets
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
@@ -47,6 +47,8 @@ class Request:
     deadline: float
     # A client's name for the root that begins here, and its arguments as they are compared.
     key: tuple[str, str] | None = None
+    # Headers of the request's trace, passed on to whoever is called for it.
+    trace: dict[str, str] = field(default_factory=dict)
 
 
 class Runner:
@@ -96,9 +98,7 @@ class Runner:
             with self._node.lock:
                 self._node.aborts[root] = []
             try:
-                return self.execute(
-                    Request(arrival, request.service, request.arguments, request.deadline, request.key)
-                )
+                return self.execute(replace(request, arrival=arrival))
             except Problem as problem:
                 if not problem.is_transient or attempt == _ROOT_ATTEMPTS or time.monotonic() >= request.deadline:
                     raise
@@ -160,7 +160,8 @@ class Runner:
         arrival, service = request.arrival, request.service
         for attempt in itertools.count(1):
             work = Transaction(self._node.pool, service.isolation)
-            running = Call(self._node, arrival.root, arrival.call, arrival.ancestors, request.deadline, work)
+            where = (arrival.root, arrival.call, arrival.ancestors)
+            running = Call(self._node, *where, request.deadline, request.trace, work)
             with self._node.lock:
                 under_way.work, work.is_cancelled = work, under_way.is_cancelled
             try:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ _DEADLINE = 10.0
 _DEPTH = 32
 # Most bytes of a client's key.
 _KEY_BYTES = 255
+# A `traceparent` of any version.
+_TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-|\Z)")
 # How long an answer to a question for a vote is waited for: longer than any parent does.
 _VOTE = 70.0
 
@@ -239,6 +242,13 @@ class _Handler(BaseHTTPRequestHandler):
             raise Problem(504, "deadline", "the time of the request is over")
         return time.monotonic() + left
 
+    def _trace(self) -> dict[str, str]:
+        """The headers of a W3C trace that are passed on as they came. One that makes no sense is left out."""
+        if not _TRACE_PARENT.match(self.headers.get("traceparent", "")):
+            return {}
+        names = ("traceparent", "tracestate")
+        return {name: self.headers[name] for name in names if self.headers[name] is not None}
+
     def _place(self) -> tuple[str, str, str, tuple[str, ...]] | None:
         """Where a call belongs: root, caller, call and its ancestors. None if it begins a root."""
         root, parent, call, ancestors = (
@@ -279,13 +289,13 @@ class _Handler(BaseHTTPRequestHandler):
             raise Problem(400, "arguments", str(error)) from error
         if place is None:
             arrival = Arrival("new", "1", None, (), service.name, item, digest)
-            request = Request(arrival, service, arguments, deadline, (key, compared) if key else None)
+            request = Request(arrival, service, arguments, deadline, (key, compared) if key else None, self._trace())
             return runner.once(request, key) if key else runner.root(request)
         if not service.reads and service.undoing is None:
             raise Problem(409, "closed", f"{service.name} has no undo: it can only begin a root")
         root, parent, call, ancestors = place
         arrival = Arrival(root, call, parent, ancestors, service.name, item, digest)
-        return runner.execute(Request(arrival, service, arguments, deadline))
+        return runner.execute(Request(arrival, service, arguments, deadline, trace=self._trace()))
 
     def _prepare(self, body: Any) -> Any:
         entries = self._roots(_Prepare, body)

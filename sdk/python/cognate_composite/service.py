@@ -85,10 +85,17 @@ class Call:
     """A call that runs."""
 
     def __init__(
-        self, node: Node, root: str, call: str, ancestors: tuple[str, ...], deadline: float, work: Transaction
+        self,
+        node: Node,
+        root: str,
+        call: str,
+        ancestors: tuple[str, ...],
+        deadline: float,
+        trace: dict[str, str],
+        work: Transaction,
     ) -> None:
         self.root, self.deadline = root, deadline
-        self._node, self._call, self._work = node, call, work
+        self._node, self._call, self._trace, self._work = node, call, trace, work
         # The calls that a call made here is part of: the root's first, this one last.
         self._chain = [*ancestors, call]
         self._lock = threading.Lock()
@@ -121,7 +128,7 @@ class Call:
         sent, generation = "failed", 0
         try:
             answer, generation = self._node.peers.call(
-                component, service, self.root, identifier, self._chain, self.deadline, body
+                component, service, self.root, identifier, self._chain, self.deadline, body, self._trace
             )
             sent = "answered"
             return answer

@@ -1,5 +1,6 @@
 """Purchases over components of which some are Rust's and some are Python's: each happens wholly and once, or not at all."""
 
+import http.server
 import threading
 import time
 import unittest
@@ -49,6 +50,36 @@ class Purchase(unittest.TestCase):
         fleet.start("payment")
         fleet.settled()
         self.assertEqual(fleet.read("stock", "count", {"item": 1}), 1000)
+
+    def test_a_trace_is_passed_on_and_what_is_in_between_is_away(self) -> None:
+        fleet, seen = self.fleet("shop"), []
+
+        class Between(http.server.BaseHTTPRequestHandler):
+            """What a proxy says of a component that is down."""
+
+            def do_POST(self) -> None:
+                seen.append((self.path, self.headers))
+                self.send_response(502)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                pass
+
+        fleet.kill("stock")
+        between = http.server.ThreadingHTTPServer(("127.0.0.1", fleet.ports["stock"]), Between)
+        self.addCleanup(between.server_close)
+        threading.Thread(target=between.serve_forever, daemon=True).start()
+        self.addCleanup(between.shutdown)
+        parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        for trace, passed_on in [(parent, parent), ("none", None)]:
+            seen.clear()
+            headers = {"traceparent": trace, "Cognate-Deadline-Ms": "5000"}
+            status, problem = fleet.post("shop", "/services/buy", {"item": 1, "customer": 1}, headers)
+            self.assertEqual((status, problem["reason"]), (503, "away"), problem)
+            called = [headers for path, headers in seen if path == "/services/take"]
+            self.assertEqual([headers["traceparent"] for headers in called], [passed_on])
+            self.assertTrue(0 < int(called[0]["Cognate-Deadline-Ms"]) <= 5000)
 
     def kill_in_the_middle(self, fleet: Fleet, victim: str) -> None:
         is_over, bought, failures = threading.Event(), [0] * CLIENTS, []

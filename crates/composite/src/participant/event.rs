@@ -215,8 +215,8 @@ pub enum Event {
     Abort(RootId, Name),
     /// A child was told the outcome and has answered.
     Told(RootId, Name, Settled),
-    /// A parent was asked for the outcome and has answered.
-    Learned(RootId, Name, Outcome),
+    /// A parent was asked for the outcome of this vote and has answered.
+    Learned(RootId, Name, Option<Nonce>, Outcome),
     /// [`Effect::CommitHeld`] is durable.
     HeldCommitted(RootId, CallId),
     /// An undo is durable.

@@ -57,6 +57,7 @@ pub use recover::{Origin, Remembered, SlotFacts, VoteFacts};
 pub use root::Phase;
 
 use root::Root;
+use rule::{Rule, holds};
 
 use crate::locks::LockTable;
 use crate::matrix::Matrix;
@@ -125,7 +126,9 @@ impl Participant {
             Event::Commit(root, parent, nonce) => self.commit_told(&root, &parent, nonce, &mut out),
             Event::Abort(root, parent) => self.abort_told(&root, &parent, &mut out),
             Event::Told(root, child, settled) => self.told(&root, &child, settled, &mut out),
-            Event::Learned(root, parent, outcome) => self.learned(&root, &parent, outcome, &mut out),
+            Event::Learned(root, parent, nonce, outcome) => {
+                self.learned(&root, &parent, nonce, outcome, &mut out);
+            }
             Event::HeldCommitted(root, call) => self.held_committed(&root, &call, &mut out),
             Event::Undone(root, call) => self.undone(&root, &call, &mut out),
             Event::Freed(root) => self.freed(&root, &mut out),
@@ -148,8 +151,9 @@ impl Participant {
             Phase::Committed => {
                 let decided = known.children.get(child).and_then(root::Child::nonce);
                 match (nonce, decided) {
-                    (Some(asked), Some(decided)) if asked != decided && decided != ANY_NONCE => {
-                        Outcome::Aborted
+                    (Some(asked), Some(decided)) if holds(Rule::NoncesAreCompared) => {
+                        let is_it = asked == decided || decided == ANY_NONCE;
+                        if is_it { Outcome::Committed } else { Outcome::Aborted }
                     }
                     _ => Outcome::Committed,
                 }
@@ -238,6 +242,13 @@ impl Participant {
             },
         };
         self.roots.iter().map(info).collect()
+    }
+
+    /// Whether answered calls of a root have left nothing in the database: what they read is
+    /// protected by their locks here, and by nothing else.
+    pub fn has_slotless(&self, root: &RootId) -> bool {
+        let is_slotless = |call: &root::Call| matches!(call.stage, root::Stage::Answered { slot: None, .. });
+        self.roots.get(root).is_some_and(|known| known.calls.values().any(is_slotless))
     }
 
     /// Whether nothing is known of any root, nothing is locked and nobody waits.

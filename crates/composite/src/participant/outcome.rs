@@ -36,7 +36,7 @@ impl Participant {
             }));
         };
         let is_of_this_vote = match (nonce, known.nonce) {
-            (Some(named), Some(own)) => named == own || named == ANY_NONCE,
+            (Some(named), Some(own)) if holds(Rule::NoncesAreCompared) => named == own || named == ANY_NONCE,
             _ => true,
         };
         match known.phase {
@@ -248,8 +248,17 @@ impl Participant {
         self.abort(root, out);
     }
 
-    pub(super) fn learned(&mut self, root: &RootId, parent: &Name, outcome: Outcome, out: &mut Effects) {
-        if !self.roots.get(root).is_some_and(Root::is_in_doubt) {
+    pub(super) fn learned(
+        &mut self,
+        root: &RootId,
+        parent: &Name,
+        asked: Option<Nonce>,
+        outcome: Outcome,
+        out: &mut Effects,
+    ) {
+        let Some(known) = self.roots.get(root).filter(|root| root.is_in_doubt()) else { return };
+        if asked != known.nonce && holds(Rule::NoncesAreCompared) {
+            // The answer to a question about an earlier vote.
             return;
         }
         match outcome {

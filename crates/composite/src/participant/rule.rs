@@ -22,6 +22,8 @@ pub enum Rule {
     CallsAreCounted,
     /// A call that only read and was answered by an earlier generation has lost its lock.
     GenerationsAreCompared,
+    /// An outcome meets the vote that it was made for, and no other.
+    NoncesAreCompared,
     /// A slot names the components that its call has called.
     SlotsNameChildren,
     /// A further parent is answered at once.

@@ -33,6 +33,9 @@ fn bad_requests_are_told_apart_and_leave_nothing() -> Result<(), Failure> {
         (post(shop, "/services/buy", &[], &json!({ "item": 101, "customer": 1 }))?, 400, "failed"),
         (post(shop, "/composite/prepare", &[], &json!({ "roots": 1 }))?, 400, "arguments"),
         (request(shop, "GET", "/nowhere", &[], b"")?, 404, "path"),
+        (request(shop, "DELETE", "/status", &[], b"")?, 404, "path"),
+        (request(shop, "GET", "/services/buy", &[], b"")?, 404, "path"),
+        (request(shop, "POST", "/services/%ff", &[], b"1")?, 404, "path"),
     ];
     let (status, document) = request(shop, "GET", "/openapi.json", &[], b"")?;
     assert_eq!(status, 200, "{document}");
@@ -80,6 +83,69 @@ fn a_key_gives_the_stored_answer_and_no_other() -> Result<(), Failure> {
     assert_eq!(post(shop, "/services/sold", &key, &json!({ "item": 1 }))?, (200, json!(1)));
     assert_eq!(post(shop, "/services/buy", &[], &json!({ "item": 1, "customer": 2 }))?.0, 200);
     assert_eq!(post(shop, "/services/sold", &key, &json!({ "item": 1 }))?, (200, json!(1)));
+    // What failed is not stored, so the key is free, also for another request.
+    let key = [("Idempotency-Key", "again")];
+    assert_eq!(post(shop, "/services/buy", &key, &json!({ "item": 101, "customer": 2 }))?.0, 400);
+    assert_eq!(post(shop, "/services/buy", &key, &json!({ "item": 3, "customer": 2 }))?.0, 200);
+    Ok(())
+}
+
+#[test]
+fn requests_with_one_key_at_the_same_time_are_one() -> Result<(), Failure> {
+    let components = Components::start()?;
+    let shop = components.address("shop");
+    let order = json!({ "item": 4, "customer": 4 });
+    let buy = || post(shop, "/services/buy", &[("Idempotency-Key", "k")], &order);
+    let answers = std::thread::scope(|scope| {
+        let buying: Vec<_> = (0..8).map(|_| scope.spawn(buy)).collect();
+        let joined = buying.into_iter().map(|one| one.join().map_err(|_| "a client panicked")?);
+        joined.collect::<Result<Vec<_>, Failure>>()
+    })?;
+    assert_eq!(answers[0].0, 200, "{answers:?}");
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    assert_eq!(post(shop, "/services/sold", &[], &json!({ "item": 4 }))?, (200, json!(1)));
+    Ok(())
+}
+
+#[test]
+fn who_is_away_is_said_and_nothing_is_left() -> Result<(), Failure> {
+    let mut components = Components::start()?;
+    let (shop, payment) = (components.address("shop"), components.address("payment"));
+    components.kill(1)?;
+    let order = json!({ "item": 1, "customer": 1 });
+    let (status, problem) = post(shop, "/services/buy", &[], &order)?;
+    assert_eq!((status, problem["reason"].as_str()), (503, Some("away")));
+    let balance = || post(payment, "/services/balance", &[], &json!(1));
+    while balance()?.0 == 409 {}
+    assert_eq!(balance()?, (200, json!(10000)));
+    components.restart(1)?;
+    assert_eq!(post(shop, "/services/buy", &[], &order)?.0, 200);
+    Ok(())
+}
+
+/// A root that has ended is refused for as long as messages can be late, also by a later process.
+#[test]
+fn what_has_ended_is_refused_after_a_restart_too() -> Result<(), Failure> {
+    let mut components = Components::start()?;
+    let (stock, take) = (components.address("stock"), json!({ "item": 5 }));
+    let about = |root: &str| json!({ "roots": [{ "root": root, "parent": "shop", "calls": 1 }] });
+    assert_eq!(one(post(stock, "/composite/abort", &[], &about("early"))?)?["state"], "done");
+    let no = one(post(stock, "/composite/prepare", &[], &about("unknown"))?)?;
+    assert_eq!((no["vote"].as_str(), no["reason"].as_str()), (Some("no"), Some("unknown")));
+    assert_eq!(post(stock, "/services/take", &part_of("undone", "undone.1"), &take)?.0, 200);
+    while one(post(stock, "/composite/abort", &[], &about("undone"))?)?["state"] != "done" {}
+    for is_again in [false, true] {
+        if is_again {
+            components.kill(1)?;
+            components.restart(1)?;
+        }
+        for root in ["early", "unknown", "undone"] {
+            let (status, problem) =
+                post(stock, "/services/take", &part_of(root, &format!("{root}.2")), &take)?;
+            assert_eq!((status, problem["reason"].as_str()), (409, Some("ended")), "{root}");
+        }
+    }
+    assert_eq!(post(stock, "/services/count", &[], &take)?, (200, json!(1000)));
     Ok(())
 }
 

@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use cognate_server::assemble;
-use cognate_server::config::{Config, Settings};
 use serde_json::json;
 
 use crate::contract::{one, part_of};
 use crate::process::{Failure, example, port, post, request};
+use crate::server::{serve, url};
 
 /// A process that ends with its owner.
 struct Stock {
@@ -41,6 +40,12 @@ fn stock(database: &str, journal: &Path) -> Result<Stock, Failure> {
     if line.contains("listens on") { Ok(started) } else { Err(format!("it did not start: {line}").into()) }
 }
 
+/// A vote of a root that was only read for.
+fn vote(of: &Stock, root: &str) -> Result<(u16, serde_json::Value), Failure> {
+    let prepare = json!({ "roots": [{ "root": root, "parent": "shop", "calls": 1 }] });
+    post(of.address, "/composite/prepare", &[], &prepare)
+}
+
 fn take_over(database: &str, folder: &Path) -> Result<(), Failure> {
     let take = json!({ "item": 5 });
     let mut older = stock(database, &folder.join("older"))?;
@@ -68,21 +73,43 @@ fn take_over(database: &str, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_older_process_is_fenced_and_ends() -> Result<(), Failure> {
+/// What a call that only read has seen is protected by a lock in its process. A later process knows
+/// nothing of it and lets others write, so the older one must not say yes any more.
+fn promise_after_take_over(database: &str, folder: &Path) -> Result<(), Failure> {
+    let item = json!({ "item": 5 });
+    let mut older = stock(database, &folder.join("older"))?;
+    for root in ["c", "d"] {
+        let call = format!("{root}.1");
+        let read = post(older.address, "/services/count", &part_of(root, &call), &item)?;
+        assert_eq!(read, (200, json!(1000)));
+    }
+    assert_eq!(one(vote(&older, "c")?)?["vote"], "yes");
+    let later = stock(database, &folder.join("later"))?;
+    assert_eq!(post(later.address, "/services/take", &part_of("w", "w.1"), &item)?.0, 200);
+    // It ends with the question, so the answer may be cut.
+    if let Ok((status, answer)) = vote(&older, "d") {
+        assert!(status == 503 || answer["roots"][0]["vote"] == "no", "{status} {answer}");
+    }
+    assert!(!older.process.wait()?.success(), "it says why it ends");
+    Ok(())
+}
+
+/// Runs a part of a test that waits for processes, over a server of its own.
+async fn over_a_server(part: fn(&str, &Path) -> Result<(), Failure>) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
-    let settings = Settings {
-        data: Some(folder.path().join("data")),
-        listen: Some("127.0.0.1:0".to_owned()),
-        http: Some("127.0.0.1:0".to_owned()),
-        memory: Some("64MB".to_owned()),
-        ..Settings::default()
-    };
-    let server = assemble::start(Config::resolve(settings).map_err(|error| error.0)?).await;
-    let server = server.map_err(|error| error.0)?;
-    let database = format!("postgresql://cognate@{}/cognate", server.listen());
-    let journals = folder.path().to_owned();
-    tokio::task::spawn_blocking(move || take_over(&database, &journals)).await??;
+    let server = serve(&folder.path().join("data")).await?;
+    let (database, journals) = (url(server.listen()), folder.path().to_owned());
+    tokio::task::spawn_blocking(move || part(&database, &journals)).await??;
     server.stop().await.map_err(|error| error.0)?;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_process_is_fenced_and_ends() -> Result<(), Failure> {
+    over_a_server(take_over).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_older_process_says_yes_to_nothing_that_it_has_only_read() -> Result<(), Failure> {
+    over_a_server(promise_after_take_over).await
 }

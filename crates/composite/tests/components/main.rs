@@ -1,16 +1,22 @@
 //! Components as they run: processes of the purchase example, spoken to over HTTP.
 
+mod all;
 mod branches;
 mod contract;
+mod defects;
 #[cfg(feature = "fault-points")]
 mod faults;
 mod fence;
 mod kills;
 mod kit;
+mod lost;
 mod page;
+mod paper;
 mod process;
 mod proxy;
+mod sent;
 mod serial;
+mod server;
 mod storm;
 mod tls;
 mod trade;

@@ -2,6 +2,7 @@
 //! them.
 
 mod explore;
+mod paper;
 mod roots;
 mod rules;
 mod world;

@@ -64,6 +64,14 @@ fn generations_are_compared() {
     needs(Rule::GenerationsAreCompared, || run(2, &line, budget));
 }
 
+/// A call and its question are said twice, and come once more when the component has done its part
+/// and lost its journal, with the mark of the root.
+#[test]
+fn nonces_are_compared() {
+    let budget = Budget { duplicated: 2, crashed: 1, journals_lost: 1, ..NONE };
+    needs(Rule::NoncesAreCompared, || run(2, &CHAIN, budget));
+}
+
 #[test]
 fn slots_name_the_children() {
     needs(Rule::SlotsNameChildren, || run(3, &LINE, Budget { crashed: 1, ..NONE }));

@@ -70,7 +70,7 @@ pub(crate) enum Body {
     Abort,
     Settled(Settled),
     Ask(Option<Nonce>),
-    Outcome(Outcome),
+    Outcome(Option<Nonce>, Outcome),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -249,7 +249,7 @@ impl World {
             node.participant.is_some() && node.work.iter().all(repeats) && node.handlers.is_empty()
         };
         let is_repeated = |message: &Message| {
-            matches!(message.body, Body::Commit(_) | Body::Settled(_) | Body::Ask(_) | Body::Outcome(_))
+            matches!(message.body, Body::Commit(_) | Body::Settled(_) | Body::Ask(_) | Body::Outcome(..))
         };
         self.messages.iter().all(is_repeated) && self.nodes.iter().all(is_quiet)
     }
@@ -276,7 +276,7 @@ impl World {
                 root,
                 parent,
                 |body| matches!(body, Body::Ask(_)),
-                |body| matches!(body, Body::Outcome(_)),
+                |body| matches!(body, Body::Outcome(..)),
             ),
             _ => true,
         }
@@ -497,15 +497,16 @@ impl World {
             Body::Ask(nonce) => {
                 let Some(participant) = &self.nodes[to].participant else { return };
                 let outcome = participant.outcome(&root, &other, nonce);
-                self.send(&root, to, from, Body::Outcome(outcome));
+                self.send(&root, to, from, Body::Outcome(nonce, outcome));
             }
-            Body::Outcome(outcome) => {
-                if outcome != Outcome::Pending {
-                    self.nodes[to]
-                        .work
-                        .retain(|work| !matches!(work, Effect::AskOutcome(its, ..) if *its == root));
+            Body::Outcome(nonce, outcome) => {
+                self.tell(plan, to, Event::Learned(root.clone(), other, nonce, outcome));
+                // It is asked again as long as the doubt lasts.
+                let node = &mut self.nodes[to];
+                let is_in_doubt = |participant: &Participant| participant.is_in_doubt(&root);
+                if !node.participant.as_ref().is_some_and(is_in_doubt) {
+                    node.work.retain(|work| !matches!(work, Effect::AskOutcome(its, ..) if *its == root));
                 }
-                self.tell(plan, to, Event::Learned(root, other, outcome));
             }
         }
     }
@@ -546,7 +547,7 @@ impl World {
             }
             Body::Vote(_) => self.tell(plan, to, Event::Voted(root, name(from), Vote::No(No::Failed))),
             // These are said again, or asked for.
-            Body::Commit(_) | Body::Abort | Body::Settled(_) | Body::Ask(_) | Body::Outcome(_) => {}
+            Body::Commit(_) | Body::Abort | Body::Settled(_) | Body::Ask(_) | Body::Outcome(..) => {}
         }
     }
 

@@ -106,10 +106,7 @@ fn judge(case: &Case, isolation: Isolation, tally: &Tally) {
         );
         // What only READ COMMITTED permits may need no abort here: the snapshot moves.
         let must_abort = case.permitted.contains(&Isolation::RepeatableRead);
-        assert!(
-            !must_abort || tally.certifier + tally.first_updater + tally.deadlocks > 0,
-            "{name}"
-        );
+        assert!(!must_abort || tally.certifier + tally.first_updater + tally.deadlocks > 0, "{name}");
     } else {
         assert_eq!(tally.certifier, 0, "{name}: nobody is certified here");
         let permitted = case.permitted.contains(&isolation);

@@ -1,0 +1,147 @@
+//! What a component sends to another one, as that one sees it, and what it makes of its answers.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::post;
+use cognate_composite::{Call, Component, Result, Running, Service, Tokens, service};
+use serde_json::{Value, json};
+
+use crate::process::{Failure, port};
+use crate::server::{open, posted};
+
+const GO: Service<String, i32> = Service::named("near", "go");
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Requests: path, headers, body.
+type Seen = Arc<Mutex<Vec<(String, HeaderMap, Value)>>>;
+
+/// A component of the tests' own: says yes to everything; its services are named after the status
+/// that they answer with.
+async fn far(seen: Seen) -> std::result::Result<SocketAddr, Failure> {
+    async fn take(
+        State(seen): State<Seen>,
+        Path(path): Path<String>,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> axum::response::Response {
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        seen.lock().expect("nobody panics").push((path.clone(), headers, body.clone()));
+        let root = |fields: Value| {
+            let mut entry = json!({ "root": body["roots"][0]["root"] });
+            fields.as_object().into_iter().flatten().for_each(|(name, value)| entry[name] = value.clone());
+            axum::body::Body::from(json!({ "roots": [entry] }).to_string()).into_response()
+        };
+        match path.as_str() {
+            "composite/prepare" => root(json!({ "vote": "yes", "nonce": 5 })),
+            "composite/commit" | "composite/abort" => root(json!({ "state": "done" })),
+            "services/words" => "\"words\"".into_response(),
+            service => {
+                let code = service.rsplit('/').next().and_then(|code| code.parse().ok()).unwrap_or(404);
+                let code = StatusCode::from_u16(code).unwrap_or(StatusCode::NOT_FOUND);
+                (code, [("Cognate-Generation", "7")], "1").into_response()
+            }
+        }
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let router = axum::Router::new().route("/{*path}", post(take)).with_state(seen);
+    tokio::spawn(axum::serve(listener, router).into_future());
+    Ok(address)
+}
+
+/// Calls the service of this name.
+async fn go(call: Call, name: String) -> Result<i32> {
+    let name: &'static str = Box::leak(name.into_boxed_str());
+    call.call(Service::<i32, i32>::named("far", name), 4).await
+}
+
+async fn near(far: SocketAddr) -> std::result::Result<(tempfile::TempDir, Running, SocketAddr), Failure> {
+    let folder = tempfile::tempdir()?;
+    let tokens = Tokens { peer: Some("of-peers".to_owned()), client: None };
+    let running = Component::named("near")
+        .database(&format!("embedded:{}", folder.path().join("database").display()))
+        .data(folder.path().join("journal"))
+        .tokens(tokens)
+        .peer("far", &format!("http://{far}"))
+        .serve(GO, service(go).begins_only())
+        .start()
+        .await?;
+    let address = open(&running).await?;
+    Ok((folder, running, address))
+}
+
+const TOKEN: (&str, &str) = ("Authorization", "Bearer of-peers");
+
+/// The headers and the body of what was sent to a path.
+fn sent(seen: &Seen, path: &str) -> Option<(HeaderMap, Value)> {
+    let seen = seen.lock().expect("nobody panics");
+    let (_, headers, body) = seen.iter().find(|(its, ..)| its == path)?;
+    Some((headers.clone(), body.clone()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_says_where_it_belongs_and_how_much_time_is_left() -> std::result::Result<(), Failure> {
+    let seen = Seen::default();
+    let (_folder, _running, near) = near(far(Arc::clone(&seen)).await?).await?;
+    let headers =
+        [TOKEN, ("Cognate-Deadline-Ms", "5000"), ("traceparent", PARENT), ("tracestate", "a=1,b=2")];
+    assert_eq!(posted(near, "/services/go", &headers, json!("200")).await?, (200, json!(1)));
+    let (headers, body) = sent(&seen, "services/200").ok_or("nothing was called")?;
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    assert_eq!(body, json!(4));
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("authorization", "Bearer of-peers"),
+        ("cognate-parent", "near"),
+        ("cognate-call", "1.1"),
+        ("cognate-ancestors", "1"),
+        ("traceparent", PARENT),
+        ("tracestate", "a=1,b=2"),
+    ] {
+        assert_eq!(header(name), value, "{name}");
+    }
+    let left: u64 = header("cognate-deadline-ms").parse()?;
+    assert!((1..=5000).contains(&left), "{left}");
+    // The vote is asked for by the number of answers, and the outcome told by the vote's.
+    let root = header("cognate-root");
+    assert!(!root.is_empty());
+    let (_, prepare) = sent(&seen, "composite/prepare").ok_or("no vote")?;
+    let entry = &prepare["roots"][0];
+    assert_eq!((entry["root"].as_str(), entry["parent"].as_str()), (Some(root), Some("near")));
+    assert_eq!((entry["calls"].as_u64(), entry["generation"].as_u64()), (Some(1), Some(7)));
+    assert!(entry["origin"]["database"].is_string() && entry["origin"]["generation"].is_u64(), "{entry}");
+    while sent(&seen, "composite/commit").is_none() {
+        tokio::task::yield_now().await;
+    }
+    let (_, commit) = sent(&seen, "composite/commit").ok_or("no outcome")?;
+    assert_eq!(commit, json!({ "roots": [{ "root": root, "parent": "near", "nonce": 5 }] }));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_answer_wrongly_is_no_answer_of_ours() -> std::result::Result<(), Failure> {
+    let (_folder, running, near) = near(far(Seen::default()).await?).await?;
+    let ask = |what: &'static str| async move {
+        let (code, problem) = posted(near, "/services/go", &[TOKEN], json!(what)).await?;
+        Ok::<_, Failure>((code, problem["reason"].as_str().unwrap_or_default().to_owned()))
+    };
+    let away = (503, "away".to_owned());
+    for code in ["500", "502", "302", "405"] {
+        assert_eq!(ask(code).await?, away, "{code}");
+    }
+    assert_eq!(ask("words").await?, (503, "defect".to_owned()));
+    // Whoever is not there is away, and so is whoever was removed.
+    running.set_peer("far", &format!("http://{}", port()?))?;
+    assert_eq!(ask("200").await?, away);
+    running.remove_peer("far");
+    assert_eq!(ask("200").await?, away);
+    running.set_peer("far", &format!("http://{}", far(Seen::default()).await?))?;
+    assert_eq!(posted(near, "/services/go", &[TOKEN], json!("200")).await?, (200, json!(1)));
+    drop(running);
+    Ok(())
+}
