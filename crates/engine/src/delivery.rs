@@ -193,6 +193,12 @@ pub(crate) fn overtaken(stroke: Stroke) -> Error {
 }
 
 impl Transaction {
+    /// What its client calls it: no two transactions of one name commit in a cluster, and its
+    /// outcome can be asked for by it. Without effect in a database of its own.
+    pub fn name_request(&mut self, name: &str) {
+        self.name = Some(name.into());
+    }
+
     /// Commits, in a cluster as elsewhere: resolves once the transaction has its place in the
     /// order and its verdict.
     ///

@@ -65,7 +65,7 @@ pub struct Transaction {
     /// Its part in a family of siblings.
     pub(crate) member: Option<Box<Member>>,
     /// What its client calls it, at a node of a cluster.
-    name: Option<Box<str>>,
+    pub(crate) name: Option<Box<str>>,
     /// What becomes of it, at a node of a cluster.
     pub(crate) fate: Option<Arc<Fate>>,
     /// Whether the end was counted and its locks are released.
@@ -82,7 +82,6 @@ impl Transaction {
         let running = Running { id, isolation, access, snapshot: sight.csn(), began };
         let slot = manager.active.enter(running);
         let writes = WriteSet::new(Arc::clone(&manager.budget));
-        let trees = SmallVec::new();
         let fate = manager.cluster.as_ref().map(|cluster| cluster.enter(id));
         Transaction {
             manager,
@@ -93,7 +92,7 @@ impl Transaction {
             slot,
             writes,
             held: Held::default(),
-            trees,
+            trees: SmallVec::new(),
             notes: Vec::new(),
             looked_at: LastSeen::default(),
             member: None,
@@ -118,7 +117,7 @@ impl Transaction {
         self.id
     }
 
-    /// The commit up to which this transaction sees others' changes.
+    /// The commit up to which it sees others' changes.
     pub fn snapshot(&self) -> Csn {
         self.sight.csn()
     }
@@ -131,12 +130,6 @@ impl Transaction {
     /// Whether it may write.
     pub fn access(&self) -> Access {
         self.access
-    }
-
-    /// What its client calls it: no two transactions of one name commit in a cluster, and its
-    /// outcome can be asked for by it. Without effect in a database of its own.
-    pub fn name_request(&mut self, name: &str) {
-        self.name = Some(name.into());
     }
 
     /// Whether anything was written (and not rolled back to a savepoint).
@@ -567,7 +560,7 @@ impl Transaction {
         }
     }
 
-    /// Rolls back. Whoever is told about it must wait for `rests_on` first.
+    /// Rolls back; who is told must wait for `rests_on` first.
     pub fn rollback(self) {}
 
     pub(crate) fn end(&mut self) {
