@@ -80,8 +80,8 @@ impl Certifier {
     fn node_of(&mut self, candidate: Candidate, commit: Csn) -> Box<Node> {
         let read_only = candidate.is_read_only();
         let first_out = self.first_commit(&self.after);
-        // A reader without an edge into it is led to in real time only, by those who had ended when it
-        // began: it is not the first to lead to before a snapshot.
+        // A reader without an edge into it is led to in real time only, by those who had ended when
+        // it began: it is not the first to lead to before a snapshot.
         let may_cross = !read_only || !self.before.is_empty();
         for (_, snapshot, safe) in &mut self.watched {
             *safe &= commit <= *snapshot || first_out > *snapshot || !may_cross;
