@@ -17,6 +17,10 @@
 //! leave one of them before anything had begun. What begins is the same entry, whichever node
 //! writes it, since the lists are equal; the consensus resolves the rest.
 //!
+//! A node whose folder was emptied must not join again as the one that it was: it has forgotten its
+//! votes, and what it confirmed. Whoever has met it refuses it, and it joins nobody while somebody
+//! does. It comes back by being removed and added.
+//!
 //! A node that joins a cluster which began with data (of the single node that it was) is given a
 //! snapshot before any entry.
 
@@ -26,7 +30,8 @@ use std::time::Duration;
 
 use crate::entry::{ClusterId, NodeNumber, Position};
 use crate::log::record::{Birth, LOG_VERSION};
-use crate::messages::{Kind, Newborn};
+use crate::messages::{Kind, Newborn, Nothing, Report};
+use crate::net::OTHER_DATA;
 use crate::order::Inner;
 
 /// How often the others are asked.
@@ -136,6 +141,8 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 tracing::info!("founding a cluster");
                 join(&inner, inner.draw_cluster(), own.began).await;
             }
+            // Somebody knows that this node has lost what it had: it would vote twice.
+            Step::Join(..) if is_refused(&inner) => {}
             Step::Join(cluster, began) => join(&inner, cluster, began).await,
             Step::Invite(nodes) => {
                 let own = Newborn { invites: true, ..own };
@@ -155,7 +162,32 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             () = tokio::time::sleep(PAUSE) => {}
         }
     }
-    hide_the_beginning(&inner).await;
+    tokio::join!(greet(&inner), hide_the_beginning(&inner));
+}
+
+fn is_refused(inner: &Inner) -> bool {
+    let others = inner.identity.numbers();
+    let problems = others.into_iter().filter_map(|node| inner.wire.problem(node));
+    problems.filter(|problem| problem.contains(OTHER_DATA)).count() > 0
+}
+
+/// Speaks to every other node once, so that each knows this one by its incarnation, and would know
+/// another one in its place.
+async fn greet(inner: &Inner) {
+    let mut left = inner.identity.numbers();
+    left.remove(&inner.identity.node());
+    while !left.is_empty() {
+        for node in left.clone() {
+            if inner.call::<Report>(node, Kind::Report, &Nothing {}, PATIENCE).await.is_ok() {
+                left.remove(&node);
+            }
+        }
+        tokio::select! {
+            biased;
+            () = inner.until_stopped() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
 }
 
 /// A cluster that began with data has no entries for them: so that nobody begins with the first

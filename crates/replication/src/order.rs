@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::application::Application;
 use crate::codec::Coded;
-use crate::consensus::{Consensus, Parts, Settled, View};
+use crate::consensus::{Consensus, NOT_LEADER, Parts, Settled, View};
 use crate::delivery::Delivery;
 use crate::entry::{ClusterId, Members, NodeNumber, Position};
 use crate::error::{OrderError, ProposeError, StartError};
@@ -23,7 +23,7 @@ use crate::log::OrderLog;
 use crate::log::record::LOG_VERSION;
 pub use crate::messages::Change;
 use crate::messages::{Kind, Nothing, Report, open_answer, request};
-use crate::net::{Identity, Network, Wire};
+use crate::net::{CallError, Identity, Network, Wire};
 use crate::proposer::{self, Waiting};
 use crate::serve::{Coming, Server};
 use crate::settings::Settings;
@@ -506,14 +506,23 @@ impl Inner {
     {
         let deadline = Instant::now() + self.settings.timing.no_leader;
         loop {
-            let done = match self.leader() {
-                Some(leader) if leader == self.identity.node() => here(self).await,
-                Some(leader) => self.call(leader, kind, body, LONG).await,
-                None => Err(self.state().1),
+            // What was certainly not done is tried again; so is what does no harm.
+            let (done, may_repeat) = match self.leader() {
+                Some(leader) if leader == self.identity.node() => (here(self).await, false),
+                Some(leader) => {
+                    let call = self.wire.call(leader, request(kind, self.identity.cluster(), body));
+                    match timeout(LONG, call).await {
+                        Ok(Ok(bytes)) => (open_answer(bytes), false),
+                        Ok(Err(error @ CallError::NotSent(_))) => (Err(error.to_string()), true),
+                        Ok(Err(error)) => (Err(error.to_string()), false),
+                        Err(_) => (Err("no answer in time".to_owned()), false),
+                    }
+                }
+                None => (Err(self.state().1), true),
             };
             match done {
                 Ok(done) => return Ok(done),
-                Err(why) if kind == Kind::Change && self.leader().is_some() => {
+                Err(why) if !may_repeat && !kind.is_repeatable() && why != NOT_LEADER => {
                     return Err(OrderError::Refused(why));
                 }
                 Err(why) if Instant::now() >= deadline => return Err(OrderError::NoLeader(why)),

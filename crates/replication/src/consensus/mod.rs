@@ -68,6 +68,9 @@ type RaftSnapshot = openraft::Snapshot<LeaderId, u64, EmptyNode, Parcel>;
 type RaftEntry = openraft::Entry<LeaderId, EntryPayload<Requests, u64, EmptyNode>>;
 type Raft = openraft::Raft<Types, Machine>;
 
+/// Why a node that does not lead has done nothing.
+pub(crate) const NOT_LEADER: &str = "this node does not lead";
+
 /// What is settled: the application is given everything up to `index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Settled {
@@ -313,7 +316,10 @@ impl Consensus {
                 self.raft.change_membership(change, false).await
             }
         };
-        changed.map(|_| Nothing {}).map_err(|error| error.to_string())
+        changed.map(|_| Nothing {}).map_err(|error| match error {
+            RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => NOT_LEADER.to_owned(),
+            other => other.to_string(),
+        })
     }
 
     /// Asks another node to lead.

@@ -20,6 +20,9 @@ use crate::entry::{ClusterId, NodeNumber};
 use crate::error::StartError;
 use crate::log::OrderLog;
 
+/// What is said of a node that comes again and is not the one that was here.
+pub(crate) const OTHER_DATA: &str = "was here before with other data";
+
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -117,8 +120,6 @@ impl Identity {
         if is_known {
             return Ok(());
         }
-        Err(format!(
-            "node {node} was here before with other data: if they are lost, remove the node and add it again"
-        ))
+        Err(format!("node {node} {OTHER_DATA}: if they are lost, remove the node and add it again"))
     }
 }

@@ -80,6 +80,13 @@ impl Recorder {
         self.state.lock().unwrap().history.clone()
     }
 
+    /// Where a request is, if it has come.
+    pub(crate) fn find(&self, request: &str) -> Option<Position> {
+        let state = self.state.lock().unwrap();
+        let place = state.history.iter().position(|known| known == request.as_bytes());
+        place.map(|place| state.began + place as u64 + 1)
+    }
+
     /// How many snapshots it has given and taken.
     pub(crate) fn snapshots(&self) -> (u64, u64) {
         *self.snapshots.lock().unwrap()

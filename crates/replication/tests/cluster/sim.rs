@@ -212,6 +212,15 @@ impl Storm {
                 Told::Unknown => {}
             }
         }
+        let count =
+            |is_so: fn(&Told) -> bool| self.told.lock().unwrap().values().filter(|told| is_so(told)).count();
+        println!(
+            "seed {seed}: {} acknowledged, {} refused, {} unknown, {} snapshots",
+            count(|told| matches!(told, Told::At(_))),
+            count(|told| *told == Told::Refused),
+            count(|told| *told == Told::Unknown),
+            self.recorders.values().map(|recorder| recorder.snapshots().1).sum::<u64>(),
+        );
         for (position, request) in self.seen.lock().unwrap().iter() {
             assert_eq!(first.get(*position as usize - 1), Some(request), "seed {seed}: {position}");
         }
@@ -244,7 +253,6 @@ fn storms_pass_and_the_order_stays() {
     let seeds = std::env::var("COGNATE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4);
     let first = std::env::var("COGNATE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + seeds {
-        println!("seed {seed}");
         run(seed, 60);
     }
 }

@@ -52,12 +52,21 @@ impl Running {
         tokio::time::timeout(FOR_EVER, proposed).await.expect("an answer")
     }
 
-    /// Proposes until it is certain that the request is ordered.
+    /// Proposes until it is certain that the request is ordered. If an answer is lost, it looks
+    /// whether the request has come, as an application does.
     pub(crate) async fn order(&self, request: &str) -> Position {
         loop {
             match self.propose(request).await {
                 Ok(position) => return position,
                 Err(ProposeError::NotProposed(_)) => {}
+                Err(ProposeError::Unknown(_)) => {
+                    if let Ok(barrier) = self.order.read_barrier().await {
+                        self.until(barrier).await;
+                    }
+                    if let Some(position) = self.recorder.find(request) {
+                        return position;
+                    }
+                }
                 Err(error) => panic!("{request}: {error}"),
             }
         }

@@ -374,6 +374,34 @@ async fn what_does_not_belong_is_refused_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lost_its_data_is_refused_until_it_was_removed() {
+    let mut trio = Trio::new(3);
+    trio.start_all().await;
+    for number in 0..5 {
+        trio.node(1 + number % 3).order(&number.to_string()).await;
+    }
+    trio.same(5).await;
+    trio.kill(3).await;
+    std::fs::remove_dir_all(trio.path(3)).unwrap();
+    trio.recorders.insert(3, Recorder::new(0));
+    trio.start(3).await;
+    let said = |rows: Vec<NodeRow>| {
+        let reasons = rows.into_iter().filter(|row| row.node != 3).filter_map(|row| row.reason);
+        reasons.filter(|reason| reason.contains("other data")).count()
+    };
+    while said(trio.node(3).order.status().await) < 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(trio.node(3).order.cluster(), None, "it belongs to none, and votes for nobody");
+    trio.node(1).order.change(Change::Remove(3)).await.unwrap();
+    trio.node(2).order.change(Change::AddLearner(3)).await.unwrap();
+    trio.node(3).until(5).await;
+    trio.node(1).order.change(Change::Promote(3)).await.unwrap();
+    assert_eq!(trio.node(3).order("more").await, 6);
+    trio.same(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_between_nodes() {
     use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
     use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
