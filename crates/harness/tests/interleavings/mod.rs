@@ -228,16 +228,17 @@ fn a_read_that_was_replaced_ends_the_transaction() {
     run(cases::STALE_READS);
 }
 
-/// In every order nobody is aborted at all.
+/// In every order nobody is aborted at all. READ COMMITTED has other anomalies there: an update that
+/// waited for a delete finds nothing.
 #[test]
 fn snapshots_move_past_what_statements_meet() {
-    run(cases::MOVED_SNAPSHOTS);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let database = stage::open(|options| options).await.unwrap();
         let mut base = 0;
         for case in cases::MOVED_SNAPSHOTS {
             let tally = tally(&database, case, Isolation::Serializable, &mut base).await;
+            judge(case, Isolation::Serializable, &tally);
             let aborts = tally.certifier + tally.first_updater + tally.deadlocks;
             assert_eq!(aborts, 0, "{}: {tally:?}", case.name);
         }
