@@ -253,15 +253,16 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     one.query("INSERT INTO item VALUES (1)").expect("inserted");
     cluster.kill(2);
     cluster.kill(3);
-    // Until it has noticed, a write waits for a bounded time.
-    let refused = loop {
-        let state = sqlstate(one.query("INSERT INTO item VALUES (2)"));
-        if state == "25006" {
-            break state;
+    // Until it has noticed, a write waits for a bounded time, and may be on its way already: then
+    // nobody knows yet what becomes of it.
+    let mut refused = (100..).map(|id| sqlstate(one.query(&format!("INSERT INTO item VALUES ({id})"))));
+    loop {
+        match &refused.next().expect("there is always another one")[..] {
+            "25006" => break,
+            state => assert!(matches!(state, "40001" | "08007") || state.starts_with("rows"), "{state}"),
         }
-        assert!(state == "40001" || state.starts_with("rows"), "{state}");
-    };
-    assert_eq!(refused, "25006");
+    }
+    drop(refused);
     assert_eq!(
         rows(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT id FROM item WHERE id = 1; COMMIT"),
         [["1"]]
@@ -272,10 +273,10 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     loop {
         match one.query("INSERT INTO item VALUES (3)") {
             Ok(_) => break,
-            Err(failure) => assert_eq!(failure.sqlstate(), "25006"),
+            Err(failure) => assert!(matches!(failure.sqlstate(), "25006" | "40001"), "{failure:?}"),
         }
     }
-    let all = cluster.assert_equal("SELECT id FROM item WHERE id <> 2");
+    let all = cluster.assert_equal("SELECT id FROM item WHERE id < 100");
     assert_eq!(all.len(), 2);
 }
 
