@@ -91,7 +91,7 @@ pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, St
         None => None,
         Some(joining) => {
             let member = Box::pin(joining.start(&database, &config.data, disk)).await?;
-            Box::pin(member.caught_up()).await;
+            Box::pin(member.caught_up(&database)).await;
             Some(member)
         }
     };

@@ -166,14 +166,20 @@ impl Joining {
 
 impl Member {
     /// Resolves once this node has everything that was settled when it asked a majority.
-    pub(crate) async fn caught_up(&self) {
+    pub(crate) async fn caught_up(&self, database: &SqlDatabase) {
         loop {
             let reached = async {
                 let barrier = self.order.read_barrier().await?;
                 self.order.until_applied(barrier).await
             };
             match reached.await {
-                Ok(()) => return,
+                Ok(()) => {
+                    // Before the first client comes: tokens name the cluster.
+                    if let Some(cluster) = self.order.cluster() {
+                        database.nodes().identify(hex(&cluster));
+                    }
+                    return;
+                }
                 Err(error) => {
                     tracing::info!(%error, "waiting for a majority of the cluster");
                     tokio::time::sleep(STATUS_PERIOD).await;
@@ -268,9 +274,6 @@ async fn show(
     let mut closing = None;
     loop {
         let nodes = database.nodes();
-        if let Some(cluster) = order.cluster() {
-            nodes.identify(hex(&cluster));
-        }
         let (state, reason) = order.state();
         let since = *closing.get_or_insert_with(Instant::now);
         let is_open = match state {
