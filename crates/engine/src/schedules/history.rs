@@ -123,7 +123,7 @@ impl History {
         let commits = self.done.iter().enumerate().filter_map(|(at, done)| Some((at, done.commit?)));
         for (first, commit) in commits.filter(|_| strict) {
             let later = self.done.iter().enumerate().filter(|(_, done)| commit <= done.known);
-            later.for_each(|(at, _)| drop(after[first].insert(at)));
+            after[first].extend(later.map(|(at, _)| at));
         }
         after
     }
