@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Rooms, the lowest floor first: bytes ([`codec`]), what the order is made of ([`entry`]), the log
-//! ([`log`]), what nodes say ([`messages`]), how they reach each other ([`net`]), the consensus
-//! library ([`consensus`], the only room that knows it), and the order itself ([`order`]) with its
+//! (`log`), what nodes say (`messages`), how they reach each other ([`net`]), the consensus
+//! library (`consensus`, the only room that knows it), and the order itself ([`order`]) with its
 //! parts: proposals, delivery, the first start, the state of the nodes.
 
 pub mod application;
