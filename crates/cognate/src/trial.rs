@@ -38,8 +38,8 @@ pub(crate) struct Nodes {
 impl Trial {
     /// Starts all nodes. Their lines `ready …` come out with the node's number before them.
     pub(crate) fn start(&self) -> Result<Nodes, String> {
-        let last = self.base_port.checked_add(HTTP_OFFSET + self.nodes).ok_or("base-port: too high")?;
-        let _ = last;
+        // All ports are below this one.
+        self.base_port.checked_add(HTTP_OFFSET + self.nodes).ok_or("base-port: too high")?;
         std::fs::create_dir_all(&self.data)
             .map_err(|e| format!("cannot make {}: {e}", self.data.display()))?;
         let secret = self.secret()?;
@@ -100,7 +100,7 @@ fn announce(node: u16, output: impl std::io::Read) {
 }
 
 impl Nodes {
-    /// Asks all nodes to stop, one after the other, so that the last ones need no election.
+    /// Asks all nodes to stop, and waits until they have.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         for (_, child) in &self.children {
             if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
