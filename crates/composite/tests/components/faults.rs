@@ -37,6 +37,8 @@ const PAYMENT: usize = 2;
 enum Way {
     /// A start, or purchases.
     Plain,
+    /// Purchases with lulls between them: what is freed is used at once otherwise.
+    Lulls,
     /// Its very first start.
     First,
     /// A start without its journal.
@@ -105,8 +107,8 @@ static POINTS: [Point; 43] = [
     point("undo-before", CALLED, 1, Way::Plain),
     point("undo-between", CALLED, 1, Way::Plain),
     point("undo-after", CALLED, 1, Way::Plain),
-    point("free-before", ALL, 2, Way::Plain),
-    point("free-after", ALL, 2, Way::Plain),
+    point("free-before", ALL, 2, Way::Lulls),
+    point("free-after", ALL, 2, Way::Lulls),
 ];
 
 /// Three components, and what was bought of them.
@@ -157,7 +159,7 @@ impl Set {
             Way::InDoubt if place == SHOP => Some((SHOP, "decision-after:1")),
             Way::InDoubt => Some((place, IN_DOUBT)),
             Way::OtherInDoubt => Some((STOCK, IN_DOUBT)),
-            Way::Plain | Way::First | Way::NoJournal => None,
+            Way::Plain | Way::Lulls | Way::First | Way::NoJournal => None,
         };
         if let Some((first, fault)) = first {
             self.components.kill(first)?;
@@ -199,7 +201,9 @@ impl Set {
         let shop = self.components.address("shop");
         let crowd = format!("{fault} at {}", NAMES[place]);
         let ((), bought) = Crowd::buys(shop, &crowd, CLIENTS, DEADLINE, |crowd| {
+            crowd.set_lulls(point.way == Way::Lulls);
             self.lead(place, point.way, &fault)?;
+            crowd.set_lulls(false);
             crowd.goes_on(CLIENTS)
         })?;
         let (bought_now, dead) = (bought.len(), begun.elapsed());

@@ -19,6 +19,8 @@ const EACH: usize = 40;
 const NONE: i32 = 101;
 /// A pause before a request is made again.
 const PAUSE: Duration = Duration::from_millis(20);
+/// A pause after each request while there are lulls: components free what nobody used meanwhile.
+const LULL: Duration = Duration::from_millis(600);
 
 /// A purchase, and what its client was answered.
 pub(crate) struct Bought {
@@ -34,6 +36,7 @@ pub(crate) struct Crowd {
     name: String,
     deadline_ms: String,
     is_over: AtomicBool,
+    has_lulls: AtomicBool,
     bought: AtomicUsize,
 }
 
@@ -52,6 +55,7 @@ impl Crowd {
             name: name.to_owned(),
             deadline_ms: deadline.as_millis().to_string(),
             is_over: AtomicBool::new(false),
+            has_lulls: AtomicBool::new(false),
             bought: AtomicUsize::new(0),
         };
         let crowd = &crowd;
@@ -87,14 +91,26 @@ impl Crowd {
         Ok(())
     }
 
+    /// From now on, clients pause after each purchase, or no longer do.
+    pub(crate) fn set_lulls(&self, has_lulls: bool) {
+        self.has_lulls.store(has_lulls, Ordering::SeqCst);
+    }
+
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
+    }
+
+    fn pause(&self) {
+        if self.has_lulls.load(Ordering::SeqCst) {
+            thread::sleep(LULL);
+        }
     }
 
     /// One client: a purchase after the other, each asked for until it is answered.
     fn buy(&self, client: usize, clients: usize) -> Result<Vec<Bought>, Failure> {
         let mut bought = Vec::new();
         for nth in 0usize.. {
+            self.pause();
             if self.is_over() {
                 break;
             }
@@ -126,6 +142,7 @@ impl Crowd {
     fn ask_for_nothing(&self) -> Result<(), Failure> {
         let orders = [json!({ "item": 1, "customer": NONE }), json!({ "item": NONE, "customer": 1 })];
         for nth in 0usize.. {
+            self.pause();
             if self.is_over() {
                 break;
             }
