@@ -120,6 +120,7 @@ impl Manager {
         let _one = self.checkpointing.lock();
         let oldest = self.store.snapshots.pin_oldest(|| self.store.floor());
         let before = self.store.base.watermark();
+        self.keep_image(oldest.csn())?;
         let mut kept = self.checkpoint_to(&oldest, before)?;
         drop(oldest);
         if self.store.memory.bytes() > target {
@@ -138,10 +139,16 @@ impl Manager {
         if watermark > since {
             let dropped: Vec<TreeId> =
                 self.store.memory.dropped(watermark).into_iter().map(|(tree, _)| tree).collect();
+            if let Some(cluster) = &self.cluster {
+                cluster.wait_synced(watermark)?;
+            }
             let mut changes = Changes::new(self, watermark, since, &dropped);
             self.store.base.apply(watermark, &mut changes, &dropped)?;
             self.store.views.publish(&self.store.base);
             self.store.log.remove_before(watermark)?;
+            if let Some(cluster) = &self.cluster {
+                cluster.images.forget(watermark)?;
+            }
         }
         Ok(self.sweep(before))
     }

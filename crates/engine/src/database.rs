@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::storage::Outgoing;
 use crate::active::TransactionInfo;
 use crate::background::Background;
 use crate::certifier::{Method, Watch};
@@ -179,6 +180,21 @@ impl Database {
     /// The last position of the order that is judged and shown here; 0 in a database of its own.
     pub fn applied(&self) -> Csn {
         self.manager.applied()
+    }
+
+    /// The durable state of a node, for another one that is too far behind to be given the order. As
+    /// long as it is held, no checkpoint removes its files.
+    ///
+    /// # Errors
+    /// `Io`; `Defect` in a database of its own, and before the first checkpoint.
+    pub fn outgoing(&self) -> Result<Outgoing, Error> {
+        self.manager.outgoing()
+    }
+
+    /// Where delivery would begin if a node of a cluster were started now: what its order has up to
+    /// there is not needed here any more. 0 in a database of its own.
+    pub fn starts_at(&self) -> Csn {
+        self.manager.starts_at()
     }
 
     /// The last position, and a digest of all requests and verdicts up to it: equal at all nodes.

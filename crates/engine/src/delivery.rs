@@ -43,6 +43,7 @@ use crate::order::{Level, Refusal, Request, Standing};
 use crate::prepared::record::Parts;
 use crate::sequencer::Delivery;
 use crate::sight::Sight;
+use crate::storage::images::Images;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
@@ -74,7 +75,9 @@ pub(crate) struct Cluster {
     node: Node,
     /// The base had everything up to here when the database was opened.
     stored: Csn,
-    standing: Mutex<Standing>,
+    pub(crate) standing: Mutex<Standing>,
+    /// How things stood at earlier positions.
+    pub(crate) images: Images,
     /// Everything up to here is judged, shown, and has struck whom it strikes.
     applied: CachePadded<AtomicU64>,
     /// Who waits for a position to be applied.
@@ -140,10 +143,11 @@ impl Future for Proposed {
 
 impl Cluster {
     /// One that goes on after position `stored`, which the base has.
-    pub(crate) fn new(node: Node, stored: Csn) -> Cluster {
+    pub(crate) fn new(node: Node, stored: Csn, images: Images) -> Cluster {
         Cluster {
             node,
             stored,
+            images,
             standing: Mutex::default(),
             applied: CachePadded::new(AtomicU64::new(0)),
             waiters: Mutex::default(),
@@ -151,6 +155,28 @@ impl Cluster {
             sealed: Mutex::default(),
             fates: std::array::from_fn(|_| Mutex::default()),
         }
+    }
+
+    /// Goes on where an image says how things stand, and when the first trees changed last.
+    pub(crate) fn begin_at(&self, standing: Standing, changed: &[Csn]) {
+        self.applied.store(standing.applied(), Ordering::Release);
+        *self.standing.lock() = standing;
+        for (last, position) in self.changed.iter().zip(changed) {
+            last.store(*position, Ordering::Release);
+        }
+    }
+
+    /// Blocks until everything up to a position is on this node's disk.
+    ///
+    /// # Errors
+    /// `ShuttingDown` if that will not be.
+    pub(crate) fn wait_synced(&self, position: Csn) -> Result<(), Error> {
+        if self.node.order.wait_synced(position) { Ok(()) } else { Err(Error::ShuttingDown) }
+    }
+
+    /// The last positions that changed the first trees.
+    pub(crate) fn changed_at(&self) -> [Csn; FIRST_TREES] {
+        std::array::from_fn(|tree| self.changed[tree].load(Ordering::Acquire))
     }
 
     /// Everything up to here is judged and shown.

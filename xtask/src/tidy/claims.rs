@@ -79,6 +79,7 @@ const FLOORS: &[&[&str]] = &[
         "sibling/member",
         "checkpoint",
         "delivery",
+        "image",
     ],
     &["background"],
     &["database"],

@@ -10,6 +10,7 @@ use super::window::{Conflict, Window};
 use super::{AGE_MAX, Level, Request, SILENCE_MAX};
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
+use crate::payload::{Encoder, Input};
 use crate::total_order::node_of;
 use crate::{Csn, TransactionId, TreeId};
 
@@ -159,6 +160,71 @@ impl Standing {
             self.digests.pop_front();
         }
         self.raise_horizon();
+    }
+
+    /// Writes it: the last position, the horizon, and the digest; the window; count, and for each node:
+    /// number, oldest snapshot, and when it said so; count, and for each outcome, oldest first:
+    /// position, transaction, committed: 1 byte, name length + 1 (0 = none), name; count, and for
+    /// each name: name, position, committed.
+    pub(crate) fn encode(&self, out: &mut Encoder) {
+        out.varint(self.applied);
+        out.varint(self.horizon);
+        out.string(&self.digest);
+        self.window.encode(out);
+        out.varint(self.announced.len() as u64);
+        for (node, (oldest, at)) in &self.announced {
+            [u64::from(*node), *oldest, *at].into_iter().for_each(|number| out.varint(number));
+        }
+        out.varint(self.decided.len() as u64);
+        for (position, id, name) in &self.decided {
+            let known = self.outcomes.get(id).expect("who was decided has an outcome");
+            out.varint(*position);
+            out.varint(*id);
+            out.byte(u8::from(known.1));
+            out.optional(name.as_deref().map(str::as_bytes));
+        }
+        out.varint(self.names.len() as u64);
+        for (name, (position, committed)) in &self.names {
+            out.string(name.as_bytes());
+            out.varint(*position);
+            out.byte(u8::from(*committed));
+        }
+    }
+
+    /// Reads what [`Standing::encode`] wrote. Digests of earlier positions are not known to it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn decode(input: &mut Input<'_>) -> Result<Standing, String> {
+        let text = |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
+        let (applied, horizon) = (input.varint()?, input.varint()?);
+        let digest: [u8; 32] = input.string()?.try_into().map_err(|_| "a digest of another size")?;
+        let window = Window::decode(input)?;
+        let announced = input.list(|input| {
+            let node = u16::try_from(input.varint()?).map_err(|_| "a node out of range")?;
+            Ok((node, (input.varint()?, input.varint()?)))
+        })?;
+        let mut outcomes = HashMap::default();
+        let decided = input.list(|input| {
+            let (position, id, committed) = (input.varint()?, input.varint()?, input.byte()? != 0);
+            outcomes.insert(id, (position, committed));
+            Ok((position, id, input.optional()?.map(text).transpose()?))
+        })?;
+        let names = input.list(|input| {
+            let name = text(input.string()?)?;
+            Ok((name, (input.varint()?, input.byte()? != 0)))
+        })?;
+        Ok(Standing {
+            applied,
+            window,
+            horizon,
+            announced: announced.into_iter().collect(),
+            outcomes,
+            decided: decided.into(),
+            names: names.into_iter().collect(),
+            digest,
+            digests: VecDeque::from([digest]),
+        })
     }
 
     fn raise_horizon(&mut self) {

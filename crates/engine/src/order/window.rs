@@ -10,8 +10,10 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::RandomState;
 
 use super::request::Place;
+use crate::key::SmallKey;
 use crate::lock::mode::{LockMode, Mode, Modes, TreeMode};
 use crate::lock::table::HeldLock;
+use crate::payload::{Encoder, Input};
 use crate::{Csn, TransactionId};
 
 /// Modes of rows (four strengths) and of trees (eight).
@@ -58,6 +60,15 @@ fn against(lock: &HeldLock) -> Modes {
         Some(_) => Mode::Row(LockMode::Exclusive).keeps_out(strengths(lock)) & 0b1111,
         None => Mode::Tree(TreeMode::Read).keeps_out(lock.modes),
     }
+}
+
+fn encode_place(out: &mut Encoder, (tree, key): &Place) {
+    out.varint(u64::from(*tree));
+    out.optional(key.as_deref());
+}
+
+fn decode_place(input: &mut Input<'_>) -> Result<Place, String> {
+    Ok((input.tree()?, input.optional()?.map(SmallKey::new)))
 }
 
 impl Window {
@@ -111,6 +122,44 @@ impl Window {
         }
     }
 
+    /// Writes it: the floor; count, and for each place: tree id, key length + 1 (0 = the whole tree),
+    /// key, and count of modes, for each: mode, position, transaction; count, and for each position
+    /// that entered: position, and its places.
+    pub(super) fn encode(&self, out: &mut Encoder) {
+        out.varint(self.floor);
+        out.varint(self.locked.len() as u64);
+        for (place, lasts) in &self.locked {
+            encode_place(out, place);
+            out.list(lasts, |out, last| {
+                out.byte(last.mode);
+                out.varint(last.position);
+                out.varint(last.by);
+            });
+        }
+        out.varint(self.entered.len() as u64);
+        for (position, places) in &self.entered {
+            out.varint(*position);
+            out.list(places, encode_place);
+        }
+    }
+
+    /// Reads what [`Window::encode`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn decode(input: &mut Input<'_>) -> Result<Window, String> {
+        let floor = input.varint()?;
+        let locked = input.list(|input| {
+            let place = decode_place(input)?;
+            let lasts = input.list(|input| {
+                Ok(Last { mode: input.byte()?, position: input.varint()?, by: input.varint()? })
+            })?;
+            Ok((place, Lasts::from_vec(lasts)))
+        })?;
+        let entered = input.list(|input| Ok((input.varint()?, input.list(decode_place)?)))?;
+        Ok(Window { locked: locked.into_iter().collect(), entered: entered.into(), floor })
+    }
+
     /// How many keys and trees it has.
     #[cfg(test)]
     fn len(&self) -> usize {
@@ -121,7 +170,6 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::SmallKey;
 
     fn row(key: &str, mode: LockMode) -> HeldLock {
         HeldLock { tree: 7, key: Some(SmallKey::new(key.as_bytes())), modes: Mode::Row(mode).bit() }

@@ -51,6 +51,7 @@ mod payloads;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ use crate::late::Late;
 use crate::level::Access;
 use crate::lock::table::Held;
 use crate::own::{OwnRow, PREPARED_TREE, overtaken_key};
+use crate::payload::{Encoder, Input};
 use crate::pressure::RoundWait;
 use crate::storage::StagedRun;
 use crate::store::Store;
@@ -469,6 +471,26 @@ impl Sequencer {
             drop(self.prune(order, None));
             Ok(promise)
         })
+    }
+
+    /// Writes the graph, as part of a node's image.
+    pub(crate) fn encode_graph(&self, out: &mut Encoder) {
+        spin::lock(&self.order).certifier.encode(out);
+    }
+
+    /// Reads the graph of an image, before anything else is in this one. The answer has those who
+    /// are prepared.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes, in words.
+    pub(crate) fn restore_graph(
+        &self,
+        input: &mut Input<'_>,
+    ) -> Result<HashMap<TransactionId, Promise>, String> {
+        let mut order = spin::lock(&self.order);
+        let promises = order.certifier.restore(input)?;
+        drop(self.prune(&mut order.certifier, None));
+        Ok(promises)
     }
 
     /// Pins the visible mark and watches whether anybody who commits later leads to before it.
