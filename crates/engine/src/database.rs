@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::image::found;
 use crate::storage::Outgoing;
 use crate::active::TransactionInfo;
 use crate::background::Background;
@@ -40,6 +41,27 @@ impl Database {
         manager.restore_prepared()?;
         let background = Arc::new(Mutex::new(Background::start(&manager)?));
         Ok(Database { manager, background })
+    }
+
+    /// Makes the data of a database of its own those of a cluster's first node: opens the folder,
+    /// moves everything to the base store, and closes it. From then on it opens as a node's only,
+    /// and the cluster begins behind the position that is returned.
+    ///
+    /// # Errors
+    /// As `open`; `InvalidArgument` if something is prepared, or if it is a node's already.
+    pub fn found_cluster(options: Options) -> Result<Csn, Error> {
+        let (disk, folder) = (Arc::clone(&options.disk), options.path.clone());
+        let database = Database::open(options)?;
+        let prepared = database.prepared().len();
+        if prepared > 0 {
+            let what = format!("{prepared} prepared transactions are not decided yet");
+            return Err(Error::InvalidArgument(what));
+        }
+        database.close()?;
+        let position = database.manager.store.base.watermark();
+        drop(database);
+        found(&disk, &folder, position)?;
+        Ok(position)
     }
 
     /// For tests that look at the marks, or plant faults.

@@ -57,7 +57,7 @@ const SHARDS: usize = 16;
 /// The graph is pruned at every so manieth position.
 const PRUNE_EVERY: Csn = 64;
 /// The trees of which it is remembered when they changed: the system's.
-const FIRST_TREES: usize = 8;
+pub(crate) const FIRST_TREES: usize = 8;
 /// A node that is not heard of for so many positions announces its oldest snapshot.
 const ANNOUNCE_AFTER: Csn = crate::order::SILENCE_MAX / 4;
 

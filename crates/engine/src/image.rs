@@ -27,16 +27,17 @@
 //! standing, graph      as `order::standing` and `certifier::image` say
 //! ```
 
+use std::path::Path;
 use std::sync::Arc;
 
 use cognate_env::Disk;
 
-use crate::delivery::Cluster;
+use crate::delivery::{Cluster, FIRST_TREES};
 use crate::manager::Manager;
 use crate::order::Standing;
 use crate::payload::{Encoder, Input};
 use crate::storage::Outgoing;
-use crate::storage::images::{Images, decode};
+use crate::storage::images::{FOLDER, Images, decode};
 use crate::{Csn, Error};
 
 const VERSION: u8 = 1;
@@ -129,6 +130,28 @@ impl Manager {
 ///
 /// # Errors
 /// `Io`.
-pub(crate) fn open_images(disk: &Arc<dyn Disk>, folder: &std::path::Path) -> Result<Images, Error> {
-    Images::open(Arc::clone(disk), &folder.join("images"))
+pub(crate) fn open_images(disk: &Arc<dyn Disk>, folder: &Path) -> Result<Images, Error> {
+    Images::open(Arc::clone(disk), &folder.join(FOLDER))
+}
+
+/// Makes a closed database, which has everything in its base store up to `position`, one of a node:
+/// nothing that happened before concerns any verdict.
+///
+/// # Errors
+/// `Io`; nothing has changed then, or it is to be asked for again.
+pub(crate) fn found(disk: &Arc<dyn Disk>, folder: &Path, position: Csn) -> Result<(), Error> {
+    let mut out = Encoder::with_capacity(1 << 10);
+    out.byte(VERSION);
+    out.list(&[position; FIRST_TREES], |out, position| out.varint(*position));
+    Standing::at(position).encode(&mut out);
+    // No graph.
+    out.varint(0);
+    open_images(disk, folder)?.write(position, &out.finish())?;
+    // From here on it is a node's.
+    let log = folder.join("log");
+    let fail = |cause| Error::io("removing", &log, cause);
+    for name in disk.list(&log).map_err(fail)? {
+        disk.remove(&log.join(name)).map_err(fail)?;
+    }
+    disk.sync_dir(&log).map_err(fail)
 }

@@ -52,6 +52,12 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// Of a cluster that begins behind a position, with what a single database has up to there.
+    pub(crate) fn at(position: Csn) -> Standing {
+        let window = Window::at(position);
+        Standing { applied: position, horizon: position, window, ..Standing::default() }
+    }
+
     /// The last position that was delivered.
     pub(crate) fn applied(&self) -> Csn {
         self.applied

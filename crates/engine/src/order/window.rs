@@ -72,6 +72,11 @@ fn decode_place(input: &mut Input<'_>) -> Result<Place, String> {
 }
 
 impl Window {
+    /// One without locks, for those who look from a position on.
+    pub(super) fn at(floor: Csn) -> Window {
+        Window { floor, ..Window::default() }
+    }
+
     /// The last request after `since` that had a lock against this one.
     pub(crate) fn conflict(&self, lock: &HeldLock, since: Csn) -> Option<Conflict> {
         let lasts = self.locked.get(&(lock.tree, lock.key.clone()))?;

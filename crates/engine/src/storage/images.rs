@@ -14,6 +14,9 @@ use super::record::{u32_at, u64_at};
 use crate::sync::Mutex;
 use crate::{Csn, Error};
 
+/// The folder of images in a node's.
+pub const FOLDER: &str = "images";
+
 const MAGIC: &[u8; 8] = b"COGNIMG1";
 const VERSION: u32 = 1;
 const HEADER: usize = 28;

@@ -404,6 +404,46 @@ fn an_incomplete_state_of_another_node_counts_for_nothing() {
     }
 }
 
+/// What a single database has is what a cluster begins with; neither opens as the other.
+#[test]
+fn a_single_database_becomes_the_first_node() {
+    let mut cluster = Cluster::of(2);
+    let disk = SimDisk::new(7);
+    let single = || {
+        let mut options = Options::new(FOLDER);
+        options.disk = disk.handle();
+        options
+    };
+    let alone = Database::open(single()).unwrap();
+    for number in 0..10 {
+        let mut t = alone.begin(Isolation::Snapshot, Access::ReadWrite);
+        put(&mut t, "x", &number.to_string()).unwrap();
+        t.commit().unwrap();
+    }
+    alone.close().unwrap();
+    drop(alone);
+    cluster.disks[0] = disk.clone();
+    cluster.nodes.clear();
+    let refused = cluster.open(1);
+    assert!(matches!(&refused, Err(Error::InvalidArgument(what)) if what.contains("node init")), "{refused:?}");
+    let began = Database::found_cluster(single()).unwrap();
+    assert!(matches!(Database::open(single()), Err(Error::InvalidArgument(_))));
+    assert!(matches!(Database::found_cluster(single()), Err(Error::InvalidArgument(_))));
+    let empty = vec![Bytes::new(); began as usize];
+    cluster.order.ordered.lock().unwrap().extend(empty);
+    for number in 1..=2 {
+        let node = cluster.open(number).unwrap();
+        cluster.nodes.push(node);
+    }
+    assert_eq!(cluster.node(1).applied(), began);
+    // The other one cannot be given what is in no order.
+    assert!(cluster.transfer(1, 2, 1000));
+    cluster.write(2, &[("y", "2")]);
+    cluster.write(1, &[("x", "new")]);
+    assert_eq!(all(&cluster.begin(2, Isolation::Snapshot), TREE), "x=new y=2");
+    cluster.assert_equal();
+}
+
 #[test]
 fn a_damaged_image_is_named() {
     let mut cluster = Cluster::of(1);

@@ -74,7 +74,8 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn rows(&self) -> Vec<NodeRow> {
+    /// The nodes as they were shown last.
+    pub fn rows(&self) -> Vec<NodeRow> {
         self.rows.load().as_ref().clone()
     }
 
@@ -108,6 +109,25 @@ impl Session {
         }
         let interrupts = self.interrupts();
         interrupts.wait(engine.wait_applied(position)).await
+    }
+
+    /// Whether statements are to see what another node has committed.
+    pub fn reads_after(&self) -> bool {
+        !self.effective.read_after.is_empty()
+    }
+
+    /// A statement was refused before it ran. It may be about what `cognate.read_after` names and
+    /// this node has not seen: then waits for that, and the statement is to be tried again.
+    ///
+    /// # Errors
+    /// The refusal, if it stands; what interrupts the wait.
+    pub async fn look_again(&mut self, refusal: SqlError) -> Result<()> {
+        let named = position_of(&self.database, &self.effective.read_after);
+        let lags = named.is_ok_and(|position| self.database.engine().applied() < position);
+        if self.open.is_some() || !lags {
+            return Err(refusal);
+        }
+        self.await_token().await
     }
 
     /// Commits at a node: waits until its place in the order is known, for a bounded time.
