@@ -139,7 +139,8 @@ fn row_of(nodes: &Value, number: u16) -> Option<&Value> {
 }
 
 fn show(nodes: &Value) -> Result<(), String> {
-    let columns = ["node", "address", "role", "state", "applied", "committed", "lag_bytes", "lag_ms", "reason"];
+    let columns =
+        ["node", "address", "role", "state", "applied", "committed", "lag_bytes", "lag_ms", "reason"];
     let cell = |value: &Value| match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -202,7 +203,8 @@ impl At {
         let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(unclear)?;
         let status: u16 =
             head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(unclear)?;
-        let body: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.trim().to_owned()));
+        let body: Value =
+            serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.trim().to_owned()));
         match (status, &body) {
             (200, Value::Object(_)) => Ok(body),
             (200, _) => Err(unclear()),

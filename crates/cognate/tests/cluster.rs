@@ -489,7 +489,8 @@ fn nodes_speak_tls_with_each_other() {
     cluster.more = known;
     cluster.restart(&[3]);
     cluster.connect(3).query("INSERT INTO item VALUES (1)").expect("it takes part");
-    for (missing, why) in [("--cluster-tls-ca", "belong together"), ("--cluster-tls-key", "belong together")] {
+    for (missing, why) in [("--cluster-tls-ca", "belong together"), ("--cluster-tls-key", "belong together")]
+    {
         let at = words.iter().position(|word| *word == missing).expect("it is there");
         let fewer = [&words[..at], &words[at + 2..]].concat();
         assert!(fails(&fewer).1.contains(why), "without {missing}");

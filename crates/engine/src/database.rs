@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::image::found;
-use crate::storage::Outgoing;
 use crate::active::TransactionInfo;
 use crate::background::Background;
 use crate::certifier::{Method, Watch};
 use crate::delivery::Delivered;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
+use crate::image::found;
 use crate::level::{Access, Isolation};
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
@@ -18,6 +17,7 @@ use crate::options::Options;
 use crate::prepared::{Owner, PreparedInfo};
 use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
+use crate::storage::Outgoing;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;

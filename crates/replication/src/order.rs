@@ -246,9 +246,8 @@ impl TotalOrder {
 
     /// Changes the membership, at any node.
     pub async fn change(&self, change: Change) -> Result<(), OrderError> {
-        let changed = self.0.with_leader(Kind::Change, &change, move |inner| async move {
-            inner.change(change).await
-        });
+        let changed =
+            self.0.with_leader(Kind::Change, &change, move |inner| async move { inner.change(change).await });
         changed.await.map(|Nothing {}| ())
     }
 
@@ -405,7 +404,10 @@ impl Inner {
         if let Change::AddLearner(node) = change
             && !self.settings.peers.contains_key(&node)
         {
-            return Err(format!("node {node} is not on the list of node {}, which leads", self.identity.node()));
+            return Err(format!(
+                "node {node} is not on the list of node {}, which leads",
+                self.identity.node()
+            ));
         }
         self.consensus.change(change).await
     }

@@ -313,12 +313,7 @@ impl Config {
         let http_token = http_token(settings.http_token, settings.http_token_file)?;
         check_http(http, http_token.is_some() || settings.allow_public_http == Some(true))?;
         let allow_plaintext = settings.allow_plaintext == Some(true);
-        let tls = match (settings.tls.cert, settings.tls.key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            (Some(_), None) => return Err(ConfigError("tls: a certificate is given but no key".to_owned())),
-            (None, Some(_)) => return Err(ConfigError("tls: a key is given but no certificate".to_owned())),
-        };
+        let tls = tls_files(settings.tls)?;
         if tls.is_none() && !allow_plaintext && !listen.ip().is_loopback() {
             return Err(ConfigError(format!(
                 "listen: {listen} can be reached from other machines, so a certificate is needed: set --tls-cert and --tls-key, listen on \
@@ -467,6 +462,16 @@ fn method(text: Option<&str>) -> Result<Method, ConfigError> {
         let names = Method::ALL.map(Method::name).join(", ");
         ConfigError(format!("serializable: \"{text}\" is none of {names}"))
     })
+}
+
+/// Certificate and key, or neither.
+fn tls_files(tls: TlsSettings) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
+    match (tls.cert, tls.key) {
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(ConfigError("tls: a certificate is given but no key".to_owned())),
+        (None, Some(_)) => Err(ConfigError("tls: a key is given but no certificate".to_owned())),
+    }
 }
 
 fn certifier_bytes(text: Option<&str>) -> Result<u64, ConfigError> {

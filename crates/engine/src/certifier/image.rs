@@ -41,7 +41,8 @@ impl Certifier {
     /// If something of it is summarized or describes its writes: in a cluster nothing is.
     pub(crate) fn encode(&self, out: &mut Encoder) {
         assert!(self.standing == 0, "nodes of a cluster summarize nothing");
-        let mut order: Vec<(NodeId, &Node)> = self.nodes.iter().filter(|(_, node)| node.commit != 0).collect();
+        let mut order: Vec<(NodeId, &Node)> =
+            self.nodes.iter().filter(|(_, node)| node.commit != 0).collect();
         order.sort_by_key(|(_, node)| (node.commit, node.id));
         let places: HashMap<NodeId, u64> = order.iter().map(|(id, _)| *id).zip(0..).collect();
         out.list(&order, |out, (_, node)| encode_node(out, node, &places));

@@ -202,7 +202,8 @@ impl Standing {
     /// # Errors
     /// What is wrong with it, in words.
     pub(crate) fn decode(input: &mut Input<'_>) -> Result<Standing, String> {
-        let text = |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
+        let text =
+            |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
         let (applied, horizon) = (input.varint()?, input.varint()?);
         let digest: [u8; 32] = input.string()?.try_into().map_err(|_| "a digest of another size")?;
         let window = Window::decode(input)?;

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_newest_below_the_watermark_stays_and_so_do_later_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::default());
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let images = Images::open(Arc::clone(&disk), folder.path()).unwrap();
         assert_eq!((images.newest_upto(Csn::MAX), images.has_later(0)), (None, false));
         for position in [7, 30, 200] {

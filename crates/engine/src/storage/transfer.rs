@@ -72,7 +72,8 @@ impl Outgoing {
         for run in &version.runs {
             files.push((run_file_name(run.name().number), Source::Run(Arc::clone(run)), run.name().length));
         }
-        for (name, bytes) in [(MANIFEST.to_owned(), manifest.encode()), (images::file_name(position), image)] {
+        for (name, bytes) in [(MANIFEST.to_owned(), manifest.encode()), (images::file_name(position), image)]
+        {
             files.push((name, Source::Memory(bytes.into()), 0));
             let Some((_, Source::Memory(bytes), length)) = files.last_mut() else { continue };
             *length = bytes.len() as u64;
@@ -310,7 +311,8 @@ pub(crate) fn take_over(disk: &dyn Disk, database: &Path) -> Result<bool, Error>
     }
     // The manifest comes after its runs, as they were listed. Runs of the state before that have
     // other numbers are removed when the base store is opened; those of the same are replaced.
-    let mut gone: Vec<PathBuf> = disk.list(&images).map_err(fail)?.iter().map(|name| images.join(name)).collect();
+    let mut gone: Vec<PathBuf> =
+        disk.list(&images).map_err(fail)?.iter().map(|name| images.join(name)).collect();
     for name in names {
         let Some(home) = home(name) else {
             return Err(Error::corrupt(&path, 0, format!("a list of files with {name:?}")));

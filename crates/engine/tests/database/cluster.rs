@@ -54,8 +54,7 @@ struct Cluster {
 
 impl Cluster {
     fn of(count: u16) -> Cluster {
-        let mut cluster =
-            Cluster { order: Arc::default(), nodes: Vec::new(), disks: Vec::new(), starts: 1 };
+        let mut cluster = Cluster { order: Arc::default(), nodes: Vec::new(), disks: Vec::new(), starts: 1 };
         for number in 1..=count {
             cluster.disks.push(SimDisk::new(u64::from(number)));
             let node = cluster.open(number).unwrap();
@@ -425,7 +424,10 @@ fn a_single_database_becomes_the_first_node() {
     cluster.disks[0] = disk.clone();
     cluster.nodes.clear();
     let refused = cluster.open(1);
-    assert!(matches!(&refused, Err(Error::InvalidArgument(what)) if what.contains("node init")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Error::InvalidArgument(what)) if what.contains("node init")),
+        "{refused:?}"
+    );
     let began = Database::found_cluster(single()).unwrap();
     assert!(matches!(Database::open(single()), Err(Error::InvalidArgument(_))));
     assert!(matches!(Database::found_cluster(single()), Err(Error::InvalidArgument(_))));
@@ -482,7 +484,10 @@ fn random_histories_over_three_nodes_are_serializable_as_one_copy() {
     }
     let Totals { committed, refused, images, transfers } = totals;
     assert!(committed > 500 && refused > 50, "{committed} committed, {refused} refused");
-    assert!(images > 50 && transfers > 50, "{images} starts began at an image, {transfers} at another node's");
+    assert!(
+        images > 50 && transfers > 50,
+        "{images} starts began at an image, {transfers} at another node's"
+    );
 }
 
 #[derive(Debug, Default)]
