@@ -36,6 +36,7 @@ mod own;
 mod payload;
 mod prepared;
 mod pressure;
+mod proposed;
 mod read_view;
 mod reads;
 mod recovery;

@@ -24,6 +24,7 @@ use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, LockTable};
 use crate::options::Options;
+use crate::order::Purpose;
 use crate::own::SavedNumbers;
 use crate::prepared::PreparedTable;
 use crate::pressure::Pressure;
@@ -75,10 +76,13 @@ pub(crate) struct Counters {
 }
 
 /// A transaction that asks to commit, besides its write set.
+#[derive(Default)]
 pub(crate) struct Request {
     pub(crate) id: TransactionId,
     pub(crate) family: Option<FamilySlot>,
     pub(crate) snapshot: Csn,
+    /// What it asks for at a node of a cluster, if that is not to commit.
+    pub(crate) purpose: Purpose,
     /// What its client calls it.
     pub(crate) name: Option<Box<str>>,
     /// The last commit that it looked at.

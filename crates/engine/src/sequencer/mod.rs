@@ -47,6 +47,7 @@
 //! mutexes are never taken with any of these held: whoever appends releases the locks afterwards.
 
 mod entry;
+mod ordered;
 mod payloads;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Writing};
+pub(crate) use ordered::Place;
 
 use crate::certifier::{
     Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, StaleRead, Watch,

@@ -17,13 +17,13 @@ use cognate_env::SplitMix;
 use super::support::{Seed, all, block_on, seeds, value};
 
 const ROW: LockMode = LockMode::NoKeyExclusive;
-const TREE: u32 = 1007;
+pub(super) const TREE: u32 = 1007;
 
 /// Requests that were proposed and are not ordered yet, with their origins, and the order.
 #[derive(Default)]
-struct Order {
-    proposed: Mutex<Vec<Bytes>>,
-    ordered: Mutex<Vec<Bytes>>,
+pub(super) struct Order {
+    pub(super) proposed: Mutex<Vec<Bytes>>,
+    pub(super) ordered: Mutex<Vec<Bytes>>,
 }
 
 struct Proposals(Arc<Order>);
@@ -39,15 +39,15 @@ impl TotalOrder for Proposals {
 }
 
 /// Nodes numbered from 1 on.
-struct Cluster {
-    order: Arc<Order>,
-    nodes: Vec<Database>,
+pub(super) struct Cluster {
+    pub(super) order: Arc<Order>,
+    pub(super) nodes: Vec<Database>,
     folders: Vec<tempfile::TempDir>,
     starts: u32,
 }
 
 impl Cluster {
-    fn of(count: u16) -> Cluster {
+    pub(super) fn of(count: u16) -> Cluster {
         let mut cluster =
             Cluster { order: Arc::default(), nodes: Vec::new(), folders: Vec::new(), starts: 1 };
         for number in 1..=count {
@@ -58,25 +58,25 @@ impl Cluster {
         cluster
     }
 
-    fn open(&self, number: u16) -> Database {
+    pub(super) fn open(&self, number: u16) -> Database {
         let mut options = Options::new(self.folders[usize::from(number) - 1].path());
         let order = Arc::new(Proposals(Arc::clone(&self.order)));
         options.node = Some(Node { number, start: self.starts, order });
         Database::open(options).unwrap()
     }
 
-    fn node(&self, number: u16) -> &Database {
+    pub(super) fn node(&self, number: u16) -> &Database {
         &self.nodes[usize::from(number) - 1]
     }
 
     /// Gives one of the proposed requests the next position.
-    fn order_one(&self, which: usize) {
+    pub(super) fn order_one(&self, which: usize) {
         let request = self.order.proposed.lock().unwrap().remove(which);
         self.order.ordered.lock().unwrap().push(request);
     }
 
     /// Lets a node deliver its next position. False if there is none.
-    fn deliver(&self, number: u16) -> bool {
+    pub(super) fn deliver(&self, number: u16) -> bool {
         let position = self.node(number).applied() as usize;
         let request = self.order.ordered.lock().unwrap().get(position).cloned();
         let Some(request) = request else { return false };
@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     /// Orders everything as it was proposed, and delivers it everywhere.
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         while !self.order.proposed.lock().unwrap().is_empty() {
             self.order_one(0);
         }
@@ -94,12 +94,22 @@ impl Cluster {
         }
     }
 
-    fn begin(&self, number: u16, isolation: Isolation) -> Transaction {
+    pub(super) fn begin(&self, number: u16, isolation: Isolation) -> Transaction {
         self.node(number).begin(isolation, Access::ReadWrite)
     }
 
+    /// Ends a node, and starts it again on what it had; it delivers what it is given then.
+    pub(super) fn restart(&mut self, number: u16) {
+        let before = self.nodes.remove(usize::from(number) - 1);
+        before.close().unwrap();
+        drop(before);
+        self.starts += 1;
+        let again = self.open(number);
+        self.nodes.insert(usize::from(number) - 1, again);
+    }
+
     /// Commits at a node, and lets everybody know.
-    fn write(&self, number: u16, rows: &[(&str, &str)]) {
+    pub(super) fn write(&self, number: u16, rows: &[(&str, &str)]) {
         let mut t = self.begin(number, Isolation::Snapshot);
         rows.iter().for_each(|(key, content)| put(&mut t, key, content).unwrap());
         let mut commit = Commitment::of(t);
@@ -109,7 +119,7 @@ impl Cluster {
     }
 
     /// The same everywhere: what there is, and what it came from.
-    fn assert_equal(&self) {
+    pub(super) fn assert_equal(&self) {
         let contents: Vec<String> =
             (1..=self.nodes.len() as u16).map(|n| all(&self.begin(n, Isolation::Snapshot), TREE)).collect();
         let digests: Vec<_> = self.nodes.iter().map(|node| node.digest().unwrap()).collect();
@@ -118,15 +128,21 @@ impl Cluster {
     }
 }
 
-/// A commit under way.
-struct Commitment(Pin<Box<dyn Future<Output = Result<Commit, Error>>>>);
+/// A commit under way, or whatever else has to be ordered.
+pub(super) struct Commitment<T = Commit>(Pin<Box<dyn Future<Output = Result<T, Error>>>>);
 
 impl Commitment {
-    fn of(t: Transaction) -> Commitment {
-        Commitment(Box::pin(t.commit_in_order()))
+    pub(super) fn of(t: Transaction) -> Commitment {
+        Commitment::on(t.commit_in_order())
+    }
+}
+
+impl<T> Commitment<T> {
+    pub(super) fn on(future: impl Future<Output = Result<T, Error>> + 'static) -> Commitment<T> {
+        Commitment(Box::pin(future))
     }
 
-    fn poll(&mut self) -> Option<Result<Commit, Error>> {
+    pub(super) fn poll(&mut self) -> Option<Result<T, Error>> {
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
@@ -135,19 +151,19 @@ impl Commitment {
 }
 
 /// Locks a row, looks whether the snapshot may overwrite it, and writes.
-fn put(t: &mut Transaction, key: &str, content: &str) -> Result<(), Error> {
+pub(super) fn put(t: &mut Transaction, key: &str, content: &str) -> Result<(), Error> {
     let locked = block_on(t.lock(TREE, key.as_bytes(), ROW, WaitPolicy::NoWait))?;
     assert_eq!(locked, LockOutcome::Granted { waited: false });
     t.check_unchanged(TREE, key.as_bytes())?;
     t.put(TREE, key.as_bytes(), value(content))
 }
 
-fn get(t: &Transaction, key: &str) -> Option<String> {
+pub(super) fn get(t: &Transaction, key: &str) -> Option<String> {
     let found = t.get(TREE, key.as_bytes()).unwrap();
     found.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-fn overtaken_by(error: &Error) -> u16 {
+pub(super) fn overtaken_by(error: &Error) -> u16 {
     match error {
         Error::Overtaken { by, .. } => node_of(*by),
         other => panic!("{other:?}"),
@@ -273,12 +289,7 @@ fn a_node_that_starts_again_comes_to_the_same() {
             cluster.node(1).checkpoint().unwrap();
         }
     }
-    let before = cluster.nodes.remove(0);
-    before.close().unwrap();
-    drop(before);
-    cluster.starts += 1;
-    let again = cluster.open(1);
-    cluster.nodes.insert(0, again);
+    cluster.restart(1);
     cluster.settle();
     cluster.assert_equal();
     cluster.write(1, &[("x", "after")]);
@@ -286,11 +297,11 @@ fn a_node_that_starts_again_comes_to_the_same() {
 }
 
 /// What a transaction that committed has read and written: versions by their writers.
-struct Done {
-    id: usize,
-    read: Vec<(usize, Option<usize>)>,
-    wrote: Vec<usize>,
-    position: u64,
+pub(super) struct Done {
+    pub(super) id: usize,
+    pub(super) read: Vec<(usize, Option<usize>)>,
+    pub(super) wrote: Vec<usize>,
+    pub(super) position: u64,
 }
 
 const KEYS: usize = 6;
@@ -401,7 +412,7 @@ struct SoFar {
 }
 
 /// Edges by the definition, from versions: whoever wrote before whoever read or replaced it.
-fn assert_acyclic(done: &[Done]) {
+pub(super) fn assert_acyclic(done: &[Done]) {
     let mut versions: BTreeMap<usize, Vec<(u64, usize)>> = BTreeMap::new();
     for one in done {
         one.wrote.iter().for_each(|key| versions.entry(*key).or_default().push((one.position, one.id)));
