@@ -562,3 +562,89 @@ fn a_request_that_its_client_names_commits_once_and_any_node_knows_its_outcome()
     one.query(&format!("SET cognate.request_id = '{name}'")).expect("set");
     assert_eq!(sqlstate(one.query("INSERT INTO item VALUES (3)")), "22023");
 }
+
+#[test]
+fn what_one_node_has_prepared_survives_it_and_is_decided_at_another() {
+    let mut cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
+    one.query("INSERT INTO item VALUES (1, 10), (2, 10), (3, 10)").expect("inserted");
+    for (name, id) in [("p", 1), ("q", 2)] {
+        one.query("BEGIN").expect("begun");
+        one.query(&format!("UPDATE item SET stock = stock - 1 WHERE id = {id}")).expect("changed");
+        one.query(&format!("PREPARE TRANSACTION '{name}'")).expect("prepared");
+    }
+    one.query("BEGIN").expect("begun");
+    one.query("UPDATE item SET stock = 0 WHERE id = 3").expect("changed");
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    cluster.kill(1);
+    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    assert_eq!(
+        rows(&mut two, "SELECT gid, prepared IS NOT NULL FROM pg_prepared_xacts ORDER BY gid"),
+        [["p", "t"], ["q", "t"]]
+    );
+    // What was only running there is gone, and what is prepared is in the way.
+    retried(&mut two, "UPDATE item SET stock = 7 WHERE id = 3");
+    two.query("SET lock_timeout = '50ms'").expect("set");
+    assert_eq!(sqlstate(two.query("UPDATE item SET stock = 0 WHERE id = 1")), "55P03");
+    two.query("BEGIN").expect("begun");
+    two.query("UPDATE item SET stock = 1 WHERE id = 3").expect("changed");
+    assert_eq!(sqlstate(two.query("PREPARE TRANSACTION 'p'")), "42710");
+    let mut three = cluster.connect(3);
+    retried(&mut three, "COMMIT PREPARED 'p'");
+    retried(&mut two, "ROLLBACK PREPARED 'q'");
+    assert_eq!(sqlstate(three.query("COMMIT PREPARED 'q'")), "42704");
+    cluster.restart(&[1]);
+    let all = cluster.assert_equal("SELECT id, stock FROM item ORDER BY id");
+    assert_eq!(all, [["1", "9"], ["2", "10"], ["3", "7"]]);
+    assert!(cluster.assert_equal("SELECT gid FROM pg_prepared_xacts").is_empty());
+}
+
+#[test]
+fn a_family_is_begun_at_two_nodes_and_answered_by_the_ones_that_are_left() {
+    let mut cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
+    one.query("INSERT INTO item VALUES (1, 10)").expect("inserted");
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    for (wire, number) in [(&mut one, 1), (&mut two, 2)] {
+        wire.query(&format!("BEGIN MIP <'c/1', {number}>")).expect("begun");
+        wire.query(&format!("UPDATE item SET stock = stock - {number}")).expect("changed");
+    }
+    let prepare = |wire: &mut Wire, number| {
+        rows(wire, &format!("PREPARE MIP <'c/1', {number}> 'buy' 'order {number}'"))
+    };
+    assert_eq!(prepare(&mut one, 1), [["1", "prepared", "order 1", "buy"]]);
+    let both = [["1", "prepared", "order 1", "buy"], ["2", "prepared", "order 2", "buy"]];
+    assert_eq!(prepare(&mut two, 2), both);
+    cluster.kill(1);
+    let mut three = cluster.connect(3);
+    // Ordered, so it tells what was acknowledged; asked until there is a leader again.
+    retried(&mut three, "SHOW MIPT 'c/1'");
+    assert_eq!(rows(&mut three, "SHOW MIPT 'c/1'"), both);
+    assert_eq!(rows(&mut three, "SELECT family, instances FROM cognate_in_doubt").len(), 1);
+    retried(&mut three, "COMMIT MIP <'c/1', 2>");
+    let decided = [["2", "committed", "order 2", "buy"]];
+    assert_eq!(rows(&mut two, "COMMIT MIP <'c/1', 2>"), decided);
+    assert_eq!(rows(&mut two, "BEGIN MIP <'c/1', 3>"), decided);
+    two.query("ROLLBACK").expect("ended");
+    cluster.restart(&[1]);
+    let mut one = cluster.connect(1);
+    assert_eq!(rows(&mut one, "SHOW MIPT 'c/1'"), decided);
+    assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["8"]]);
+    assert!(cluster.assert_equal("SELECT family FROM cognate_in_doubt").is_empty());
+    one.query("FORGET MIP 'c/1'").expect("forgotten");
+    assert_eq!(sqlstate(two.query("SHOW MIPT 'c/1'")), sqlstate(three.query("COMMIT MIP <'c/1', 2>")));
+    assert_eq!(sqlstate(two.query("SHOW MIPT 'c/1'")), "MI032");
+}
+
+/// Until there is a leader, and whoever was faster has gone on.
+fn retried(wire: &mut Wire, text: &str) {
+    loop {
+        match wire.query(text) {
+            Ok(_) => return,
+            Err(failure) => assert!(matches!(failure.sqlstate(), "25006" | "40001"), "{text}: {failure:?}"),
+        }
+    }
+}

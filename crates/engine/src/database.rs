@@ -14,6 +14,7 @@ use crate::level::{Access, Isolation};
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
+use crate::order::Operation;
 use crate::prepared::{Owner, PreparedInfo};
 use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
@@ -124,6 +125,19 @@ impl Database {
         Ok(Commit { csn, durable: self.manager.wait_durable(csn) })
     }
 
+    /// Commits a prepared transaction, or rolls it back, in a cluster as elsewhere: resolves once
+    /// that has its place in the order.
+    ///
+    /// # Errors
+    /// As `commit_prepared`; `NotOrdered`.
+    pub fn decide_prepared_in_order(
+        &self,
+        identifier: &str,
+        commits: bool,
+    ) -> impl Future<Output = Result<Commit, Error>> + Send + use<> {
+        self.manager.decide_in_order(identifier, commits)
+    }
+
     /// The note that a transaction was prepared with, if it is prepared.
     pub fn prepared_note(&self, identifier: &str) -> Option<Value> {
         self.manager.prepared.note(&Owner::Global(identifier.into())).map(|(note, _)| note)
@@ -188,6 +202,46 @@ impl Database {
     /// As `commit_instance`.
     pub fn forget_family(&self, xid: &Xid) -> Result<DurableWait, Error> {
         self.manager.forget_family(xid)
+    }
+
+    /// As `commit_instance`, in a cluster as elsewhere: resolves once it has its place in the order.
+    ///
+    /// # Errors
+    /// As `commit_instance`; `NotOrdered`.
+    pub async fn commit_instance_in_order(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Commit(instance)).await
+    }
+
+    /// As `rollback_instance`, in a cluster as elsewhere.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn rollback_instance_in_order(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Rollback(instance)).await
+    }
+
+    /// As `refuse_instances`, in a cluster as elsewhere.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn refuse_instances_in_order(&self, xid: &Xid, upto: Instance) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Refuse(upto)).await
+    }
+
+    /// As `family`, in a cluster as elsewhere: whatever was acknowledged at any node is in it.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn family_in_order(&self, xid: &Xid) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Show).await
+    }
+
+    /// As `forget_family`, in a cluster as elsewhere.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn forget_family_in_order(&self, xid: &Xid) -> Result<DurableWait, Error> {
+        self.manager.forget_in_order(xid).await
     }
 
     /// Delivers the next position of a cluster's order: decides it as every node does, and shows it

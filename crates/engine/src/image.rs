@@ -7,17 +7,20 @@
 //!
 //! # When
 //!
-//! A checkpoint begins with an image of the present position `I`, and then moves the base store to
-//! a watermark `W`, which may be below `I` since somebody may still read at `W`. The image *counts*
-//! once the watermark has reached it, with that checkpoint or a later one. A start takes the newest
-//! that counts and is delivered everything behind it; up to the watermark it is judged, as before,
-//! and not installed again. So the order's log is needed from there on, and not before.
+//! A checkpoint of a node goes to its present position, and begins with an image of that: nothing is
+//! delivered between the two looks. Then the base store moves its watermark there. So base and image
+//! stand at the same position, a start takes both and is delivered what comes behind, and the
+//! order's log is needed from there on, and not before. An image whose checkpoint did not come to
+//! its end is above the watermark, and is forgotten.
 //!
 //! ```text
-//! checkpoint 1:  image at 120, watermark 100      starts from the beginning: 120 > 100
-//! checkpoint 2:  image at 250, watermark 231      starts from 120; the log up to 120 may go
-//! stop:          image at 300, watermark 300      starts from 300
+//! checkpoint:  image at 120, watermark 120                      starts from 120; the log up to 120 may go
+//! checkpoint:  image at 250, the process ends before the base   starts from 120
 //! ```
+//!
+//! Who reads at an older snapshot meanwhile is given no view of its own in the base, as it would be
+//! in a database of its own (`checkpoint`): what changed before that snapshot since the checkpoint
+//! before stays in memory as long as it needs it.
 //!
 //! # Content
 //!
@@ -27,63 +30,84 @@
 //! standing, graph      as `order::standing` and `certifier::image` say
 //! ```
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use cognate_env::Disk;
 
+use crate::certifier::Promise;
 use crate::delivery::{Cluster, FIRST_TREES};
 use crate::manager::Manager;
 use crate::order::Standing;
 use crate::payload::{Encoder, Input};
 use crate::storage::Outgoing;
 use crate::storage::images::{FOLDER, Images, decode};
-use crate::{Csn, Error};
+use crate::{Csn, Error, TransactionId};
 
 const VERSION: u8 = 1;
 
 impl Manager {
-    /// Keeps an image of the present position, unless one waits that the watermark will not have
-    /// reached.
+    /// One checkpoint of a node, to its present position. Returns the bytes that had to stay in
+    /// memory although the base had them before.
     ///
     /// # Errors
-    /// `Io`, `DiskFull`.
-    pub(crate) fn keep_image(&self, watermark: Csn) -> Result<(), Error> {
-        let Some(cluster) = &self.cluster else { return Ok(()) };
-        if cluster.images.has_later(watermark) {
-            return Ok(());
-        }
-        let (position, content) = {
+    /// As `checkpoint`.
+    pub(crate) fn checkpoint_node(&self, cluster: &Cluster, before: Csn) -> Result<u64, Error> {
+        let (pin, content) = {
             // Nothing is delivered meanwhile.
             let standing = cluster.standing.lock();
-            let position = standing.applied();
-            if cluster.images.newest_upto(position) == Some(position) {
-                return Ok(());
+            let pin = self.store.snapshots.pin(|| self.store.floor());
+            if pin.csn() != standing.applied() {
+                return Err(Error::Defect("what was delivered is not what can be seen"));
             }
-            let mut out = Encoder::with_capacity(1 << 16);
-            out.byte(VERSION);
-            out.list(&cluster.changed_at(), |out, position| out.varint(*position));
-            standing.encode(&mut out);
-            self.sequencer.encode_graph(&mut out);
-            (position, out.finish())
+            let is_new = pin.csn() > before;
+            (pin, is_new.then(|| self.encode_image(cluster, &standing)))
         };
-        cluster.images.write(position, &content)
+        if let Some(content) = content {
+            cluster.images.write(pin.csn(), &content)?;
+            cluster.wait_synced(pin.csn())?;
+        }
+        self.checkpoint_to(&pin, before)?;
+        cluster.images.keep_only(self.store.base.watermark())?;
+        drop(pin);
+        // What only the pin kept.
+        Ok(self.sweep(before))
     }
 
-    /// Begins at the newest image that counts, before anything is delivered.
+    fn encode_image(&self, cluster: &Cluster, standing: &Standing) -> Vec<u8> {
+        let mut out = Encoder::with_capacity(1 << 16);
+        out.byte(VERSION);
+        out.list(&cluster.changed_at(), |out, position| out.varint(*position));
+        standing.encode(&mut out);
+        self.sequencer.encode_graph(&mut out);
+        out.finish()
+    }
+
+    /// Begins at the image that stands where the base does, before anything is delivered.
     ///
     /// # Errors
     /// `Corrupt` naming the image, `Io`.
     pub(crate) fn restore_image(&self) -> Result<(), Error> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        let Some(position) = cluster.images.newest_upto(self.store.base.watermark()) else { return Ok(()) };
+        let position = self.store.base.watermark();
+        cluster.images.keep_only(position)?;
+        if position == 0 {
+            return Ok(());
+        }
         let bytes = cluster.images.read(position)?;
         let damaged = |what| cluster.images.damaged(position, what);
         let (_, content) = decode(&bytes).map_err(|(_, what)| damaged(what))?;
-        self.begin_at(cluster, position, content).map_err(damaged)
+        let prepared = self.begin_at(cluster, position, content).map_err(damaged)?;
+        self.restore_undecided(cluster, prepared)
     }
 
-    fn begin_at(&self, cluster: &Cluster, position: Csn, content: &[u8]) -> Result<(), String> {
+    fn begin_at(
+        &self,
+        cluster: &Cluster,
+        position: Csn,
+        content: &[u8],
+    ) -> Result<HashMap<TransactionId, Promise>, String> {
         let mut input = Input::of(content);
         let version = input.byte()?;
         if version != VERSION {
@@ -95,12 +119,14 @@ impl Manager {
             return Err(format!("an image of position {}", standing.applied()));
         }
         let prepared = self.sequencer.restore_graph(&mut input)?;
-        if !prepared.is_empty() {
-            return Err("an image with prepared transactions, whose rows are not known".to_owned());
-        }
         input.end()?;
         cluster.begin_at(standing, &changed);
-        Ok(())
+        Ok(prepared)
+    }
+
+    /// Where a start would begin now: what the order has up to there is not needed here any more.
+    pub(crate) fn starts_at(&self) -> Csn {
+        self.cluster.as_ref().map_or(0, |_| self.store.base.watermark())
     }
 
     /// The durable state of this node, for one that is too far behind to be given the order.
@@ -114,15 +140,11 @@ impl Manager {
         // No image goes meanwhile: a checkpoint would forget it.
         let _one = self.checkpointing.lock();
         let view = self.store.base.view();
-        let position = cluster.images.newest_upto(view.watermark());
-        let position = position.ok_or(Error::Defect("there is no image yet: the order has everything"))?;
+        let position = view.watermark();
+        if position == 0 {
+            return Err(Error::Defect("there is no image yet: the order has everything"));
+        }
         Outgoing::new(&view, position, cluster.images.read(position)?)
-    }
-
-    /// Where a start would begin now: what the order has up to there is not needed here any more.
-    pub(crate) fn starts_at(&self) -> Csn {
-        let image = |cluster: &Cluster| cluster.images.newest_upto(self.store.base.watermark());
-        self.cluster.as_ref().and_then(image).unwrap_or(0)
     }
 }
 

@@ -37,6 +37,7 @@ mod own;
 mod payload;
 mod prepared;
 mod pressure;
+mod proposed;
 mod read_view;
 mod reads;
 mod recovery;

@@ -25,6 +25,7 @@ use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, LockTable};
 use crate::options::Options;
+use crate::order::Purpose;
 use crate::own::SavedNumbers;
 use crate::prepared::PreparedTable;
 use crate::pressure::Pressure;
@@ -76,10 +77,13 @@ pub(crate) struct Counters {
 }
 
 /// A transaction that asks to commit, besides its write set.
+#[derive(Default)]
 pub(crate) struct Request {
     pub(crate) id: TransactionId,
     pub(crate) family: Option<FamilySlot>,
     pub(crate) snapshot: Csn,
+    /// What it asks for at a node of a cluster, if that is not to commit.
+    pub(crate) purpose: Purpose,
     /// What its client calls it.
     pub(crate) name: Option<Box<str>>,
     /// The last commit that it looked at.
@@ -107,7 +111,7 @@ impl Manager {
             None => None,
             Some(node) => {
                 let images = open_images(&options.disk, &options.path)?;
-                Some(Cluster::new(node, store.base.watermark(), images))
+                Some(Cluster::new(node, images))
             }
         };
         // What a summary joins depends on sizes, so nodes of a cluster make none: the horizon keeps

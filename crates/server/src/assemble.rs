@@ -84,7 +84,11 @@ pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, St
     let order = member.as_ref().map(Member::order);
     let server = serving(database, access, &config, order)?;
     tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
-    tasks.push(tokio::spawn(stub::run(server.clone(), config.site, stopped)));
+    let leads: stub::Leads = match &member {
+        Some(member) => Box::new(member.leadership()),
+        None => Box::new(|| true),
+    };
+    tasks.push(tokio::spawn(stub::run(server.clone(), config.site, leads, stopped)));
     let _ = ready.set(server.clone());
     Ok(Running { listen, http: http_address, server, stop, tasks, member, config })
 }

@@ -257,6 +257,12 @@ impl Member {
         }
     }
 
+    /// Tells whether this node leads now.
+    pub(crate) fn leadership(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let order = self.order.clone();
+        move || order.leader() == Some(order.node())
+    }
+
     /// Leaves as planned: another node leads first.
     pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);

@@ -5,13 +5,14 @@
 //! equal to the one that it was made of: its nodes with their edges as they are, not as they would
 //! be drawn again. The index is made of the nodes, which enter it in the order of their commits, as
 //! they did before. Who was prepared and rolled back has no part in any verdict, and stays behind.
+//! To which family a prepared instance belongs is said afterwards: a family has another place at
+//! each node ([`Certifier::name_family`]).
 //!
 //! ```text
 //! nodes             count, for each, the prepared ones last:
 //!   commit + 1      0 = prepared
 //!   id, start, first_out + 1, in-degree, bytes
 //!   flags: 1 byte   1 = closed, 2 = overtaken, 4 = forgot its successors
-//!   family          slot, or 0
 //!   successors      count, places in this list
 //!   reads           as in the row of a prepared transaction
 //!   writes          count, for each: tree id, key
@@ -19,12 +20,12 @@
 //! ```
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 
 use super::node::{Node, NodeId, PREPARED, RangeWrite};
 use super::{Certifier, Promise};
 use crate::hash::hash_of;
 use crate::key::SmallKey;
+use crate::lock::mode::FamilySlot;
 use crate::payload::{Encoder, Input};
 use crate::txn::codec::{decode_bound, decode_reads, encode_bound, encode_reads};
 use crate::txn::writeset::KeyWrites;
@@ -104,6 +105,15 @@ impl Certifier {
     }
 }
 
+impl Certifier {
+    /// Says of a restored prepared transaction that it is an instance of a family.
+    pub(crate) fn name_family(&mut self, promise: &Promise, family: Option<FamilySlot>) {
+        if let Some(id) = promise.0 {
+            self.nodes.at_mut(id).family = family;
+        }
+    }
+}
+
 fn encode_node(out: &mut Encoder, node: &Node, places: &HashMap<NodeId, u64>) {
     assert!(node.writes.iter().all(|write| write.3 == 0), "requests do not describe their writes");
     out.varint(if node.commit == PREPARED { 0 } else { node.commit + 1 });
@@ -113,7 +123,6 @@ fn encode_node(out: &mut Encoder, node: &Node, places: &HashMap<NodeId, u64>) {
     out.byte(
         flag(node.closed, CLOSED) | flag(node.overtaken, OVERTAKEN) | flag(node.forgot_successors, FORGETFUL),
     );
-    out.varint(node.family.map_or(0, |slot| u64::from(slot.get())));
     // An edge to who was rolled back is none.
     let successors: Vec<u64> = node.out.iter().filter_map(|id| places.get(id).copied()).collect();
     out.list(&successors, |out, place| out.varint(*place));
@@ -138,7 +147,6 @@ fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
     let in_degree = u32::try_from(input.varint()?).map_err(|_| "a number of edges out of range")?;
     let bytes = usize::try_from(input.varint()?).map_err(|_| "a size out of range")?;
     let flags = input.byte()?;
-    let family = u32::try_from(input.varint()?).map_err(|_| "a family out of range")?;
     let successors = input.list(Input::varint)?;
     let reads = decode_reads(input, true)?;
     let written = input.list(|input| {
@@ -156,7 +164,6 @@ fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
     node.closed = flags & CLOSED != 0;
     node.overtaken = flags & OVERTAKEN != 0;
     node.forgot_successors = flags & FORGETFUL != 0;
-    node.family = NonZeroU32::new(family);
     node.set_range_writes(ranges);
     Ok((node, successors))
 }

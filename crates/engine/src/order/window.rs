@@ -47,7 +47,7 @@ pub(crate) struct Conflict {
 }
 
 /// Modes of rows without the difference between siblings and others.
-fn strengths(lock: &HeldLock) -> Modes {
+pub(super) fn strengths(lock: &HeldLock) -> Modes {
     match lock.key {
         Some(_) => (lock.modes | lock.modes >> 4) & 0b1111,
         None => lock.modes,
@@ -55,7 +55,7 @@ fn strengths(lock: &HeldLock) -> Modes {
 }
 
 /// The modes that do not go together with a lock.
-fn against(lock: &HeldLock) -> Modes {
+pub(super) fn against(lock: &HeldLock) -> Modes {
     match lock.key {
         Some(_) => Mode::Row(LockMode::Exclusive).keeps_out(strengths(lock)) & 0b1111,
         None => Mode::Tree(TreeMode::Read).keeps_out(lock.modes),

@@ -77,19 +77,7 @@ impl Record {
         out.varint(self.id);
         out.varint(self.snapshot);
         out.varint(self.prepared_us.max(0).unsigned_abs());
-        match &self.owner {
-            Owner::Global(identifier) => {
-                out.byte(GLOBAL);
-                out.string(identifier.as_bytes());
-            }
-            Owner::Instance(xid, instance) => {
-                out.byte(INSTANCE);
-                out.string(xid.as_str().as_bytes());
-                out.varint(instance.get().unsigned_abs());
-                out.string(self.texts.0.as_bytes());
-                out.string(self.texts.1.as_bytes());
-            }
-        }
+        encode_owner(&mut out, &self.owner, &self.texts);
         out.string(&self.note);
         out.list(&self.loads, |out, number| out.varint(*number));
         out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
@@ -195,7 +183,28 @@ pub(crate) fn decode_parts(input: &mut Input<'_>, version: u8) -> Result<Parts, 
     Ok(Parts { locks, notes, reads, changes })
 }
 
-fn decode_owner(input: &mut Input<'_>) -> Result<(Owner, (Text, Text)), String> {
+/// Writes an owner, and the texts of one that is an instance.
+pub(crate) fn encode_owner(out: &mut Encoder, owner: &Owner, texts: &(Text, Text)) {
+    match owner {
+        Owner::Global(identifier) => {
+            out.byte(GLOBAL);
+            out.string(identifier.as_bytes());
+        }
+        Owner::Instance(xid, instance) => {
+            out.byte(INSTANCE);
+            out.string(xid.as_str().as_bytes());
+            out.varint(instance.get().unsigned_abs());
+            out.string(texts.0.as_bytes());
+            out.string(texts.1.as_bytes());
+        }
+    }
+}
+
+/// Reads what [`encode_owner`] wrote.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn decode_owner(input: &mut Input<'_>) -> Result<(Owner, (Text, Text)), String> {
     let kind = input.byte()?;
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "an owner that is not UTF-8".to_owned());
     match kind {

@@ -47,6 +47,7 @@
 //! mutexes are never taken with any of these held: whoever appends releases the locks afterwards.
 
 mod entry;
+mod ordered;
 mod payloads;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Writing};
+pub(crate) use ordered::Place;
 
 use crate::certifier::{
     Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, StaleRead, Watch,
@@ -63,6 +65,7 @@ use crate::certifier::{
 use crate::durable::DurableWait;
 use crate::late::Late;
 use crate::level::Access;
+use crate::lock::mode::FamilySlot;
 use crate::lock::table::Held;
 use crate::own::{OwnRow, PREPARED_TREE, overtaken_key};
 use crate::payload::{Encoder, Input};
@@ -238,17 +241,15 @@ impl Sequencer {
         horizon: Option<Csn>,
         grant: impl FnOnce(),
     ) -> Result<(), Error> {
-        let Delivery { candidate, changes, dropped, bytes, is_stored } = delivery;
+        let Delivery { candidate, changes, dropped, bytes } = delivery;
         let removed = self.in_order(|order| {
             if let Some(certified) = self.certify(order, candidate)? {
                 certified.admit(csn);
             }
-            if !is_stored {
-                grant();
-                self.store.log.follow(csn, bytes)?;
-                self.install(csn, &[], changes, dropped);
-                self.store.show(csn);
-            }
+            grant();
+            self.store.log.follow(csn, bytes)?;
+            self.install(csn, &[], changes, dropped);
+            self.store.show(csn);
             Ok(self.prune(order, horizon))
         })?;
         drop(removed);
@@ -491,6 +492,11 @@ impl Sequencer {
         let promises = order.certifier.restore(input)?;
         drop(self.prune(&mut order.certifier, None));
         Ok(promises)
+    }
+
+    /// Says of a restored prepared transaction that it is an instance of a family.
+    pub(crate) fn name_family(&self, promise: &Promise, family: Option<FamilySlot>) {
+        spin::lock(&self.order).certifier.name_family(promise, family);
     }
 
     /// Pins the visible mark and watches whether anybody who commits later leads to before it.

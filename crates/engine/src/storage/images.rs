@@ -1,9 +1,8 @@
 //! Images of a node: files beside the base store that say how things stood at a position of the
 //! cluster's order (`crate::image` has what is in them). The byte map is in `docs/log-format.md`.
 //!
-//! Each is written beside, flushed and renamed, so that it is there as a whole or not at all. There
-//! are two at most for longer than a moment: the newest at or below the base store's watermark,
-//! where a start begins, and a later one that waits for the watermark to reach it.
+//! Each is written beside, flushed and renamed, so that it is there as a whole or not at all. One
+//! counts: that at the base store's watermark. A later one is of a checkpoint that is under way.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +27,7 @@ const NEW: &str = "image.new";
 pub struct Images {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
-    /// Where there are images, ascending.
+    /// Where there are images.
     positions: Mutex<Vec<Csn>>,
 }
 
@@ -81,26 +80,24 @@ impl Images {
     pub fn open(disk: Arc<dyn Disk>, folder: &Path) -> Result<Images, Error> {
         disk.create_dir_all(folder).map_err(|cause| Error::io("creating", folder, cause))?;
         let names = disk.list(folder).map_err(|cause| Error::io("listing", folder, cause))?;
-        // Names ascend as positions do.
         let positions = Mutex::new(names.iter().filter_map(|name| parse_file_name(name)).collect());
         Ok(Images { disk, folder: folder.to_path_buf(), positions })
     }
 
-    /// Where the newest image at or below a position stands.
-    pub fn newest_upto(&self, position: Csn) -> Option<Csn> {
-        self.positions.lock().iter().rev().find(|at| **at <= position).copied()
-    }
-
-    /// Whether there is one above a position.
-    pub fn has_later(&self, position: Csn) -> bool {
-        self.positions.lock().last().is_some_and(|last| *last > position)
-    }
-
-    /// The file's bytes of an image that is there.
+    /// The bytes of an image's file.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is missing or damaged.
     pub fn read(&self, position: Csn) -> Result<Vec<u8>, Error> {
         let path = self.folder.join(file_name(position));
         let fail = |cause| Error::io("reading", &path, cause);
-        let file = self.disk.open(&path, OpenMode::Read).map_err(fail)?;
+        let file = match self.disk.open(&path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::corrupt(&path, 0, "the image is missing"));
+            }
+            Err(cause) => return Err(fail(cause)),
+        };
         let mut bytes = vec![0; file.len().map_err(fail)? as usize];
         file.read_exact_at(&mut bytes, 0).map_err(fail)?;
         match decode(&bytes) {
@@ -125,23 +122,18 @@ impl Images {
         self.disk.rename(&fresh, &path).map_err(|cause| Error::io("renaming", &path, cause))?;
         self.disk.sync_dir(&self.folder).map_err(|cause| Error::io("flushing", &self.folder, cause))?;
         let mut positions = self.positions.lock();
-        let place = positions.partition_point(|at| *at < position);
-        if positions.get(place) != Some(&position) {
-            positions.insert(place, position);
-        }
+        positions.retain(|at| *at != position);
+        positions.push(position);
         Ok(())
     }
 
-    /// Removes the images that a start at this watermark has no use for.
-    pub fn forget(&self, watermark: Csn) -> Result<(), Error> {
-        let gone: Vec<Csn> = {
-            let mut positions = self.positions.lock();
-            let upto = positions.partition_point(|at| *at <= watermark);
-            positions.drain(..upto.saturating_sub(1)).collect()
-        };
-        for position in gone {
-            let path = self.folder.join(file_name(position));
+    /// Removes all images but that at the watermark.
+    pub fn keep_only(&self, watermark: Csn) -> Result<(), Error> {
+        let mut positions = self.positions.lock();
+        while let Some(place) = positions.iter().position(|at| *at != watermark) {
+            let path = self.folder.join(file_name(positions[place]));
             self.disk.remove(&path).map_err(|cause| Error::io("removing", &path, cause))?;
+            positions.remove(place);
         }
         Ok(())
     }
@@ -154,19 +146,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_below_the_watermark_stays_and_so_do_later_ones() {
+    fn the_image_at_the_watermark_stays() {
         let folder = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let images = Images::open(Arc::clone(&disk), folder.path()).unwrap();
-        assert_eq!((images.newest_upto(Csn::MAX), images.has_later(0)), (None, false));
         for position in [7, 30, 200] {
             images.write(position, format!("at {position}").as_bytes()).unwrap();
         }
-        images.forget(100).unwrap();
-        let images = Images::open(disk, folder.path()).unwrap();
-        assert_eq!((images.newest_upto(29), images.newest_upto(100)), (None, Some(30)));
-        assert!(images.has_later(100) && !images.has_later(200));
-        assert_eq!(decode(&images.read(200).unwrap()), Ok((200, &b"at 200"[..])));
+        images.keep_only(30).unwrap();
+        let images = Images::open(Arc::clone(&disk), folder.path()).unwrap();
+        assert_eq!(decode(&images.read(30).unwrap()), Ok((30, &b"at 30"[..])));
+        assert_eq!(disk.list(folder.path()).unwrap().len(), 1);
+        assert!(matches!(images.read(200), Err(Error::Corrupt { .. })));
     }
 
     #[test]

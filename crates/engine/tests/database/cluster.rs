@@ -18,14 +18,14 @@ use cognate_env::sim::{Loss, SimDisk};
 use super::support::{Seed, all, block_on, seeds, value};
 
 const ROW: LockMode = LockMode::NoKeyExclusive;
-const TREE: u32 = 1007;
+pub(super) const TREE: u32 = 1007;
 const FOLDER: &str = "/node";
 
 /// Requests that were proposed and are not ordered yet, with their origins, and the order.
 #[derive(Default)]
-struct Order {
-    proposed: Mutex<Vec<Bytes>>,
-    ordered: Mutex<Vec<Bytes>>,
+pub(super) struct Order {
+    pub(super) proposed: Mutex<Vec<Bytes>>,
+    pub(super) ordered: Mutex<Vec<Bytes>>,
 }
 
 struct Proposals(Arc<Order>);
@@ -45,15 +45,15 @@ impl TotalOrder for Proposals {
 }
 
 /// Nodes numbered from 1 on.
-struct Cluster {
-    order: Arc<Order>,
-    nodes: Vec<Database>,
+pub(super) struct Cluster {
+    pub(super) order: Arc<Order>,
+    pub(super) nodes: Vec<Database>,
     disks: Vec<SimDisk>,
     starts: u32,
 }
 
 impl Cluster {
-    fn of(count: u16) -> Cluster {
+    pub(super) fn of(count: u16) -> Cluster {
         let mut cluster = Cluster { order: Arc::default(), nodes: Vec::new(), disks: Vec::new(), starts: 1 };
         for number in 1..=count {
             cluster.disks.push(SimDisk::new(u64::from(number)));
@@ -63,11 +63,11 @@ impl Cluster {
         cluster
     }
 
-    fn disk(&self, number: u16) -> &SimDisk {
+    pub(super) fn disk(&self, number: u16) -> &SimDisk {
         &self.disks[usize::from(number) - 1]
     }
 
-    fn open(&self, number: u16) -> Result<Database, Error> {
+    pub(super) fn open(&self, number: u16) -> Result<Database, Error> {
         let mut options = Options::new(FOLDER);
         let order = Arc::new(Proposals(Arc::clone(&self.order)));
         options.disk = self.disk(number).handle();
@@ -75,13 +75,13 @@ impl Cluster {
         Database::open(options)
     }
 
-    fn node(&self, number: u16) -> &Database {
+    pub(super) fn node(&self, number: u16) -> &Database {
         &self.nodes[usize::from(number) - 1]
     }
 
     /// Stops a node, as planned or by a power failure, and starts it again, also if the power fails
     /// meanwhile. Says where it begins.
-    fn restart(&mut self, number: u16, is_planned: bool) -> u64 {
+    pub(super) fn start_again(&mut self, number: u16, is_planned: bool) -> u64 {
         let place = usize::from(number) - 1;
         let before = self.nodes.remove(place);
         if is_planned {
@@ -105,9 +105,12 @@ impl Cluster {
     }
 
     /// Gives a node the state of another one, unless its power fails. Says whether it begins there.
-    fn transfer(&mut self, from: u16, to: u16, chunk: usize) -> bool {
+    pub(super) fn transfer(&mut self, from: u16, to: u16, chunk: usize) -> bool {
         self.node(from).checkpoint().unwrap();
-        let Ok(mut outgoing) = self.node(from).outgoing() else { return false };
+        let Ok(mut outgoing) = self.node(from).outgoing() else {
+            self.start_again(to, false);
+            return false;
+        };
         let disk = self.disk(to).handle();
         let take = || {
             let mut incoming = Incoming::begin(disk, FOLDER.as_ref())?;
@@ -119,7 +122,7 @@ impl Cluster {
             incoming.finish()
         };
         let taken = take();
-        let begins = self.restart(to, false);
+        let begins = self.start_again(to, false);
         match taken {
             Ok(()) => assert_eq!(begins, outgoing.position()),
             Err(error) => assert!(matches!(error, Error::Io { .. }), "{error}"),
@@ -128,13 +131,13 @@ impl Cluster {
     }
 
     /// Gives one of the proposed requests the next position.
-    fn order_one(&self, which: usize) {
+    pub(super) fn order_one(&self, which: usize) {
         let request = self.order.proposed.lock().unwrap().remove(which);
         self.order.ordered.lock().unwrap().push(request);
     }
 
     /// Lets a node deliver its next position. False if there is none.
-    fn deliver(&self, number: u16) -> bool {
+    pub(super) fn deliver(&self, number: u16) -> bool {
         let position = self.node(number).applied() as usize;
         let request = self.order.ordered.lock().unwrap().get(position).cloned();
         let Some(request) = request else { return false };
@@ -143,7 +146,7 @@ impl Cluster {
     }
 
     /// Orders everything as it was proposed, and delivers it everywhere.
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         while !self.order.proposed.lock().unwrap().is_empty() {
             self.order_one(0);
         }
@@ -152,12 +155,17 @@ impl Cluster {
         }
     }
 
-    fn begin(&self, number: u16, isolation: Isolation) -> Transaction {
+    pub(super) fn begin(&self, number: u16, isolation: Isolation) -> Transaction {
         self.node(number).begin(isolation, Access::ReadWrite)
     }
 
+    /// Ends a node, and starts it again on what it had; it delivers what it is given then.
+    pub(super) fn restart(&mut self, number: u16) {
+        self.start_again(number, true);
+    }
+
     /// Commits at a node, and lets everybody know.
-    fn write(&self, number: u16, rows: &[(&str, &str)]) {
+    pub(super) fn write(&self, number: u16, rows: &[(&str, &str)]) {
         let mut t = self.begin(number, Isolation::Snapshot);
         rows.iter().for_each(|(key, content)| put(&mut t, key, content).unwrap());
         let mut commit = Commitment::of(t);
@@ -167,7 +175,7 @@ impl Cluster {
     }
 
     /// The same everywhere: what there is, and what it came from.
-    fn assert_equal(&self) {
+    pub(super) fn assert_equal(&self) {
         let contents: Vec<String> =
             (1..=self.nodes.len() as u16).map(|n| all(&self.begin(n, Isolation::Snapshot), TREE)).collect();
         let digests: Vec<_> = self.nodes.iter().map(|node| node.digest().unwrap()).collect();
@@ -176,15 +184,21 @@ impl Cluster {
     }
 }
 
-/// A commit under way.
-struct Commitment(Pin<Box<dyn Future<Output = Result<Commit, Error>>>>);
+/// A commit under way, or whatever else has to be ordered.
+pub(super) struct Commitment<T = Commit>(Pin<Box<dyn Future<Output = Result<T, Error>>>>);
 
 impl Commitment {
-    fn of(t: Transaction) -> Commitment {
-        Commitment(Box::pin(t.commit_in_order()))
+    pub(super) fn of(t: Transaction) -> Commitment {
+        Commitment::on(t.commit_in_order())
+    }
+}
+
+impl<T> Commitment<T> {
+    pub(super) fn on(future: impl Future<Output = Result<T, Error>> + 'static) -> Commitment<T> {
+        Commitment(Box::pin(future))
     }
 
-    fn poll(&mut self) -> Option<Result<Commit, Error>> {
+    pub(super) fn poll(&mut self) -> Option<Result<T, Error>> {
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
@@ -193,19 +207,19 @@ impl Commitment {
 }
 
 /// Locks a row, looks whether the snapshot may overwrite it, and writes.
-fn put(t: &mut Transaction, key: &str, content: &str) -> Result<(), Error> {
+pub(super) fn put(t: &mut Transaction, key: &str, content: &str) -> Result<(), Error> {
     let locked = block_on(t.lock(TREE, key.as_bytes(), ROW, WaitPolicy::NoWait))?;
     assert_eq!(locked, LockOutcome::Granted { waited: false });
     t.check_unchanged(TREE, key.as_bytes())?;
     t.put(TREE, key.as_bytes(), value(content))
 }
 
-fn get(t: &Transaction, key: &str) -> Option<String> {
+pub(super) fn get(t: &Transaction, key: &str) -> Option<String> {
     let found = t.get(TREE, key.as_bytes()).unwrap();
     found.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
 }
 
-fn overtaken_by(error: &Error) -> u16 {
+pub(super) fn overtaken_by(error: &Error) -> u16 {
     match error {
         Error::Overtaken { by, .. } => node_of(*by),
         other => panic!("{other:?}"),
@@ -332,7 +346,7 @@ fn a_node_that_starts_again_comes_to_the_same() {
         }
     }
     for is_planned in [false, true, true] {
-        let begins = cluster.restart(1, is_planned);
+        let begins = cluster.start_again(1, is_planned);
         assert_eq!(begins, if is_planned { cluster.node(2).applied() } else { 10 });
         cluster.settle();
         cluster.assert_equal();
@@ -356,7 +370,7 @@ fn what_was_read_before_an_image_counts_after_it() {
     assert!(one.poll().is_none());
     cluster.settle();
     one.poll().unwrap().unwrap();
-    assert_eq!(cluster.restart(2, true), 2);
+    assert_eq!(cluster.start_again(2, true), 2);
     let mut two = Commitment::of(two);
     assert!(two.poll().is_none());
     cluster.settle();
@@ -375,7 +389,7 @@ fn a_reader_keeps_no_image_from_counting() {
     assert_eq!(get(&reader, "x").as_deref(), Some("1"));
     drop(reader);
     cluster.write(1, &[("x", "3")]);
-    assert_eq!(cluster.restart(2, false), 2);
+    assert_eq!(cluster.start_again(2, false), 2);
     cluster.settle();
     assert_eq!(get(&cluster.begin(2, Isolation::Snapshot), "x").as_deref(), Some("3"));
     cluster.assert_equal();
@@ -391,7 +405,7 @@ fn an_incomplete_state_of_another_node_counts_for_nothing() {
     let first = outgoing.next(100).unwrap().unwrap();
     incoming.put(first.clone()).unwrap();
     assert!(matches!(incoming.finish(), Err(Error::Undecodable { .. })));
-    assert_eq!(cluster.restart(2, false), 0);
+    assert_eq!(cluster.start_again(2, false), 0);
     cluster.settle();
     cluster.assert_equal();
     for (at, byte) in [(0, b'X'), (11, 0xff), (14, b'/')] {
@@ -459,11 +473,11 @@ fn a_damaged_image_is_named() {
 }
 
 /// What a transaction that committed has read and written: versions by their writers.
-struct Done {
-    id: usize,
-    read: Vec<(usize, Option<usize>)>,
-    wrote: Vec<usize>,
-    position: u64,
+pub(super) struct Done {
+    pub(super) id: usize,
+    pub(super) read: Vec<(usize, Option<usize>)>,
+    pub(super) wrote: Vec<usize>,
+    pub(super) position: u64,
 }
 
 const KEYS: usize = 6;
@@ -564,7 +578,7 @@ fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
                         // The power may fail in the middle of it.
                         let _ = cluster.node(4).checkpoint();
                     }
-                    let begins = cluster.restart(4, is_planned);
+                    let begins = cluster.start_again(4, is_planned);
                     totals.images += usize::from(begins > 0);
                 }
                 1 => cluster.node(4).checkpoint().unwrap(),
@@ -619,7 +633,7 @@ struct SoFar {
 }
 
 /// Edges by the definition, from versions: whoever wrote before whoever read or replaced it.
-fn assert_acyclic(done: &[Done]) {
+pub(super) fn assert_acyclic(done: &[Done]) {
     let mut versions: BTreeMap<usize, Vec<(u64, usize)>> = BTreeMap::new();
     for one in done {
         one.wrote.iter().for_each(|key| versions.entry(*key).or_default().push((one.position, one.id)));

@@ -132,29 +132,61 @@ impl Session {
 
     /// Commits at a node: waits until its place in the order is known, for a bounded time.
     pub(super) async fn commit_at_node(&mut self, mut engine: Transaction) -> Result<Commit> {
-        let name = match self.effective.request_id.is_empty() {
-            true => engine.id().to_string(),
-            false => self.effective.request_id.clone(),
-        };
-        if name.len() > REQUEST_ID_MAX {
+        let name = self.name_request(&mut engine)?;
+        let committed = self.in_order(Some(&name), engine.commit_in_order()).await?;
+        committed.map_err(|error| self.name_failure(error))
+    }
+
+    /// What the request of a transaction that ends is called.
+    pub(super) fn name_request(&self, engine: &mut Transaction) -> Result<String> {
+        let given = &self.effective.request_id;
+        if given.len() > REQUEST_ID_MAX {
             return Err(SqlError::new(
                 sqlstate::INVALID_PARAMETER_VALUE,
                 format!("cognate.request_id has more than {REQUEST_ID_MAX} bytes"),
             ));
         }
-        if !self.effective.request_id.is_empty() {
-            engine.name_request(&name);
+        if given.is_empty() {
+            return Ok(engine.id().to_string());
+        }
+        engine.name_request(given);
+        Ok(given.clone())
+    }
+
+    /// Waits for the answer to what this node asks the order of all nodes, for a bounded time. 08007
+    /// afterwards: nobody knows yet what becomes of it. At a database of its own the answer is there.
+    pub(super) async fn in_order<T>(
+        &mut self,
+        name: Option<&str>,
+        asked: impl Future<Output = std::result::Result<T, cognate_engine::Error>>,
+    ) -> Result<std::result::Result<T, cognate_engine::Error>> {
+        if !self.database.engine().is_node() {
+            return Ok(asked.await);
         }
         // Who waits for others executes nothing.
         self.seat.leave();
-        match tokio::time::timeout(ANSWER_MAX, engine.commit_in_order()).await {
-            Ok(committed) => committed.map_err(|error| self.name_failure(error)),
-            Err(_) => Err(SqlError::new(
-                sqlstate::TRANSACTION_RESOLUTION_UNKNOWN,
-                "it is not known whether the transaction commits: the cluster does not answer",
-            )
-            .with_detail(format!("The request is \"{name}\"."))
-            .with_hint(format!("Ask another node: SELECT cognate_outcome('{}').", name.replace('\'', "''")))),
+        if let Ok(answer) = tokio::time::timeout(ANSWER_MAX, asked).await {
+            return Ok(answer);
+        }
+        let unknown = SqlError::new(
+            sqlstate::TRANSACTION_RESOLUTION_UNKNOWN,
+            "it is not known whether the transaction commits: the cluster does not answer",
+        );
+        Err(match name {
+            Some(name) => unknown.with_detail(format!("The request is \"{name}\".")).with_hint(format!(
+                "Ask another node: SELECT cognate_outcome('{}').",
+                name.replace('\'', "''")
+            )),
+            None => {
+                unknown.with_hint("Ask again, at this node or at another one: what has happened counts once.")
+            }
+        })
+    }
+
+    /// As `keep_token`; nothing in a database of its own.
+    pub(super) fn keep_token_at_node(&mut self, csn: Csn) {
+        if self.database.engine().is_node() {
+            self.keep_token(csn);
         }
     }
 
