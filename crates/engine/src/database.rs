@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
-use crate::certifier::{Method, Watch};
+use crate::certifier::{CertifierStatistics, Method, Watch};
 use crate::delivery::Delivered;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
@@ -457,7 +457,11 @@ impl Database {
             checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
             replay_bytes: manager.store.log.size_after(manager.store.base.watermark()),
             cycles: manager.sequencer.cycles(),
-            certifier: manager.sequencer.statistics(),
+            // A node's graph has no limit of its own: the horizon bounds it.
+            certifier: CertifierStatistics {
+                limit: manager.read_budget.limit(),
+                ..manager.sequencer.statistics()
+            },
             log: manager.store.log.statistics(),
             log_poisoned: manager.store.log.poisoned(),
             base: manager.store.base.statistics(),

@@ -43,11 +43,13 @@ use crate::prepared::ordered::Arrived;
 use crate::prepared::record::Parts;
 use crate::proposed::{Outcome, Proposed, Sealed};
 use crate::sequencer::{Delivery, Place};
+use crate::storage::StagedRun;
 use crate::storage::images::Images;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
 use crate::transaction::Transaction;
+use crate::txn::bulk::unload;
 use crate::txn::readset::ReadSet;
 use crate::txn::writeset::{Changes, WriteSet, key_writes};
 use crate::{Csn, Error, Key, TransactionId, TreeId};
@@ -270,10 +272,16 @@ impl Manager {
             };
             return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
         }
-        let (loads, changes) = self.settle(&mut writes)?;
+        let (loads, mut changes) = self.settle(&mut writes)?;
         if !loads.is_empty() {
+            // Other nodes have none of its runs.
+            let limit = cluster.node.order.request_bytes_max();
+            let unloaded = match loads.iter().map(StagedRun::bytes).sum::<u64>() <= limit {
+                true => unload(&self.store.base, &loads, &mut changes),
+                false => Err(Error::RequestTooLarge { limit }),
+            };
             self.discard(&loads);
-            return Err(Error::TransactionTooLarge { limit: cluster.node.order.request_bytes_max() });
+            unloaded?;
         }
         let dropped = writes.dropped().to_vec();
         self.encode(cluster, ended, isolation, held, reads, Some((writes, changes, dropped)), fate).map(Some)
@@ -320,7 +328,7 @@ impl Manager {
         let bytes = request.encode(size);
         let limit = cluster.node.order.request_bytes_max();
         if bytes.len() as u64 > limit {
-            return Err(Error::TransactionTooLarge { limit });
+            return Err(Error::RequestTooLarge { limit });
         }
         Ok((bytes.into(), writes))
     }

@@ -251,6 +251,8 @@ struct World {
     sql: Option<SqlDatabase>,
     /// The cluster that the database is a node of, and which one.
     cluster: Option<(Cluster, usize)>,
+    /// Each session is at another node than the one before.
+    goes_round: bool,
     clients: BTreeMap<String, Client>,
 }
 
@@ -266,6 +268,7 @@ impl World {
             engine: None,
             sql: None,
             cluster: None,
+            goes_round: false,
             clients: BTreeMap::new(),
         };
         world.open(None);
@@ -314,12 +317,21 @@ impl World {
     }
 
     fn waiting(&self) -> Vec<u64> {
-        let engine = self.engine.as_ref().unwrap();
-        engine.transactions().into_iter().filter(|t| t.waits_for.is_some()).map(|t| t.id).collect()
+        let waiting = |engine: &Database| {
+            let all = engine.transactions().into_iter();
+            all.filter(|t| t.waits_for.is_some()).map(|t| t.id).collect::<Vec<u64>>()
+        };
+        match &self.cluster {
+            None => waiting(self.engine.as_ref().unwrap()),
+            Some((cluster, _)) => cluster.nodes.iter().flat_map(|(engine, _)| waiting(engine)).collect(),
+        }
     }
 
     fn client(&mut self, name: &str) -> &mut Client {
-        let sql = self.sql.clone().unwrap();
+        let mut sql = self.sql.clone().unwrap();
+        if let (true, Some((cluster, at))) = (self.goes_round, &self.cluster) {
+            sql = cluster.nodes[(at + self.clients.len()) % NODES].1.clone();
+        }
         self.clients.entry(name.to_owned()).or_insert_with(|| {
             let parameters = SessionParameters {
                 user: "postgres".into(),
@@ -374,6 +386,9 @@ impl World {
             }
         }
         self.others(&mut out).await;
+        if let Some((cluster, _)) = &self.cluster {
+            cluster.settle().await;
+        }
         out
     }
 
@@ -459,10 +474,12 @@ fn run(path: &Path) {
     }
 }
 
-/// The same at some node of a cluster, whose others must come to the same.
-pub(crate) fn run_at_cluster(path: &Path) {
+/// The same at some node of a cluster, or with each session at another one; all must come to the
+/// same.
+pub(crate) fn run_at_cluster(path: &Path, goes_round: bool) {
     let script = std::fs::read_to_string(path).unwrap();
     let mut world = World::at_node(script.len() % NODES);
+    world.goes_round = goes_round;
     let (_, failures) = compare(&mut world, parse(&script));
     assert!(failures.is_empty(), "{}:\n\n{failures}", path.display());
     world.clients.clear();
@@ -512,7 +529,8 @@ fn compare(world: &mut World, steps: Vec<(Step, Vec<String>)>) -> (String, Strin
 /// A detail without the numbers of transactions, which are others at a node: digits that are not in
 /// parentheses.
 fn without_transactions(line: &str) -> String {
-    if !line.contains("DETAIL: ") {
+    let names_some = ["DETAIL: ", "Transaction ", "prepared transaction "];
+    if !names_some.iter().any(|some| line.contains(some)) {
         return line.to_owned();
     }
     let (mut depth, mut plain, mut is_in_number) = (0, String::new(), false);

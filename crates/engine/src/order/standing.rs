@@ -121,11 +121,11 @@ impl Standing {
             return Err(Refusal::TooOld { horizon: self.horizon });
         }
         for (lock, writes) in locks {
-            let since = match *writes && request.level != Level::ReadCommitted {
-                true => request.snapshot.min(request.bot),
-                false => request.bot,
-            };
-            let conflict = self.window.conflict(lock, since).map(|Conflict { position, by }| (position, by));
+            let conflict = self.window.conflict(lock, request.bot).or_else(|| {
+                let is_of_snapshot = *writes && request.level != Level::ReadCommitted;
+                is_of_snapshot.then(|| self.window.changed(lock, request.snapshot)).flatten()
+            });
+            let conflict = conflict.map(|Conflict { position, by }| (position, by));
             let conflict = conflict.or_else(|| self.undecided.conflict(lock, request.purpose.family()));
             if let Some((position, by)) = conflict {
                 return Err(Refusal::Overtaken { by, position, tree: lock.tree, key: lock.key.clone() });
@@ -145,7 +145,7 @@ impl Standing {
     ) {
         assert_eq!(position, self.applied + 1, "requests are delivered one by one");
         if committed && request.purpose.is_commit() && request.writes() {
-            self.window.enter(position, request.id, locks.iter().map(|(lock, _)| lock));
+            self.window.enter(position, request.id, locks.iter());
         } else if committed {
             self.undecided.enter(position, request, locks, bytes);
             self.decide(position, request);

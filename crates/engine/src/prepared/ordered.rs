@@ -114,7 +114,7 @@ impl Manager {
         let bytes = request.encode(0);
         let limit = cluster.node.order.request_bytes_max();
         if bytes.len() as u64 > limit {
-            return Err(Error::TransactionTooLarge { limit });
+            return Err(Error::RequestTooLarge { limit });
         }
         let sealed = Sealed::default();
         let proposed = Proposed(Arc::clone(&sealed.outcome));

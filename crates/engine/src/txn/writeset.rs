@@ -504,6 +504,14 @@ impl Changes {
         Ok(())
     }
 
+    /// Adds rows of keys that are not among them.
+    pub(super) fn add_missing(&mut self, rows: impl Iterator<Item = (SmallKey, Value)>) {
+        for (key, value) in rows {
+            let write = Write { sequence: 0, value: Some(value), of_own: false, effect: 0 };
+            self.0.entry(key).or_insert_with(|| smallvec::smallvec![write]);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
