@@ -317,6 +317,13 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     );
     let state = rows(&mut one, "SELECT state FROM cognate_nodes WHERE node = 1");
     assert_eq!(state, [["minority"]]);
+    // What is newest, nobody can say.
+    one.query("SET default_transaction_isolation = 'read committed'").expect("set");
+    one.query("SET cognate.read_consistency = linearizable").expect("set");
+    assert_eq!(sqlstate(one.query("SELECT id FROM item WHERE id = 1")), "25006");
+    one.query("SET cognate.read_consistency = local").expect("set");
+    assert_eq!(rows(&mut one, "SELECT id FROM item WHERE id = 1"), [["1"]]);
+    one.query("RESET default_transaction_isolation").expect("reset");
     cluster.restart(&[2, 3]);
     loop {
         match one.query("INSERT INTO item VALUES (3)") {
@@ -326,6 +333,29 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     }
     let all = cluster.assert_equal("SELECT id FROM item WHERE id < 100");
     assert_eq!(all.len(), 2);
+}
+
+#[test]
+fn linearizable_reads_see_whatever_was_acknowledged_before() {
+    let cluster = Cluster::start();
+    let mut writers = [cluster.connect(1), cluster.connect(2), cluster.connect(3)];
+    let mut readers = [cluster.connect(2), cluster.connect(3), cluster.connect(1)];
+    for reader in &mut readers {
+        reader.query("SET cognate.read_consistency = 'linearizable'").expect("set");
+    }
+    writers[0].query("CREATE TABLE item (id int PRIMARY KEY, v int)").expect("made");
+    // Also what a statement is planned with.
+    for reader in &mut readers {
+        assert_eq!(rows(reader, "SELECT count(*) FROM item"), [["0"]]);
+    }
+    readers[0].query("INSERT INTO item VALUES (1, 0)").expect("inserted");
+    readers[2].query("BEGIN ISOLATION LEVEL READ COMMITTED").expect("begun");
+    for round in 1..=40 {
+        let (writer, reader) = (round % 3, (round / 3) % 3);
+        writers[writer].query("SET cognate.read_consistency = 'linearizable'").expect("set");
+        writers[writer].query(&format!("UPDATE item SET v = {round}")).expect("updated");
+        assert_eq!(rows(&mut readers[reader], "SELECT v FROM item"), [[round.to_string()]]);
+    }
 }
 
 /// What a node needs that was away is in no log any more. It never makes an image itself here.

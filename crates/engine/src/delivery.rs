@@ -31,7 +31,6 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use crate::certifier::Candidate;
 use crate::durable::Commit;
 use crate::fate::{Fate, Stroke};
 use crate::level::Isolation;
@@ -50,8 +49,9 @@ use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
 use crate::transaction::Transaction;
 use crate::txn::bulk::unload;
+use crate::txn::change::Effects;
 use crate::txn::readset::ReadSet;
-use crate::txn::writeset::{Changes, WriteSet, key_writes};
+use crate::txn::writeset::{Changes, WriteSet};
 use crate::{Csn, Error, Key, TransactionId, TreeId};
 
 /// Shards of the table of running transactions.
@@ -317,6 +317,7 @@ impl Manager {
             oldest: self.store.oldest_snapshot().min(ended.snapshot),
             next_tree: self.store.trees.next(),
             dropped,
+            effects: std::mem::take(&mut ended.effects),
             parts: Parts {
                 locks: self.locks.held_by(ended.id, held),
                 notes: std::mem::take(&mut ended.notes),
@@ -341,7 +342,7 @@ impl Manager {
         let Some(cluster) = &self.cluster else {
             return Err(Error::Defect("a database of its own has no order to follow"));
         };
-        let request = Request::decode(bytes)
+        let mut request = Request::decode(bytes)
             .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))?;
         let mut standing = cluster.standing.lock();
         let locks = request.all_locks();
@@ -350,7 +351,7 @@ impl Manager {
                 let horizon = position.is_multiple_of(PRUNE_EVERY).then(|| standing.horizon());
                 match request.purpose {
                     Purpose::Commit => {
-                        self.decide_delivered(cluster, position, &request, &locks, bytes.len(), horizon)
+                        self.decide_delivered(cluster, position, &mut request, &locks, bytes.len(), horizon)
                     }
                     _ => {
                         let place = Place { csn: position, bytes: bytes.len() as u64, horizon };
@@ -399,21 +400,18 @@ impl Manager {
         &self,
         cluster: &Cluster,
         position: Csn,
-        request: &Request,
+        request: &mut Request,
         locks: &[(HeldLock, bool)],
         bytes: usize,
         horizon: Option<Csn>,
     ) -> Result<(), Error> {
         let is_own = cluster.sealed.lock().contains_key(&request.id);
-        let parts = &request.parts;
-        let changes = parts.changes.iter().map(|(tree, changes)| (*tree, changes.copy())).collect();
-        let candidate = self.sequencer.certifies().then(|| {
-            let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
-            let writes = key_writes(&parts.changes, notes);
-            Candidate::new(request.id, request.snapshot, reads, writes, request.dropped.clone())
-        });
+        let candidate = self.sequencer.certifies().then(|| request.take_candidate());
+        let changes = request.take_changes();
+        let request = &*request;
         let delivery = Delivery { candidate, changes, dropped: &request.dropped, bytes: bytes as u64 };
-        let first = parts.changes.iter().map(|(tree, _)| *tree as usize).filter(|tree| *tree < FIRST_TREES);
+        let trees = request.parts.changes.iter().map(|(tree, _)| *tree as usize);
+        let first = trees.filter(|tree| *tree < FIRST_TREES);
         let mut granted = Held::default();
         let verdict = self.sequencer.deliver(position, delivery, horizon, || {
             // What ran here has these locks itself.
@@ -482,6 +480,7 @@ impl Manager {
             next_tree: self.store.trees.next(),
             dropped: Vec::new(),
             parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
             purpose: Purpose::Commit,
         };
         cluster.node.order.propose(request.encode(0).into());

@@ -31,7 +31,7 @@ use cognate_replication::net::tcp::{TcpNetwork, Tls};
 use cognate_replication::order::TotalOrder;
 use cognate_replication::settings::Settings;
 use cognate_replication::status::NodeState;
-use cognate_sql::session::{NodeRow, SqlDatabase, hex};
+use cognate_sql::session::{Barrier, NodeRow, SqlDatabase, hex};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -193,6 +193,7 @@ impl Joining {
         let (order, delivery) =
             opened.map_err(|error| StartError(format!("node {}: {error}", config.node)))?;
         *synced.lock() = Synced::Order(order.clone());
+        database.nodes().ask_by(barrier(order.clone()));
         let (stop, stopped) = watch::channel(false);
         let (replace, replaced) = watch::channel(false);
         let runtime = tokio::runtime::Handle::current();
@@ -344,6 +345,17 @@ fn apply(
         database.nodes().close(Some(failed));
         return;
     }
+}
+
+/// Asks the order how far it is, from whatever thread a session runs on. A member that has ended is
+/// not asked.
+fn barrier(order: TotalOrder) -> Barrier {
+    let runtime = tokio::runtime::Handle::current();
+    Box::new(move || {
+        let order = order.clone();
+        let asked = runtime.spawn(async move { order.read_barrier().await.map_err(|e| e.to_string()) });
+        Box::pin(async move { asked.await.unwrap_or_else(|e| Err(e.to_string())) })
+    })
 }
 
 /// Lets the order forget what no start needs any more, after each checkpoint.

@@ -572,6 +572,7 @@ scripts!(
     basics,
     bulk,
     catalog,
+    columns,
     composite_json,
     catalog_snapshot,
     conflict,

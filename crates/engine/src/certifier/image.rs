@@ -16,6 +16,7 @@
 //!   successors      count, places in this list
 //!   reads           as in the row of a prepared transaction
 //!   writes          count, for each: tree id, key
+//!   effects         as in a request
 //!   range writes    count, for each: tree id, two bounds, first and last commit
 //! ```
 
@@ -27,7 +28,9 @@ use crate::hash::hash_of;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::payload::{Encoder, Input};
-use crate::txn::codec::{decode_bound, decode_reads, encode_bound, encode_reads};
+use crate::txn::codec::{
+    decode_bound, decode_effects, decode_reads, encode_bound, encode_effects, encode_reads,
+};
 use crate::txn::writeset::KeyWrites;
 use crate::{Csn, TransactionId};
 
@@ -39,7 +42,7 @@ impl Certifier {
     /// Writes the graph.
     ///
     /// # Panics
-    /// If something of it is summarized or describes its writes: in a cluster nothing is.
+    /// If something of it is summarized: in a cluster nothing is.
     pub(crate) fn encode(&self, out: &mut Encoder) {
         assert!(self.standing == 0, "nodes of a cluster summarize nothing");
         let mut order: Vec<(NodeId, &Node)> =
@@ -115,7 +118,6 @@ impl Certifier {
 }
 
 fn encode_node(out: &mut Encoder, node: &Node, places: &HashMap<NodeId, u64>) {
-    assert!(node.writes.iter().all(|write| write.3 == 0), "requests do not describe their writes");
     out.varint(if node.commit == PREPARED { 0 } else { node.commit + 1 });
     let numbers = [node.id, node.start, node.first_out.wrapping_add(1), u64::from(node.in_degree)];
     numbers.into_iter().chain([node.bytes as u64]).for_each(|number| out.varint(number));
@@ -131,6 +133,7 @@ fn encode_node(out: &mut Encoder, node: &Node, places: &HashMap<NodeId, u64>) {
         out.varint(u64::from(*tree));
         out.string(key);
     });
+    encode_effects(out, &node.effects, node.writes.iter().map(|write| write.3));
     out.list(node.range_writes(), |out, write| {
         out.varint(u64::from(write.tree));
         encode_bound(out, &write.lower);
@@ -149,10 +152,16 @@ fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
     let flags = input.byte()?;
     let successors = input.list(Input::varint)?;
     let reads = decode_reads(input, true)?;
-    let written = input.list(|input| {
+    let mut written = input.list(|input| {
         let (tree, key) = (input.tree()?, SmallKey::new(input.string()?));
         let hash = hash_of(tree, &key);
         Ok((tree, key, hash, 0))
+    })?;
+    let effects = decode_effects(input, |next| {
+        written.iter_mut().try_for_each(|write| {
+            write.3 = next()?;
+            Ok(())
+        })
     })?;
     let ranges = input.list(|input| {
         let tree = input.tree()?;
@@ -164,6 +173,7 @@ fn decode_node(input: &mut Input<'_>) -> Result<(Box<Node>, Vec<u64>), String> {
     node.closed = flags & CLOSED != 0;
     node.overtaken = flags & OVERTAKEN != 0;
     node.forgot_successors = flags & FORGETFUL != 0;
+    node.effects = effects;
     node.set_range_writes(ranges);
     Ok((node, successors))
 }

@@ -185,6 +185,7 @@ mod tests {
     use crate::lock::mode::{FamilySlot, LockMode, Mode, TreeMode};
     use crate::prepared::record::Parts;
     use crate::sibling::Instance;
+    use crate::txn::change::Effects;
 
     fn row(key: &str, mode: Mode) -> HeldLock {
         HeldLock { tree: 7, key: Some(SmallKey::new(key.as_bytes())), modes: mode.bit() }
@@ -210,6 +211,7 @@ mod tests {
             next_tree: 0,
             dropped: Vec::new(),
             parts: Parts { locks, notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
             purpose: Purpose::Prepare(Box::new(preparing)),
         };
         undecided.enter(position, &request, &request.all_locks(), &request.encode(0));

@@ -31,6 +31,7 @@ use crate::proposed::{Proposed, Sealed};
 use crate::sequencer::{Decision, Pending, Place};
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
+use crate::txn::change::Effects;
 use crate::txn::readset::ReadSet;
 use crate::txn::writeset::key_writes;
 use crate::{Error, TransactionId, Value};
@@ -109,6 +110,7 @@ impl Manager {
             next_tree: self.store.trees.next(),
             dropped: Vec::new(),
             parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
             purpose,
         };
         let bytes = request.encode(0);
@@ -166,7 +168,9 @@ impl Manager {
         let candidate = self.sequencer.certifies().then(|| {
             let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
             let writes = key_writes(&parts.changes, notes);
-            Candidate::new(id, request.snapshot, reads, writes, request.dropped.clone()).of_family(family)
+            Candidate::new(id, request.snapshot, reads, writes, request.dropped.clone())
+                .with_effects(Effects::of_list(request.effects.list()))
+                .of_family(family)
         });
         let mut held = Held::default();
         let grant = || held = self.grant(cluster, place.csn, id, family, locks);

@@ -1,9 +1,11 @@
 //! Read sets as bytes: in the rows of prepared transactions, in requests, and in images of the graph
-//! (`prepared::record` has the layout).
+//! (`prepared::record` has the layout); and what writes changed of their rows (`change`), in the two
+//! latter.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::change::Effects;
 use super::columns::{Columns, Condition, Interest, Test};
 use super::readset::{Moment, ReadSet};
 use crate::key::SmallKey;
@@ -108,4 +110,32 @@ pub(crate) fn decode_reads(input: &mut Input<'_>, has_columns: bool) -> Result<O
         reads.set_coarse();
     }
     Ok(Some(reads))
+}
+
+/// Writes what writes changed of their rows, and the places of these; nothing but a 0 if nothing is
+/// known of that.
+pub(crate) fn encode_effects(out: &mut Encoder, effects: &Effects, places: impl Iterator<Item = u32>) {
+    out.list(effects.list(), |out, word| out.varint(*word));
+    if !effects.list().is_empty() {
+        places.for_each(|place| out.varint(u64::from(place)));
+    }
+}
+
+/// Reads what [`encode_effects`] wrote; `set` gets the places, in the same order.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn decode_effects(
+    input: &mut Input<'_>,
+    set: impl FnOnce(&mut dyn FnMut() -> Result<u32, String>) -> Result<(), String>,
+) -> Result<Effects, String> {
+    let list = input.list(Input::varint)?;
+    if !list.is_empty() {
+        let end = list.len() as u64;
+        set(&mut || match input.varint()? {
+            place if place <= end => Ok(place as u32),
+            _ => Err("a place behind all that was changed".to_owned()),
+        })?;
+    }
+    Ok(Effects::of_list(&list))
 }

@@ -471,7 +471,7 @@ pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, Smal
 }
 
 /// The last writes of a transaction in one tree, ascending by key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 
 impl Changes {
@@ -500,6 +500,22 @@ impl Changes {
         }
         for key in nothing {
             self.0.remove(&key);
+        }
+        Ok(())
+    }
+
+    /// The places of what the writes changed of their rows, in the order of the keys.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+        self.0.values().map(|list| list.last().map_or(0, |last| last.effect))
+    }
+
+    /// Says these places.
+    ///
+    /// # Errors
+    /// The first that cannot be had.
+    pub(crate) fn set_places<E>(&mut self, mut next: impl FnMut() -> Result<u32, E>) -> Result<(), E> {
+        for write in self.0.values_mut().filter_map(|list| list.last_mut()) {
+            write.effect = next()?;
         }
         Ok(())
     }
