@@ -14,4 +14,5 @@ mod protocol;
 mod rerun;
 mod secured;
 mod siblings;
+mod simulation;
 mod support;

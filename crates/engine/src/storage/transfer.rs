@@ -11,6 +11,10 @@
 //! down that they are complete. From there on they are its state: the next opening moves them to
 //! where they belong ([`take_over`]) before it looks at anything else, and does so again if it is
 //! interrupted. Before there is nothing to be seen of them.
+//!
+//! Another state may come before that opening. So the names of files begin with a *round*, 0 or 1,
+//! and the list of what is complete, whose first line says of which round it is, is replaced as a
+//! whole.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,6 +134,8 @@ impl Outgoing {
 pub struct Incoming {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
+    /// What the names of its files begin with.
+    round: u8,
     /// Bytes of the head, as long as it is not complete.
     head: Option<Vec<u8>>,
     names: Vec<String>,
@@ -149,10 +155,12 @@ impl Incoming {
     /// `Io`.
     pub fn begin(disk: Arc<dyn Disk>, database: &Path) -> Result<Incoming, Error> {
         let folder = database.join(FOLDER);
-        clear(disk.as_ref(), &folder)?;
         disk.create_dir_all(&folder).map_err(|cause| Error::io("creating", &folder, cause))?;
+        // What is complete stays, until this is.
+        let round = complete(disk.as_ref(), &folder)?.map_or(0, |(complete, _)| 1 - complete);
+        clear(disk.as_ref(), &folder, |name| is_of_round(name, round))?;
         let (names, files) = (Vec::new(), Vec::new());
-        Ok(Incoming { disk, folder, head: Some(Vec::new()), names, files, open: None })
+        Ok(Incoming { disk, folder, round, head: Some(Vec::new()), names, files, open: None })
     }
 
     /// Keeps the next bytes.
@@ -218,7 +226,7 @@ impl Incoming {
 
     fn open_next(&mut self) -> Result<(), Error> {
         while let Some((name, length)) = self.files.last() {
-            let path = self.folder.join(name);
+            let path = self.folder.join(of_round(self.round, name));
             let file = self.disk.open(&path, OpenMode::Truncate);
             let file = file.map_err(|cause| Error::io("creating", &path, cause))?;
             let is_empty = *length == 0;
@@ -251,10 +259,10 @@ impl Incoming {
         let fail = |cause| Error::io("writing", &path, cause);
         let sync = || self.disk.sync_dir(&self.folder);
         sync().map_err(|cause| Error::io("flushing", &self.folder, cause))?;
-        // Whole or not at all: an unfinished list does not end in a line's end.
+        let list = format!("{}\n{}", self.round, self.names.join("\n"));
         let fresh = self.folder.join("complete.new");
         let file = self.disk.open(&fresh, OpenMode::Truncate).map_err(fail)?;
-        file.write_all_at(self.names.join("\n").as_bytes(), 0).map_err(fail)?;
+        file.write_all_at(list.as_bytes(), 0).map_err(fail)?;
         file.sync_data().map_err(fail)?;
         self.disk.rename(&fresh, &path).map_err(fail)?;
         sync().map_err(|cause| Error::io("flushing", &self.folder, cause))
@@ -270,19 +278,37 @@ fn home(name: &str) -> Option<&'static str> {
     }
 }
 
-fn clear(disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
-    let fail = |cause| Error::io("clearing", folder, cause);
-    if !disk.exists(folder).map_err(fail)? {
-        return Ok(());
+/// A file's name in the folder.
+fn of_round(round: u8, name: &str) -> String {
+    format!("{round}-{name}")
+}
+
+fn is_of_round(name: &str, round: u8) -> bool {
+    name.strip_prefix(&of_round(round, "")).is_some()
+}
+
+/// The round of the state that is complete, and its files, if there is one.
+fn complete(disk: &dyn Disk, folder: &Path) -> Result<Option<(u8, Vec<String>)>, Error> {
+    let path = folder.join(COMPLETE);
+    let fail = |cause| Error::io("reading", &path, cause);
+    if !disk.exists(&path).map_err(fail)? {
+        return Ok(None);
     }
-    // First what says that the others count.
-    let mut names = disk.list(folder).map_err(fail)?;
-    names.sort_by_key(|name| name != COMPLETE);
-    for name in names {
-        disk.remove(&folder.join(&name)).map_err(fail)?;
-        if name == COMPLETE {
-            disk.sync_dir(folder).map_err(fail)?;
-        }
+    let file = disk.open(&path, OpenMode::Read).map_err(fail)?;
+    let mut text = vec![0; file.len().map_err(fail)? as usize];
+    file.read_exact_at(&mut text, 0).map_err(fail)?;
+    let damaged = || Error::corrupt(&path, 0, "not a list of files");
+    let text = String::from_utf8(text).map_err(|_| damaged())?;
+    let (round, names) = text.split_once('\n').ok_or_else(damaged)?;
+    let round = round.parse().ok().filter(|round| *round <= 1).ok_or_else(damaged)?;
+    Ok(Some((round, names.lines().map(str::to_owned).collect())))
+}
+
+/// Removes the files of these names.
+fn clear(disk: &dyn Disk, folder: &Path, is_gone: impl Fn(&str) -> bool) -> Result<(), Error> {
+    let fail = |cause| Error::io("clearing", folder, cause);
+    for name in disk.list(folder).map_err(fail)?.iter().filter(|name| is_gone(name)) {
+        disk.remove(&folder.join(name)).map_err(fail)?;
     }
     disk.sync_dir(folder).map_err(fail)
 }
@@ -296,15 +322,13 @@ pub(crate) fn take_over(disk: &dyn Disk, database: &Path) -> Result<bool, Error>
     let folder = database.join(FOLDER);
     let path = folder.join(COMPLETE);
     let fail = |cause| Error::io("taking over", &path, cause);
-    if !disk.exists(&path).map_err(fail)? {
-        clear(disk, &folder)?;
+    if !disk.exists(&folder).map_err(fail)? {
         return Ok(false);
     }
-    let file = disk.open(&path, OpenMode::Read).map_err(fail)?;
-    let mut text = vec![0; file.len().map_err(fail)? as usize];
-    file.read_exact_at(&mut text, 0).map_err(fail)?;
-    let text = String::from_utf8(text).map_err(|_| Error::corrupt(&path, 0, "not a list of files"))?;
-    let names: Vec<&str> = text.lines().collect();
+    let Some((round, names)) = complete(disk, &folder)? else {
+        clear(disk, &folder, |_| true)?;
+        return Ok(false);
+    };
     let (base, images) = (database.join("base"), database.join("images"));
     for home in [&base, &images] {
         disk.create_dir_all(home).map_err(fail)?;
@@ -313,11 +337,11 @@ pub(crate) fn take_over(disk: &dyn Disk, database: &Path) -> Result<bool, Error>
     // other numbers are removed when the base store is opened; those of the same are replaced.
     let mut gone: Vec<PathBuf> =
         disk.list(&images).map_err(fail)?.iter().map(|name| images.join(name)).collect();
-    for name in names {
+    for name in &names {
         let Some(home) = home(name) else {
             return Err(Error::corrupt(&path, 0, format!("a list of files with {name:?}")));
         };
-        let (from, to) = (folder.join(name), database.join(home).join(name));
+        let (from, to) = (folder.join(of_round(round, name)), database.join(home).join(name));
         gone.retain(|image| *image != to);
         if disk.exists(&from).map_err(fail)? {
             if name == MANIFEST {
@@ -331,7 +355,8 @@ pub(crate) fn take_over(disk: &dyn Disk, database: &Path) -> Result<bool, Error>
     }
     disk.sync_dir(&base).map_err(fail)?;
     disk.sync_dir(&images).map_err(fail)?;
-    clear(disk, &folder)?;
+    clear(disk, &folder, |name| name == COMPLETE)?;
+    clear(disk, &folder, |_| true)?;
     tracing::info!("the state that another node sent is this database's now");
     Ok(true)
 }

@@ -208,8 +208,7 @@ impl OrderLog {
         if slots.base.id >= Some(id) {
             return Ok(None);
         }
-        let installed =
-            slots.install.as_ref().map(|install| &install.base).filter(|base| base.id == Some(id));
+        let installed = slots.installs.iter().map(|install| &install.base).find(|base| base.id == Some(id));
         let base = match (slots.get(id.index), installed) {
             (Some(slot), _) if slot.id == id => {
                 Base { id: Some(id), position: slot.end, members: slots.members_at(id.index) }
@@ -235,7 +234,7 @@ impl OrderLog {
     pub(crate) fn begin_install(&self, install: Install) -> Result<DurableWait, Error> {
         let mut slots = self.slots.lock();
         let wait = self.write(&Record::Install(Box::new(install.clone())))?;
-        slots.install = Some(install);
+        slots.begin_install(install);
         Ok(wait)
     }
 
@@ -359,12 +358,13 @@ impl OrderLog {
 
 /// Brings what the log says and where the application is together, at start.
 fn settle(slots: &mut Slots, applied: Position) -> Result<(), StartError> {
+    slots.rebase(slots.base.clone());
     if slots.birth.is_none() && slots.last().is_none() {
         // Nothing was ordered yet: the order goes on behind what is there.
         slots.base.position = applied;
         return Ok(());
     }
-    let install = slots.install.clone().filter(|install| applied >= install.position);
+    let install = slots.installed(applied);
     if let Some(install) = &install
         && slots.base.id < install.base.id
     {

@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) ballot: Option<Ballot>,
     pub(crate) committed: Option<EntryId>,
     pub(crate) base: Base,
-    pub(crate) install: Option<Install>,
+    pub(crate) installs: Vec<Install>,
     pub(crate) peers: BTreeMap<NodeNumber, u64>,
     /// The first record of the log that is still needed.
     pub(crate) kept_from: u64,
@@ -77,7 +77,7 @@ pub(crate) enum Record {
 
 coded_fields!(Birth { version, cluster, node, incarnation, began });
 coded_fields!(Install { base, position });
-coded_fields!(State { birth, ballot, committed, base, install, peers, kept_from });
+coded_fields!(State { birth, ballot, committed, base, installs, peers, kept_from });
 
 const ENTRY: u8 = 1;
 

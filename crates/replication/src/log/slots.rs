@@ -45,7 +45,9 @@ pub(super) struct Slots {
     pub(super) ballot: Option<Ballot>,
     pub(super) committed: Option<EntryId>,
     pub(super) base: Base,
-    pub(super) install: Option<Install>,
+    /// The snapshot that the application has taken in last, and one that it may be about to: only the
+    /// application knows. Oldest first.
+    pub(super) installs: Vec<Install>,
     pub(super) peers: BTreeMap<NodeNumber, u64>,
     slots: VecDeque<Slot>,
     /// Requests of entries below are not in memory.
@@ -60,6 +62,20 @@ pub(super) struct Slots {
 pub(super) type Misfit = &'static str;
 
 impl Slots {
+    /// A snapshot is about to be taken in. The one before was, or this process would have ended.
+    pub(super) fn begin_install(&mut self, install: Install) {
+        let before = self.installs.pop();
+        self.installs = before.into_iter().chain([install]).collect();
+    }
+
+    /// The snapshot that an application which is at this position has taken in last. What did not
+    /// come to its end is forgotten.
+    pub(super) fn installed(&mut self, applied: Position) -> Option<Install> {
+        self.installs.retain(|install| install.position <= applied);
+        self.installs.drain(..self.installs.len().saturating_sub(1));
+        self.installs.last().cloned()
+    }
+
     pub(super) fn first(&self) -> u64 {
         self.slots.front().map_or(self.base.next_index(), |slot| slot.id.index)
     }
@@ -236,7 +252,7 @@ impl Slots {
             ballot: self.ballot,
             committed: self.committed,
             base: self.base.clone(),
-            install: self.install.clone(),
+            installs: self.installs.clone(),
             peers: self.peers.clone(),
             kept_from,
         }
@@ -256,12 +272,18 @@ impl Slots {
                 }
             }
             Record::Peer(node, incarnation) => drop(self.peers.insert(node, incarnation)),
-            Record::Install(install) => self.install = Some(*install),
+            // Any of them may be the last that came to its end.
+            Record::Install(install) => self.installs.push(*install),
             Record::State(state) => {
-                let State { birth, ballot, committed, base, install, peers, kept_from: _ } = *state;
+                let State { birth, ballot, committed, base, installs, peers, kept_from: _ } = *state;
                 (self.birth, self.ballot, self.committed) = (birth, ballot, committed);
-                (self.install, self.peers) = (install, peers);
-                self.rebase(base);
+                (self.installs, self.peers) = (installs, peers);
+                // Of an earlier state the entries that follow it may be gone already; then those
+                // that are here follow a later one, which comes.
+                match self.slots.front().is_some_and(|slot| slot.id.index > base.next_index()) {
+                    true => self.base = base,
+                    false => self.rebase(base),
+                }
             }
         }
         Ok(())

@@ -158,6 +158,55 @@ async fn a_snapshot_that_was_taken_in_before_the_log_knew_counts_after_a_restart
     assert_eq!(log.first_position(51), Some(71));
 }
 
+/// Segments that are kept hold earlier states, too, and not all that followed these.
+#[tokio::test]
+async fn a_log_that_was_cut_often_is_found_whole() {
+    for every in 3..12 {
+        let disk = SimDisk::new(8);
+        let log = open(&disk, 0).unwrap();
+        for index in 0..60 {
+            add(&log, requests(1, index, 2, 900));
+            log.note_committed(id(1, index)).unwrap();
+            if index % every == every - 1 && index > 7 {
+                let (wait, gone) = log.purge(id(1, index - 7)).unwrap().unwrap();
+                wait.wait().unwrap();
+                log.remove_before(gone).unwrap();
+            }
+        }
+        let (base, last, entries) = (log.base(), log.last(), all(&log).await);
+        assert!(base.id > Some(id(1, 40)));
+        log.close().unwrap();
+        let log = open(&disk, 110).unwrap();
+        assert_eq!((log.base(), log.last()), (base, last), "cut at every {every}th entry");
+        assert_eq!(all(&log).await, entries, "cut at every {every}th entry");
+        assert_eq!(log.synced(), 120);
+    }
+}
+
+/// Snapshots may stand within an entry that has not come yet, which only the last install tells.
+#[tokio::test]
+async fn snapshots_that_did_not_come_to_their_end_leave_the_one_before_known() {
+    let disk = SimDisk::new(6);
+    let mut log = open(&disk, 0).unwrap();
+    let install = |index, position| {
+        let base = Base { id: Some(id(2, index)), position: position - 2, members: MembersAt::default() };
+        Install { base, position }
+    };
+    add(&log, requests(1, 0, 2, 1));
+    log.begin_install(install(50, 72)).unwrap().wait().unwrap();
+    for later in [90, 95, 120] {
+        log.close().unwrap();
+        log = open(&disk, 72).unwrap();
+        assert_eq!((log.base().position, log.last()), (70, Some(id(2, 50))));
+        log.begin_install(install(later, later)).unwrap().wait().unwrap();
+    }
+    // Two in one process: the first of them was taken in.
+    log.begin_install(install(140, 140)).unwrap().wait().unwrap();
+    log.close().unwrap();
+    let log = open(&disk, 120).unwrap();
+    assert_eq!((log.base().position, log.last()), (118, Some(id(2, 120))));
+}
+
 /// What a process that loses its power at any operation finds again: everything that was waited
 /// for, the last ballot, and of the rest a beginning.
 #[test]

@@ -1,0 +1,105 @@
+//! What clients did and were told, and whether one serial order of one copy explains it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What became of a transaction, as far as its client was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Committed,
+    Refused,
+    Unknown,
+}
+
+/// A transaction: its number is the value that it writes, and the name of its request.
+#[derive(Debug, Clone)]
+pub(crate) struct Deed {
+    pub(crate) id: usize,
+    /// Attempts of one name commit once at most.
+    pub(crate) name: String,
+    /// Keys, and who wrote what was read; `None`: nobody.
+    pub(crate) read: Vec<(usize, Option<usize>)>,
+    pub(crate) wrote: Vec<usize>,
+    pub(crate) told: Told,
+    /// It was prepared, and is to be decided so.
+    pub(crate) decision: Option<bool>,
+    /// As the engine calls it.
+    pub(crate) transaction: u64,
+}
+
+/// Everything that was tried.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub(crate) deeds: Vec<Deed>,
+}
+
+impl History {
+    /// Looks at it, with what every node says of the keys at the end (each value is its writer) and
+    /// of the outcomes: position and verdict by the transaction's number.
+    pub(crate) fn check(&self, finally: &BTreeMap<usize, usize>, outcomes: &HashMap<usize, (u64, bool)>) {
+        let committed = |id: usize| outcomes.get(&id).filter(|(_, committed)| *committed).map(|(at, _)| *at);
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        for deed in &self.deeds {
+            let position = committed(deed.id);
+            match deed.told {
+                // It was in no one's way, and nobody else knows of it.
+                Told::Committed if deed.wrote.is_empty() && position.is_none() => {}
+                Told::Committed => assert!(position.is_some(), "acknowledged and lost: {deed:?}"),
+                Told::Refused => assert!(position.is_none(), "refused and there: {deed:?}"),
+                Told::Unknown => {}
+            }
+            if position.is_some() {
+                let other = names.insert(&deed.name, deed.id);
+                assert!(other.is_none(), "two of one name have committed: {other:?} and {deed:?}");
+            }
+        }
+        let is_reader = |deed: &Deed| deed.told == Told::Committed && deed.wrote.is_empty();
+        let place = |deed: &Deed| committed(deed.id).or(is_reader(deed).then_some(0));
+        let done: Vec<(&Deed, u64)> =
+            self.deeds.iter().filter_map(|deed| Some((deed, place(deed)?))).collect();
+        let mut versions: BTreeMap<usize, Vec<(u64, usize)>> = BTreeMap::new();
+        for (deed, position) in &done {
+            for key in &deed.wrote {
+                versions.entry(*key).or_default().push((*position, deed.id));
+            }
+        }
+        versions.values_mut().for_each(|list| list.sort_unstable());
+        let last: BTreeMap<usize, usize> =
+            versions.iter().filter_map(|(key, list)| Some((*key, list.last()?.1))).collect();
+        assert_eq!(&last, finally, "the last writers are who is seen");
+        acyclic(&done, &versions);
+    }
+}
+
+/// Edges by the definition, from versions: whoever wrote before whoever read or replaced it.
+fn acyclic(done: &[(&Deed, u64)], versions: &BTreeMap<usize, Vec<(u64, usize)>>) {
+    let mut edges: HashMap<usize, Vec<usize>> = HashMap::new();
+    for list in versions.values() {
+        list.windows(2).for_each(|pair| edges.entry(pair[0].1).or_default().push(pair[1].1));
+    }
+    for (deed, _) in done {
+        for (key, writer) in &deed.read {
+            let list = versions.get(key).map_or(&[][..], |list| list);
+            let place = writer.map(|writer| {
+                let place = list.iter().position(|(_, id)| *id == writer);
+                place
+                    .unwrap_or_else(|| panic!("{deed:?} has read what {writer} wrote, which never committed"))
+            });
+            if let Some(writer) = writer {
+                edges.entry(*writer).or_default().push(deed.id);
+            }
+            let after = place.map_or(0, |place| place + 1);
+            if let Some((_, next)) = list.get(after).filter(|(_, next)| *next != deed.id) {
+                edges.entry(deed.id).or_default().push(*next);
+            }
+        }
+    }
+    // Taken away one by one, as long as somebody has no edge into it.
+    let mut left: Vec<usize> = done.iter().map(|(deed, _)| deed.id).collect();
+    while !left.is_empty() {
+        let into: BTreeSet<usize> =
+            left.iter().flat_map(|id| edges.get(id).into_iter().flatten().copied()).collect();
+        let before = left.len();
+        left.retain(|id| into.contains(id));
+        assert!(left.len() < before, "a cycle among {left:?}");
+    }
+}

@@ -1,0 +1,357 @@
+//! A simulated cluster of engines: seeded storms over a network that loses, cuts and repeats, and
+//! over disks that lose power, on one thread whose clock stands still while anything is done.
+//!
+//! In each round something happens: nodes end and come back, directions are cut and heal, the
+//! weather changes, checkpoints are made and logs cut, so that nodes that come back are sent others'
+//! states. Meanwhile clients read and write at all nodes, at SERIALIZABLE, commit, prepare and
+//! decide, and try again under the same name where they were not answered. Then everything heals,
+//! and it is looked whether
+//! - all nodes have the same rows and the same digest at the same position;
+//! - everything acknowledged is there, nothing refused is, and of one name one has committed;
+//! - one serial order of one copy explains all that was read and written;
+//! - new transactions commit.
+//!
+//! `COGNATE_SEEDS=500 cargo test -p cognate-server --test main simulation` runs as many, from
+//! `COGNATE_SEED` on. All that the network does, and what is tried when, is drawn from the seed; a
+//! database has threads of its own, which only do what changes nothing that can be seen.
+
+mod history;
+mod node;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cognate_engine::{Access, Database, Error, Isolation, LockMode, Transaction, Value, WaitPolicy};
+use cognate_env::SplitMix;
+use cognate_env::sim::{Loss, SimDisk};
+use cognate_replication::{SimNetwork, Weather};
+
+use self::history::{Deed, History, Told};
+use self::node::{NODES, Running, Up};
+
+const TREE: u32 = 1007;
+const KEYS: usize = 6;
+const CLIENTS: usize = 5;
+/// How long a client waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What clients share.
+#[derive(Default)]
+struct World {
+    up: Mutex<BTreeMap<u16, Up>>,
+    history: Mutex<History>,
+    next: Mutex<usize>,
+    is_over: Mutex<bool>,
+}
+
+impl World {
+    fn up(&self, number: u16) -> Option<Up> {
+        self.up.lock().unwrap().get(&number).cloned()
+    }
+
+    fn number(&self) -> usize {
+        let mut next = self.next.lock().unwrap();
+        *next += 1;
+        *next
+    }
+
+    fn note(&self, deed: Deed) {
+        self.history.lock().unwrap().deeds.push(deed);
+    }
+
+    fn is_over(&self) -> bool {
+        *self.is_over.lock().unwrap()
+    }
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("k{number}").into_bytes()
+}
+
+fn writer_of(value: &[u8]) -> usize {
+    std::str::from_utf8(value).unwrap().parse().unwrap()
+}
+
+/// Reads and writes a few keys, and notes what it saw.
+async fn work(t: &mut Transaction, random: &mut SplitMix, deed: &mut Deed) -> Result<(), Error> {
+    for _ in 0..=random.below(4) {
+        let number = random.below(KEYS as u64) as usize;
+        if deed.wrote.contains(&number) {
+            continue;
+        }
+        if random.one_in(2) {
+            let found = t.get(TREE, &key(number))?;
+            deed.read.push((number, found.map(|value| writer_of(&value))));
+        } else {
+            t.lock(TREE, &key(number), LockMode::NoKeyExclusive, WaitPolicy::NoWait).await?;
+            t.check_unchanged(TREE, &key(number))?;
+            t.put(TREE, &key(number), Value::copy_from_slice(deed.id.to_string().as_bytes()))?;
+            deed.wrote.push(number);
+        }
+    }
+    Ok(())
+}
+
+/// What an answer means; `None`: there was none.
+fn told<T>(answer: Option<Result<T, Error>>) -> Told {
+    match answer {
+        Some(Ok(_)) => Told::Committed,
+        Some(Err(_)) => Told::Refused,
+        None => Told::Unknown,
+    }
+}
+
+/// Waits for an answer, but not for ever, and not for a node that has ended.
+async fn answer<T>(up: &Up, asked: impl Future<Output = Result<T, Error>>) -> Option<Result<T, Error>> {
+    let mut down = up.down.clone();
+    tokio::select! {
+        biased;
+        answer = asked => Some(answer),
+        _ = down.wait_for(|down| *down) => None,
+        () = tokio::time::sleep(PATIENCE) => None,
+    }
+}
+
+async fn client(world: Arc<World>, mut random: SplitMix) {
+    let mut again: Option<String> = None;
+    while !world.is_over() {
+        tokio::time::sleep(Duration::from_millis(random.below(150))).await;
+        let Some(up) = world.up(1 + random.below(u64::from(NODES)) as u16) else { continue };
+        let id = world.number();
+        let name = again.take().unwrap_or_else(|| format!("request {id}"));
+        let (read, wrote) = (Vec::new(), Vec::new());
+        let mut deed =
+            Deed { id, name: name.clone(), read, wrote, told: Told::Refused, decision: None, transaction: 0 };
+        let mut t = up.engine.begin(Isolation::Serializable, Access::ReadWrite);
+        if work(&mut t, &mut random, &mut deed).await.is_err() {
+            continue;
+        }
+        if random.one_in(3) {
+            tokio::time::sleep(Duration::from_millis(random.below(50))).await;
+        }
+        deed.transaction = t.id();
+        if random.one_in(8) && !deed.wrote.is_empty() {
+            prepare(&world, &mut random, &up, t, deed).await;
+            continue;
+        }
+        t.name_request(&name);
+        deed.told = told(answer(&up, t.commit_in_order()).await);
+        if deed.told == Told::Unknown && random.one_in(2) {
+            again = Some(name);
+        }
+        world.note(deed);
+    }
+}
+
+/// Prepares at one node, and decides at another one.
+async fn prepare(world: &World, random: &mut SplitMix, up: &Up, t: Transaction, mut deed: Deed) {
+    let identifier = format!("p{}", deed.id);
+    let prepared = told(answer(up, t.prepare_in_order(&identifier, Value::new())).await);
+    if prepared == Told::Refused {
+        return world.note(deed);
+    }
+    let commits = random.one_in(2);
+    deed.decision = Some(commits);
+    deed.told = Told::Unknown;
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(random.below(2000))).await;
+        let Some(other) = world.up(1 + random.below(u64::from(NODES)) as u16) else { continue };
+        let asked = other.engine.decide_prepared_in_order(&identifier, commits);
+        if matches!(answer(&other, asked).await, Some(Ok(_))) {
+            deed.told = if commits { Told::Committed } else { Told::Refused };
+            break;
+        }
+    }
+    world.note(deed);
+}
+
+struct Storm {
+    seed: u64,
+    random: SplitMix,
+    network: SimNetwork,
+    disks: BTreeMap<u16, SimDisk>,
+    running: BTreeMap<u16, Running>,
+    starts: u32,
+    /// How often a node went on with another one's state.
+    replaced: usize,
+    world: Arc<World>,
+}
+
+impl Storm {
+    fn new(seed: u64) -> Storm {
+        Storm {
+            seed,
+            random: SplitMix::new(seed),
+            network: SimNetwork::new(seed),
+            disks: (1..=NODES).map(|node| (node, SimDisk::new(seed ^ (u64::from(node) << 32)))).collect(),
+            running: BTreeMap::new(),
+            starts: 0,
+            replaced: 0,
+            world: Arc::default(),
+        }
+    }
+
+    async fn start(&mut self, number: u16) {
+        self.starts += 1;
+        let (disk, seed) = (&self.disks[&number], self.seed);
+        match Running::start(number, self.starts, seed, disk, &self.network).await {
+            Ok(running) => {
+                self.world.up.lock().unwrap().insert(number, running.up.clone());
+                self.running.insert(number, running);
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+
+    async fn crash(&mut self, number: u16) {
+        self.world.up.lock().unwrap().remove(&number);
+        let Some(running) = self.running.remove(&number) else { return };
+        let loss = if self.random.one_in(3) { Loss::Process } else { Loss::Power };
+        running.kill(&self.network, &self.disks[&number], loss).await;
+    }
+
+    /// Nodes that were sent another one's state start again by themselves.
+    async fn start_replaced(&mut self) {
+        let replaced = |(_, running): &(&u16, &Running)| *running.replaced.borrow();
+        let numbers: Vec<u16> = self.running.iter().filter(replaced).map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.replaced += 1;
+            self.crash(number).await;
+            self.start(number).await;
+        }
+    }
+
+    async fn round(&mut self) {
+        let any = 1 + self.random.below(u64::from(NODES)) as u16;
+        match self.random.below(16) {
+            0 | 1 => self.crash(any).await,
+            2 if self.random.one_in(4) => {
+                for number in 1..=NODES {
+                    self.crash(number).await;
+                }
+            }
+            3..=6 => {
+                let down: Vec<u16> = (1..=NODES).filter(|node| !self.running.contains_key(node)).collect();
+                if let Some(number) = down.first() {
+                    self.start(*number).await;
+                }
+            }
+            7 => {
+                let (from, to) = (u64::from(any), 1 + self.random.below(u64::from(NODES)));
+                self.network.cut(from, to);
+                if self.random.one_in(2) {
+                    self.network.cut(to, from);
+                }
+            }
+            8 | 9 => self.network.heal(),
+            10 => {
+                let most = 500 + self.random.below(30_000);
+                let (losses, repetitions) = (self.random.below(60), self.random.below(60));
+                self.network.set_weather(Weather { delay_us: (50, most), losses, repetitions });
+            }
+            11..=13 => {
+                if let Some(running) = self.running.get(&any) {
+                    running.checkpoint().await;
+                }
+            }
+            _ => {}
+        }
+        self.start_replaced().await;
+        tokio::time::sleep(Duration::from_millis(self.random.below(500))).await;
+    }
+
+    /// Lets everything heal, and looks at what is there.
+    async fn calm(mut self) -> (usize, usize, usize) {
+        *self.world.is_over.lock().unwrap() = true;
+        self.network.heal();
+        self.network.set_weather(Weather::fair());
+        for number in 1..=NODES {
+            if !self.running.contains_key(&number) {
+                self.start(number).await;
+            }
+        }
+        // Whatever was under way is over by then.
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.start_replaced().await;
+        }
+        let engine = |number: u16| self.running[&number].up.engine.clone();
+        for info in engine(1).prepared() {
+            let cognate_engine::Owner::Global(identifier) = info.owner else { continue };
+            let id: usize = identifier.trim_start_matches('p').parse().unwrap();
+            let history = self.world.history.lock().unwrap();
+            let deed = history.deeds.iter().find(|deed| deed.id == id);
+            let commits = deed.and_then(|deed| deed.decision).unwrap_or(false);
+            drop(history);
+            engine(2).decide_prepared_in_order(&identifier, commits).await.unwrap();
+        }
+        let mut last = engine(3).begin(Isolation::Serializable, Access::ReadWrite);
+        last.put(TREE, b"last", Value::new()).unwrap();
+        let last = last.commit_in_order().await.unwrap().csn;
+        let mut answers = Vec::new();
+        for number in 1..=NODES {
+            engine(number).wait_applied(last).await.unwrap();
+            answers.push((rows(&engine(number)), engine(number).digest().unwrap()));
+        }
+        let seed = self.seed;
+        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}: {answers:?}");
+        let finally = answers.swap_remove(0).0;
+        let history = std::mem::take(&mut *self.world.history.lock().unwrap());
+        let outcome = |deed: &Deed| Some((deed.id, engine(2).outcome(deed.transaction)?));
+        let outcomes: HashMap<usize, (u64, bool)> = history.deeds.iter().filter_map(outcome).collect();
+        history.check(&finally, &outcomes);
+        let committed = outcomes.values().filter(|(_, committed)| *committed).count();
+        for (number, running) in std::mem::take(&mut self.running) {
+            running.kill(&self.network, &self.disks[&number], Loss::Process).await;
+        }
+        (committed, history.deeds.len() - committed, self.replaced)
+    }
+}
+
+/// Who wrote each key last.
+fn rows(engine: &Database) -> BTreeMap<usize, usize> {
+    let t = engine.begin(Isolation::Snapshot, Access::ReadWrite);
+    let found = |number: usize| Some((number, writer_of(&t.get(TREE, &key(number)).unwrap()?)));
+    (0..KEYS).filter_map(found).collect()
+}
+
+fn run(seed: u64, rounds: u64) -> (usize, usize, usize) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut storm = Storm::new(seed);
+        for number in 1..=NODES {
+            storm.start(number).await;
+        }
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let random = SplitMix::new(seed.wrapping_mul(1000) + number as u64);
+                tokio::spawn(client(Arc::clone(&storm.world), random))
+            })
+            .collect();
+        for _ in 0..rounds {
+            storm.round().await;
+        }
+        let counts = storm.calm().await;
+        for client in clients {
+            client.await.expect("a client ends");
+        }
+        counts
+    })
+}
+
+#[test]
+fn storms_pass_and_one_copy_is_left() {
+    let seeds = std::env::var("COGNATE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
+    let first = std::env::var("COGNATE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut totals = (0, 0, 0);
+    for seed in first..first + seeds {
+        println!("seed {seed}");
+        let (committed, others, replaced) = run(seed, 60);
+        println!("seed {seed}: {committed} committed, {others} did not, {replaced} states were sent");
+        totals = (totals.0 + committed, totals.1 + others, totals.2 + replaced);
+    }
+    println!("{totals:?}");
+    assert!(totals.0 > 20 * seeds as usize, "so little was done: {totals:?}");
+}
