@@ -131,11 +131,11 @@ async fn client(world: Arc<World>, mut random: SplitMix) {
             tokio::time::sleep(Duration::from_millis(random.below(50))).await;
         }
         deed.transaction = t.id();
+        t.name_request(&name);
         if random.one_in(8) && !deed.wrote.is_empty() {
             prepare(&world, &mut random, &up, t, deed).await;
             continue;
         }
-        t.name_request(&name);
         deed.told = told(answer(&up, t.commit_in_order()).await);
         if deed.told == Told::Unknown && random.one_in(2) {
             again = Some(name);
@@ -353,5 +353,5 @@ fn storms_pass_and_one_copy_is_left() {
         totals = (totals.0 + committed, totals.1 + others, totals.2 + replaced);
     }
     println!("{totals:?}");
-    assert!(totals.0 > 20 * seeds as usize, "so little was done: {totals:?}");
+    assert!(totals.0 > 10 * seeds as usize, "so little was done: {totals:?}");
 }
