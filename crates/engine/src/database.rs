@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
-use crate::certifier::{Method, Watch};
+use crate::certifier::{CertifierStatistics, Method, Watch};
 use crate::delivery::Delivered;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
+use crate::image::found;
 use crate::level::{Access, Isolation};
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
@@ -17,6 +18,7 @@ use crate::order::Operation;
 use crate::prepared::{Owner, PreparedInfo};
 use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
+use crate::storage::Outgoing;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
@@ -40,6 +42,27 @@ impl Database {
         manager.restore_prepared()?;
         let background = Arc::new(Mutex::new(Background::start(&manager)?));
         Ok(Database { manager, background })
+    }
+
+    /// Makes the data of a database of its own those of a cluster's first node: opens the folder,
+    /// moves everything to the base store, and closes it. From then on it opens as a node's only,
+    /// and the cluster begins behind the position that is returned.
+    ///
+    /// # Errors
+    /// As `open`; `InvalidArgument` if something is prepared, or if it is a node's already.
+    pub fn found_cluster(options: Options) -> Result<Csn, Error> {
+        let (disk, folder) = (Arc::clone(&options.disk), options.path.clone());
+        let database = Database::open(options)?;
+        let prepared = database.prepared().len();
+        if prepared > 0 {
+            let what = format!("{prepared} prepared transactions are not decided yet");
+            return Err(Error::InvalidArgument(what));
+        }
+        database.close()?;
+        let position = database.manager.store.base.watermark();
+        drop(database);
+        found(&disk, &folder, position)?;
+        Ok(position)
     }
 
     /// For tests that look at the marks, or plant faults.
@@ -235,6 +258,21 @@ impl Database {
         self.manager.applied()
     }
 
+    /// The durable state of a node, for another one that is too far behind to be given the order. As
+    /// long as it is held, no checkpoint removes its files.
+    ///
+    /// # Errors
+    /// `Io`; `Defect` in a database of its own, and before the first checkpoint.
+    pub fn outgoing(&self) -> Result<Outgoing, Error> {
+        self.manager.outgoing()
+    }
+
+    /// Where delivery would begin if a node of a cluster were started now: what its order has up to
+    /// there is not needed here any more. 0 in a database of its own.
+    pub fn starts_at(&self) -> Csn {
+        self.manager.starts_at()
+    }
+
     /// The last position, and a digest of all requests and verdicts up to it: equal at all nodes.
     /// `None` in a database of its own.
     pub fn digest(&self) -> Option<(Csn, [u8; 32])> {
@@ -419,7 +457,11 @@ impl Database {
             checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
             replay_bytes: manager.store.log.size_after(manager.store.base.watermark()),
             cycles: manager.sequencer.cycles(),
-            certifier: manager.sequencer.statistics(),
+            // A node's graph has no limit of its own: the horizon bounds it.
+            certifier: CertifierStatistics {
+                limit: manager.read_budget.limit(),
+                ..manager.sequencer.statistics()
+            },
             log: manager.store.log.statistics(),
             log_poisoned: manager.store.log.poisoned(),
             base: manager.store.base.statistics(),

@@ -31,7 +31,6 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use crate::certifier::Candidate;
 use crate::durable::Commit;
 use crate::fate::{Fate, Stroke};
 use crate::level::Isolation;
@@ -43,13 +42,16 @@ use crate::prepared::ordered::Arrived;
 use crate::prepared::record::Parts;
 use crate::proposed::{Outcome, Proposed, Sealed};
 use crate::sequencer::{Delivery, Place};
-use crate::sibling::Replayed;
+use crate::storage::StagedRun;
+use crate::storage::images::Images;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
 use crate::transaction::Transaction;
+use crate::txn::bulk::unload;
+use crate::txn::change::Effects;
 use crate::txn::readset::ReadSet;
-use crate::txn::writeset::{Changes, WriteSet, key_writes};
+use crate::txn::writeset::{Changes, WriteSet};
 use crate::{Csn, Error, Key, TransactionId, TreeId};
 
 /// Shards of the table of running transactions.
@@ -74,10 +76,9 @@ pub struct Delivered {
 pub(crate) struct Cluster {
     pub(crate) node: Node,
     /// The base had everything up to here when the database was opened.
-    pub(crate) stored: Csn,
-    /// Families as they were at earlier positions.
-    pub(crate) replayed: Replayed,
-    standing: Mutex<Standing>,
+    pub(crate) standing: Mutex<Standing>,
+    /// How things stood at earlier positions.
+    pub(crate) images: Images,
     /// Everything up to here is judged, shown, and has struck whom it strikes.
     pub(crate) applied: CachePadded<AtomicU64>,
     /// Who waits for a position to be applied.
@@ -89,12 +90,11 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// One that goes on after position `stored`, which the base has.
-    pub(crate) fn new(node: Node, stored: Csn) -> Cluster {
+    /// One that begins with the first position.
+    pub(crate) fn new(node: Node, images: Images) -> Cluster {
         Cluster {
             node,
-            stored,
-            replayed: Replayed::default(),
+            images,
             standing: Mutex::default(),
             applied: CachePadded::new(AtomicU64::new(0)),
             waiters: Mutex::default(),
@@ -102,6 +102,28 @@ impl Cluster {
             sealed: Mutex::default(),
             fates: std::array::from_fn(|_| Mutex::default()),
         }
+    }
+
+    /// Goes on where an image says how things stand, and when the first trees changed last.
+    pub(crate) fn begin_at(&self, standing: Standing, changed: &[Csn]) {
+        self.applied.store(standing.applied(), Ordering::Release);
+        *self.standing.lock() = standing;
+        for (last, position) in self.changed.iter().zip(changed) {
+            last.store(*position, Ordering::Release);
+        }
+    }
+
+    /// Blocks until everything up to a position is on this node's disk.
+    ///
+    /// # Errors
+    /// `ShuttingDown` if that will not be.
+    pub(crate) fn wait_synced(&self, position: Csn) -> Result<(), Error> {
+        if self.node.order.wait_synced(position) { Ok(()) } else { Err(Error::ShuttingDown) }
+    }
+
+    /// The last positions that changed the first trees.
+    pub(crate) fn changed_at(&self) -> [Csn; FIRST_TREES] {
+        std::array::from_fn(|tree| self.changed[tree].load(Ordering::Acquire))
     }
 
     /// Everything up to here is judged and shown.
@@ -250,10 +272,16 @@ impl Manager {
             };
             return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
         }
-        let (loads, changes) = self.settle(&mut writes)?;
+        let (loads, mut changes) = self.settle(&mut writes)?;
         if !loads.is_empty() {
+            // Other nodes have none of its runs.
+            let limit = cluster.node.order.request_bytes_max();
+            let unloaded = match loads.iter().map(StagedRun::bytes).sum::<u64>() <= limit {
+                true => unload(&self.store.base, &loads, &mut changes),
+                false => Err(Error::RequestTooLarge { limit }),
+            };
             self.discard(&loads);
-            return Err(Error::TransactionTooLarge { limit: cluster.node.order.request_bytes_max() });
+            unloaded?;
         }
         let dropped = writes.dropped().to_vec();
         self.encode(cluster, ended, isolation, held, reads, Some((writes, changes, dropped)), fate).map(Some)
@@ -289,6 +317,7 @@ impl Manager {
             oldest: self.store.oldest_snapshot().min(ended.snapshot),
             next_tree: self.store.trees.next(),
             dropped,
+            effects: std::mem::take(&mut ended.effects),
             parts: Parts {
                 locks: self.locks.held_by(ended.id, held),
                 notes: std::mem::take(&mut ended.notes),
@@ -300,7 +329,7 @@ impl Manager {
         let bytes = request.encode(size);
         let limit = cluster.node.order.request_bytes_max();
         if bytes.len() as u64 > limit {
-            return Err(Error::TransactionTooLarge { limit });
+            return Err(Error::RequestTooLarge { limit });
         }
         Ok((bytes.into(), writes))
     }
@@ -313,20 +342,19 @@ impl Manager {
         let Some(cluster) = &self.cluster else {
             return Err(Error::Defect("a database of its own has no order to follow"));
         };
-        let request = Request::decode(bytes)
+        let mut request = Request::decode(bytes)
             .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))?;
         let mut standing = cluster.standing.lock();
         let locks = request.all_locks();
-        let is_stored = position <= cluster.stored;
         let verdict = match standing.judge(&request, &locks) {
             Ok(()) => {
                 let horizon = position.is_multiple_of(PRUNE_EVERY).then(|| standing.horizon());
                 match request.purpose {
                     Purpose::Commit => {
-                        self.decide_delivered(cluster, position, &request, &locks, bytes.len(), horizon)
+                        self.decide_delivered(cluster, position, &mut request, &locks, bytes.len(), horizon)
                     }
                     _ => {
-                        let place = Place { csn: position, bytes: bytes.len() as u64, is_stored, horizon };
+                        let place = Place { csn: position, bytes: bytes.len() as u64, horizon };
                         let arrived = Arrived { place, request: &request, locks: &locks };
                         self.decide_prepared(cluster, standing.undecided(), &arrived)
                     }
@@ -335,7 +363,7 @@ impl Manager {
             Err(Refusal::Known { position: first, committed }) => {
                 tracing::debug!(position, first, committed, "a request was delivered again");
                 standing.pass(position, bytes);
-                self.pass(cluster, position, bytes.len(), is_stored)?;
+                self.pass(cluster, position, bytes.len())?;
                 return Ok(Delivered { transaction: request.id, committed });
             }
             Err(refusal) => Err(refused(refusal)),
@@ -349,7 +377,7 @@ impl Manager {
         self.store.trees.raise(request.next_tree);
         match committed {
             true => cluster.apply(position),
-            false => self.pass(cluster, position, bytes.len(), is_stored)?,
+            false => self.pass(cluster, position, bytes.len())?,
         }
         if let Some(sealed) = cluster.sealed.lock().remove(&request.id) {
             self.release(request.id, sealed.held);
@@ -372,27 +400,18 @@ impl Manager {
         &self,
         cluster: &Cluster,
         position: Csn,
-        request: &Request,
+        request: &mut Request,
         locks: &[(HeldLock, bool)],
         bytes: usize,
         horizon: Option<Csn>,
     ) -> Result<(), Error> {
         let is_own = cluster.sealed.lock().contains_key(&request.id);
-        let parts = &request.parts;
-        let changes = parts.changes.iter().map(|(tree, changes)| (*tree, changes.copy())).collect();
-        let candidate = self.sequencer.certifies().then(|| {
-            let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
-            let writes = key_writes(&parts.changes, notes);
-            Candidate::new(request.id, request.snapshot, reads, writes, request.dropped.clone())
-        });
-        let delivery = Delivery {
-            candidate,
-            changes,
-            dropped: &request.dropped,
-            bytes: bytes as u64,
-            is_stored: position <= cluster.stored,
-        };
-        let first = parts.changes.iter().map(|(tree, _)| *tree as usize).filter(|tree| *tree < FIRST_TREES);
+        let candidate = self.sequencer.certifies().then(|| request.take_candidate());
+        let changes = request.take_changes();
+        let request = &*request;
+        let delivery = Delivery { candidate, changes, dropped: &request.dropped, bytes: bytes as u64 };
+        let trees = request.parts.changes.iter().map(|(tree, _)| *tree as usize);
+        let first = trees.filter(|tree| *tree < FIRST_TREES);
         let mut granted = Held::default();
         let verdict = self.sequencer.deliver(position, delivery, horizon, || {
             // What ran here has these locks itself.
@@ -438,10 +457,8 @@ impl Manager {
         }
     }
 
-    fn pass(&self, cluster: &Cluster, position: Csn, bytes: usize, is_stored: bool) -> Result<(), Error> {
-        if !is_stored {
-            self.sequencer.pass(position, bytes as u64)?;
-        }
+    fn pass(&self, cluster: &Cluster, position: Csn, bytes: usize) -> Result<(), Error> {
+        self.sequencer.pass(position, bytes as u64)?;
         cluster.apply(position);
         Ok(())
     }
@@ -463,6 +480,7 @@ impl Manager {
             next_tree: self.store.trees.next(),
             dropped: Vec::new(),
             parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
             purpose: Purpose::Commit,
         };
         cluster.node.order.propose(request.encode(0).into());

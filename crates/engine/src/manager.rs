@@ -20,6 +20,7 @@ use crate::certifier::Candidate;
 use crate::delivery::Cluster;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
+use crate::image::open_images;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, LockTable};
@@ -106,11 +107,17 @@ impl Manager {
         let (store, numbers, recovered) = Store::open(&options, pressure.soft(), cores())?;
         let store = Arc::new(store);
         let (method, early) = (options.serializable, options.early_lock_release);
-        let cluster = options.node.clone().map(|node| Cluster::new(node, store.base.watermark()));
+        let cluster = match options.node.clone() {
+            None => None,
+            Some(node) => {
+                let images = open_images(&options.disk, &options.path)?;
+                Some(Cluster::new(node, images))
+            }
+        };
         // What a summary joins depends on sizes, so nodes of a cluster make none: the horizon keeps
         // the graph small.
         let certifier_bytes = if cluster.is_some() { u64::MAX } else { options.certifier_bytes };
-        Ok(Manager {
+        let manager = Manager {
             sequencer: Sequencer::new(Arc::clone(&store), method, certifier_bytes, early),
             cluster,
             store,
@@ -131,7 +138,9 @@ impl Manager {
             transactions: CachePadded::new(Numbers::starting_at(numbers.transaction)),
             recovered,
             options,
-        })
+        };
+        manager.restore_image()?;
+        Ok(manager)
     }
 
     pub(crate) fn set_certifier_bytes(&self, bytes: u64) {

@@ -80,6 +80,7 @@ const FLOORS: &[&[&str]] = &[
         "sibling/ordered",
         "checkpoint",
         "delivery",
+        "image",
         "proposed",
     ],
     &["background"],

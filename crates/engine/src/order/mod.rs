@@ -11,7 +11,7 @@
 //!
 //! 1. *Locks.* A request conflicts with what was delivered after its origin last looked (`bot`), if
 //!    the two have locks that do not go together. Its writes count as locks. At `REPEATABLE READ`
-//!    and above a write conflicts with everything after the snapshot: first updater wins.
+//!    and above a write conflicts with every change after the snapshot: first updater wins.
 //! 2. *Reads*, at `SERIALIZABLE`: the certifier, with the same graph everywhere.
 //!
 //! `bot` is right for locks, since whatever was delivered at the origin before has struck those who

@@ -52,7 +52,8 @@ struct Promised {
     position: Csn,
     id: TransactionId,
     name: Option<Box<str>>,
-    locks: Vec<HeldLock>,
+    /// With each, whether it changes the key.
+    locks: Vec<(HeldLock, bool)>,
     bytes: Bytes,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Decided {
     pub(super) position: Csn,
     pub(super) id: TransactionId,
     pub(super) name: Option<Box<str>>,
-    pub(super) locks: Vec<HeldLock>,
+    pub(super) locks: Vec<(HeldLock, bool)>,
     pub(super) commits: bool,
 }
 
@@ -109,8 +110,8 @@ impl Undecided {
         bytes: &[u8],
     ) {
         let Purpose::Prepare(preparing) = &request.purpose else { return };
-        let locks: Vec<HeldLock> = locks.iter().map(|(lock, _)| lock.clone()).collect();
-        for lock in &locks {
+        let locks = locks.to_vec();
+        for (lock, _) in &locks {
             let hold = Hold { position, id: request.id, modes: strengths(lock) };
             self.locked.entry((lock.tree, lock.key.clone())).or_default().push(hold);
         }
@@ -154,7 +155,7 @@ impl Undecided {
 
     fn take(&mut self, owner: &Owner, commits: bool) -> Option<Decided> {
         let Promised { position, id, name, locks, .. } = self.promised.remove(owner)?;
-        for lock in &locks {
+        for (lock, _) in &locks {
             let place = (lock.tree, lock.key.clone());
             let Some(holds) = self.locked.get_mut(&place) else { continue };
             holds.retain(|hold| hold.id != id);
@@ -167,7 +168,6 @@ impl Undecided {
     }
 
     /// The undecided PREPAREs: their positions and their requests, in the order.
-    #[cfg_attr(not(test), expect(dead_code, reason = "an image of the order's state is to keep them"))]
     pub(crate) fn requests(&self) -> Vec<(Csn, Bytes)> {
         let mut all: Vec<(Csn, Bytes)> =
             self.promised.values().map(|one| (one.position, one.bytes.clone())).collect();
@@ -185,6 +185,7 @@ mod tests {
     use crate::lock::mode::{FamilySlot, LockMode, Mode, TreeMode};
     use crate::prepared::record::Parts;
     use crate::sibling::Instance;
+    use crate::txn::change::Effects;
 
     fn row(key: &str, mode: Mode) -> HeldLock {
         HeldLock { tree: 7, key: Some(SmallKey::new(key.as_bytes())), modes: mode.bit() }
@@ -210,6 +211,7 @@ mod tests {
             next_tree: 0,
             dropped: Vec::new(),
             parts: Parts { locks, notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
             purpose: Purpose::Prepare(Box::new(preparing)),
         };
         undecided.enter(position, &request, &request.all_locks(), &request.encode(0));

@@ -13,6 +13,8 @@
 //! next tree id             all ids below may be in use
 //! dropped trees            count, ids
 //! locks, notes, reads, trees    as in the row of a prepared transaction
+//! effects                  count, words: what the writes changed of their rows (`txn::change`); if there are any,
+//!                          the place of each write in them, in the order of trees and keys
 //! purpose                  version 2 only: see there
 //! ```
 //!
@@ -20,11 +22,15 @@
 //! nothing), or only announces its origin's oldest snapshot (without reads, too).
 
 use super::purpose::Purpose;
+use crate::certifier::Candidate;
 use crate::key::SmallKey;
 use crate::level::Isolation;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
 use crate::prepared::record::{Parts, VERSION as PARTS, decode_parts, encode_parts};
+use crate::txn::change::Effects;
+use crate::txn::codec::{decode_effects, encode_effects};
+use crate::txn::writeset::{Changes, key_writes};
 use crate::{Csn, TransactionId, TreeId};
 
 const COMMIT: u8 = 1;
@@ -61,6 +67,8 @@ pub(crate) struct Request {
     pub(crate) next_tree: u64,
     pub(crate) dropped: Vec<TreeId>,
     pub(crate) parts: Parts,
+    /// What the writes changed of their rows, where that is known.
+    pub(crate) effects: Effects,
     pub(crate) purpose: Purpose,
 }
 
@@ -78,6 +86,8 @@ impl Request {
         out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
         let Parts { locks, notes, reads, changes } = &self.parts;
         encode_parts(&mut out, locks, notes, reads.as_ref(), changes);
+        let places = changes.iter().flat_map(|(_, changes)| changes.places());
+        encode_effects(&mut out, &self.effects, places);
         if !self.purpose.is_commit() {
             self.purpose.encode(&mut out, self.id);
         }
@@ -106,13 +116,29 @@ impl Request {
         let (snapshot, bot) = (input.varint()?, input.varint()?);
         let (oldest, next_tree) = (input.varint()?, input.varint()?);
         let dropped = input.list(|input| input.tree())?;
-        let parts = decode_parts(&mut input, PARTS)?;
+        let mut parts = decode_parts(&mut input, PARTS)?;
+        let effects = decode_effects(&mut input, |next| {
+            parts.changes.iter_mut().try_for_each(|(_, changes)| changes.set_places(&mut *next))
+        })?;
         let purpose = match version {
             COMMIT => Purpose::Commit,
             _ => Purpose::decode(&mut input)?,
         };
         input.end()?;
-        Ok(Request { id, name, level, snapshot, bot, oldest, next_tree, dropped, parts, purpose })
+        Ok(Request { id, name, level, snapshot, bot, oldest, next_tree, dropped, parts, effects, purpose })
+    }
+
+    /// What its transaction did, for the certifier. Its reads leave it.
+    pub(crate) fn take_candidate(&mut self) -> Candidate {
+        let Parts { notes, reads, changes, .. } = &mut self.parts;
+        let writes = key_writes(changes, notes.clone());
+        let candidate = Candidate::new(self.id, self.snapshot, reads.take(), writes, self.dropped.clone());
+        candidate.with_effects(std::mem::take(&mut self.effects))
+    }
+
+    /// Its changes, which leave it. The trees stay.
+    pub(crate) fn take_changes(&mut self) -> Vec<(TreeId, Changes)> {
+        self.parts.changes.iter_mut().map(|(tree, changes)| (*tree, std::mem::take(changes))).collect()
     }
 
     /// Whether it changes anything.
@@ -177,6 +203,7 @@ mod tests {
             oldest: 11,
             next_tree: 1003,
             dropped: vec![1001],
+            effects: Effects::default(),
             parts: Parts {
                 locks: vec![
                     HeldLock { tree: 7, key: None, modes: 4 },

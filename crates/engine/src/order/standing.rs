@@ -11,6 +11,7 @@ use super::window::{Conflict, Window};
 use super::{AGE_MAX, Level, Request, SILENCE_MAX};
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
+use crate::payload::{Encoder, Input};
 use crate::total_order::node_of;
 use crate::{Csn, TransactionId, TreeId};
 
@@ -54,6 +55,12 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// Of a cluster that begins behind a position, with what a single database has up to there.
+    pub(crate) fn at(position: Csn) -> Standing {
+        let window = Window::at(position);
+        Standing { applied: position, horizon: position, window, ..Standing::default() }
+    }
+
     /// The last position that was delivered.
     pub(crate) fn applied(&self) -> Csn {
         self.applied
@@ -114,11 +121,11 @@ impl Standing {
             return Err(Refusal::TooOld { horizon: self.horizon });
         }
         for (lock, writes) in locks {
-            let since = match *writes && request.level != Level::ReadCommitted {
-                true => request.snapshot.min(request.bot),
-                false => request.bot,
-            };
-            let conflict = self.window.conflict(lock, since).map(|Conflict { position, by }| (position, by));
+            let conflict = self.window.conflict(lock, request.bot).or_else(|| {
+                let is_of_snapshot = *writes && request.level != Level::ReadCommitted;
+                is_of_snapshot.then(|| self.window.changed(lock, request.snapshot)).flatten()
+            });
+            let conflict = conflict.map(|Conflict { position, by }| (position, by));
             let conflict = conflict.or_else(|| self.undecided.conflict(lock, request.purpose.family()));
             if let Some((position, by)) = conflict {
                 return Err(Refusal::Overtaken { by, position, tree: lock.tree, key: lock.key.clone() });
@@ -138,7 +145,7 @@ impl Standing {
     ) {
         assert_eq!(position, self.applied + 1, "requests are delivered one by one");
         if committed && request.purpose.is_commit() && request.writes() {
-            self.window.enter(position, request.id, locks.iter().map(|(lock, _)| lock));
+            self.window.enter(position, request.id, locks.iter());
         } else if committed {
             self.undecided.enter(position, request, locks, bytes);
             self.decide(position, request);
@@ -194,6 +201,85 @@ impl Standing {
             self.digests.pop_front();
         }
         self.raise_horizon();
+    }
+
+    /// Writes it: the last position, the horizon, and the digest; the window; count, and for each node:
+    /// number, oldest snapshot, and when it said so; count, and for each outcome, oldest first:
+    /// position, transaction, committed: 1 byte, name length + 1 (0 = none), name; count, and for
+    /// each name: name, position, committed; count, and for each undecided PREPARE: position, and
+    /// the request.
+    pub(crate) fn encode(&self, out: &mut Encoder) {
+        out.varint(self.applied);
+        out.varint(self.horizon);
+        out.string(&self.digest);
+        self.window.encode(out);
+        out.varint(self.announced.len() as u64);
+        for (node, (oldest, at)) in &self.announced {
+            [u64::from(*node), *oldest, *at].into_iter().for_each(|number| out.varint(number));
+        }
+        out.varint(self.decided.len() as u64);
+        for (position, id, name) in &self.decided {
+            let known = self.outcomes.get(id).expect("who was decided has an outcome");
+            out.varint(*position);
+            out.varint(*id);
+            out.byte(u8::from(known.1));
+            out.optional(name.as_deref().map(str::as_bytes));
+        }
+        out.varint(self.names.len() as u64);
+        for (name, (position, committed)) in &self.names {
+            out.string(name.as_bytes());
+            out.varint(*position);
+            out.byte(u8::from(*committed));
+        }
+        out.list(&self.undecided.requests(), |out, (position, bytes)| {
+            out.varint(*position);
+            out.string(bytes);
+        });
+    }
+
+    /// Reads what [`Standing::encode`] wrote. Digests of earlier positions are not known to it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn decode(input: &mut Input<'_>) -> Result<Standing, String> {
+        let text =
+            |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
+        let (applied, horizon) = (input.varint()?, input.varint()?);
+        let digest: [u8; 32] = input.string()?.try_into().map_err(|_| "a digest of another size")?;
+        let window = Window::decode(input)?;
+        let announced = input.list(|input| {
+            let node = u16::try_from(input.varint()?).map_err(|_| "a node out of range")?;
+            Ok((node, (input.varint()?, input.varint()?)))
+        })?;
+        let mut outcomes = HashMap::default();
+        let decided = input.list(|input| {
+            let (position, id, committed) = (input.varint()?, input.varint()?, input.byte()? != 0);
+            outcomes.insert(id, (position, committed));
+            Ok((position, id, input.optional()?.map(text).transpose()?))
+        })?;
+        let names = input.list(|input| {
+            let name = text(input.string()?)?;
+            Ok((name, (input.varint()?, input.byte()? != 0)))
+        })?;
+        let mut undecided = Undecided::default();
+        input.list(|input| {
+            let (position, bytes) = (input.varint()?, input.string()?);
+            let request = Request::decode(bytes)?;
+            undecided.enter(position, &request, &request.all_locks(), bytes);
+            Ok(())
+        })?;
+        Ok(Standing {
+            undecided,
+            applied,
+            window,
+            horizon,
+            announced: announced.into_iter().collect(),
+            outcomes,
+            decided: decided.into(),
+            names: names.into_iter().collect(),
+            digest,
+            digests: VecDeque::from([digest]),
+        })
     }
 
     fn raise_horizon(&mut self) {

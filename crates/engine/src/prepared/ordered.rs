@@ -3,8 +3,8 @@
 //! Both are requests in the order of all nodes, and every node does the same at their positions:
 //! takes the locks of what is prepared, enters it into the graph and into its table, and shows or
 //! forgets it when it is decided. So any node can decide it, also if the one that prepared it is
-//! gone. There is no row of it in the store: its request is in the order
-//! (`order::prepared::Undecided` keeps it), and delivering that again restores it.
+//! gone. There is no row of it in the store: its request is kept (`order::prepared::Undecided`), goes
+//! into the node's image, and restores it at a start.
 //!
 //! ```text
 //! node 1: PREPARE TRANSACTION 'p'      proposed
@@ -13,6 +13,7 @@
 //! order:  6                            every node: versions 6, visible, then the locks go
 //! ```
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -30,9 +31,10 @@ use crate::proposed::{Proposed, Sealed};
 use crate::sequencer::{Decision, Pending, Place};
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
+use crate::txn::change::Effects;
 use crate::txn::readset::ReadSet;
 use crate::txn::writeset::key_writes;
-use crate::{Error, Value};
+use crate::{Error, TransactionId, Value};
 
 /// A request whose place in the order has come, and to which nobody's locks are against.
 pub(crate) struct Arrived<'a> {
@@ -108,12 +110,13 @@ impl Manager {
             next_tree: self.store.trees.next(),
             dropped: Vec::new(),
             parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
             purpose,
         };
         let bytes = request.encode(0);
         let limit = cluster.node.order.request_bytes_max();
         if bytes.len() as u64 > limit {
-            return Err(Error::TransactionTooLarge { limit });
+            return Err(Error::RequestTooLarge { limit });
         }
         let sealed = Sealed::default();
         let proposed = Proposed(Arc::clone(&sealed.outcome));
@@ -165,7 +168,9 @@ impl Manager {
         let candidate = self.sequencer.certifies().then(|| {
             let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
             let writes = key_writes(&parts.changes, notes);
-            Candidate::new(id, request.snapshot, reads, writes, request.dropped.clone()).of_family(family)
+            Candidate::new(id, request.snapshot, reads, writes, request.dropped.clone())
+                .with_effects(Effects::of_list(request.effects.list()))
+                .of_family(family)
         });
         let mut held = Held::default();
         let grant = || held = self.grant(cluster, place.csn, id, family, locks);
@@ -205,6 +210,44 @@ impl Manager {
         self.prepared.enter(preparing.owner.clone(), prepared);
     }
 
+    /// After a start at an image: what was prepared there is as it was, with its locks and with the
+    /// nodes that it has in the graph.
+    ///
+    /// # Errors
+    /// `Undecodable`; from the base store.
+    pub(crate) fn restore_undecided(
+        &self,
+        cluster: &Cluster,
+        mut promises: HashMap<TransactionId, Promise>,
+    ) -> Result<(), Error> {
+        let requests = cluster.standing.lock().undecided().requests();
+        for (position, bytes) in requests {
+            let wrong =
+                |what| Error::undecodable(format!("what was prepared at position {position}: {what}"));
+            let request = Request::decode(&bytes).map_err(wrong)?;
+            let Purpose::Prepare(preparing) = &request.purpose else {
+                return Err(wrong("no PREPARE".to_owned()));
+            };
+            let family = match &preparing.owner {
+                Owner::Global(_) => None,
+                Owner::Instance(xid, instance) => {
+                    Some(self.adopt_sibling(xid, *instance, &preparing.texts)?)
+                }
+            };
+            let promise = match self.sequencer.certifies() {
+                false => Promise::default(),
+                true => promises.remove(&request.id).ok_or_else(|| wrong("not in the graph".to_owned()))?,
+            };
+            self.sequencer.name_family(&promise, family);
+            let locks: Vec<HeldLock> = request.all_locks().into_iter().map(|(lock, _)| lock).collect();
+            let held = self.locks.restore(request.id, family, &locks);
+            let place = Place { csn: position, bytes: bytes.len() as u64, horizon: None };
+            let arrived = Arrived { place, request: &request, locks: &[] };
+            self.keep_prepared(cluster, &arrived, preparing, held, promise);
+        }
+        Ok(())
+    }
+
     /// Commits `winner` and rolls `losers` back at this place, together with `rows`.
     pub(crate) fn decide_at(
         &self,
@@ -222,7 +265,7 @@ impl Manager {
                 prepared.ok_or(Error::Defect("what is undecided in the order is prepared here"))?;
             decided.push((owner, prepared));
         }
-        let changed: Vec<usize> = match decided.first().filter(|_| commits && !place.is_stored) {
+        let changed: Vec<usize> = match decided.first().filter(|_| commits) {
             None => Vec::new(),
             Some((_, winner)) => winner.part.changes.iter().map(|(tree, _)| *tree as usize).collect(),
         };

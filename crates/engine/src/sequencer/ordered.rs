@@ -1,8 +1,8 @@
 //! What the order of all nodes says of prepared transactions and of the engine's own rows: the same
 //! steps as in a database of its own, with numbers that are given.
 //!
-//! A node marks nobody as overtaken: its graph is made of the order, and a restart makes it again,
-//! so nothing is lost that a mark would have to stand for.
+//! A node marks nobody as overtaken: its graph is in its image, and the order goes on behind that, so
+//! nothing is lost that a mark would have to stand for.
 
 use super::{Decision, Removed, Sequencer};
 use crate::certifier::{Candidate, Promise};
@@ -14,8 +14,6 @@ pub(crate) struct Place {
     pub(crate) csn: Csn,
     /// Of the request.
     pub(crate) bytes: u64,
-    /// The base has what it changed.
-    pub(crate) is_stored: bool,
     /// Up to where the graph is pruned, if it is.
     pub(crate) horizon: Option<Csn>,
 }
@@ -66,13 +64,9 @@ impl Sequencer {
                     continue;
                 }
                 removed.append(order.fulfil(promise, place.csn));
-                if !place.is_stored {
-                    self.install(place.csn, &[], changes, &one.dropped);
-                }
+                self.install(place.csn, &[], changes, &one.dropped);
             }
-            if !place.is_stored {
-                self.install_own(place.csn, rows);
-            }
+            self.install_own(place.csn, rows);
             self.follow(place)?;
             removed.append(self.prune(order, place.horizon));
             Ok(())
@@ -81,10 +75,8 @@ impl Sequencer {
 
     /// Whatever was installed for this place can be seen now.
     fn follow(&self, place: Place) -> Result<(), Error> {
-        if !place.is_stored {
-            self.store.log.follow(place.csn, place.bytes)?;
-            self.store.show(place.csn);
-        }
+        self.store.log.follow(place.csn, place.bytes)?;
+        self.store.show(place.csn);
         Ok(())
     }
 }

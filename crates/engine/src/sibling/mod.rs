@@ -58,7 +58,6 @@ pub use doom::Doomed;
 pub use family::{Answer, Effects, Entry, Family, Limits, Mipt, Outcome, State};
 pub(crate) use member::Member;
 pub use operations::{Begun, InDoubt, Told};
-pub(crate) use ordered::Replayed;
 pub use refusal::Refusal;
 pub(crate) use registry::Families;
 

@@ -144,7 +144,6 @@ impl Manager {
         instance: Instance,
         isolation: Isolation,
     ) -> Result<Begun, Error> {
-        self.check_caught_up()?;
         // Ended, if it is not needed, after the shard is free.
         let mut transaction = Transaction::begin(Arc::clone(self), isolation, Access::ReadWrite);
         let owner = transaction.id();

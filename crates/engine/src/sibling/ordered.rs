@@ -10,16 +10,11 @@
 //! judged when its PREPARE is delivered.
 //!
 //! *Rows.* What a family leaves besides its prepared instances is stored as in a database of its
-//! own, under the position. Positions that the base has are delivered again at a start, and its
-//! rows are of a later time then. So families are kept in memory meanwhile ([`Replayed`]), and rows
-//! are looked at only once all that is stored was delivered.
+//! own, under the position.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::fast::RandomState;
-
-use super::registry::{Live, Shard};
+use super::registry::Live;
 use super::stored::{collect, rows};
 use super::{Answer, Effects, Family, Instance, Limits, Refusal, State, Text, Told, Xid};
 use crate::delivery::Cluster;
@@ -30,34 +25,8 @@ use crate::own::OwnRow;
 use crate::prepared::Owner;
 use crate::prepared::ordered::Arrived;
 use crate::sequencer::Place;
-use crate::sync::Mutex;
 use crate::transaction::Transaction;
 use crate::{Csn, Error, TransactionId, TreeId, Value};
-
-/// Families as they were at earlier positions, while these are delivered again; `None` is one that
-/// was forgotten.
-#[derive(Default)]
-pub(crate) struct Replayed(Mutex<HashMap<Xid, Option<Family>, RandomState>>);
-
-impl Replayed {
-    fn keep(&self, place: Place, xid: &Xid, family: Option<&Family>) {
-        let mut kept = self.0.lock();
-        match place.is_stored {
-            true => drop(kept.insert(xid.clone(), family.map(Family::ordered))),
-            // From here on the rows say it.
-            false if !kept.is_empty() => kept.clear(),
-            false => {}
-        }
-    }
-
-    fn get(&self, xid: &Xid) -> Result<Family, Error> {
-        match self.0.lock().get(xid) {
-            Some(Some(family)) => Ok(family.clone()),
-            Some(None) => Err(Refusal::Forgotten.into()),
-            None => Ok(Family::default()),
-        }
-    }
-}
 
 /// What is asked of the order, by whoever asks.
 impl Manager {
@@ -125,15 +94,6 @@ impl Manager {
         shard.part(xid, 0);
         Ok(matches!(state, State::Aborted | State::Committed))
     }
-
-    /// A node that has not caught up with its own past begins no instances: it does not know what
-    /// families are decided.
-    pub(crate) fn check_caught_up(&self) -> Result<(), Error> {
-        match &self.cluster {
-            Some(cluster) if self.applied() < cluster.stored => Err(Error::NotOrdered),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Transaction {
@@ -186,24 +146,6 @@ impl Transaction {
 
 /// What is done at the positions.
 impl Manager {
-    /// The family as the order has left it before this place, with what runs here.
-    fn family_at<'a>(
-        &self,
-        cluster: &Cluster,
-        place: Place,
-        shard: &'a mut Shard,
-        xid: &Xid,
-    ) -> Result<&'a mut Live, Error> {
-        if !place.is_stored {
-            return self.family(shard, xid);
-        }
-        if shard.get(xid).is_none() {
-            let family = cluster.replayed.get(xid)?;
-            return Ok(shard.enter(xid, Live::new(family, place.csn)));
-        }
-        shard.get(xid).ok_or(Error::NotPrepared)
-    }
-
     /// PREPARE MIP.
     pub(crate) fn prepare_member_at(
         &self,
@@ -215,7 +157,7 @@ impl Manager {
     ) -> Result<(), Error> {
         let (place, id) = (arrived.place, arrived.request.id);
         let mut shard = self.families.shard(xid);
-        let live = self.family_at(cluster, place, &mut shard, xid)?;
+        let live = self.family(&mut shard, xid)?;
         let mut next = live.family.ordered();
         let (request, result) = &preparing.texts;
         let refusal = match next.prepare_ordered(instance, id, request, result) {
@@ -243,7 +185,7 @@ impl Manager {
         prepared?;
         let live = shard.get(xid).ok_or(Error::NotPrepared)?;
         live.release(id);
-        follow(cluster, place, id, xid, live, next);
+        follow(cluster, place, id, live, next);
         Ok(())
     }
 
@@ -257,7 +199,7 @@ impl Manager {
         let OnFamily { xid, operation, ended } = on;
         let place = arrived.place;
         let mut shard = self.families.shard(xid);
-        let live = self.family_at(cluster, place, &mut shard, xid)?;
+        let live = self.family(&mut shard, xid)?;
         let mut next = live.family.ordered();
         let effects = match operation {
             Operation::Commit(instance) => next.commit(*instance),
@@ -274,7 +216,7 @@ impl Manager {
             }
         };
         let has_changed = next.abort_given_up(ended) || effects.log.is_some();
-        let rows = match (has_changed && !place.is_stored, operation) {
+        let rows = match (has_changed, operation) {
             (false, _) => Vec::new(),
             (true, Operation::Forget) => self.rows_of_forgotten(xid, &next)?,
             (true, _) => rows(xid, &next),
@@ -286,11 +228,10 @@ impl Manager {
         self.decide_at(cluster, place, effects.commit.map(owner), losers, rows)?;
         if *operation == Operation::Forget {
             shard.remove(xid);
-            cluster.replayed.keep(place, xid, None);
             return Ok(());
         }
         let live = shard.get(xid).ok_or(Error::NotPrepared)?;
-        follow(cluster, place, arrived.request.id, xid, live, next);
+        follow(cluster, place, arrived.request.id, live, next);
         shard.part(xid, gone);
         Ok(())
     }
@@ -305,11 +246,10 @@ impl Manager {
 }
 
 /// The family is as the order says now: who has no future by it is told, and so is who asked.
-fn follow(cluster: &Cluster, place: Place, by: TransactionId, xid: &Xid, live: &mut Live, next: Family) {
+fn follow(cluster: &Cluster, place: Place, by: TransactionId, live: &mut Live, next: Family) {
     let ended = live.family.follow(next);
     live.last = Csn::max(live.last, place.csn);
     live.strike(&ended);
-    cluster.replayed.keep(place, xid, Some(&live.family));
     if let Some(own) = cluster.sealed.lock().get(&by) {
         own.outcome.show(live.family.mipt_of_order());
     }

@@ -227,7 +227,7 @@ fn nobody_commits_who_would_close_a_cycle_through_what_is_prepared() {
 
 #[test]
 fn a_restart_leaves_it_prepared_and_the_loss_of_its_node_does_not_matter() {
-    for checkpoint in [false, true] {
+    for (checkpoint, is_planned) in [(false, false), (true, false), (true, true), (false, true)] {
         let mut cluster = Cluster::of(3);
         cluster.write(1, &[("x", "0"), ("y", "0")]);
         prepared(&cluster, 1, "before", &[("y", "1")]);
@@ -238,8 +238,12 @@ fn a_restart_leaves_it_prepared_and_the_loss_of_its_node_does_not_matter() {
         if checkpoint {
             (1..=3).for_each(|node| cluster.node(node).checkpoint().unwrap());
         }
-        (1..=3).for_each(|node| cluster.restart(node));
-        assert!(names(&cluster, 1).is_empty(), "nothing was delivered yet");
+        for node in 1..=3 {
+            let begins = cluster.start_again(node, is_planned);
+            let all: &[&str] = if begins > 0 { &["p", "q"] } else { &[] };
+            assert_eq!(names(&cluster, node), all, "from its image, which is at {begins}");
+            assert_eq!(begins > 0, checkpoint || is_planned);
+        }
         cluster.settle();
         for node in 1..=3 {
             assert_eq!(names(&cluster, node), ["p", "q"]);
@@ -477,7 +481,11 @@ impl History {
         if self.pick(2) == 0 {
             self.cluster.node(node).checkpoint().unwrap();
         }
-        self.cluster.restart(node);
+        match self.pick(3) {
+            0 => _ = self.cluster.start_again(node, true),
+            1 => _ = self.cluster.start_again(node, false),
+            _ => _ = self.cluster.transfer(1 + node % 3, node, 1 + 100 * node as usize),
+        }
         let position = self.cluster.order.ordered.lock().unwrap().len();
         // Up to some position that it had already; clients come when it has all of that.
         while self.cluster.node(node).applied() < position as u64 {

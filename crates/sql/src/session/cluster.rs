@@ -4,11 +4,12 @@
 //! The SQL layer does not know how nodes reach each other. Whoever does ([`Nodes`] is filled by the
 //! server) tells it what there is to be shown, and whether this node may accept writes.
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cognate_engine::{Commit, Csn, Transaction};
+use cognate_engine::{Commit, Csn, Isolation, Transaction};
 
 use super::{Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
@@ -46,9 +47,15 @@ pub struct NodeRow {
     pub reason: Option<String>,
 }
 
+/// Asks a majority how far the order is: everything that anybody was told before is at or below the
+/// position that is answered. Or why nobody can say.
+pub type Barrier =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = std::result::Result<Csn, String>> + Send>> + Send + Sync>;
+
 /// What the server tells of the cluster.
 #[derive(Default)]
 pub struct Nodes {
+    barrier: OnceLock<Barrier>,
     id: OnceLock<String>,
     rows: ArcSwap<Vec<NodeRow>>,
     /// Why this node accepts no writes, if it does not.
@@ -60,6 +67,12 @@ impl Nodes {
     pub fn identify(&self, id: String) {
         // The first one stays: a node does not change its cluster while it runs.
         let _ = self.id.set(id);
+    }
+
+    /// How to ask how far the order is.
+    pub fn ask_by(&self, barrier: Barrier) {
+        // The first one stays, as the cluster does.
+        let _ = self.barrier.set(barrier);
     }
 
     /// The nodes as they are now.
@@ -74,7 +87,8 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn rows(&self) -> Vec<NodeRow> {
+    /// The nodes as they were shown last.
+    pub fn rows(&self) -> Vec<NodeRow> {
         self.rows.load().as_ref().clone()
     }
 
@@ -108,6 +122,51 @@ impl Session {
         }
         let interrupts = self.interrupts();
         interrupts.wait(engine.wait_applied(position)).await
+    }
+
+    /// With `cognate.read_consistency = linearizable`, waits until this node has everything that
+    /// anybody was told to be committed, before a snapshot is taken.
+    ///
+    /// # Errors
+    /// 25006 if no majority can say how far that is; what interrupts the wait.
+    pub(super) async fn await_newest(&mut self) -> Result<()> {
+        // The snapshot that a transaction has is what it reads, except at READ COMMITTED.
+        let has_snapshot = self.open.is_some() && self.modes.isolation != Isolation::ReadCommitted;
+        let database = self.database.clone();
+        let Some(barrier) = database.nodes().barrier.get().filter(|_| !has_snapshot) else { return Ok(()) };
+        let interrupts = self.interrupts();
+        let newest = async {
+            let position = barrier().await.map_err(|why| {
+                SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, "nobody can say what is newest")
+                    .with_detail(why)
+                    .with_hint("SET cognate.read_consistency = local reads what this node has.")
+            })?;
+            database.engine().wait_applied(position).await.map_err(SqlError::from)
+        };
+        interrupts.wait(newest).await
+    }
+
+    /// Whether statements are to see what another node has committed.
+    pub fn reads_after(&self) -> bool {
+        !self.effective.read_after.is_empty() || self.effective.linearizable_reads
+    }
+
+    /// A statement was refused before it ran. It may be about what `cognate.read_after` names, or
+    /// what is newest, and this node has not seen: then waits for that, and the statement is to be
+    /// tried again.
+    ///
+    /// # Errors
+    /// The refusal, if it stands; what interrupts the wait.
+    pub async fn look_again(&mut self, refusal: SqlError) -> Result<()> {
+        if self.open.is_none() && self.effective.linearizable_reads && self.database.engine().is_node() {
+            return self.await_newest().await;
+        }
+        let named = position_of(&self.database, &self.effective.read_after);
+        let lags = named.is_ok_and(|position| self.database.engine().applied() < position);
+        if self.open.is_some() || !lags {
+            return Err(refusal);
+        }
+        self.await_token().await
     }
 
     /// Commits at a node: waits until its place in the order is known, for a bounded time.
