@@ -192,14 +192,18 @@ fn locks_on_trees_and_on_rows_that_it_only_locked_are_held_everywhere() {
     block_on(p.lock_tree(1009, TreeMode::Exclusive, WaitPolicy::NoWait)).unwrap();
     put(&mut p, "child", "1").unwrap();
     settled(&cluster, prepare(p, "p")).unwrap();
-    let mut t = cluster.begin(2, Isolation::ReadCommitted);
-    let refused = block_on(t.lock(TREE, b"parent", LockMode::Exclusive, WaitPolicy::NoWait));
-    assert!(matches!(refused, Err(Error::LockNotAvailable)), "{refused:?}");
-    let refused = block_on(t.lock_tree(1009, TreeMode::Write, WaitPolicy::NoWait));
-    assert!(matches!(refused, Err(Error::LockNotAvailable)), "{refused:?}");
+    let mut running = [1, 2].map(|node| cluster.begin(node, Isolation::ReadCommitted));
+    for t in &mut running {
+        let refused = block_on(t.lock(TREE, b"parent", LockMode::Exclusive, WaitPolicy::NoWait));
+        assert!(matches!(refused, Err(Error::LockNotAvailable)), "{refused:?}");
+        let refused = block_on(t.lock_tree(1009, TreeMode::Write, WaitPolicy::NoWait));
+        assert!(matches!(refused, Err(Error::LockNotAvailable)), "{refused:?}");
+    }
     settled(&cluster, decide(&cluster, 2, "p", false)).unwrap();
-    block_on(t.lock(TREE, b"parent", LockMode::Exclusive, WaitPolicy::NoWait)).unwrap();
-    block_on(t.lock_tree(1009, TreeMode::Write, WaitPolicy::NoWait)).unwrap();
+    for t in &mut running {
+        block_on(t.lock(TREE, b"parent", LockMode::Exclusive, WaitPolicy::NoWait)).unwrap();
+        block_on(t.lock_tree(1009, TreeMode::Write, WaitPolicy::NoWait)).unwrap();
+    }
     cluster.assert_equal();
 }
 
