@@ -23,7 +23,7 @@ use crate::median::{mean_error, median};
 use crate::random::Random;
 use crate::report::{LatencyMs, Record};
 use crate::workload::bookstore::Isolation;
-use crate::workload::updates::{Connection, Step, Updates};
+use crate::workload::updates::{Connection, Step, UNKNOWN, Updates};
 
 /// Load before the kill, and after it: longer than any limit within which a cluster answers.
 const BEFORE: Duration = Duration::from_secs(2);
@@ -183,8 +183,7 @@ async fn transaction(connection: &mut Connection, keys: &[i32], seen: &Seen) -> 
                 Err(failure) => (failure, true),
             },
         };
-        // 08007 is the server's own word for it.
-        if committing && (failure.unknown || failure.state == "08007") {
+        if committing && (failure.unknown || failure.state == UNKNOWN) {
             *seen.unknown.lock() += 1;
         }
         if failure.abort.is_none() {

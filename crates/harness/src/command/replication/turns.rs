@@ -1,4 +1,7 @@
 //! Ways of loading places, in turns, and the records of what they did.
+//!
+//! Of the reasons of refusals, the certifier's are, at a cluster's REPEATABLE READ, those by which a
+//! request of another node was faster; Galera calls the same a deadlock.
 
 use std::sync::Arc;
 
@@ -10,7 +13,7 @@ use super::{Bench, WARMUP};
 use crate::checker::history::Abort;
 use crate::command::client_threads;
 use crate::driver::{self, Outcome, Plan};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::median::{median, median_ratio, ratio_error};
 use crate::report::{self, Record};
 use crate::workload::bookstore::Isolation;
@@ -113,8 +116,9 @@ impl Way {
                 driver::run(Arc::new(spread), &plan).await?
             }
         };
+        // They are in the record, too.
         if let Some(error) = &outcome.first_error {
-            return Err(Error::Server(format!("{}: {error}", self.case)));
+            eprintln!("{}: {} errors, the first one: {error}", self.case, outcome.total().errors_total());
         }
         self.add(outcome);
         Ok(())
