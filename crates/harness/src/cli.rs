@@ -20,6 +20,7 @@ use crate::command::pages::{self, PagesArgs};
 use crate::command::pgbench::{self, PgbenchArgs};
 use crate::command::point_read::{self, PointReadArgs};
 use crate::command::recovery::{self, RecoveryArgs};
+use crate::command::replication::{self, ReplicationArgs};
 use crate::command::snum::{self, SnumArgs};
 use crate::command::statements::{self, StatementsArgs};
 use crate::error::{Error, Result};
@@ -80,6 +81,9 @@ enum Command {
     PointRead(PointReadArgs),
     /// Log written, server killed, server started again: megabytes of log a second.
     Recovery(RecoveryArgs),
+    /// A cluster under the workload of its paper: against Galera, against PostgreSQL with standbys,
+    /// over the number of nodes, against one node; a commit's latency, and the leader's loss.
+    Replication(ReplicationArgs),
     /// Workload sNuM on Cognate's ways to serializability and on PostgreSQL: throughput, and aborts
     /// by reason.
     Snum(SnumArgs),
@@ -123,6 +127,7 @@ impl Cli {
             Command::Analytic(args) => analytic::run(args).await,
             Command::PointRead(args) => point_read::run(args).await,
             Command::Recovery(args) => recovery::run(args).await,
+            Command::Replication(args) => replication::run(args).await,
             Command::Snum(args) => snum::run(args).await,
             Command::Oracle(args) => oracle::run(args).await,
             Command::Statements(args) => statements::run(args).await,

@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use crate::checker::history::Abort;
-use crate::error::{Error, Result, is_retryable, sqlstate};
+use crate::error::{Error, Result, describe, is_retryable, sqlstate};
 use crate::progress;
 
 /// How long clients may take to connect, and how long after the window's end their last request may
@@ -158,6 +158,32 @@ impl Default for Counts {
     }
 }
 
+/// How an attempt failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The SQLSTATE.
+    pub state: String,
+    /// What the server or the driver said.
+    pub message: String,
+    /// Why the system wants the transaction to be made again, if it does.
+    pub abort: Option<Abort>,
+    /// The connection broke: nobody knows whether the transaction committed.
+    pub unknown: bool,
+}
+
+impl From<&tokio_postgres::Error> for Failure {
+    fn from(error: &tokio_postgres::Error) -> Failure {
+        let said = error.as_db_error().map_or("", |db| db.message());
+        let state = sqlstate(error);
+        Failure {
+            state: state.to_owned(),
+            message: describe(error),
+            abort: is_retryable(error).then(|| Abort::classify(state, said)),
+            unknown: error.as_db_error().is_none(),
+        }
+    }
+}
+
 /// Collects the counts of the clients of one thread.
 #[derive(Debug)]
 pub struct Recorder {
@@ -209,21 +235,24 @@ impl Recorder {
 
     /// An attempt failed; the caller goes on with another attempt exactly if this returns true.
     pub fn failed(&mut self, kind: usize, error: &tokio_postgres::Error) -> bool {
+        self.failed_with(kind, &Failure::from(error))
+    }
+
+    /// The same, whichever driver told it.
+    pub fn failed_with(&mut self, kind: usize, failure: &Failure) -> bool {
         let measured = self.measured(Instant::now());
-        let retry = is_retryable(error);
         let counts = &mut self.kinds[kind];
-        if error.as_db_error().is_none() {
+        if failure.unknown {
             counts.unknown += 1;
         }
-        if retry {
-            let message = error.as_db_error().map_or("", |db| db.message());
-            self.aborted(kind, Abort::classify(sqlstate(error), message));
+        if let Some(reason) = failure.abort {
+            self.aborted(kind, reason);
             return true;
         }
         if measured {
-            *counts.errors.entry(sqlstate(error).to_owned()).or_default() += 1;
+            *counts.errors.entry(failure.state.clone()).or_default() += 1;
         }
-        self.first_error.get_or_insert_with(|| crate::error::describe(error));
+        self.first_error.get_or_insert_with(|| failure.message.clone());
         false
     }
 }

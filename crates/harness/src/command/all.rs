@@ -23,7 +23,7 @@ pub struct AllArgs {
     /// Write the pages of results into this folder: results.md, and one page for each JSON file.
     #[arg(long, value_name = "DIR")]
     docs: Option<PathBuf>,
-    /// Leave PostgreSQL out.
+    /// Leave PostgreSQL and Galera out.
     #[arg(long)]
     without_peer: bool,
     /// Short runs that only show that everything works; their figures mean nothing.
@@ -123,6 +123,11 @@ const SERIES: &[Benchmark] = &[
         "composite --database embedded,postgres",
         "composite --database embedded,postgres --trees 1x1,2x2 --seconds 1 --rounds 1 --clients 5",
     )),
+    benchmark(
+        "replication",
+        "replication",
+        "replication --seconds 1 --rounds 1 --kills 1 --nodes 2 --connections 2 --clients 8 --rows 1000 --snum-rows 2000",
+    ),
     benchmark("recovery", "recovery", "recovery --megabytes 40 --rounds 1"),
     benchmark("crash", "crash", "crash --rounds 3"),
 ];
@@ -163,6 +168,7 @@ async fn one(args: &AllArgs, benchmark: &Benchmark) -> Result<()> {
     if args.without_peer {
         match benchmark.name {
             "snum" => shown.extend(["--systems".to_owned(), "pssi,strict,ssi,si,2pl".to_owned()]),
+            "replication" => shown.push("--without-peers".to_owned()),
             _ => shown.iter_mut().for_each(|word| *word = word.replace(",postgres", "")),
         }
     }

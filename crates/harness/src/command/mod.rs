@@ -18,6 +18,7 @@ pub mod pages;
 pub mod pgbench;
 pub mod point_read;
 pub mod recovery;
+pub mod replication;
 pub mod snum;
 pub mod snum_systems;
 pub mod statements;

@@ -4,8 +4,12 @@
 //! how Ctrl-C, an error and a panic all end without leaving a process behind.
 
 pub mod child;
+pub mod cluster;
 pub mod cognate;
+#[cfg(feature = "galera")]
+pub mod galera;
 pub mod memory;
+mod owner;
 pub mod postgres;
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -55,11 +59,26 @@ impl System {
         System::new("cognate", config, Some(Server::Cognate(server))).await
     }
 
+    /// Starts a node of a cluster of Cognate, which accepts connections once it has a majority.
+    async fn start_node(name: String, options: &cognate::CognateOptions) -> Result<System> {
+        let server = cognate::CognateServer::start(options).await?;
+        let config = loopback(server.port(), "cognate", "bench");
+        System::new(&name, config, Some(Server::Cognate(server))).await
+    }
+
     /// Starts PostgreSQL on a fresh folder, with durable settings.
     pub async fn start_postgres(options: &postgres::PostgresOptions) -> Result<System> {
         let server = postgres::PostgresServer::start(options).await?;
         let config = loopback(server.port(), "postgres", "postgres");
         System::new("postgres", config, Some(Server::Postgres(server))).await
+    }
+
+    /// Starts a PostgreSQL that is a standby of this one, and knows itself by this name there.
+    pub async fn start_standby(&self, name: &str, options: &postgres::PostgresOptions) -> Result<System> {
+        let primary = self.port().ok_or_else(|| Error::Usage(format!("{}: has no port", self.name)))?;
+        let server = postgres::PostgresServer::start_standby(primary, name, options).await?;
+        let config = loopback(server.port(), "postgres", "postgres");
+        System::new(name, config, Some(Server::Postgres(server))).await
     }
 
     async fn new(name: &str, config: Config, server: Option<Server>) -> Result<System> {
@@ -132,8 +151,17 @@ fn loopback(port: u16, user: &str, database: &str) -> Config {
 
 /// A loopback port that was free a moment ago.
 pub fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing("looking for a free port")?;
-    Ok(listener.local_addr().doing("looking for a free port")?.port())
+    let ports = free_ports(1)?;
+    Ok(ports[0])
+}
+
+/// So many of them, no two the same.
+pub fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let doing = "looking for a free port";
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing(doing);
+    // Held until all are chosen.
+    let held = (0..count).map(bind).collect::<Result<Vec<TcpListener>>>()?;
+    held.iter().map(|listener| Ok(listener.local_addr().doing(doing)?.port())).collect()
 }
 
 /// A fresh folder below `parent` (the system's temporary folder if none); removed when dropped.

@@ -3,17 +3,17 @@
 //!
 //! The settings are those of a careful small installation: `fsync`, `synchronous_commit` and
 //! `full_page_writes` on, 1 GB of shared buffers, room for 300 connections, and a `max_wal_size`
-//! that keeps checkpoints out of short runs. PostgreSQL refuses to run as root, so a harness that
-//! runs as root starts it as user `postgres`.
+//! that keeps checkpoints out of short runs. A standby is a copy of a running server that follows it.
+//! PostgreSQL refuses to run as root, so a harness that runs as root starts it as user `postgres`.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::owner::{Owner, own};
 use super::{first_file, free_port, fresh_folder, in_path, reap, signal, tail, wait_until_ready};
 use crate::error::{Error, IoContext, Result};
 
@@ -38,27 +38,44 @@ pub struct PostgresServer {
     folder: TempDir,
 }
 
-/// The user that the server's programs run as when the harness is root.
-#[derive(Clone, Copy, Debug)]
-struct Owner {
-    uid: u32,
-    gid: u32,
-}
-
 impl PostgresServer {
     /// Makes a cluster, starts it and waits until it accepts connections.
     pub async fn start(options: &PostgresOptions) -> Result<PostgresServer> {
-        let initdb = program("initdb")?;
-        let postgres = program("postgres")?;
-        let owner = owner()?;
-        let folder = fresh_folder(options.directory.as_deref())?;
-        if let Some(owner) = owner {
-            chown(folder.path(), Some(owner.uid), Some(owner.gid)).doing("handing a folder to postgres")?;
-        }
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700))
-            .doing("protecting a folder")?;
+        let (initdb, owner) = (program("initdb")?, owner()?);
+        let folder = owned_folder(options, owner)?;
         let data = folder.path().join("data");
         make_cluster(&initdb, &data, folder.path(), owner)?;
+        PostgresServer::run(folder, owner, options).await
+    }
+
+    /// Makes a standby of the server on this port, by a copy of it, and starts it. The primary
+    /// knows it by its name.
+    pub async fn start_standby(
+        primary: u16,
+        name: &str,
+        options: &PostgresOptions,
+    ) -> Result<PostgresServer> {
+        let (basebackup, owner) = (program("pg_basebackup")?, owner()?);
+        let folder = owned_folder(options, owner)?;
+        let copied = command(&basebackup, owner, folder.path())
+            .arg("-D")
+            .arg(folder.path().join("data"))
+            .args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-d"])
+            .arg(format!("host=127.0.0.1 port={primary} user=postgres application_name={name}"))
+            .stdin(Stdio::null())
+            .output()
+            .doing(format!("running {}", basebackup.display()))?;
+        if !copied.status.success() {
+            let said = String::from_utf8_lossy(&copied.stderr).into_owned();
+            return Err(Error::Server(format!("pg_basebackup failed ({})\n{said}", copied.status)));
+        }
+        PostgresServer::run(folder, owner, options).await
+    }
+
+    /// Starts the server on the data in its folder.
+    async fn run(folder: TempDir, owner: Option<Owner>, options: &PostgresOptions) -> Result<PostgresServer> {
+        let postgres = program("postgres")?;
+        let data = folder.path().join("data");
         let port = free_port()?;
         write_settings(&data, port, options)?;
         let log_path = folder.path().join("server.log");
@@ -122,37 +139,25 @@ pub fn program(name: &str) -> Result<PathBuf> {
     })
 }
 
-/// The user `postgres` when the harness runs as root, nobody else otherwise.
 fn owner() -> Result<Option<Owner>> {
-    let me = std::fs::metadata("/proc/self").doing("asking who runs the harness")?.uid();
-    if me != 0 {
-        return Ok(None);
+    Owner::find("PostgreSQL", "postgres", "postgresql")
+}
+
+/// A fresh folder for data that only the server's user may enter.
+fn owned_folder(options: &PostgresOptions, owner: Option<Owner>) -> Result<TempDir> {
+    let folder = fresh_folder(options.directory.as_deref())?;
+    if let Some(owner) = owner {
+        owner.give(folder.path())?;
     }
-    let users = std::fs::read_to_string("/etc/passwd").doing("reading /etc/passwd")?;
-    let found = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        if fields.next()? != "postgres" {
-            return None;
-        }
-        Some(Owner { uid: fields.nth(1)?.parse().ok()?, gid: fields.next()?.parse().ok()? })
-    });
-    found.map(Some).ok_or_else(|| {
-        Error::Missing(
-            "PostgreSQL does not run as root and there is no user postgres to run it as; \
-             run the harness as another user, or install Debian's postgresql, which makes that user"
-                .to_owned(),
-        )
-    })
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700))
+        .doing("protecting a folder")?;
+    Ok(folder)
 }
 
 fn command(program: &Path, owner: Option<Owner>, folder: &Path) -> Command {
     let mut command = Command::new(program);
-    // A process group of its own: a Ctrl-C at the terminal reaches the harness alone, which then
-    // stops the server.
-    command.current_dir(folder).process_group(0).env("LC_ALL", "C");
-    if let Some(owner) = owner {
-        command.uid(owner.uid).gid(owner.gid);
-    }
+    command.current_dir(folder).env("LC_ALL", "C");
+    own(&mut command, owner);
     command
 }
 

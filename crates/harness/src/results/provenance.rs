@@ -17,7 +17,8 @@ pub const NAMES: [&str; 4] = ["commit", "machine", "date", "command"];
 
 /// Options of the command line that say where something lies, and not what is measured. Each has a
 /// value.
-const PLACES: [&str; 5] = ["--json", "--svg", "--curves", "--directory", "--cognate-binary"];
+const PLACES: [&str; 8] =
+    ["--json", "--svg", "--curves", "--directory", "--cognate-binary", "--before", "--galera", "--postgres"];
 
 /// Adds to each record where it comes from, unless it says so already.
 pub fn stamp(records: &mut [Record]) {

@@ -138,7 +138,7 @@ fn commit_for(log: &Arc<Log>, plan: &LogPlan, latency: &mut Histogram<u64>) -> R
 }
 
 /// A preallocated, zero-filled file that batches are written to in turn.
-struct RawDevice {
+pub(crate) struct RawDevice {
     file: Arc<dyn File>,
     at: Cell<u64>,
 }
@@ -147,7 +147,7 @@ struct RawDevice {
 const RAW_BYTES: u64 = 256 << 20;
 
 impl RawDevice {
-    fn create(path: &Path) -> Result<RawDevice> {
+    pub(crate) fn create(path: &Path) -> Result<RawDevice> {
         let doing = "preparing the raw file";
         let file = RealDisk.open(path, OpenMode::CreateNew).doing(doing)?;
         let zeros = vec![0_u8; 1 << 20];
@@ -159,7 +159,7 @@ impl RawDevice {
     }
 
     /// Writes so many batches that have so many bytes together; returns the time it took.
-    fn write(&self, batches: u64, bytes: u64, direct: bool) -> Result<Duration> {
+    pub(crate) fn write(&self, batches: u64, bytes: u64, direct: bool) -> Result<Duration> {
         let mut size = bytes.div_ceil(batches.max(1));
         if direct {
             size = size.next_multiple_of(DIRECT as u64);

@@ -11,3 +11,4 @@ pub mod recorded;
 pub mod s3u1;
 pub mod snum;
 pub mod turns;
+pub mod updates;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -45,6 +45,8 @@ const STRANGERS: usize = 64;
 const AT_A_TIME: usize = 256;
 /// Frames that wait to be written on one connection.
 const QUEUE: usize = 64;
+/// What is read or written of a connection at a time: a frame's length comes along with its bytes.
+const BUFFER: usize = 64 << 10;
 /// Pauses before a connection is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -265,6 +267,7 @@ impl Tcp {
     /// Sends requests and takes answers until the connection ends.
     async fn run(&self, stream: Box<dyn Stream>, peer: &Peer) {
         let (read, write) = tokio::io::split(stream);
+        let read = BufReader::with_capacity(BUFFER, read);
         let (out, queue) = mpsc::channel(QUEUE);
         let link = Arc::new(Link { out, next: AtomicU64::new(0), waiting: Mutex::new(Some(HashMap::new())) });
         *peer.link.lock() = Ok(Arc::clone(&link));
@@ -324,6 +327,7 @@ impl Tcp {
     /// Answers the requests of a node until its connection ends.
     async fn answer(&self, stream: Box<dyn Stream>, other: Other) {
         let (read, write) = tokio::io::split(stream);
+        let read = BufReader::with_capacity(BUFFER, read);
         let (out, queue) = mpsc::channel(QUEUE);
         let ended = tokio::select! {
             biased;
@@ -369,7 +373,7 @@ async fn write_frames(
     write: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<(u64, Bytes)>,
 ) -> std::io::Result<()> {
-    let mut write = BufWriter::with_capacity(64 << 10, write);
+    let mut write = BufWriter::with_capacity(BUFFER, write);
     while let Some((number, body)) = queue.recv().await {
         frame::write(&mut write, &[&number.to_le_bytes(), &body]).await?;
         while let Ok((number, body)) = queue.try_recv() {

@@ -1,0 +1,219 @@
+//! Ways of loading places, in turns, and the records of what they did.
+//!
+//! Of the reasons of refusals, the certifier's are, at a cluster's REPEATABLE READ, those by which a
+//! request of another node was faster; Galera calls the same a deadlock.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio_postgres::Config;
+
+use super::place::Place;
+use super::{Bench, WARMUP};
+use crate::checker::history::Abort;
+use crate::command::client_threads;
+use crate::driver::{self, Outcome, Plan};
+use crate::error::Result;
+use crate::median::{median, median_ratio, ratio_error};
+use crate::report::{self, Record};
+use crate::workload::bookstore::Isolation;
+use crate::workload::snum::{self, Wire};
+use crate::workload::updates::{Spread, Target, Updates};
+
+/// What clients do.
+pub(super) enum Load {
+    /// So many updates a transaction.
+    Updates(usize),
+    /// Of sNuM, uniform.
+    Snum(snum::Shape),
+}
+
+/// Clients at a place.
+pub(super) struct Way {
+    /// The place's index.
+    pub(super) place: usize,
+    pub(super) case: String,
+    pub(super) isolation: Isolation,
+    pub(super) clients: u32,
+    /// Whether clients connect to the first node only.
+    pub(super) on_one: bool,
+    /// Further statements that each session begins with.
+    pub(super) settings: Vec<String>,
+    pub(super) load: Load,
+    /// Committed a second in each round.
+    pub(super) rates: Vec<f64>,
+    pub(super) all: Option<Outcome>,
+}
+
+impl Way {
+    pub(super) fn new(place: usize, case: String, isolation: Isolation, clients: u32, load: Load) -> Way {
+        let (settings, rates) = (Vec::new(), Vec::new());
+        Way { place, case, isolation, clients, on_one: false, settings, load, rates, all: None }
+    }
+
+    /// What sessions begin with: MariaDB says it in other words.
+    fn settings(&self, place: &Place) -> Vec<String> {
+        let level = self.isolation.sql();
+        let first = match place.system {
+            "galera" => format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}"),
+            _ => format!("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}"),
+        };
+        std::iter::once(first).chain(self.settings.iter().cloned()).collect()
+    }
+
+    /// The clients' servers.
+    fn targets<'a>(&self, place: &'a Place) -> &'a [Target] {
+        if self.on_one { &place.targets[..1] } else { &place.targets }
+    }
+
+    /// The clients of each server that they are spread over.
+    pub(super) fn updates(
+        &self,
+        bench: &Bench<'_>,
+        place: &Place,
+        updates: usize,
+        round: u64,
+    ) -> Vec<Updates> {
+        let (shape, settings) = (bench.shape(updates), self.settings(place));
+        let one = |target: &Target| Updates {
+            system: place.system.to_owned(),
+            target: target.clone(),
+            settings: settings.clone(),
+            shape,
+            round,
+        };
+        self.targets(place).iter().map(one).collect()
+    }
+
+    async fn round(&mut self, bench: &mut Bench<'_>, place: &mut Place, label: String) -> Result<()> {
+        let round = bench.next_run();
+        let plan = Plan {
+            label,
+            clients: self.clients as usize,
+            threads: client_threads(),
+            warmup: WARMUP,
+            measured: bench.window(),
+        };
+        let outcome = match &self.load {
+            Load::Updates(updates) => {
+                let spread = Spread(self.updates(bench, place, *updates, round));
+                let outcome = driver::run(Arc::new(spread), &plan).await?;
+                place.note(&outcome, *updates);
+                outcome
+            }
+            Load::Snum(shape) => {
+                let (system, isolation) = (place.system, self.isolation);
+                let one = |target: &Target| {
+                    Some(Wire {
+                        system: system.to_owned(),
+                        config: config(target)?,
+                        shape: *shape,
+                        isolation,
+                        round,
+                    })
+                };
+                let spread = Spread(self.targets(place).iter().filter_map(one).collect());
+                driver::run(Arc::new(spread), &plan).await?
+            }
+        };
+        // They are in the record, too.
+        if let Some(error) = &outcome.first_error {
+            eprintln!("{}: {} errors, the first one: {error}", self.case, outcome.total().errors_total());
+        }
+        self.add(outcome);
+        Ok(())
+    }
+
+    /// Adds what a round counted.
+    pub(super) fn add(&mut self, outcome: Outcome) {
+        self.rates.push(outcome.committed_per_s());
+        match &mut self.all {
+            Some(all) => all.add(&outcome),
+            none => *none = Some(outcome),
+        }
+    }
+
+    /// Committed a second over another's, and its standard error.
+    pub(super) fn over(&self, other: &Way) -> (f64, f64) {
+        (median_ratio(&self.rates, &other.rates), ratio_error(&self.rates, &other.rates))
+    }
+
+    pub(super) fn record(&self, bench: &Bench<'_>, place: &Place) -> Option<Record> {
+        let all = self.all.as_ref()?;
+        let rates: Vec<f64> = self.rates.iter().map(|rate| rate.round()).collect();
+        let mut pairs = vec![
+            ("case", json!(self.case)),
+            ("isolation", json!(self.isolation.name())),
+            ("durable", json!(place.durable)),
+            ("nodes", json!(place.targets.len())),
+            ("clients", json!(self.clients)),
+            ("settings", json!(self.settings(place))),
+            ("per_s_of_rounds", json!(rates)),
+        ];
+        let load: [(&str, Value); 2] = match &self.load {
+            Load::Updates(updates) => [("rows", json!(bench.args.rows)), ("updates", json!(updates))],
+            Load::Snum(shape) => [("rows", json!(shape.rows)), ("reads", json!(shape.reads))],
+        };
+        pairs.extend(load);
+        let total = all.total();
+        for (name, reason) in [
+            ("certifier_pct", Abort::Certifier),
+            ("first_updater_pct", Abort::FirstUpdater),
+            ("deadlock_pct", Abort::Deadlock),
+        ] {
+            pairs.push((name, json!(total.reason_pct(reason))));
+        }
+        pairs.extend([("committed", json!(total.committed)), ("aborted", json!(total.aborted))]);
+        let params = bench.parameters(&place.version, &pairs);
+        let mut record = report::records(place.system, "replication", &params, all).remove(0);
+        // The middle round: a mean moves with a moment in which the machine was busy otherwise.
+        record.committed_per_s = median(&self.rates);
+        Some(record)
+    }
+}
+
+fn config(target: &Target) -> Option<Config> {
+    match target {
+        Target::Postgres(config) => Some(config.as_ref().clone()),
+        #[cfg(feature = "galera")]
+        Target::Galera(_) => None,
+    }
+}
+
+/// Each way in turn, forwards and backwards, and then the check of each place.
+pub(super) async fn in_turns(bench: &mut Bench<'_>, places: &mut [Place], ways: &mut [Way]) -> Result<()> {
+    for round in 0..bench.args.rounds {
+        let mut order: Vec<usize> = (0..ways.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let way = &mut ways[at];
+            let place = &mut places[way.place];
+            let level = way.isolation.name();
+            let label = format!("{}, {} at {level}, round {}", place.system, way.case, round + 1);
+            way.round(bench, place, label).await?;
+        }
+    }
+    for place in places.iter().filter(|_| ways.iter().all(|way| matches!(way.load, Load::Updates(_)))) {
+        place.check().await?;
+    }
+    Ok(())
+}
+
+/// A record of each way; `figures` are added to those of the ways at these indices.
+pub(super) fn record(
+    bench: &mut Bench<'_>,
+    places: &[Place],
+    ways: &[Way],
+    figures: &[(usize, &str, (f64, f64))],
+) {
+    for (at, way) in ways.iter().enumerate() {
+        let Some(mut record) = way.record(bench, &places[way.place]) else { continue };
+        for (_, name, (value, error)) in figures.iter().filter(|(of, ..)| *of == at) {
+            println!("{}: {name} {value:.3} ± {error:.3}", way.case);
+            record.measured(name, *value, *error);
+        }
+        bench.records.push(record);
+    }
+}
