@@ -293,7 +293,7 @@ impl Manager {
             };
             return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
         }
-        let (loads, changes) = self.settle(&mut writes)?;
+        let (loads, changes) = self.settle(&mut writes, &mut ended.notes)?;
         if !loads.is_empty() {
             self.discard(&loads);
             return Err(Error::TransactionTooLarge { limit: cluster.node.order.request_bytes_max() });

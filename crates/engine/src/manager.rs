@@ -23,6 +23,7 @@ use crate::governor::Governor;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, LockTable};
+use crate::notes::noted_tree;
 use crate::options::Options;
 use crate::own::SavedNumbers;
 use crate::prepared::PreparedTable;
@@ -166,7 +167,7 @@ impl Manager {
             return Ok(Commit { csn: request.rests_on, durable: self.wait_durable(request.rests_on) });
         }
         let size = writes.bytes();
-        let (loads, changes) = match self.settle(writes) {
+        let (loads, changes) = match self.settle(writes, &mut request.notes) {
             Ok(settled) => settled,
             Err(error) => {
                 self.release(id, request.held);
@@ -208,16 +209,25 @@ impl Manager {
         self.sequencer.wait_durable(csn, room)
     }
 
-    /// What a write set comes to: its bulk loads and its changes. Waits for nothing, and refuses
-    /// where memory is short.
-    pub(crate) fn settle(&self, writes: &mut WriteSet) -> Result<Settled, Error> {
+    /// What a write set comes to: its bulk loads and its changes; and the notes to what is noted in
+    /// the end. Waits for nothing, and refuses where memory is short.
+    pub(crate) fn settle(
+        &self,
+        writes: &mut WriteSet,
+        notes: &mut Vec<(TreeId, SmallKey)>,
+    ) -> Result<Settled, Error> {
         self.pressure.admit(self.store.memory.bytes())?;
         let private = writes.private().cloned();
         let loads = writes.take_loads(&self.store.base)?;
         let mut changes = writes.take();
-        // What was spilled of the transaction's own trees may be what a deletion is of.
-        let shared = |tree: TreeId| private.as_ref().is_none_or(|private| !private.has(tree));
-        if let Err(error) = self.drop_nothing(&mut changes, shared) {
+        // What was spilled of the transaction's own trees may be what a deletion is of; and what was
+        // written into dropped trees is not known any more.
+        let dropped = writes.dropped();
+        let shared = |tree: TreeId| {
+            private.as_ref().is_none_or(|private| !private.has(tree)) && !dropped.contains(&tree)
+        };
+        let noted = self.drop_notes(notes, &changes, shared);
+        if let Err(error) = noted.and_then(|()| self.drop_nothing(&mut changes, shared)) {
             self.discard(&loads);
             return Err(error);
         }
@@ -231,16 +241,54 @@ impl Manager {
         }
     }
 
-    /// What a transaction has made and deleted again was never there.
+    /// What a transaction has made and deleted again was never there, and what it has deleted and
+    /// put back as it was has never gone. Its locks keep what was there before as it is: what it
+    /// says of these keys is true wherever among the others its commit comes to be.
+    ///
+    /// Who leaves such a write out has not changed the key, but has read it: that is noted with the
+    /// row, which is read before it is deleted, and of which index entries are a part.
     fn drop_nothing(
         &self,
         changes: &mut Vec<(TreeId, Changes)>,
         shared: impl Fn(TreeId) -> bool,
     ) -> Result<(), Error> {
         for (tree, changes) in changes.iter_mut().filter(|(tree, _)| shared(*tree)) {
-            changes.drop_nothing(|key| Ok::<_, Error>(self.store.get_latest(*tree, key)?.value.is_some()))?;
+            changes.drop_nothing(|key| Ok::<_, Error>(self.store.get_latest(*tree, key)?.value))?;
         }
         changes.retain(|(_, changes)| changes.len() > 0);
+        Ok(())
+    }
+
+    /// Sorts notes, each once. Nothing is noted of a key that is there in the end as it was before:
+    /// its writes were taken back, or it has gone and come again, and was noted twice.
+    fn drop_notes(
+        &self,
+        notes: &mut Vec<(TreeId, SmallKey)>,
+        changes: &[(TreeId, Changes)],
+        shared: impl Fn(TreeId) -> bool,
+    ) -> Result<(), Error> {
+        if notes.is_empty() {
+            return Ok(());
+        }
+        notes.sort_unstable();
+        let mut kept = Vec::with_capacity(notes.len());
+        for same in notes.chunk_by(|a, b| a == b) {
+            let (noted, key) = &same[0];
+            let tree = noted_tree(*noted);
+            let written = changes.iter().find(|(of, _)| *of == tree).and_then(|(_, of)| of.get(key));
+            let is_as_before = match written {
+                _ if !shared(tree) => false,
+                None => true,
+                Some(now) if same.len() > 1 => {
+                    self.store.get_latest(tree, key)?.value.is_some() == now.is_some()
+                }
+                Some(_) => false,
+            };
+            if !is_as_before {
+                kept.push((*noted, key.clone()));
+            }
+        }
+        *notes = kept;
         Ok(())
     }
 
