@@ -284,7 +284,7 @@ impl Manager {
         mut writes: WriteSet,
         fate: Option<&Fate>,
     ) -> Result<Option<Encoded>, Error> {
-        let reads = ended.reads.take();
+        let mut reads = ended.reads.take();
         if writes.is_empty() {
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
             let snapshot = ended.snapshot;
@@ -293,7 +293,7 @@ impl Manager {
             };
             return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
         }
-        let (loads, changes) = self.settle(&mut writes, &mut ended.notes)?;
+        let (loads, changes) = self.settle(&mut writes, &mut ended.notes, reads.as_mut())?;
         if !loads.is_empty() {
             self.discard(&loads);
             return Err(Error::TransactionTooLarge { limit: cluster.node.order.request_bytes_max() });

@@ -37,8 +37,9 @@ use crate::store::Store;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::txn::change::Effects;
+use crate::txn::columns::Columns;
 use crate::txn::id::Numbers;
-use crate::txn::readset::ReadSet;
+use crate::txn::readset::{Moment, ReadSet};
 use crate::txn::writeset::{Budget, Changes, WriteSet, key_writes};
 use crate::{Csn, Error, TransactionId, TreeId};
 
@@ -167,7 +168,7 @@ impl Manager {
             return Ok(Commit { csn: request.rests_on, durable: self.wait_durable(request.rests_on) });
         }
         let size = writes.bytes();
-        let (loads, changes) = match self.settle(writes, &mut request.notes) {
+        let (loads, changes) = match self.settle(writes, &mut request.notes, request.reads.as_mut()) {
             Ok(settled) => settled,
             Err(error) => {
                 self.release(id, request.held);
@@ -209,12 +210,13 @@ impl Manager {
         self.sequencer.wait_durable(csn, room)
     }
 
-    /// What a write set comes to: its bulk loads and its changes; and the notes to what is noted in
-    /// the end. Waits for nothing, and refuses where memory is short.
+    /// What a write set comes to: its bulk loads and its changes; and notes and reads to what is
+    /// noted in the end. Waits for nothing, and refuses where memory is short.
     pub(crate) fn settle(
         &self,
         writes: &mut WriteSet,
         notes: &mut Vec<(TreeId, SmallKey)>,
+        reads: Option<&mut ReadSet>,
     ) -> Result<Settled, Error> {
         self.pressure.admit(self.store.memory.bytes())?;
         let private = writes.private().cloned();
@@ -227,7 +229,7 @@ impl Manager {
             private.as_ref().is_none_or(|private| !private.has(tree)) && !dropped.contains(&tree)
         };
         let noted = self.drop_notes(notes, &changes, shared);
-        if let Err(error) = noted.and_then(|()| self.drop_nothing(&mut changes, shared)) {
+        if let Err(error) = noted.and_then(|()| self.take_nothing(&mut changes, reads, shared)) {
             self.discard(&loads);
             return Err(error);
         }
@@ -243,17 +245,21 @@ impl Manager {
 
     /// What a transaction has made and deleted again was never there, and what it has deleted and
     /// put back as it was has never gone. Its locks keep what was there before as it is: what it
-    /// says of these keys is true wherever among the others its commit comes to be.
-    ///
-    /// Who leaves such a write out has not changed the key, but has read it: that is noted with the
-    /// row, which is read before it is deleted, and of which index entries are a part.
-    fn drop_nothing(
+    /// says of these keys is true wherever among the others its commit comes to be. It has not
+    /// written them, but has seen what is there: whoever made one that was there would have been
+    /// in its way.
+    fn take_nothing(
         &self,
         changes: &mut Vec<(TreeId, Changes)>,
+        mut reads: Option<&mut ReadSet>,
         shared: impl Fn(TreeId) -> bool,
     ) -> Result<(), Error> {
         for (tree, changes) in changes.iter_mut().filter(|(tree, _)| shared(*tree)) {
-            changes.drop_nothing(|key| Ok::<_, Error>(self.store.get_latest(*tree, key)?.value))?;
+            let nothing =
+                changes.take_nothing(|key| Ok::<_, Error>(self.store.get_latest(*tree, key)?.value))?;
+            if let Some(reads) = &mut reads {
+                nothing.iter().for_each(|key| reads.add_point(*tree, key, Moment::Latest, Columns::ALL));
+            }
         }
         changes.retain(|(_, changes)| changes.len() > 0);
         Ok(())

@@ -303,6 +303,11 @@ a: CREATE TABLE named (id int PRIMARY KEY, parent int REFERENCES parent (code))
         assert!(!refused(look, &again) && !refused(look, &undone), "{look}");
     }
     assert!(refused(reads, &again) && !refused(reads, &undone));
+    // Who makes a row has seen that its keys are free, though it takes the row away again.
+    let made = "a: INSERT INTO parent VALUES (9, 9, '')\na: DELETE FROM parent WHERE id = 9\n";
+    let taken =
+        |id: u8, code: u8| refused(made, &format!("b: INSERT INTO parent VALUES ({id}, {code}, '')\n"));
+    assert!(taken(9, 10) && taken(10, 9) && !taken(10, 10));
 }
 
 #[test]

@@ -522,12 +522,13 @@ impl Changes {
         Changes::of(self.iter().map(|(key, value)| (key.clone(), value.cloned())).collect())
     }
 
-    /// Leaves out what changes nothing in the end: deletions of keys that the transaction itself had
-    /// made, and what it has deleted and put back as it was. `was` knows what was there before.
-    pub(crate) fn drop_nothing<E>(
+    /// Takes out what changes nothing in the end, and answers which keys: deletions of what the
+    /// transaction itself had made, and what it has deleted and put back as it was. `was` knows what
+    /// was there before.
+    pub(crate) fn take_nothing<E>(
         &mut self,
         mut was: impl FnMut(&[u8]) -> Result<Option<Value>, E>,
-    ) -> Result<(), E> {
+    ) -> Result<Vec<SmallKey>, E> {
         let mut nothing = Vec::new();
         for (key, list) in &self.0 {
             if let Some(last) = list.last().filter(|write| write.of_own)
@@ -536,10 +537,10 @@ impl Changes {
                 nothing.push(key.clone());
             }
         }
-        for key in nothing {
-            self.0.remove(&key);
+        for key in &nothing {
+            self.0.remove(key);
         }
-        Ok(())
+        Ok(nothing)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -675,7 +676,7 @@ mod tests {
                 set.put(1, key.as_bytes(), to.and_then(value)).unwrap();
             }
             let mut changes = set.take().pop().unwrap().1;
-            changes.drop_nothing(was).unwrap();
+            changes.take_nothing(was).unwrap();
             changes.iter().map(|(key, _)| key.clone()).collect()
         };
         let nothing: [SmallKey; 0] = [];
