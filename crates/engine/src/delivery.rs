@@ -263,7 +263,7 @@ impl Manager {
         mut writes: WriteSet,
         fate: Option<&Fate>,
     ) -> Result<Option<Encoded>, Error> {
-        let reads = ended.reads.take();
+        let mut reads = ended.reads.take();
         if writes.is_empty() && ended.purpose.is_commit() {
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
             let snapshot = ended.snapshot;
@@ -272,7 +272,7 @@ impl Manager {
             };
             return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
         }
-        let (loads, mut changes) = self.settle(&mut writes)?;
+        let (loads, mut changes) = self.settle(&mut writes, &mut ended.notes, reads.as_mut())?;
         if !loads.is_empty() {
             // Other nodes have none of its runs.
             let limit = cluster.node.order.request_bytes_max();

@@ -74,6 +74,7 @@ pub use lent::Lent;
 pub use level::{Access, Isolation};
 pub use lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 pub use lock::table::LockInfo;
+pub use notes::presence_of;
 pub use options::Options;
 pub use prepared::{Owner, PreparedInfo};
 pub use read_view::ReadView;

@@ -24,6 +24,7 @@ use crate::image::open_images;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, LockTable};
+use crate::notes::noted_tree;
 use crate::options::Options;
 use crate::order::Purpose;
 use crate::own::SavedNumbers;
@@ -38,8 +39,9 @@ use crate::store::Store;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::txn::change::Effects;
+use crate::txn::columns::Columns;
 use crate::txn::id::Numbers;
-use crate::txn::readset::ReadSet;
+use crate::txn::readset::{Moment, ReadSet};
 use crate::txn::writeset::{Budget, Changes, WriteSet, key_writes};
 use crate::{Csn, Error, TransactionId, TreeId};
 
@@ -179,7 +181,7 @@ impl Manager {
             return Ok(Commit { csn: request.rests_on, durable: self.wait_durable(request.rests_on) });
         }
         let size = writes.bytes();
-        let (loads, changes) = match self.settle(writes) {
+        let (loads, changes) = match self.settle(writes, &mut request.notes, request.reads.as_mut()) {
             Ok(settled) => settled,
             Err(error) => {
                 self.release(id, request.held);
@@ -221,16 +223,26 @@ impl Manager {
         self.sequencer.wait_durable(csn, room)
     }
 
-    /// What a write set comes to: its bulk loads and its changes. Waits for nothing, and refuses
-    /// where memory is short.
-    pub(crate) fn settle(&self, writes: &mut WriteSet) -> Result<Settled, Error> {
+    /// What a write set comes to: its bulk loads and its changes; and notes and reads to what is
+    /// noted in the end. Waits for nothing, and refuses where memory is short.
+    pub(crate) fn settle(
+        &self,
+        writes: &mut WriteSet,
+        notes: &mut Vec<(TreeId, SmallKey)>,
+        reads: Option<&mut ReadSet>,
+    ) -> Result<Settled, Error> {
         self.pressure.admit(self.store.memory.bytes())?;
         let private = writes.private().cloned();
         let loads = writes.take_loads(&self.store.base)?;
         let mut changes = writes.take();
-        // What was spilled of the transaction's own trees may be what a deletion is of.
-        let shared = |tree: TreeId| private.as_ref().is_none_or(|private| !private.has(tree));
-        if let Err(error) = self.drop_nothing(&mut changes, shared) {
+        // What was spilled of the transaction's own trees may be what a deletion is of; and what was
+        // written into dropped trees is not known any more.
+        let dropped = writes.dropped();
+        let shared = |tree: TreeId| {
+            private.as_ref().is_none_or(|private| !private.has(tree)) && !dropped.contains(&tree)
+        };
+        let noted = self.drop_notes(notes, &changes, shared);
+        if let Err(error) = noted.and_then(|()| self.take_nothing(&mut changes, reads, shared)) {
             self.discard(&loads);
             return Err(error);
         }
@@ -244,16 +256,58 @@ impl Manager {
         }
     }
 
-    /// What a transaction has made and deleted again was never there.
-    fn drop_nothing(
+    /// What a transaction has made and deleted again was never there, and what it has deleted and
+    /// put back as it was has never gone. Its locks keep what was there before as it is: what it
+    /// says of these keys is true wherever among the others its commit comes to be. It has not
+    /// written them, but has seen what is there: whoever made one that was there would have been
+    /// in its way.
+    fn take_nothing(
         &self,
         changes: &mut Vec<(TreeId, Changes)>,
+        mut reads: Option<&mut ReadSet>,
         shared: impl Fn(TreeId) -> bool,
     ) -> Result<(), Error> {
         for (tree, changes) in changes.iter_mut().filter(|(tree, _)| shared(*tree)) {
-            changes.drop_nothing(|key| Ok::<_, Error>(self.store.get_latest(*tree, key)?.value.is_some()))?;
+            let nothing =
+                changes.take_nothing(|key| Ok::<_, Error>(self.store.get_latest(*tree, key)?.value))?;
+            if let Some(reads) = &mut reads {
+                nothing.iter().for_each(|key| reads.add_point(*tree, key, Moment::Latest, Columns::ALL));
+            }
         }
         changes.retain(|(_, changes)| changes.len() > 0);
+        Ok(())
+    }
+
+    /// Sorts notes, each once. Nothing is noted of a key that is there in the end as it was before:
+    /// its writes were taken back, or it has gone and come again, and was noted twice.
+    fn drop_notes(
+        &self,
+        notes: &mut Vec<(TreeId, SmallKey)>,
+        changes: &[(TreeId, Changes)],
+        shared: impl Fn(TreeId) -> bool,
+    ) -> Result<(), Error> {
+        if notes.is_empty() {
+            return Ok(());
+        }
+        notes.sort_unstable();
+        let mut kept = Vec::with_capacity(notes.len());
+        for same in notes.chunk_by(|a, b| a == b) {
+            let (noted, key) = &same[0];
+            let tree = noted_tree(*noted);
+            let written = changes.iter().find(|(of, _)| *of == tree).and_then(|(_, of)| of.get(key));
+            let is_as_before = match written {
+                _ if !shared(tree) => false,
+                None => true,
+                Some(now) if same.len() > 1 => {
+                    self.store.get_latest(tree, key)?.value.is_some() == now.is_some()
+                }
+                Some(_) => false,
+            };
+            if !is_as_before {
+                kept.push((*noted, key.clone()));
+            }
+        }
+        *notes = kept;
         Ok(())
     }
 

@@ -17,6 +17,19 @@ use crate::transaction::Transaction;
 use crate::txn::change::Change;
 use crate::{Error, TreeId, Value};
 
+/// Above the ids of trees.
+const PRESENCE: TreeId = 1 << 31;
+
+/// The tree id under which it is noted which keys of a tree are there.
+pub fn presence_of(tree: TreeId) -> TreeId {
+    tree | PRESENCE
+}
+
+/// The tree whose keys are noted under this id.
+pub(crate) fn noted_tree(noted: TreeId) -> TreeId {
+    noted & !PRESENCE
+}
+
 impl Transaction {
     /// Writes a key, like `put`, and says what that changes of the row that the key has now, own
     /// writes included. The row is locked, and what it is now was read under the lock or is what
@@ -104,11 +117,11 @@ impl Transaction {
         self.held.pin();
     }
 
-    /// Notes a change of something that is no row but that others may depend on (`note_latest`),
-    /// under a tree id above those of rows.
-    pub fn note_write(&mut self, tree: TreeId, key: &[u8]) {
+    /// Notes that a key comes or goes, for who depends on whether it is there and on nothing else
+    /// of it: they note [`presence_of`] its tree (`note_latest`). The key is written, too.
+    pub fn note_presence(&mut self, tree: TreeId, key: &[u8]) {
         if self.manager.sequencer.certifies() {
-            self.notes.push((tree, SmallKey::new(key)));
+            self.notes.push((presence_of(tree), SmallKey::new(key)));
         }
     }
 

@@ -37,10 +37,19 @@ use crate::txn::writeset::Savepoint;
 /// The beginning of a statement that may be undone, and run again at a later snapshot.
 #[derive(Debug, Clone, Copy)]
 pub struct StatementMark {
-    savepoint: Savepoint,
+    writes: WriteMark,
     /// None: nobody notes what is read, so the snapshot stays.
     reads: Option<ReadMark>,
     notes: usize,
+}
+
+/// What it takes to undo the writes of a statement.
+#[derive(Debug, Clone, Copy)]
+enum WriteMark {
+    /// Those after this one are the statement's.
+    Sequence(u64),
+    /// The transaction has trees of its own.
+    Savepoint(Savepoint),
 }
 
 /// What became of a snapshot that was to move.
@@ -62,12 +71,19 @@ impl Transaction {
     /// `keep_statement`.
     pub fn mark_statement(&mut self) -> StatementMark {
         let reads = self.sight.reads().map(Reads::mark);
-        StatementMark { savepoint: self.savepoint(), reads, notes: self.notes.len() }
+        let writes = match self.writes.begin_statement() {
+            Some(sequence) => WriteMark::Sequence(sequence),
+            None => WriteMark::Savepoint(self.savepoint()),
+        };
+        StatementMark { writes, reads, notes: self.notes.len() }
     }
 
     /// The statement has succeeded: it will not be undone by itself any more.
     pub fn keep_statement(&mut self, mark: StatementMark) {
-        self.release(mark.savepoint);
+        match mark.writes {
+            WriteMark::Sequence(_) => self.writes.end_statement(),
+            WriteMark::Savepoint(savepoint) => self.release(savepoint),
+        }
     }
 
     /// The statement met what is newer than the snapshot: moves that to the newest commits, if
@@ -101,7 +117,10 @@ impl Transaction {
             return Ok(Refresh::Stale(stale));
         }
         self.pin_locks();
-        self.rollback_to(mark.savepoint);
+        match mark.writes {
+            WriteMark::Sequence(begin) => self.writes.undo_statement(begin),
+            WriteMark::Savepoint(savepoint) => self.rollback_to(savepoint),
+        }
         self.notes.truncate(mark.notes);
         let reads = Reads::of(reads, &self.manager.read_budget);
         self.move_to(pin, Some(reads));

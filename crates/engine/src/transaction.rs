@@ -544,16 +544,13 @@ impl Transaction {
     }
 
     pub(crate) fn request(&mut self) -> Request {
-        let mut notes = std::mem::take(&mut self.notes);
-        notes.sort_unstable();
-        notes.dedup();
         Request {
             id: self.id,
             family: self.member.as_ref().map(|member| member.slot),
             snapshot: self.sight.csn(),
             rests_on: self.rests_on(),
             reads: self.sight.reads().map(Reads::take),
-            notes,
+            notes: std::mem::take(&mut self.notes),
             effects: self.writes.take_effects(),
             held: std::mem::take(&mut self.held),
             ..Request::default()

@@ -109,7 +109,7 @@ impl Certifier {
     /// Puts the node of the candidate into the graph, with its edges.
     fn join(&mut self, node: Box<Node>) -> NodeId {
         let commit = node.commit;
-        let id = self.enter(node);
+        let id = self.enter(node, self.spared > 0);
         if self.method != Method::Ssi {
             for &before in &self.before {
                 let node = self.nodes.at_mut(before);
@@ -128,15 +128,15 @@ impl Certifier {
         id
     }
 
-    /// Puts a node into graph and index.
-    pub(super) fn enter(&mut self, mut node: Box<Node>) -> NodeId {
+    /// Puts a node into graph and index; `spares`: see [`super::index::KeyIndex::keep`].
+    pub(super) fn enter(&mut self, mut node: Box<Node>, spares: bool) -> NodeId {
         self.bytes += node.bytes;
         let Certifier { nodes, index, .. } = self;
         node.touches = index.next_touch();
         let id = nodes.insert(node);
         match nodes.at(id).is_prepared() {
             true => index.promise(nodes.at(id), id),
-            false => index.keep(nodes, id),
+            false => index.keep(nodes, id, spares),
         }
         let node = nodes.at_mut(id);
         node.has_ranges = !node.reads.ranges().is_empty() || !node.range_writes().is_empty();

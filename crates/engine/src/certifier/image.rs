@@ -71,7 +71,7 @@ impl Certifier {
                 return Err("the graph's transactions are out of order".to_owned());
             }
             last = node.commit;
-            ids.push(self.enter(node));
+            ids.push(self.enter(node, true));
             successors.push(out);
         }
         let mut promises = HashMap::new();

@@ -107,9 +107,10 @@ impl KeyIndex {
         self.touches.next()
     }
 
-    /// Enters the keys of a committed transaction.
-    pub(super) fn keep(&mut self, nodes: &mut Nodes, id: NodeId) {
-        let spared = self.spared_by(nodes, id);
+    /// Enters the keys of a committed transaction; `spares`: it may leave readers of what it
+    /// replaces as they were.
+    pub(super) fn keep(&mut self, nodes: &mut Nodes, id: NodeId, spares: bool) {
+        let spared = if spares { self.spared_by(nodes, id) } else { SmallVec::new() };
         let node = nodes.at(id);
         let count = node.writes.len() + node.reads.points().len() + spared.len();
         self.touches.make_room(nodes, count);

@@ -206,7 +206,8 @@ impl Certifier {
         if !node.range_writes().is_empty() {
             index.number_ranges(id, commit);
         }
-        index.keep(nodes, id);
+        // Of those who came since it was prepared nobody was counted.
+        index.keep(nodes, id, true);
         index.settle();
         reduce(&mut self.prepared, 1);
         let node = nodes.at_mut(id);

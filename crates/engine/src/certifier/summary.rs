@@ -67,7 +67,7 @@ impl Certifier {
         let open = !node.closed;
         let commit = node.commit;
         self.forgetful += usize::from(node.forgot_successors);
-        let id = self.enter(node);
+        let id = self.enter(node, false);
         self.summary = Some(id);
         self.standing += 1;
         if open {

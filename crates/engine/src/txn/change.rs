@@ -36,43 +36,35 @@ const WORDS_MAX: usize = 1 << 15;
 /// So many words need no memory of their own: an update of a row with a dozen columns.
 const INLINE: usize = 15;
 
-/// What one write changes. Made by whoever knows rows.
-#[derive(Debug, Clone)]
-pub struct Change(SmallVec<[u64; INLINE]>);
+/// The most words of one change.
+const CHANGE_WORDS: usize = 2 + 2 * CODED;
 
-/// Appends the codes of one side.
-fn describe(
-    words: &mut SmallVec<[u64; INLINE]>,
-    side: u32,
-    columns: impl Iterator<Item = usize>,
-    known: impl Fn(usize) -> Known,
-) {
-    for column in columns.take_while(|column| *column < CODED) {
-        let bit = 1 << (column as u32 + side);
-        match known(column) {
-            Known::Unknown => {}
-            Known::Null => words[1] |= bit | bit << CODED,
-            Known::Code(code) => {
-                words[1] |= bit;
-                words.push(code);
-            }
-        }
-    }
+/// What one write changes. Made by whoever knows rows; nothing is allocated for it.
+#[derive(Debug, Clone)]
+pub struct Change {
+    words: [u64; CHANGE_WORDS],
+    length: usize,
 }
 
 impl Change {
+    fn new(columns: Columns, shape: u64) -> Change {
+        let mut words = [0; CHANGE_WORDS];
+        (words[0], words[1]) = (columns.bits(), DESCRIBED | shape);
+        Change { words, length: 2 }
+    }
+
     /// A new row of so many columns.
     pub fn insert(width: usize, after: impl Fn(usize) -> Known) -> Change {
-        let mut words = SmallVec::from_slice(&[Columns::ALL.bits(), DESCRIBED | IS_AFTER]);
-        describe(&mut words, AFTER, 0..width, after);
-        Change(words)
+        let mut change = Change::new(Columns::ALL, IS_AFTER);
+        (0..width.min(CODED)).for_each(|column| change.describe(AFTER, column, after(column)));
+        change
     }
 
     /// A row of so many columns goes.
     pub fn delete(width: usize, before: impl Fn(usize) -> Known) -> Change {
-        let mut words = SmallVec::from_slice(&[Columns::ALL.bits(), DESCRIBED | WAS_BEFORE]);
-        describe(&mut words, BEFORE, 0..width, before);
-        Change(words)
+        let mut change = Change::new(Columns::ALL, WAS_BEFORE);
+        (0..width.min(CODED)).for_each(|column| change.describe(BEFORE, column, before(column)));
+        change
     }
 
     /// A row of so many columns gets other values in those that `changed` names.
@@ -82,19 +74,45 @@ impl Change {
         before: impl Fn(usize) -> Known,
         after: impl Fn(usize) -> Known,
     ) -> Change {
-        let columns = (0..width).filter(|column| changed(*column)).fold(Columns::NONE, Columns::with);
-        let mut words = SmallVec::from_slice(&[columns.bits(), DESCRIBED | WAS_BEFORE | IS_AFTER]);
-        if columns != Columns::NONE {
-            describe(&mut words, AFTER, 0..width, after);
-            let changed = (0..width.min(CODED)).filter(|column| columns.meet(Columns::NONE.with(*column)));
-            describe(&mut words, BEFORE, changed, before);
+        let (mut columns, mut coded) = (Columns::NONE, 0_u32);
+        for column in 0..width {
+            if changed(column) {
+                columns = columns.with(column);
+                coded |= 1_u32.checked_shl(column as u32).unwrap_or(0);
+            }
         }
-        Change(words)
+        let mut change = Change::new(columns, WAS_BEFORE | IS_AFTER);
+        if columns != Columns::NONE {
+            (0..width.min(CODED)).for_each(|column| change.describe(AFTER, column, after(column)));
+            for column in (0..width.min(CODED)).filter(|column| coded >> column & 1 != 0) {
+                change.describe(BEFORE, column, before(column));
+            }
+        }
+        change
+    }
+
+    /// Appends the code of a column, the next one of its side.
+    #[inline]
+    fn describe(&mut self, side: u32, column: usize, known: Known) {
+        let bit = 1 << (column as u32 + side);
+        match known {
+            Known::Unknown => {}
+            Known::Null => self.words[1] |= bit | bit << CODED,
+            Known::Code(code) => {
+                self.words[1] |= bit;
+                self.words[self.length] = code;
+                self.length += 1;
+            }
+        }
+    }
+
+    fn words(&self) -> &[u64] {
+        &self.words[..self.length]
     }
 
     /// Bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.len() * size_of::<u64>()
+        self.length * size_of::<u64>()
     }
 }
 
@@ -179,7 +197,7 @@ impl Effects {
 
     /// Adds what a write changed that is the transaction's first of its key. Its place.
     pub(crate) fn add(&mut self, change: &Change) -> u32 {
-        self.append(&change.0)
+        self.append(change.words())
     }
 
     /// The place of what two writes of one key changed together: the one at `place`, and this one.
@@ -187,7 +205,7 @@ impl Effects {
         if place == 0 {
             return 0;
         }
-        let columns = self.at(place).columns().and(Effect(&change.0).columns());
+        let columns = self.at(place).columns().and(Effect(change.words()).columns());
         if columns == Columns::ALL { 0 } else { self.append(&[columns.bits(), 0]) }
     }
 
@@ -252,7 +270,7 @@ mod tests {
         let change = update(&before, &after);
         let concerns = |columns: &[usize], conditions: &[(u32, Test, u64)]| {
             let columns = columns.iter().copied().fold(Columns::NONE, Columns::with);
-            Effect(&change.0).concerns(&interest(columns, conditions))
+            Effect(change.words()).concerns(&interest(columns, conditions))
         };
         assert!(concerns(&[1], &[]) && concerns(&[0, 2], &[]) && !concerns(&[0, 3], &[]));
         // Conditions on what it left alone.
@@ -273,7 +291,7 @@ mod tests {
         let row = [Some(1), None];
         let all = interest(Columns::NONE, &[]);
         for change in [Change::insert(2, of(&row)), Change::delete(2, of(&row))] {
-            let change = Effect(&change.0);
+            let change = Effect(change.words());
             assert!(change.concerns(&all) && change.concerns(&interest(Columns::NONE.with(9), &[])));
             assert!(change.concerns(&interest(Columns::NONE, &[(0, Test::Equal, 1)])));
             assert!(!change.concerns(&interest(Columns::NONE, &[(0, Test::Equal, 2)])));
@@ -287,8 +305,8 @@ mod tests {
     fn a_write_of_what_was_there_concerns_nobody() {
         let row = [Some(1), None];
         let change = update(&row, &row);
-        assert_eq!(Effect(&change.0).columns(), Columns::NONE);
-        assert!(!Effect(&change.0).concerns(&interest(Columns::ALL, &[])));
+        assert_eq!(Effect(change.words()).columns(), Columns::NONE);
+        assert!(!Effect(change.words()).concerns(&interest(Columns::ALL, &[])));
     }
 
     #[test]
@@ -297,7 +315,7 @@ mod tests {
         let mut after = before.clone();
         (after[3], after[17]) = (Some(30), Some(70));
         let change = update(&before, &after);
-        let change = Effect(&change.0);
+        let change = Effect(change.words());
         assert!(change.concerns(&interest(Columns::NONE, &[(17, Test::Equal, 1)])));
         assert!(!change.concerns(&interest(Columns::NONE.with(17), &[(14, Test::Equal, 1)])));
         assert!(!change.concerns(&interest(Columns::NONE.with(16), &[])));

@@ -14,6 +14,10 @@
 //! k: [1]                            k: [1 2]       k: [1 3]       k: [1]
 //! ```
 //!
+//! A *statement* that may have to be run once more is undone as to a savepoint. But nearly every
+//! one succeeds, so its beginning is only a number: nothing is listed for it, and undoing looks at
+//! every write.
+//!
 //! Trees that the transaction made itself are written in bulk: see `bulk`.
 //!
 //! Writes of one tree sit behind one mutex, shared with the cursors over that tree. It is never
@@ -41,7 +45,8 @@ const WRITE_BYTES: usize = 152;
 struct Write {
     sequence: u64,
     value: Option<Value>,
-    /// A deletion of what the transaction itself had written: there may have been nothing before.
+    /// A deletion of what the transaction itself had written, or a write after it had deleted the
+    /// key: what is there now may be what was there before.
     of_own: bool,
     /// Where it is said what this write, and those of the key before it, changed of the row.
     effect: u32,
@@ -190,6 +195,8 @@ pub(crate) struct WriteSet {
     sequence: u64,
     pub(super) savepoints: Vec<Savepoint>,
     ordinal: u64,
+    /// Writes up to here were there before the statement that may be undone.
+    statement: u64,
     /// Keys written since the oldest open savepoint.
     pub(super) journal: Vec<(TreeId, SmallKey)>,
     pub(super) bytes: u64,
@@ -209,6 +216,7 @@ impl WriteSet {
             sequence: 0,
             savepoints: Vec::new(),
             ordinal: 0,
+            statement: 0,
             journal: Vec::new(),
             bytes: 0,
             taken: 0,
@@ -315,7 +323,7 @@ impl WriteSet {
         // A cursor holds the other references. Nobody can open one meanwhile: that takes the
         // transaction itself.
         let watched = Arc::strong_count(writes) > 1;
-        let savepoint = self.savepoints.last().map_or(0, |s| s.sequence);
+        let savepoint = self.savepoints.last().map_or(0, |s| s.sequence).max(self.statement);
         let mut map = writes.map.lock();
         let journalled = match map.entry(SmallKey::new(key)) {
             Entry::Vacant(vacant) => {
@@ -328,7 +336,8 @@ impl WriteSet {
             }
             Entry::Occupied(mut occupied) => {
                 let list = occupied.get_mut();
-                write.of_own = write.value.is_none() && !list.is_empty();
+                let puts_back = |last: &Write| last.value.is_none() || last.of_own;
+                write.of_own = list.last().is_some_and(|last| write.value.is_none() || puts_back(last));
                 let before = list.last().map_or(0, |last| last.effect);
                 write.effect = change.map_or(0, |change| self.effects.join(before, change));
                 let mut freed = 0;
@@ -366,6 +375,34 @@ impl WriteSet {
         };
         self.savepoints.push(savepoint);
         savepoint
+    }
+
+    /// A statement begins that may be undone, up to the next such call or `end_statement`. Answers
+    /// with the last write before it; `None` if there are trees of the transaction's own, of which
+    /// parts may go to disk: only a savepoint remembers where it was then.
+    pub(crate) fn begin_statement(&mut self) -> Option<u64> {
+        self.statement = if self.private().is_none() { self.sequence } else { 0 };
+        self.private().is_none().then_some(self.sequence)
+    }
+
+    /// The statement will not be undone by itself.
+    pub(crate) fn end_statement(&mut self) {
+        self.statement = 0;
+    }
+
+    /// Undoes every write after the beginning of the statement, which may be run again.
+    pub(crate) fn undo_statement(&mut self, begin: u64) {
+        assert_eq!(self.statement, begin, "what is undone is the statement that runs");
+        let bytes = &mut self.bytes;
+        for (_, writes) in &self.trees {
+            writes.map.lock().retain(|key, list| {
+                while let Some(last) = list.last().filter(|write| write.sequence > begin) {
+                    *bytes -= write_bytes(key, &last.value).min(*bytes);
+                    list.pop();
+                }
+                !list.is_empty()
+            });
+        }
     }
 
     /// Undoes every write after `savepoint`, which stays open; later savepoints are gone.
@@ -457,11 +494,10 @@ pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, Smal
     let count = notes.len() + changes.iter().map(|(_, changes)| changes.0.len()).sum::<usize>();
     let mut writes = KeyWrites::with_capacity(count);
     for (tree, changes) in changes {
-        let write = |(key, list): (&SmallKey, &Writes)| {
+        for (key, list) in &changes.0 {
             let effect = list.last().map_or(0, |last| last.effect);
-            (*tree, key.clone(), hash_of(*tree, key), effect)
-        };
-        writes.extend(changes.0.iter().map(write));
+            writes.push((*tree, key.clone(), hash_of(*tree, key), effect));
+        }
     }
     for (tree, key) in notes {
         let hash = hash_of(tree, &key);
@@ -486,22 +522,25 @@ impl Changes {
         Changes::of(self.iter().map(|(key, value)| (key.clone(), value.cloned())).collect())
     }
 
-    /// Leaves out deletions of keys that the transaction itself had made, where `exists` knows of
-    /// nothing to delete.
-    pub(crate) fn drop_nothing<E>(
+    /// Takes out what changes nothing in the end, and answers which keys: deletions of what the
+    /// transaction itself had made, and what it has deleted and put back as it was. `was` knows what
+    /// was there before.
+    pub(crate) fn take_nothing<E>(
         &mut self,
-        mut exists: impl FnMut(&[u8]) -> Result<bool, E>,
-    ) -> Result<(), E> {
+        mut was: impl FnMut(&[u8]) -> Result<Option<Value>, E>,
+    ) -> Result<Vec<SmallKey>, E> {
         let mut nothing = Vec::new();
         for (key, list) in &self.0 {
-            if list.last().is_some_and(|write| write.of_own) && !exists(key)? {
+            if let Some(last) = list.last().filter(|write| write.of_own)
+                && last.value == was(key)?
+            {
                 nothing.push(key.clone());
             }
         }
-        for key in nothing {
-            self.0.remove(&key);
+        for key in &nothing {
+            self.0.remove(key);
         }
-        Ok(())
+        Ok(nothing)
     }
 
     /// The places of what the writes changed of their rows, in the order of the keys.
@@ -530,6 +569,11 @@ impl Changes {
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// What becomes of a key: `None` if it is not written, `Some(None)` if it is deleted.
+    pub(crate) fn get(&self, key: &SmallKey) -> Option<Option<&Value>> {
+        self.0.get(key).and_then(|list| list.last()).map(|last| last.value.as_ref())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&SmallKey, Option<&Value>)> {
@@ -624,6 +668,54 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_is_undone_as_often_as_it_is_run() {
+        let mut set = WriteSet::new(budget(1 << 20));
+        set.put(1, b"a", value("1")).unwrap();
+        set.put(2, b"a", None).unwrap();
+        let bytes = set.bytes();
+        let begin = set.begin_statement().unwrap();
+        for _ in 0..2 {
+            set.put(1, b"a", value("2")).unwrap();
+            set.put(1, b"a", value("3")).unwrap();
+            set.put(1, b"b", value("3")).unwrap();
+            set.put(2, b"a", value("3")).unwrap();
+            set.put(3, b"a", None).unwrap();
+            set.undo_statement(begin);
+            let left = (set.get(1, b"a"), set.get(1, b"b"), set.get(2, b"a"), set.get(3, b"a"));
+            assert_eq!(left, (Some(value("1")), None, Some(None), None));
+            assert_eq!(set.bytes(), bytes);
+        }
+        assert!(set.savepoints.is_empty() && set.journal.is_empty());
+        set.put(1, b"a", value("4")).unwrap();
+        set.end_statement();
+        assert_eq!(set.get(1, b"a"), Some(value("4")));
+    }
+
+    #[test]
+    fn what_is_put_back_as_it_was_is_left_out() {
+        let was = |key: &[u8]| Ok::<_, ()>(if key == b"new" { None } else { value("1") });
+        let left = |writes: &[(&str, Option<&str>)]| -> Vec<SmallKey> {
+            let mut set = WriteSet::new(budget(1 << 20));
+            for (key, to) in writes {
+                set.put(1, key.as_bytes(), to.and_then(value)).unwrap();
+            }
+            let mut changes = set.take().pop().unwrap().1;
+            changes.take_nothing(was).unwrap();
+            changes.iter().map(|(key, _)| key.clone()).collect()
+        };
+        let nothing: [SmallKey; 0] = [];
+        assert_eq!(left(&[("a", None), ("a", Some("1"))]), nothing);
+        assert_eq!(left(&[("a", None), ("a", Some("2")), ("a", Some("1"))]), nothing);
+        assert_eq!(left(&[("a", Some("2")), ("a", None), ("a", Some("1"))]), nothing);
+        assert_eq!(left(&[("new", Some("1")), ("new", None)]), nothing);
+        assert_eq!(left(&[("a", None), ("a", Some("2"))]).len(), 1);
+        assert_eq!(left(&[("a", None), ("a", Some("1")), ("a", None)]).len(), 1);
+        assert_eq!(left(&[("new", Some("1")), ("new", None), ("new", Some("1"))]).len(), 1);
+        // Who only writes what was there says so, or means it.
+        assert_eq!(left(&[("a", Some("1"))]).len(), 1);
+    }
+
+    #[test]
     fn a_write_beyond_the_limit_changes_nothing() {
         let mut set = WriteSet::new(budget(400));
         set.put(1, b"a", value("1")).unwrap();
@@ -640,14 +732,19 @@ mod tests {
     fn agrees_with_copies_of_the_whole_map() {
         use proptest::prelude::*;
         type Model = BTreeMap<u8, Option<Value>>;
-        let step = (0u8..12, 0u8..4, 0u8..9);
+        let step = (0u8..15, 0u8..4, 0u8..9);
         let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
         proptest!(config, |(steps in proptest::collection::vec(step, 0..60))| {
             let mut set = WriteSet::new(budget(1 << 20));
             let mut model = Model::new();
             let mut saved: Vec<(Savepoint, Model)> = Vec::new();
             let mut cursors: Vec<(Option<Arc<TreeWrites>>, u64, Model)> = Vec::new();
+            let mut statement: Option<(u64, Model)> = None;
             for (what, key, content) in steps {
+                // No statement makes savepoints, or ends them. One that has failed is not ended.
+                if (6..=9).contains(&what) {
+                    statement = None;
+                }
                 match what {
                     0..=5 => {
                         let v = (content > 1).then(|| Value::from(vec![content]));
@@ -669,7 +766,17 @@ mod tests {
                         saved.truncate(at);
                     },
                     10 => cursors.push((set.tree(1).cloned(), set.sequence(), model.clone())),
-                    _ => { cursors.pop(); }
+                    11 => { cursors.pop(); }
+                    12 => statement = set.begin_statement().map(|begin| (begin, model.clone())),
+                    13 => if let Some((begin, copy)) = &statement {
+                        cursors.retain(|(_, s, _)| s <= begin);
+                        set.undo_statement(*begin);
+                        model.clone_from(copy);
+                    },
+                    _ => {
+                        set.end_statement();
+                        statement = None;
+                    }
                 }
                 for (k, v) in &model {
                     prop_assert_eq!(set.get(1, &[*k]), Some(v.clone()));

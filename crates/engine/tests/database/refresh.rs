@@ -207,6 +207,25 @@ fn the_statement_is_undone_and_nothing_else() {
     assert_eq!(all(&begin(&database), TREE), "a=9 b=2 c=1");
 }
 
+/// The same in a transaction that has made a tree.
+#[test]
+fn a_statement_beside_a_tree_of_its_own_is_undone() {
+    let database = database();
+    // The first number is taken already.
+    assert_eq!(begin(&database).create_tree(), TREE);
+    let mut t = begin(&database);
+    let tree = t.create_tree();
+    t.put(tree, b"x", value("1")).unwrap();
+    let mark = t.mark_statement();
+    t.put(tree, b"x", value("2")).unwrap();
+    t.put(tree, b"y", value("2")).unwrap();
+    t.put(TREE, b"d", value("2")).unwrap();
+    commit(&database, &["b"], "2");
+    assert_eq!(t.refresh(&mark).unwrap(), Refresh::Moved);
+    assert_eq!((all(&t, tree), all(&t, TREE)), ("x=1".to_owned(), "a=1 b=2 c=1".to_owned()));
+    t.keep_statement(mark);
+}
+
 /// Whoever replaces what was read before the move comes after, as for any reader there.
 #[test]
 fn write_skew_through_a_moved_snapshot_is_refused() {

@@ -137,9 +137,9 @@ pub fn judge(
         }
     }
     let maybe = |place: usize| history.transactions[place].asked < transaction.answered;
+    let known = known_by(transaction, orders);
     // Whose writes the victim read had committed, even if that was while its last statement waited.
-    let surely =
-        |place: usize| before.contains(&place) || history.transactions[place].answered < transaction.asked;
+    let surely = |place: usize| before.contains(&place) || history.transactions[place].answered < known;
     let closes = |graph: &Graph, had: &dyn Fn(usize) -> bool| {
         let mut before = before.clone();
         before.extend(preceding_writes(transaction, versions, readers, had));
@@ -176,10 +176,15 @@ pub fn judge_conflict(
         replaced_by.iter().any(|&place: &usize| by(&history.transactions[place]))
     };
     let maybe = had(&|other| other.asked < transaction.answered);
-    // It may have waited for whoever was faster.
-    let known = if orders.exact { transaction.answered } else { transaction.asked };
+    let known = known_by(transaction, orders);
     let surely = had(&|other| other.answered < known);
     judgement(maybe, surely)
+}
+
+/// Whoever was answered before this had surely committed when the victim was judged. Its last
+/// statement may have waited for whoever was faster: it is judged when it goes on.
+fn known_by(victim: &Transaction, orders: &Orders) -> u64 {
+    if orders.exact { victim.answered } else { victim.asked }
 }
 
 /// Who wrote the rows that the victim's last statement met.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use cognate::{Database, Method, Options};
-use cognate_harness::checker::history::{Abort, Event, History, Transaction, Write};
+use cognate_harness::checker::history::{Abort, History};
 use cognate_harness::checker::verdict::Verdict;
 use cognate_harness::random::Random;
 use cognate_harness::workload::bookstore::Isolation;
@@ -54,9 +54,11 @@ struct Run {
     done: BTreeMap<&'static str, usize>,
     /// How often the certifier summarized.
     summaries: u64,
-    /// Needless victims that have deleted a row and inserted it again: see [`puts_back`].
-    put_back: usize,
 }
+
+/// Beginnings of runs in which something was once missed: a locking query under an age that did not
+/// lock what it did not find; a row that was made and deleted again by who had seen its key free.
+const ONCE_MISSED: [u64; 4] = [3019, 6002, 6008, 6034];
 
 fn first_seed() -> u64 {
     let first = std::env::var("COGNATE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
@@ -100,30 +102,16 @@ async fn history(database: &Database, setup: Setup, seed: u64) -> Run {
     let (told, victims) = (told.join("\n"), victims.join("\n"));
     let text = format!("COGNATE_SEED={seed}: {verdict}\n{told}\nneedlessly aborted:\n{victims}");
     let summaries = database.sql().engine().statistics().certifier.summaries;
-    let put_back =
-        history.transactions.iter().filter(|t| verdict.needless.contains(&t.id) && puts_back(t)).count();
-    Run { verdict, text, done: stage.take_done(), summaries, put_back }
-}
-
-/// Whether it has deleted a row and inserted one of the same key. The certifier takes the keys of
-/// such a row's index entries for changed, although they may be what they were: that may cost an
-/// abort.
-fn puts_back(transaction: &Transaction) -> bool {
-    let writes = || {
-        transaction.events.iter().filter_map(|event| match event {
-            Event::Write(write) => Some(write),
-            _ => None,
-        })
-    };
-    writes().enumerate().any(|(at, first)| {
-        let again = |later: &Write| later.object == first.object && later.row.is_some();
-        first.row.is_none() && writes().skip(at + 1).any(again)
-    })
+    Run { verdict, text, done: stage.take_done(), summaries }
 }
 
 /// Runs of many seeds, each on a database of its own; `judge` gets each.
-fn runs(setup: Setup, seeds: u64, mut judge: impl FnMut(&Run)) {
-    let first = first_seed();
+fn runs(setup: Setup, seeds: u64, judge: impl FnMut(&Run)) {
+    runs_from(first_seed(), setup, seeds, judge);
+}
+
+/// The same from this seed on.
+fn runs_from(first: u64, setup: Setup, seeds: u64, mut judge: impl FnMut(&Run)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         for seed in first..first + seeds {
@@ -142,7 +130,7 @@ fn runs(setup: Setup, seeds: u64, mut judge: impl FnMut(&Run)) {
 /// them.
 fn precise_runs(method: Method, variety: Variety, seeds: u64) -> BTreeMap<&'static str, usize> {
     let (mut certified, mut committed, mut out_of_time) = (0, 0, 0);
-    let (mut conflicts, mut needless_conflicts, mut undecided, mut put_back) = (0, 0, 0, 0);
+    let (mut conflicts, mut needless_conflicts) = (0, 0);
     let mut wrong = Vec::new();
     let mut done = BTreeMap::new();
     runs(Setup { method, ..Setup::new(Isolation::Serializable, variety) }, seeds, |run| {
@@ -152,12 +140,9 @@ fn precise_runs(method: Method, variety: Variety, seeds: u64) -> BTreeMap<&'stat
             _ => verdict.serializable(),
         };
         let spared = verdict.conflicts.needless.len();
-        let needless = verdict.needless.len() - run.put_back;
-        if !sound || needless > 0 || MOVES_SNAPSHOTS && spared > 0 {
+        if !sound || !verdict.needless.is_empty() || verdict.undecided > 0 || MOVES_SNAPSHOTS && spared > 0 {
             wrong.push(run.text.clone());
         }
-        undecided += verdict.undecided;
-        put_back += run.put_back;
         certified += verdict.aborted_by(Abort::Certifier);
         conflicts += verdict.aborted_by(Abort::FirstUpdater);
         needless_conflicts += spared;
@@ -173,8 +158,6 @@ fn precise_runs(method: Method, variety: Variety, seeds: u64) -> BTreeMap<&'stat
     assert_eq!(out_of_time > 0, method != Method::Strict, "the load would find what strictness prevents");
     assert!(wrong.is_empty(), "{} wrong runs:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(certified > 0, "no run ever closed a cycle");
-    println!("{undecided} undecided, {put_back} for what was put back");
-    assert!(50 * (undecided + put_back) <= 3 * certified, "{undecided} undecided, {put_back} put back");
     done
 }
 
@@ -239,6 +222,14 @@ fn histories_with_constraints_and_savepoints_are_serializable_without_needless_a
     let done = precise_runs(Method::Pssi, Variety::Exact, 40);
     assert_done(&done, &CONSTRAINTS);
     assert_done(&done, &STATEMENTS);
+}
+
+#[test]
+fn what_was_once_missed_is_found() {
+    let setup = Setup::new(Isolation::Serializable, Variety::Exact);
+    for seed in ONCE_MISSED {
+        runs_from(seed, setup, 1, |run| assert!(run.verdict.serializable(), "{}", run.text));
+    }
 }
 
 /// With next to no memory the certifier summarizes all the time: that may cost needless aborts,

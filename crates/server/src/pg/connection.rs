@@ -7,7 +7,7 @@
 //! its place.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Context;
 use std::time::{Duration, Instant};
@@ -226,13 +226,17 @@ impl Connection {
 
     /// Waits until what is about to be sent may be sent: see the session's `durability`.
     pub(crate) async fn settle_answers(&mut self) -> Result<(), SqlError> {
-        attend(&mut self.transport, &self.open, self.session.settle_answers()).await
+        let settled = pin!(self.session.settle_answers());
+        attend(&mut self.transport, &self.open, settled).await
     }
 
     /// Tells the session of a statement's error, and reports it once what it rests on is durable.
     pub(crate) async fn report(&mut self, error: SqlError) {
         self.held = None;
-        let error = attend(&mut self.transport, &self.open, self.session.failed(error)).await;
+        let error = {
+            let failed = pin!(self.session.failed(error));
+            attend(&mut self.transport, &self.open, failed).await
+        };
         self.write_notices();
         let mut report = Report::from(&error);
         if error.sqlstate == sqlstate::QUERY_CANCELED && self.open.entry().stop() == Stop::Now {
@@ -287,7 +291,8 @@ impl Connection {
 
     /// Ends the implicit transaction, holding its answer back until it is durable.
     pub(crate) async fn end_transaction(&mut self) -> Result<(), SqlError> {
-        attend(&mut self.transport, &self.open, self.session.sync()).await
+        let synced = pin!(self.session.sync());
+        attend(&mut self.transport, &self.open, synced).await
     }
 
     /// Sends all output, waiting for the socket as long as it takes.

@@ -45,7 +45,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -248,13 +248,13 @@ pub(crate) async fn flush_all<S: Stream>(
 
 /// Runs a future of the session to its end. While it waits, sends what the client awaits and
 /// watches whether the client is still there; if it is not, cancels the statement. What went wrong
-/// with the socket shows again at its next use.
+/// with the socket shows again at its next use. The future stays where it was made: it has
+/// thousands of bytes, and a statement has several.
 pub(crate) async fn attend<S: Stream, F: Future>(
     transport: &mut Transport<S>,
     orders: &impl Orders,
-    future: F,
+    mut future: Pin<&mut F>,
 ) -> F::Output {
-    let mut future = pin!(future);
     let mut alone = false;
     poll_fn(|cx| {
         if let Poll::Ready(output) = future.as_mut().poll(cx) {

@@ -6,6 +6,8 @@
 //! COPY. Anything else ends the COPY with an error. Data that arrives after the COPY has failed is
 //! read and dropped by the connection's loop.
 
+use std::pin::pin;
+
 use cognate_sql::session::{CommandTag, CopyFormat, CopyInFormat};
 use cognate_sql::{SqlError, sqlstate};
 
@@ -36,13 +38,16 @@ impl Connection {
         }
         let result = match message::decode(first, body) {
             Ok(Frontend::CopyData(data)) => {
-                let copied = attend(&mut self.transport, &self.open, self.session.copy_data(data)).await;
-                match copied {
+                let copied = pin!(self.session.copy_data(data));
+                match attend(&mut self.transport, &self.open, copied).await {
                     Ok(()) => return Ok(()),
                     Err(error) => Err(error),
                 }
             }
-            Ok(Frontend::CopyDone) => attend(&mut self.transport, &self.open, self.session.copy_done()).await,
+            Ok(Frontend::CopyDone) => {
+                let done = pin!(self.session.copy_done());
+                attend(&mut self.transport, &self.open, done).await
+            }
             Ok(Frontend::CopyFail(reason)) => Err(self.session.copy_fail(reason).await),
             Ok(Frontend::Terminate) => return Err(End::Terminated),
             Ok(_) => {

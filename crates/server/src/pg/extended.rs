@@ -3,6 +3,7 @@
 //! A prepared statement lives until it is closed, a portal until its transaction ends. A portal
 //! with a row limit stays where it is between two Executes; nothing of it is buffered here.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use cognate_sql::session::{CommandTag, Fetch, Portal, Prepared};
@@ -187,8 +188,10 @@ impl Connection {
         loop {
             // The limit counts rows of this Execute, however often the buffer fills meanwhile.
             let left = if max_rows == 0 { 0 } else { max_rows - self.rows.rows };
-            let fetch = self.session.fetch(portal, &mut self.rows, left);
-            let fetched = attend(&mut self.transport, &self.open, fetch).await;
+            let fetched = {
+                let fetch = pin!(self.session.fetch(portal, &mut self.rows, left));
+                attend(&mut self.transport, &self.open, fetch).await
+            };
             self.transport.append(&mut self.rows.bytes);
             match fetched? {
                 Fetch::Complete(mut command_tag) => {

@@ -12,7 +12,7 @@ use crate::types::Datum;
 
 /// The tree id under which an index's keys are noted as foreign keys refer to them.
 pub(crate) fn key_tree(tree: u32) -> u32 {
-    tree | 1 << 31
+    cognate_engine::presence_of(tree)
 }
 
 /// An index entry.

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cognate_engine::{LockMode, LockOutcome, WaitPolicy};
+use cognate_engine::{LockMode, LockOutcome, ReadView, WaitPolicy};
 
 use super::Cursor;
 use super::index_maintenance::differs;
@@ -24,18 +24,24 @@ use crate::session::work::Work;
 use crate::types::Datum;
 
 impl Work<'_> {
-    /// All rows of a locking query, locked; `None` if one of them changed meanwhile.
+    /// All rows of a locking query, locked; `None` if one of them changed meanwhile. They are read
+    /// through `view`, if there is one.
     pub(crate) async fn select_and_lock(
         &mut self,
         plan: &Arc<Plan>,
         parameters: &Arc<[Datum]>,
+        view: Option<&ReadView>,
     ) -> Result<Option<Vec<Vec<Datum>>>> {
         let mut cursor = Cursor::new(plan, parameters.clone());
         let (mut offset, limit) = self.read(|read| cursor.limits(read))?;
         let limit = limit.unwrap_or(u64::MAX);
         let mut rows = Vec::new();
         while (rows.len() as u64) < limit {
-            let Some(mut row) = self.read(|read| cursor.next(read))? else { break };
+            let next = match view {
+                Some(view) => self.read_at(view, |read| cursor.next(read))?,
+                None => self.read(|read| cursor.next(read))?,
+            };
+            let Some(mut row) = next else { break };
             match self.lock_rows(plan, &row).await? {
                 RowLock::Skipped => continue,
                 RowLock::Changed => return Ok(None),

@@ -119,6 +119,7 @@ impl ScanState {
 }
 
 /// Entries of an index are read as a whole; they change only if a column of the index does.
+#[inline(never)]
 fn open(scan: &Scan, range: &Range, context: Context<'_>, frame: &[Datum]) -> Result<Box<dyn RowScan>> {
     let (reader, reverse) = (context.execution.read.reader, scan.access.reverse);
     let (lower, upper) = range.bounds();

@@ -12,7 +12,8 @@
 //! stronger lock at once if it will, since raising it later may be a deadlock.
 //!
 //! *Keys as such.* For the certifier, that a key exists is a thing of its own, under a tree id of
-//! its own ([`key_tree`]): a child depends on it, and not on what else is in the row.
+//! its own ([`key_tree`](super::index_maintenance::key_tree)): a child depends on it, and not on
+//! what else is in the row. One that goes and comes again has not changed.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use cognate_engine::{Change, Isolation, LockMode};
 use super::change::{deleted, inserted, updated};
 use super::constraint::unique_violation;
 use super::index_maintenance::{
-    columns_into, differs, entry, insert_entries, key_tree, primary_key, row_id_key, secondary,
+    columns_into, differs, entry, insert_entries, primary_key, row_id_key, secondary,
 };
 use super::stored::{decode, encode};
 use crate::catalog::{Index, Table};
@@ -86,7 +87,7 @@ impl Work<'_> {
         for index in table.indexes.iter().filter(|index| index.unique && changed(index)) {
             let mut key = Vec::new();
             if !columns_into(index, row, &mut key) {
-                self.engine.note_write(key_tree(index.tree), &key);
+                self.engine.note_presence(index.tree, &key);
             }
         }
     }

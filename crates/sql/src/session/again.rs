@@ -50,7 +50,12 @@ impl Session {
     /// How the statement that begins now is to be run again; `is_first`: it opens the implicit
     /// transaction.
     pub(super) fn again(&mut self, is_first: bool, planned: &Planned) -> Again {
-        let (aged, certified) = (self.is_aged(), self.is_certified());
+        let aged = self.is_aged();
+        // Who only reads meets nothing that is newer.
+        if self.open.is_some() && !aged && !meets_newer(&planned.action) {
+            return Again::Never;
+        }
+        let certified = self.is_certified();
         let Some(open) = &mut self.open else {
             let anew = is_first || aged || certified;
             return if anew { Again::Anew { implicit: is_first } } else { Again::Never };
@@ -61,8 +66,7 @@ impl Session {
         let stays = open.state.reads_unlocked
             || open.engine.access() == Access::ReadOnly
             || open.engine.instance().is_some();
-        // Who only reads meets nothing that is newer.
-        if stays || !certified || !meets_newer(&planned.action) {
+        if stays || !certified {
             return Again::Never;
         }
         Again::Later(open.engine.mark_statement(), open.state.deferred.len())

@@ -3,7 +3,7 @@
 use std::future::Future as _;
 use std::sync::Arc;
 
-use cognate_engine::{Access, LockMode, TreeMode};
+use cognate_engine::{Access, LockMode, TrackedView, TreeMode};
 
 use super::portal::{PortalState, Tag};
 use super::{Action, Block, CommandTag, Fetch, Planned, Portal, Prepared, RowSink, Session};
@@ -307,11 +307,15 @@ impl Session {
         let interrupts = self.interrupts();
         loop {
             let mut work = self.work(&interrupts)?;
-            if let Some(rows) = work.select_and_lock(plan, parameters).await? {
+            let tracked = work.tracked(plan);
+            let view = tracked.as_ref().map(TrackedView::view);
+            if let Some(rows) = work.select_and_lock(plan, parameters, view).await?
+                && work.lock_seen(plan, tracked.as_ref()).await?
+            {
                 return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
             }
-            // READ COMMITTED: a row changed while its lock was waited for. Look again, with what is
-            // locked now kept.
+            // A row changed while its lock was waited for: under READ COMMITTED, or where what is
+            // read is locked. Look again, with what is locked now kept.
             self.open_transaction(false);
         }
     }

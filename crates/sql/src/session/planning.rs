@@ -93,21 +93,25 @@ impl Session {
     /// 25P02 unless the statement may be given in a failed block, MI015 unless in one of a decided
     /// family.
     pub(super) fn check_not_failed(&self, statement: Option<&Statement>) -> Result<()> {
-        let allowed =
-            statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command));
-        if self.block == Block::Failed && !allowed {
-            if let Some(overtaken) = &self.overtaken {
-                return Err(overtaken.clone());
-            }
-            return Err(SqlError::new(
-                sqlstate::IN_FAILED_SQL_TRANSACTION,
-                "current transaction is aborted, commands ignored until end of transaction block",
-            ));
+        match self.block {
+            Block::Failed => self.check_ends_block(statement),
+            Block::Decided => self.check_decided(statement),
+            Block::None | Block::Implicit | Block::Explicit => Ok(()),
         }
-        if self.block == Block::Decided {
-            return self.check_decided(statement);
+    }
+
+    #[cold]
+    fn check_ends_block(&self, statement: Option<&Statement>) -> Result<()> {
+        if statement.is_none_or(|statement| super::statement::ends_failed_block(&statement.command)) {
+            return Ok(());
         }
-        Ok(())
+        if let Some(overtaken) = &self.overtaken {
+            return Err(overtaken.clone());
+        }
+        Err(SqlError::new(
+            sqlstate::IN_FAILED_SQL_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        ))
     }
 
     fn own_catalog_is_empty(&self) -> bool {

@@ -8,7 +8,7 @@
 //! cycle; the younger ones wait for it. Its statements see the newest commits, each at its own
 //! moment. What it reads is noted as read under a lock, so the certifier knows it like any other.
 //!
-//! A SELECT by the row executor is run first and locks afterwards what it has read: keys shared,
+//! A SELECT is run first and locks afterwards what it has read: keys shared,
 //! and the table where more than keys were read. If any of that changed before its lock was there,
 //! the statement is run again with what is locked kept, until nothing has. So what it answers is
 //! what the rows are while they are locked. Every other statement locks the tables it reads from
@@ -22,10 +22,12 @@
 
 use std::sync::Arc;
 
-use cognate_engine::{Isolation, LockMode, Method, TreeMode};
+use cognate_engine::{Isolation, LockMode, Method, TrackedView, TreeMode};
 
 use super::portal::{PortalState, Tag};
+use super::work::Work;
 use super::{Block, Planned, Session};
+use crate::bind::LockWait;
 use crate::catalog::Oid;
 use crate::error::{Result, SqlError};
 use crate::oltp::Cursor;
@@ -97,30 +99,45 @@ impl Session {
                 }
                 Ok::<_, SqlError>(rows)
             })?;
-            let (keys, trees) = tracked.seen();
-            let snapshot = tracked.view().snapshot();
-            let of_tree = |tree: u32| {
-                let mut tables = plan.tables.iter();
-                tables
-                    .find(|table| table.tree == tree || table.indexes.iter().any(|index| index.tree == tree))
-            };
-            let mut changed = false;
-            for table in trees.into_iter().filter_map(of_tree) {
-                if !work.state.held.contains(&(table.oid, TreeMode::Share)) {
-                    work.hold_table(table.oid, TreeMode::Share).await?;
-                    changed |= work.database.engine().visible() != snapshot;
-                }
-            }
-            for (tree, key) in keys {
-                work.lock_key(tree, &key, LockMode::Shared).await?;
-                changed |=
-                    work.engine.own(tree, &key)?.is_none() && work.engine.changed(tree, &key)?.is_some();
-            }
-            if !changed {
-                work.engine.note_locked(&tracked);
+            if work.lock_seen(plan, Some(&tracked)).await? {
                 return Ok(PortalState::Rows { rows: rows.into_iter(), sent: 0, tag: Tag::Sent("SELECT") });
             }
             self.open_transaction(false);
         }
+    }
+}
+
+impl Work<'_> {
+    /// A view for a locking query of a transaction that locks what it reads, so that what is not
+    /// there is locked, too. SKIP LOCKED waits for nobody, and its answer is of no one moment.
+    pub(super) fn tracked(&self, plan: &Plan) -> Option<TrackedView> {
+        let waits = plan.locks.iter().all(|lock| lock.wait != LockWait::SkipLocked);
+        (self.state.locks_reads && waits).then(|| self.engine.tracked_view())
+    }
+
+    /// Locks all that was read through a view. False if some of it has changed since.
+    pub(super) async fn lock_seen(&mut self, plan: &Plan, tracked: Option<&TrackedView>) -> Result<bool> {
+        let Some(tracked) = tracked else { return Ok(true) };
+        let (keys, trees) = tracked.seen();
+        let snapshot = tracked.view().snapshot();
+        let of_tree = |tree: u32| {
+            let mut tables = plan.tables.iter();
+            tables.find(|table| table.tree == tree || table.indexes.iter().any(|index| index.tree == tree))
+        };
+        let mut changed = false;
+        for table in trees.into_iter().filter_map(of_tree) {
+            if !self.state.held.contains(&(table.oid, TreeMode::Share)) {
+                self.hold_table(table.oid, TreeMode::Share).await?;
+                changed |= self.database.engine().visible() != snapshot;
+            }
+        }
+        for (tree, key) in keys {
+            self.lock_key(tree, &key, LockMode::Shared).await?;
+            changed |= self.engine.own(tree, &key)?.is_none() && self.engine.changed(tree, &key)?.is_some();
+        }
+        if !changed {
+            self.engine.note_locked(tracked);
+        }
+        Ok(!changed)
     }
 }

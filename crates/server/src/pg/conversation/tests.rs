@@ -244,7 +244,7 @@ impl Fake {
             }
             Poll::Ready(Ok(()))
         });
-        attend(&mut self.transport, &self.shared, statement).await
+        attend(&mut self.transport, &self.shared, pin!(statement)).await
     }
 
     fn write(&mut self, bytes: &[u8]) {
