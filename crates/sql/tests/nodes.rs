@@ -2,6 +2,8 @@
 //! runs at one of them, or goes round, and must get the answers that a single database gives; the
 //! others must have come to the same afterwards.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;

@@ -92,6 +92,7 @@ impl Crowd {
     }
 
     /// From now on, clients pause after each purchase, or no longer do.
+    #[cfg(feature = "fault-points")]
     pub(crate) fn set_lulls(&self, has_lulls: bool) {
         self.has_lulls.store(has_lulls, Ordering::SeqCst);
     }

@@ -15,6 +15,8 @@
 //! `COGNATE_SEED` on. All that the network does, and what is tried when, is drawn from the seed; a
 //! database has threads of its own, which only do what changes nothing that can be seen.
 
+#![allow(clippy::unwrap_used)]
+
 mod history;
 mod node;
 
@@ -280,10 +282,11 @@ impl Storm {
         for info in engine(1).prepared() {
             let cognate_engine::Owner::Global(identifier) = info.owner else { continue };
             let id: usize = identifier.trim_start_matches('p').parse().unwrap();
-            let history = self.world.history.lock().unwrap();
-            let deed = history.deeds.iter().find(|deed| deed.id == id);
-            let commits = deed.and_then(|deed| deed.decision).unwrap_or(false);
-            drop(history);
+            let decision = {
+                let history = self.world.history.lock().unwrap();
+                history.deeds.iter().find(|deed| deed.id == id).and_then(|deed| deed.decision)
+            };
+            let commits = decision.unwrap_or(false);
             engine(2).decide_prepared_in_order(&identifier, commits).await.unwrap();
         }
         let mut last = engine(3).begin(Isolation::Serializable, Access::ReadWrite);

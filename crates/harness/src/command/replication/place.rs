@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Bench, NODES, ReplicationArgs};
+use super::{Bench, ReplicationArgs};
 use crate::driver::Outcome;
 use crate::error::{DatabaseContext, Error, Result};
 use crate::peer::System;
