@@ -59,12 +59,9 @@ fn ci(root: &Path) -> Result<(), String> {
     tidy::check(root)?;
     // With the harness' driver for Galera, which nothing else here builds.
     let galera = ["--features", "cognate-harness/galera"];
-    let clippy = [
-        &["clippy", "--workspace", "--all-targets", "--locked"],
-        &galera[..],
-        &["--", "-D", "warnings"],
-    ]
-    .concat();
+    let clippy =
+        [&["clippy", "--workspace", "--all-targets", "--locked"], &galera[..], &["--", "-D", "warnings"]]
+            .concat();
     cargo(root, "clippy", &clippy, &[])?;
     cargo(root, "tests", &["test", "--workspace", "--locked", "--no-fail-fast"], &[])?;
     schedules(root)?;

@@ -1,11 +1,13 @@
 //! The `cognate` command.
 
+mod node;
 mod trial;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 use cognate_engine::{Database, Options};
@@ -29,6 +31,9 @@ enum Action {
     Serve(Box<Serve>),
     /// Try out a cluster: all nodes on this machine, on loopback.
     Cluster(trial::Trial),
+    /// Look at a cluster, and change which nodes it has.
+    #[command(subcommand)]
+    Node(node::Node),
     /// Verify every file of a database folder. No server may have it open.
     Check {
         /// Folder of the database.
@@ -107,6 +112,20 @@ struct Serve {
     /// secret itself.
     #[arg(long, value_name = "FILE", env = "COGNATE_CLUSTER_SECRET_FILE")]
     cluster_secret_file: Option<PathBuf>,
+    /// PEM file of this node's certificate for connections between nodes, which are encrypted then.
+    /// Every node's certificate has the DNS name `cognate-node`.
+    #[arg(long, value_name = "FILE", env = "COGNATE_CLUSTER_TLS_CERT")]
+    cluster_tls_cert: Option<PathBuf>,
+    /// PEM file of its key.
+    #[arg(long, value_name = "FILE", env = "COGNATE_CLUSTER_TLS_KEY")]
+    cluster_tls_key: Option<PathBuf>,
+    /// PEM file of the authority that must have signed every node's certificate.
+    #[arg(long, value_name = "FILE", env = "COGNATE_CLUSTER_TLS_CA")]
+    cluster_tls_ca: Option<PathBuf>,
+    /// Log that stays for nodes that are away; one that is further behind is sent another node's
+    /// state [default: 64MB].
+    #[arg(long, value_name = "SIZE", env = "COGNATE_CLUSTER_LOG_KEPT")]
+    cluster_log_kept: Option<String>,
     /// The user that may change settings which are the whole server's [default: cognate].
     #[arg(long, value_name = "NAME", env = "COGNATE_SUPERUSER")]
     superuser: Option<String>,
@@ -178,6 +197,10 @@ impl Serve {
                 None => std::env::var("COGNATE_CLUSTER_SECRET").ok(),
             },
             cluster_secret_file: self.cluster_secret_file,
+            cluster_tls_cert: self.cluster_tls_cert,
+            cluster_tls_key: self.cluster_tls_key,
+            cluster_tls_ca: self.cluster_tls_ca,
+            cluster_log_kept: self.cluster_log_kept,
             superuser: self.superuser,
             http_token: match self.http_token_file {
                 Some(_) => None,
@@ -197,6 +220,7 @@ fn main() -> ExitCode {
     let outcome = match Command::parse().action {
         Action::Serve(serve) => serve.clone().resolve().and_then(|config| run(config, &serve)),
         Action::Cluster(trial) => try_out(&trial),
+        Action::Node(node) => node.run(),
         Action::Check { data } => check(&data),
     };
     match outcome {
@@ -246,25 +270,49 @@ fn log_filter(text: &str) -> Result<tracing_subscriber::EnvFilter, String> {
 
 async fn serve(config: Config, reread: impl Fn() -> Result<Config, String>) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|e| format!("cannot listen for signals: {e}"))?;
-    let mut running = tokio::select! {
-        running = assemble::start(config) => running.map_err(|e| e.to_string())?,
-        () = signals.end() => return Ok(()),
-    };
-    announce(&running);
-    while signals.next().await == Asked::Reload {
+    loop {
+        let mut running = tokio::select! {
+            running = assemble::start(config.clone()) => running.map_err(|e| e.to_string())?,
+            () = signals.end() => return Ok(()),
+        };
+        announce(&running);
+        let goes_on = until_end(&mut running, &mut signals, &reread).await;
+        tokio::select! {
+            stopped = running.stop() => stopped.map_err(|e| e.to_string())?,
+            () = signals.end() => {
+                // What was acknowledged is in the log; the next start replays it.
+                tracing::warn!("ended at once");
+                std::process::exit(1)
+            }
+        }
+        if !goes_on {
+            return Ok(());
+        }
+    }
+}
+
+/// Serves until the server is to stop. Says whether it is to start again.
+async fn until_end(
+    running: &mut Running,
+    signals: &mut Signals,
+    reread: &impl Fn() -> Result<Config, String>,
+) -> bool {
+    loop {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            () = running.until_replaced() => {
+                tracing::info!("starting again, with another node's state");
+                return true;
+            }
+        };
+        if asked == Asked::End {
+            tracing::info!("stopping; a second signal ends at once");
+            return false;
+        }
         // What cannot be used changes nothing.
         let reloaded = reread().and_then(|config| running.reload(config).map_err(|e| e.to_string()));
         if let Err(error) = reloaded {
             tracing::error!("the configuration stays as it was: {error}");
-        }
-    }
-    tracing::info!("stopping; a second signal ends at once");
-    tokio::select! {
-        stopped = running.stop() => stopped.map_err(|e| e.to_string()),
-        () = signals.end() => {
-            // What was acknowledged is in the log; the next start replays it.
-            tracing::warn!("ended at once");
-            std::process::exit(1)
         }
     }
 }
@@ -297,13 +345,33 @@ fn check(data: &Path) -> Result<(), String> {
     if !data.is_dir() {
         return Err(format!("there is no folder {}", data.display()));
     }
-    let database = Database::open(Options::new(data)).map_err(|e| e.to_string())?;
+    let mut options = Options::new(data);
+    if data.join("images").is_dir() {
+        // A node's. Nothing is ordered here; its order's log is verified by its own start.
+        options.node = Some(cognate_engine::Node { number: 1, start: 0, order: Arc::new(Nowhere) });
+    }
+    let database = Database::open(options).map_err(|e| e.to_string())?;
     let statistics = database.statistics();
     println!(
         "sound: {} commits, {} bytes in {} files, {} bytes of log to replay",
         statistics.durable, statistics.base.bytes, statistics.base.runs, statistics.replay_bytes
     );
     Ok(())
+}
+
+/// An order that nothing goes to.
+struct Nowhere;
+
+impl cognate_engine::TotalOrder for Nowhere {
+    fn propose(&self, _request: bytes::Bytes) {}
+
+    fn request_bytes_max(&self) -> u64 {
+        0
+    }
+
+    fn wait_synced(&self, _position: u64) -> bool {
+        false
+    }
 }
 
 /// What a signal asks for.

@@ -50,7 +50,14 @@ impl Trial {
         let mut nodes = Nodes { children: Vec::new() };
         for node in 1..=self.nodes {
             let child = self.node(&program, node, &peers.join(","), &secret);
-            let mut child = child.map_err(|e| format!("cannot start node {node}: {e}"))?;
+            let mut child = match child {
+                Ok(child) => child,
+                Err(error) => {
+                    // Those that run already would be left behind.
+                    nodes.stop()?;
+                    return Err(format!("cannot start node {node}: {error}"));
+                }
+            };
             if let Some(output) = child.stdout.take() {
                 std::thread::spawn(move || announce(node, output));
             }

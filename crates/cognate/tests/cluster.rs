@@ -3,36 +3,53 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::process::{Process, fails};
+use crate::process::{Process, command, fails};
 use crate::wire::{Failure, Rows, Wire};
 
 /// Three nodes in folders of their own.
 struct Cluster {
     folder: tempfile::TempDir,
     peers: String,
+    /// Where each node is managed.
+    http: Vec<String>,
     nodes: Vec<Option<Process>>,
+    /// Further words of every node's command line.
+    more: Vec<String>,
 }
 
 const SIZE: usize = 3;
 
 impl Cluster {
     fn start() -> Cluster {
+        Cluster::start_with(|_| Vec::new())
+    }
+
+    /// The same with further words on every node's command line, which may name files of a folder.
+    fn start_with(more: impl FnOnce(&Path) -> Vec<String>) -> Cluster {
+        let mut cluster = Cluster::prepare();
+        cluster.more = more(cluster.folder.path());
+        cluster.restart(&[1, 2, 3]);
+        cluster
+    }
+
+    /// Folders and addresses of nodes that do not run yet.
+    fn prepare() -> Cluster {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("secret"), "a secret of tests\n").expect("written");
         // Held until all are chosen, so that no two are the same.
         let held: Vec<TcpListener> =
-            (0..SIZE).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let peer = |(at, socket): (usize, &TcpListener)| {
-            format!("{}={}", at + 1, socket.local_addr().expect("an address"))
-        };
-        let peers = held.iter().enumerate().map(peer).collect::<Vec<_>>().join(",");
+            (0..2 * SIZE).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+        let addresses: Vec<String> =
+            held.iter().map(|socket| socket.local_addr().expect("an address").to_string()).collect();
         drop(held);
-        let mut cluster = Cluster { folder, peers, nodes: (0..SIZE).map(|_| None).collect() };
-        cluster.restart(&[1, 2, 3]);
-        cluster
+        let (peers, http) = addresses.split_at(SIZE);
+        let peers: Vec<String> =
+            peers.iter().enumerate().map(|(at, peer)| format!("{}={peer}", at + 1)).collect();
+        let nodes = (0..SIZE).map(|_| None).collect();
+        Cluster { folder, peers: peers.join(","), http: http.to_vec(), nodes, more: Vec::new() }
     }
 
     fn data(&self, node: usize) -> PathBuf {
@@ -44,6 +61,8 @@ impl Cluster {
         let words = ["--node", &node.to_string(), "--peers", &self.peers, "--cluster-secret-file"];
         let mut arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         arguments.push(secret.to_str().expect("UTF-8").to_owned());
+        arguments.extend(["--http".to_owned(), self.http[node - 1].clone()]);
+        arguments.extend(self.more.iter().cloned());
         arguments
     }
 
@@ -63,6 +82,35 @@ impl Cluster {
         for (node, process) in started {
             self.nodes[node - 1] = Some(process);
         }
+    }
+
+    /// Says something to a node by `cognate node`.
+    fn manage(&self, asked: usize, words: &[&str]) -> Result<String, String> {
+        let arguments = [&["node"], words, &["--http", &self.http[asked - 1]]].concat();
+        let output = command(&arguments).output().expect("ran");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// Starts a node that is ready only once it was added, and has that done by another one.
+    fn restart_and_manage(&mut self, node: usize, asked: usize, words: &[&str]) -> String {
+        let (data, arguments) = (self.data(node), self.arguments(node));
+        let (process, said) = thread::scope(|scope| {
+            let starting = scope.spawn(|| {
+                let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                Process::serve(&data, &words)
+            });
+            let said = self.manage(asked, words).expect("managed");
+            (starting.join().expect("started"), said)
+        });
+        self.nodes[node - 1] = Some(process);
+        said
+    }
+
+    fn stop(&mut self, node: usize) {
+        let process = self.nodes[node - 1].take().expect("it runs");
+        process.signal("TERM");
+        assert!(process.wait().success());
     }
 
     fn kill(&mut self, node: usize) {
@@ -269,6 +317,13 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     );
     let state = rows(&mut one, "SELECT state FROM cognate_nodes WHERE node = 1");
     assert_eq!(state, [["minority"]]);
+    // What is newest, nobody can say.
+    one.query("SET default_transaction_isolation = 'read committed'").expect("set");
+    one.query("SET cognate.read_consistency = linearizable").expect("set");
+    assert_eq!(sqlstate(one.query("SELECT id FROM item WHERE id = 1")), "25006");
+    one.query("SET cognate.read_consistency = local").expect("set");
+    assert_eq!(rows(&mut one, "SELECT id FROM item WHERE id = 1"), [["1"]]);
+    one.query("RESET default_transaction_isolation").expect("reset");
     cluster.restart(&[2, 3]);
     loop {
         match one.query("INSERT INTO item VALUES (3)") {
@@ -278,6 +333,198 @@ fn a_minority_refuses_writes_and_goes_on_reading() {
     }
     let all = cluster.assert_equal("SELECT id FROM item WHERE id < 100");
     assert_eq!(all.len(), 2);
+}
+
+#[test]
+fn linearizable_reads_see_whatever_was_acknowledged_before() {
+    let cluster = Cluster::start();
+    let mut writers = [cluster.connect(1), cluster.connect(2), cluster.connect(3)];
+    let mut readers = [cluster.connect(2), cluster.connect(3), cluster.connect(1)];
+    for reader in &mut readers {
+        reader.query("SET cognate.read_consistency = 'linearizable'").expect("set");
+    }
+    writers[0].query("CREATE TABLE item (id int PRIMARY KEY, v int)").expect("made");
+    // Also what a statement is planned with.
+    for reader in &mut readers {
+        assert_eq!(rows(reader, "SELECT count(*) FROM item"), [["0"]]);
+    }
+    readers[0].query("INSERT INTO item VALUES (1, 0)").expect("inserted");
+    readers[2].query("BEGIN ISOLATION LEVEL READ COMMITTED").expect("begun");
+    for round in 1..=40 {
+        let (writer, reader) = (round % 3, (round / 3) % 3);
+        writers[writer].query("SET cognate.read_consistency = 'linearizable'").expect("set");
+        writers[writer].query(&format!("UPDATE item SET v = {round}")).expect("updated");
+        assert_eq!(rows(&mut readers[reader], "SELECT v FROM item"), [[round.to_string()]]);
+    }
+}
+
+/// What a node needs that was away is in no log any more. It never makes an image itself here.
+#[test]
+fn a_node_that_was_away_for_long_is_sent_the_state_of_another_one() {
+    let mut cluster = Cluster::start_with(|_| vec!["--cluster-log-kept".to_owned(), "1kB".to_owned()]);
+    let mut one = cluster.connect(1);
+    one.query("CREATE TABLE item (id serial PRIMARY KEY, name text)").expect("made");
+    let images = cluster.data(3).join("images");
+    let was_sent = || std::fs::read_dir(&images).is_ok_and(|mut files| files.next().is_some());
+    for round in 0.. {
+        cluster.kill(3);
+        for _ in 0..20 {
+            one.query("INSERT INTO item (name) VALUES (repeat('x', 1000))").expect("a majority is there");
+        }
+        for node in [1, 2] {
+            cluster.connect(node).query("CHECKPOINT").expect("checkpointed");
+        }
+        cluster.restart(&[3]);
+        let count = cluster.assert_equal("SELECT count(*), sum(length(name)) FROM item");
+        assert_eq!(count[0][0], ((round + 1) * 20).to_string());
+        if was_sent() {
+            break;
+        }
+        // The log is cut a moment after a checkpoint.
+        assert!(round < 100, "it was never sent a state");
+    }
+    let mut three = cluster.connect(3);
+    three.query("INSERT INTO item (name) VALUES ('from node 3')").expect("it takes part");
+    cluster.assert_equal("SELECT * FROM item ORDER BY id");
+}
+
+#[test]
+fn a_node_whose_data_are_lost_is_rebuilt_while_writes_go_on() {
+    let mut cluster = Cluster::start();
+    let mut one = cluster.connect(1);
+    one.query("CREATE TABLE item (id serial PRIMARY KEY, name text)").expect("made");
+    one.query("INSERT INTO item (name) SELECT 'before' FROM generate_series(1, 100)").expect("inserted");
+    let refused = cluster.manage(1, &["rebuild", "3"]).unwrap_err();
+    assert!(refused.contains("node 3 is well"), "{refused}");
+    cluster.kill(3);
+    std::fs::remove_dir_all(cluster.data(3)).expect("lost");
+    one.query("INSERT INTO item (name) VALUES ('meanwhile')").expect("a majority is there");
+    let said = cluster.restart_and_manage(3, 2, &["rebuild", "3"]);
+    assert!(said.ends_with("node 3 takes part\n"), "{said}");
+    let mut three = cluster.connect(3);
+    three.query("INSERT INTO item (name) VALUES ('after')").expect("it takes part");
+    assert_eq!(cluster.assert_equal("SELECT count(*) FROM item")[0][0], "102");
+    // It counts for a majority.
+    cluster.kill(1);
+    let mut two = cluster.connect(2);
+    two.query("INSERT INTO item (name) VALUES ('with node 3')").expect("two of three");
+}
+
+#[test]
+fn a_single_database_becomes_a_cluster_and_shrinks_again() {
+    let mut cluster = Cluster::prepare();
+    let data = cluster.data(1);
+    let alone = Process::serve(&data, &[]);
+    let mut wire = Wire::connect(alone.address).expect("connected");
+    wire.query("CREATE TABLE item (id serial PRIMARY KEY, name text UNIQUE)").expect("made");
+    wire.query("INSERT INTO item (name) VALUES ('a'), ('b')").expect("inserted");
+    drop(wire);
+    alone.signal("TERM");
+    assert!(alone.wait().success());
+    let folder = data.to_str().expect("UTF-8").to_owned();
+    let arguments = cluster.arguments(1);
+    let words: Vec<&str> = ["serve", "--data", &folder, "--listen", "127.0.0.1:0"]
+        .into_iter()
+        .chain(arguments.iter().map(String::as_str))
+        .collect();
+    assert!(fails(&words).1.contains("cognate node init"), "a single database is no node");
+    let output = command(&["node", "init", "--data", &folder]).output().expect("ran");
+    assert!(output.status.success(), "{output:?}");
+    let again = fails(&["node", "init", "--data", &folder]).1;
+    assert!(again.contains("a node of a cluster"), "{again}");
+    let as_single = fails(&["serve", "--data", &folder, "--listen", "127.0.0.1:0", "--http", "off"]).1;
+    assert!(as_single.contains("a node of a cluster"), "{as_single}");
+    let checked = command(&["check", "--data", &folder]).output().expect("ran");
+    assert!(checked.status.success(), "{checked:?}");
+    // Alone first; then with the list of all.
+    let all = cluster.peers.clone();
+    cluster.peers = all.split(',').next().expect("a peer").to_owned();
+    cluster.restart(&[1]);
+    cluster.connect(1).query("INSERT INTO item (name) VALUES ('c')").expect("a cluster of one");
+    let refused = cluster.manage(1, &["add", "2"]).unwrap_err();
+    assert!(refused.contains("node 2 is not on the list"), "{refused}");
+    cluster.stop(1);
+    cluster.peers = all;
+    cluster.restart(&[1]);
+    for node in [2, 3] {
+        cluster.restart_and_manage(node, 1, &["add", &node.to_string()]);
+    }
+    cluster.connect(3).query("INSERT INTO item (name) VALUES ('d')").expect("inserted at node 3");
+    assert_eq!(sqlstate(cluster.connect(2).query("INSERT INTO item (name) VALUES ('a')")), "23505");
+    let found = cluster.assert_equal("SELECT name FROM item ORDER BY name");
+    assert_eq!(found, [["a"], ["b"], ["c"], ["d"]]);
+    let status = cluster.manage(3, &["status"]).expect("shown");
+    assert_eq!(status.lines().count(), 4, "{status}");
+    for (words, why) in [
+        (["add", "2"], "a member already"),
+        (["add", "9"], "not on the list"),
+        (["remove", "9"], "no member"),
+    ] {
+        let refused = cluster.manage(2, &words).unwrap_err();
+        assert!(refused.contains(why), "{words:?}: {refused}");
+    }
+    cluster.manage(2, &["remove", "3"]).expect("removed");
+    cluster.kill(3);
+    cluster.connect(2).query("INSERT INTO item (name) VALUES ('e')").expect("two of two");
+    cluster.connect(1).query("INSERT INTO item (name) VALUES ('f')").expect("two of two");
+}
+
+/// An authority, and a certificate of it for every node.
+fn certificates(folder: &Path) -> Vec<String> {
+    let authority = rcgen::KeyPair::generate().expect("a key");
+    let mut parameters = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let root = parameters.self_signed(&authority).expect("a certificate");
+    let issuer = rcgen::Issuer::new(parameters, authority);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let node = rcgen::CertificateParams::new(vec!["cognate-node".to_owned()]).expect("parameters");
+    let certificate = node.signed_by(&key, &issuer).expect("a certificate");
+    let files = [
+        ("--cluster-tls-cert", "node.pem", certificate.pem()),
+        ("--cluster-tls-key", "key.pem", key.serialize_pem()),
+        ("--cluster-tls-ca", "root.pem", root.pem()),
+    ];
+    files
+        .into_iter()
+        .flat_map(|(option, name, content)| {
+            let path = folder.join(name);
+            std::fs::write(&path, content).expect("written");
+            [option.to_owned(), path.to_str().expect("UTF-8").to_owned()]
+        })
+        .collect()
+}
+
+#[test]
+fn nodes_speak_tls_with_each_other() {
+    let mut cluster = Cluster::start_with(certificates);
+    cluster.connect(1).query("CREATE TABLE item (id int PRIMARY KEY)").expect("made");
+    cluster.assert_equal("SELECT * FROM item");
+    // Who knows the secret and has no certificate of the authority is not let in.
+    cluster.kill(3);
+    let other = tempfile::tempdir().expect("a folder");
+    let known = std::mem::replace(&mut cluster.more, certificates(other.path()));
+    let (data, arguments) = (cluster.data(3), cluster.arguments(3));
+    let data = data.to_str().expect("UTF-8");
+    let words = ["serve", "--data", data, "--listen", "127.0.0.1:0"].map(str::to_owned);
+    let words: Vec<String> = words.into_iter().chain(arguments).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut stranger = command(&words).stderr(std::process::Stdio::null()).spawn().expect("started");
+    let mut one = cluster.connect(1);
+    let reason = "SELECT reason FROM cognate_nodes WHERE node = 3 AND reason LIKE '%certificate%'";
+    while rows(&mut one, reason).is_empty() {
+        assert!(stranger.try_wait().expect("asked").is_none(), "it goes on trying");
+    }
+    stranger.kill().expect("killed");
+    stranger.wait().expect("waited");
+    cluster.more = known;
+    cluster.restart(&[3]);
+    cluster.connect(3).query("INSERT INTO item VALUES (1)").expect("it takes part");
+    for (missing, why) in [("--cluster-tls-ca", "belong together"), ("--cluster-tls-key", "belong together")]
+    {
+        let at = words.iter().position(|word| *word == missing).expect("it is there");
+        let fewer = [&words[..at], &words[at + 2..]].concat();
+        assert!(fails(&fewer).1.contains(why), "without {missing}");
+    }
 }
 
 #[test]
@@ -344,4 +591,90 @@ fn a_request_that_its_client_names_commits_once_and_any_node_knows_its_outcome()
     let name = "n".repeat(300);
     one.query(&format!("SET cognate.request_id = '{name}'")).expect("set");
     assert_eq!(sqlstate(one.query("INSERT INTO item VALUES (3)")), "22023");
+}
+
+#[test]
+fn what_one_node_has_prepared_survives_it_and_is_decided_at_another() {
+    let mut cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
+    one.query("INSERT INTO item VALUES (1, 10), (2, 10), (3, 10)").expect("inserted");
+    for (name, id) in [("p", 1), ("q", 2)] {
+        one.query("BEGIN").expect("begun");
+        one.query(&format!("UPDATE item SET stock = stock - 1 WHERE id = {id}")).expect("changed");
+        one.query(&format!("PREPARE TRANSACTION '{name}'")).expect("prepared");
+    }
+    one.query("BEGIN").expect("begun");
+    one.query("UPDATE item SET stock = 0 WHERE id = 3").expect("changed");
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    cluster.kill(1);
+    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    assert_eq!(
+        rows(&mut two, "SELECT gid, prepared IS NOT NULL FROM pg_prepared_xacts ORDER BY gid"),
+        [["p", "t"], ["q", "t"]]
+    );
+    // What was only running there is gone, and what is prepared is in the way.
+    retried(&mut two, "UPDATE item SET stock = 7 WHERE id = 3");
+    two.query("SET lock_timeout = '50ms'").expect("set");
+    assert_eq!(sqlstate(two.query("UPDATE item SET stock = 0 WHERE id = 1")), "55P03");
+    two.query("BEGIN").expect("begun");
+    two.query("UPDATE item SET stock = 1 WHERE id = 3").expect("changed");
+    assert_eq!(sqlstate(two.query("PREPARE TRANSACTION 'p'")), "42710");
+    let mut three = cluster.connect(3);
+    retried(&mut three, "COMMIT PREPARED 'p'");
+    retried(&mut two, "ROLLBACK PREPARED 'q'");
+    assert_eq!(sqlstate(three.query("COMMIT PREPARED 'q'")), "42704");
+    cluster.restart(&[1]);
+    let all = cluster.assert_equal("SELECT id, stock FROM item ORDER BY id");
+    assert_eq!(all, [["1", "9"], ["2", "10"], ["3", "7"]]);
+    assert!(cluster.assert_equal("SELECT gid FROM pg_prepared_xacts").is_empty());
+}
+
+#[test]
+fn a_family_is_begun_at_two_nodes_and_answered_by_the_ones_that_are_left() {
+    let mut cluster = Cluster::start();
+    let (mut one, mut two) = (cluster.connect(1), cluster.connect(2));
+    one.query("CREATE TABLE item (id int PRIMARY KEY, stock int)").expect("made");
+    one.query("INSERT INTO item VALUES (1, 10)").expect("inserted");
+    let token = rows(&mut one, "SHOW cognate.commit_token")[0][0].clone();
+    two.query(&format!("SET cognate.read_after = '{token}'")).expect("set");
+    for (wire, number) in [(&mut one, 1), (&mut two, 2)] {
+        wire.query(&format!("BEGIN MIP <'c/1', {number}>")).expect("begun");
+        wire.query(&format!("UPDATE item SET stock = stock - {number}")).expect("changed");
+    }
+    let prepare = |wire: &mut Wire, number| {
+        rows(wire, &format!("PREPARE MIP <'c/1', {number}> 'buy' 'order {number}'"))
+    };
+    assert_eq!(prepare(&mut one, 1), [["1", "prepared", "order 1", "buy"]]);
+    let both = [["1", "prepared", "order 1", "buy"], ["2", "prepared", "order 2", "buy"]];
+    assert_eq!(prepare(&mut two, 2), both);
+    cluster.kill(1);
+    let mut three = cluster.connect(3);
+    // Ordered, so it tells what was acknowledged; asked until there is a leader again.
+    retried(&mut three, "SHOW MIPT 'c/1'");
+    assert_eq!(rows(&mut three, "SHOW MIPT 'c/1'"), both);
+    assert_eq!(rows(&mut three, "SELECT family, instances FROM cognate_in_doubt").len(), 1);
+    retried(&mut three, "COMMIT MIP <'c/1', 2>");
+    let decided = [["2", "committed", "order 2", "buy"]];
+    assert_eq!(rows(&mut two, "COMMIT MIP <'c/1', 2>"), decided);
+    assert_eq!(rows(&mut two, "BEGIN MIP <'c/1', 3>"), decided);
+    two.query("ROLLBACK").expect("ended");
+    cluster.restart(&[1]);
+    let mut one = cluster.connect(1);
+    assert_eq!(rows(&mut one, "SHOW MIPT 'c/1'"), decided);
+    assert_eq!(cluster.assert_equal("SELECT stock FROM item"), [["8"]]);
+    assert!(cluster.assert_equal("SELECT family FROM cognate_in_doubt").is_empty());
+    one.query("FORGET MIP 'c/1'").expect("forgotten");
+    assert_eq!(sqlstate(two.query("SHOW MIPT 'c/1'")), sqlstate(three.query("COMMIT MIP <'c/1', 2>")));
+    assert_eq!(sqlstate(two.query("SHOW MIPT 'c/1'")), "MI032");
+}
+
+/// Until there is a leader, and whoever was faster has gone on.
+fn retried(wire: &mut Wire, text: &str) {
+    loop {
+        match wire.query(text) {
+            Ok(_) => return,
+            Err(failure) => assert!(matches!(failure.sqlstate(), "25006" | "40001"), "{text}: {failure:?}"),
+        }
+    }
 }

@@ -31,7 +31,10 @@ impl Process {
     /// is what it holds and does not depend on how quickly one statement follows another.
     pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Process {
         let data = data.to_str().expect("UTF-8");
-        let mut command = command(&["serve", "--data", data, "--listen", "127.0.0.1:0", "--http", "off"]);
+        let mut command = command(&["serve", "--data", data, "--listen", "127.0.0.1:0"]);
+        if !arguments.contains(&"--http") {
+            command.args(["--http", "off"]);
+        }
         if !arguments.contains(&"--memory") {
             command.args(["--memory", "64MB"]);
         }

@@ -21,6 +21,8 @@
 //!
 //! # Which watermark
 //!
+//! (In a database of its own. A node's is its present position, see `image`.)
+//!
 //! First the oldest active snapshot (or the durable mark, if that is lower). After it, every active
 //! snapshot's versions up to there are in the base, so even the oldest reader needs nothing more
 //! than the base at exactly its own point. If memory is still over its share, because that reader
@@ -118,8 +120,13 @@ impl Manager {
     /// From the base store or the log; nothing is lost, and the next checkpoint tries again.
     pub(crate) fn checkpoint(&self, target: u64) -> Result<u64, Error> {
         let _one = self.checkpointing.lock();
-        let oldest = self.store.snapshots.pin_oldest(|| self.store.floor());
         let before = self.store.base.watermark();
+        if let Some(cluster) = &self.cluster {
+            let kept = self.checkpoint_node(cluster, before)?;
+            self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+            return Ok(kept);
+        }
+        let oldest = self.store.snapshots.pin_oldest(|| self.store.floor());
         let mut kept = self.checkpoint_to(&oldest, before)?;
         drop(oldest);
         if self.store.memory.bytes() > target {
@@ -133,7 +140,7 @@ impl Manager {
         Ok(kept)
     }
 
-    fn checkpoint_to(&self, pin: &Pin, before: Csn) -> Result<u64, Error> {
+    pub(crate) fn checkpoint_to(&self, pin: &Pin, before: Csn) -> Result<u64, Error> {
         let (watermark, since) = (pin.csn(), self.store.base.watermark());
         if watermark > since {
             let dropped: Vec<TreeId> =
@@ -148,7 +155,7 @@ impl Manager {
 
     /// Removes from memory what nobody needs there. Returns the bytes of what stays although it is
     /// from `before` or older.
-    fn sweep(&self, before: Csn) -> u64 {
+    pub(crate) fn sweep(&self, before: Csn) -> u64 {
         let needs = self.store.needs();
         let mut kept = 0;
         for id in self.store.memory.ids() {

@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use crate::active::TransactionInfo;
 use crate::background::Background;
-use crate::certifier::{Method, Watch};
+use crate::certifier::{CertifierStatistics, Method, Watch};
 use crate::delivery::Delivered;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
+use crate::image::found;
 use crate::level::{Access, Isolation};
 use crate::lock::table::LockInfo;
 use crate::manager::Manager;
 use crate::options::Options;
+use crate::order::Operation;
 use crate::prepared::{Owner, PreparedInfo};
 use crate::sibling::{Begun, InDoubt, Instance, Told, Xid};
 use crate::statistics::Statistics;
+use crate::storage::Outgoing;
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
 use crate::transaction::Transaction;
@@ -39,6 +42,27 @@ impl Database {
         manager.restore_prepared()?;
         let background = Arc::new(Mutex::new(Background::start(&manager)?));
         Ok(Database { manager, background })
+    }
+
+    /// Makes the data of a database of its own those of a cluster's first node: opens the folder,
+    /// moves everything to the base store, and closes it. From then on it opens as a node's only,
+    /// and the cluster begins behind the position that is returned.
+    ///
+    /// # Errors
+    /// As `open`; `InvalidArgument` if something is prepared, or if it is a node's already.
+    pub fn found_cluster(options: Options) -> Result<Csn, Error> {
+        let (disk, folder) = (Arc::clone(&options.disk), options.path.clone());
+        let database = Database::open(options)?;
+        let prepared = database.prepared().len();
+        if prepared > 0 {
+            let what = format!("{prepared} prepared transactions are not decided yet");
+            return Err(Error::InvalidArgument(what));
+        }
+        database.close()?;
+        let position = database.manager.store.base.watermark();
+        drop(database);
+        found(&disk, &folder, position)?;
+        Ok(position)
     }
 
     /// For tests that look at the marks, or plant faults.
@@ -99,6 +123,19 @@ impl Database {
     pub fn rollback_prepared(&self, identifier: &str) -> Result<Commit, Error> {
         let csn = self.manager.decide(None, &[Owner::Global(identifier.into())], Vec::new())?;
         Ok(Commit { csn, durable: self.manager.wait_durable(csn) })
+    }
+
+    /// Commits a prepared transaction, or rolls it back, in a cluster as elsewhere: resolves once
+    /// that has its place in the order.
+    ///
+    /// # Errors
+    /// As `commit_prepared`; `NotOrdered`.
+    pub fn decide_prepared_in_order(
+        &self,
+        identifier: &str,
+        commits: bool,
+    ) -> impl Future<Output = Result<Commit, Error>> + Send + use<> {
+        self.manager.decide_in_order(identifier, commits)
     }
 
     /// The note that a transaction was prepared with, if it is prepared.
@@ -167,6 +204,46 @@ impl Database {
         self.manager.forget_family(xid)
     }
 
+    /// As `commit_instance`, in a cluster as elsewhere: resolves once it has its place in the order.
+    ///
+    /// # Errors
+    /// As `commit_instance`; `NotOrdered`.
+    pub async fn commit_instance_in_order(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Commit(instance)).await
+    }
+
+    /// As `rollback_instance`, in a cluster as elsewhere.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn rollback_instance_in_order(&self, xid: &Xid, instance: Instance) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Rollback(instance)).await
+    }
+
+    /// As `refuse_instances`, in a cluster as elsewhere.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn refuse_instances_in_order(&self, xid: &Xid, upto: Instance) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Refuse(upto)).await
+    }
+
+    /// As `family`, in a cluster as elsewhere: whatever was acknowledged at any node is in it.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn family_in_order(&self, xid: &Xid) -> Result<Told, Error> {
+        self.manager.operate_in_order(xid, Operation::Show).await
+    }
+
+    /// As `forget_family`, in a cluster as elsewhere.
+    ///
+    /// # Errors
+    /// As `commit_instance_in_order`.
+    pub async fn forget_family_in_order(&self, xid: &Xid) -> Result<DurableWait, Error> {
+        self.manager.forget_in_order(xid).await
+    }
+
     /// Delivers the next position of a cluster's order: decides it as every node does, and shows it
     /// if it commits. To be called by one thread, for position after position from 1 on.
     ///
@@ -179,6 +256,21 @@ impl Database {
     /// The last position of the order that is judged and shown here; 0 in a database of its own.
     pub fn applied(&self) -> Csn {
         self.manager.applied()
+    }
+
+    /// The durable state of a node, for another one that is too far behind to be given the order. As
+    /// long as it is held, no checkpoint removes its files.
+    ///
+    /// # Errors
+    /// `Io`; `Defect` in a database of its own, and before the first checkpoint.
+    pub fn outgoing(&self) -> Result<Outgoing, Error> {
+        self.manager.outgoing()
+    }
+
+    /// Where delivery would begin if a node of a cluster were started now: what its order has up to
+    /// there is not needed here any more. 0 in a database of its own.
+    pub fn starts_at(&self) -> Csn {
+        self.manager.starts_at()
     }
 
     /// The last position, and a digest of all requests and verdicts up to it: equal at all nodes.
@@ -365,7 +457,11 @@ impl Database {
             checkpoints: manager.counters.checkpoints.load(Ordering::Relaxed),
             replay_bytes: manager.store.log.size_after(manager.store.base.watermark()),
             cycles: manager.sequencer.cycles(),
-            certifier: manager.sequencer.statistics(),
+            // A node's graph has no limit of its own: the horizon bounds it.
+            certifier: CertifierStatistics {
+                limit: manager.read_budget.limit(),
+                ..manager.sequencer.statistics()
+            },
             log: manager.store.log.statistics(),
             log_poisoned: manager.store.log.poisoned(),
             base: manager.store.base.statistics(),

@@ -25,30 +25,33 @@
 //! and of `fates`, one after the other. `sealed` is a leaf.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use crate::certifier::Candidate;
 use crate::durable::Commit;
 use crate::fate::{Fate, Stroke};
 use crate::level::Isolation;
+use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, HeldLock};
 use crate::manager::{Manager, Request as Ended};
-use crate::order::{Level, Refusal, Request, Standing};
+use crate::order::{Level, Operation, Purpose, Refusal, Request, Standing};
+use crate::prepared::ordered::Arrived;
 use crate::prepared::record::Parts;
-use crate::sequencer::Delivery;
-use crate::sight::Sight;
+use crate::proposed::{Outcome, Proposed, Sealed};
+use crate::sequencer::{Delivery, Place};
+use crate::storage::StagedRun;
+use crate::storage::images::Images;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
 use crate::transaction::Transaction;
+use crate::txn::bulk::unload;
+use crate::txn::change::Effects;
 use crate::txn::readset::ReadSet;
-use crate::txn::writeset::{Changes, WriteSet, key_writes};
+use crate::txn::writeset::{Changes, WriteSet};
 use crate::{Csn, Error, Key, TransactionId, TreeId};
 
 /// Shards of the table of running transactions.
@@ -56,7 +59,7 @@ const SHARDS: usize = 16;
 /// The graph is pruned at every so manieth position.
 const PRUNE_EVERY: Csn = 64;
 /// The trees of which it is remembered when they changed: the system's.
-const FIRST_TREES: usize = 8;
+pub(crate) const FIRST_TREES: usize = 8;
 /// A node that is not heard of for so many positions announces its oldest snapshot.
 const ANNOUNCE_AFTER: Csn = crate::order::SILENCE_MAX / 4;
 
@@ -71,79 +74,27 @@ pub struct Delivered {
 
 /// What a node of a cluster has besides a database of its own.
 pub(crate) struct Cluster {
-    node: Node,
+    pub(crate) node: Node,
     /// The base had everything up to here when the database was opened.
-    stored: Csn,
-    standing: Mutex<Standing>,
+    pub(crate) standing: Mutex<Standing>,
+    /// How things stood at earlier positions.
+    pub(crate) images: Images,
     /// Everything up to here is judged, shown, and has struck whom it strikes.
-    applied: CachePadded<AtomicU64>,
+    pub(crate) applied: CachePadded<AtomicU64>,
     /// Who waits for a position to be applied.
     waiters: Mutex<Vec<(Csn, Waker)>>,
     /// The last positions that changed the first trees.
-    changed: [AtomicU64; FIRST_TREES],
-    sealed: Mutex<HashMap<TransactionId, Sealed, RandomState>>,
+    pub(crate) changed: [AtomicU64; FIRST_TREES],
+    pub(crate) sealed: Mutex<HashMap<TransactionId, Sealed, RandomState>>,
     fates: [Mutex<HashMap<TransactionId, Arc<Fate>, RandomState>>; SHARDS],
 }
 
-/// A transaction of this node that was proposed.
-struct Sealed {
-    held: Held,
-    /// Keeps what its verdict may need.
-    _sight: Arc<Sight>,
-    /// What its writes have of the budget.
-    _writes: Option<WriteSet>,
-    outcome: Arc<Outcome>,
-}
-
-/// The verdict, once there is one.
-#[derive(Debug, Default)]
-struct Outcome(Mutex<Verdict>);
-
-#[derive(Debug, Default)]
-struct Verdict {
-    told: Option<Result<Csn, Error>>,
-    waker: Option<Waker>,
-}
-
-impl Outcome {
-    fn tell(&self, verdict: Result<Csn, Error>) {
-        let waker = {
-            let mut state = self.0.lock();
-            state.told = Some(verdict);
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// Resolves to the number of a proposed transaction, or to why it does not commit. Dropping it
-/// changes nothing about that.
-#[derive(Debug)]
-pub(crate) struct Proposed(Arc<Outcome>);
-
-impl Future for Proposed {
-    type Output = Result<Csn, Error>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.0.lock();
-        match &state.told {
-            Some(verdict) => Poll::Ready(verdict.clone()),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-}
-
 impl Cluster {
-    /// One that goes on after position `stored`, which the base has.
-    pub(crate) fn new(node: Node, stored: Csn) -> Cluster {
+    /// One that begins with the first position.
+    pub(crate) fn new(node: Node, images: Images) -> Cluster {
         Cluster {
             node,
-            stored,
+            images,
             standing: Mutex::default(),
             applied: CachePadded::new(AtomicU64::new(0)),
             waiters: Mutex::default(),
@@ -151,6 +102,28 @@ impl Cluster {
             sealed: Mutex::default(),
             fates: std::array::from_fn(|_| Mutex::default()),
         }
+    }
+
+    /// Goes on where an image says how things stand, and when the first trees changed last.
+    pub(crate) fn begin_at(&self, standing: Standing, changed: &[Csn]) {
+        self.applied.store(standing.applied(), Ordering::Release);
+        *self.standing.lock() = standing;
+        for (last, position) in self.changed.iter().zip(changed) {
+            last.store(*position, Ordering::Release);
+        }
+    }
+
+    /// Blocks until everything up to a position is on this node's disk.
+    ///
+    /// # Errors
+    /// `ShuttingDown` if that will not be.
+    pub(crate) fn wait_synced(&self, position: Csn) -> Result<(), Error> {
+        if self.node.order.wait_synced(position) { Ok(()) } else { Err(Error::ShuttingDown) }
+    }
+
+    /// The last positions that changed the first trees.
+    pub(crate) fn changed_at(&self) -> [Csn; FIRST_TREES] {
+        std::array::from_fn(|tree| self.changed[tree].load(Ordering::Acquire))
     }
 
     /// Everything up to here is judged and shown.
@@ -208,7 +181,7 @@ impl Transaction {
         if self.manager.cluster.is_none() {
             return self.commit();
         }
-        let proposed = self.propose();
+        let proposed = self.propose(Purpose::Commit);
         let manager = Arc::clone(&self.manager);
         drop(self);
         manager.committed(proposed?.await?)
@@ -216,24 +189,26 @@ impl Transaction {
 
     /// The same for callers that may block their thread.
     pub(crate) fn commit_in_order_blocking(mut self) -> Result<Commit, Error> {
-        let proposed = self.propose();
+        let proposed = self.propose(Purpose::Commit);
         let manager = Arc::clone(&self.manager);
         drop(self);
         manager.committed(crate::durable::block_on(proposed?)?)
     }
 
     /// Seals the transaction and has it ordered. Whatever comes of that, it has ended.
-    fn propose(&mut self) -> Result<Proposed, Error> {
+    pub(crate) fn propose(&mut self, purpose: Purpose) -> Result<Proposed, Error> {
         let manager = Arc::clone(&self.manager);
         let Some(cluster) = &manager.cluster else {
             return Err(Error::Defect("a database of its own proposes nothing"));
         };
-        if self.member.is_some() {
+        if self.member.is_some() && purpose.is_commit() {
             return Err(Error::CannotPrepare {
-                reason: "instances of families are not supported in a cluster yet",
+                reason: "an instance of a family is prepared before it commits",
             });
         }
-        let mut ended = self.request();
+        let name = self.name.take();
+        let mut ended = Ended { purpose, name, ..self.request() };
+        let member = self.member.take();
         let isolation = self.isolation();
         let writes = std::mem::replace(&mut self.writes, WriteSet::new(Arc::clone(&manager.budget)));
         let sight = Arc::clone(&self.sight);
@@ -250,13 +225,17 @@ impl Transaction {
             }
             Ok(Some((request, writes))) => {
                 let outcome = Arc::<Outcome>::default();
-                let sealed = Sealed { held, _sight: sight, _writes: writes, outcome: Arc::clone(&outcome) };
+                let (_sight, outcome_here) = (Some(sight), Arc::clone(&outcome));
+                let sealed = Sealed { held, _sight, writes, member, outcome: outcome_here };
                 cluster.sealed.lock().insert(ended.id, sealed);
                 cluster.node.order.propose(request);
                 Ok(Proposed(outcome))
             }
             Err(error) => {
                 manager.release(ended.id, held);
+                if let Some(member) = member {
+                    manager.part_sibling(&member, ended.id);
+                }
                 Err(error)
             }
         }
@@ -270,7 +249,7 @@ type Wrote = (WriteSet, Vec<(TreeId, Changes)>, Vec<TreeId>);
 type Encoded = (Bytes, Option<WriteSet>);
 
 impl Manager {
-    fn committed(&self, csn: Csn) -> Result<Commit, Error> {
+    pub(crate) fn committed(&self, csn: Csn) -> Result<Commit, Error> {
         Ok(Commit { csn, durable: self.wait_durable_with_room(csn) })
     }
 
@@ -285,7 +264,7 @@ impl Manager {
         fate: Option<&Fate>,
     ) -> Result<Option<Encoded>, Error> {
         let reads = ended.reads.take();
-        if writes.is_empty() {
+        if writes.is_empty() && ended.purpose.is_commit() {
             self.counters.empty_commits.fetch_add(1, Ordering::Relaxed);
             let snapshot = ended.snapshot;
             let Some(reads) = reads.filter(|reads| !self.sequencer.is_free_to_read(snapshot, reads)) else {
@@ -293,10 +272,16 @@ impl Manager {
             };
             return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
         }
-        let (loads, changes) = self.settle(&mut writes)?;
+        let (loads, mut changes) = self.settle(&mut writes)?;
         if !loads.is_empty() {
+            // Other nodes have none of its runs.
+            let limit = cluster.node.order.request_bytes_max();
+            let unloaded = match loads.iter().map(StagedRun::bytes).sum::<u64>() <= limit {
+                true => unload(&self.store.base, &loads, &mut changes),
+                false => Err(Error::RequestTooLarge { limit }),
+            };
             self.discard(&loads);
-            return Err(Error::TransactionTooLarge { limit: cluster.node.order.request_bytes_max() });
+            unloaded?;
         }
         let dropped = writes.dropped().to_vec();
         self.encode(cluster, ended, isolation, held, reads, Some((writes, changes, dropped)), fate).map(Some)
@@ -332,17 +317,19 @@ impl Manager {
             oldest: self.store.oldest_snapshot().min(ended.snapshot),
             next_tree: self.store.trees.next(),
             dropped,
+            effects: std::mem::take(&mut ended.effects),
             parts: Parts {
                 locks: self.locks.held_by(ended.id, held),
                 notes: std::mem::take(&mut ended.notes),
                 reads,
                 changes,
             },
+            purpose: std::mem::take(&mut ended.purpose),
         };
         let bytes = request.encode(size);
         let limit = cluster.node.order.request_bytes_max();
         if bytes.len() as u64 > limit {
-            return Err(Error::TransactionTooLarge { limit });
+            return Err(Error::RequestTooLarge { limit });
         }
         Ok((bytes.into(), writes))
     }
@@ -355,41 +342,52 @@ impl Manager {
         let Some(cluster) = &self.cluster else {
             return Err(Error::Defect("a database of its own has no order to follow"));
         };
-        let request = Request::decode(bytes)
+        let mut request = Request::decode(bytes)
             .map_err(|what| Error::undecodable(format!("the request at position {position}: {what}")))?;
         let mut standing = cluster.standing.lock();
         let locks = request.all_locks();
-        let is_stored = position <= cluster.stored;
         let verdict = match standing.judge(&request, &locks) {
             Ok(()) => {
                 let horizon = position.is_multiple_of(PRUNE_EVERY).then(|| standing.horizon());
-                self.decide_delivered(cluster, position, &request, &locks, bytes.len(), horizon)
+                match request.purpose {
+                    Purpose::Commit => {
+                        self.decide_delivered(cluster, position, &mut request, &locks, bytes.len(), horizon)
+                    }
+                    _ => {
+                        let place = Place { csn: position, bytes: bytes.len() as u64, horizon };
+                        let arrived = Arrived { place, request: &request, locks: &locks };
+                        self.decide_prepared(cluster, standing.undecided(), &arrived)
+                    }
+                }
             }
             Err(Refusal::Known { position: first, committed }) => {
                 tracing::debug!(position, first, committed, "a request was delivered again");
                 standing.pass(position, bytes);
-                self.pass(cluster, position, bytes.len(), is_stored)?;
+                self.pass(cluster, position, bytes.len())?;
                 return Ok(Delivered { transaction: request.id, committed });
             }
             Err(refusal) => Err(refused(refusal)),
         };
         let committed = match &verdict {
             Ok(()) => true,
-            Err(error) if error.is_retryable() || matches!(error, Error::RequestKnown { .. }) => false,
+            Err(error) if is_verdict(error) => false,
             Err(error) => return Err(error.clone()),
         };
         standing.enter(position, &request, &locks, committed, bytes);
         self.store.trees.raise(request.next_tree);
         match committed {
             true => cluster.apply(position),
-            false => self.pass(cluster, position, bytes.len(), is_stored)?,
+            false => self.pass(cluster, position, bytes.len())?,
         }
         if let Some(sealed) = cluster.sealed.lock().remove(&request.id) {
             self.release(request.id, sealed.held);
-            if committed && request.writes() {
-                self.counters.commits.fetch_add(1, Ordering::Relaxed);
-            } else if !committed {
-                self.rolled_back();
+            match committed {
+                true => self.count(&request),
+                false if request.purpose.is_of_transaction() => self.rolled_back(),
+                false => {}
+            }
+            if let Some(member) = sealed.member.filter(|_| !committed) {
+                self.part_sibling(&member, request.id);
             }
             sealed.outcome.tell(verdict.map(|()| position));
         }
@@ -402,32 +400,23 @@ impl Manager {
         &self,
         cluster: &Cluster,
         position: Csn,
-        request: &Request,
+        request: &mut Request,
         locks: &[(HeldLock, bool)],
         bytes: usize,
         horizon: Option<Csn>,
     ) -> Result<(), Error> {
         let is_own = cluster.sealed.lock().contains_key(&request.id);
-        let parts = &request.parts;
-        let changes = parts.changes.iter().map(|(tree, changes)| (*tree, changes.copy())).collect();
-        let candidate = self.sequencer.certifies().then(|| {
-            let (reads, notes) = (parts.reads.as_ref().map(ReadSet::copy), parts.notes.clone());
-            let writes = key_writes(&parts.changes, notes);
-            Candidate::new(request.id, request.snapshot, reads, writes, request.dropped.clone())
-        });
-        let delivery = Delivery {
-            candidate,
-            changes,
-            dropped: &request.dropped,
-            bytes: bytes as u64,
-            is_stored: position <= cluster.stored,
-        };
-        let first = parts.changes.iter().map(|(tree, _)| *tree as usize).filter(|tree| *tree < FIRST_TREES);
+        let candidate = self.sequencer.certifies().then(|| request.take_candidate());
+        let changes = request.take_changes();
+        let request = &*request;
+        let delivery = Delivery { candidate, changes, dropped: &request.dropped, bytes: bytes as u64 };
+        let trees = request.parts.changes.iter().map(|(tree, _)| *tree as usize);
+        let first = trees.filter(|tree| *tree < FIRST_TREES);
         let mut granted = Held::default();
         let verdict = self.sequencer.deliver(position, delivery, horizon, || {
             // What ran here has these locks itself.
             if !is_own && request.writes() {
-                granted = self.grant(cluster, position, request.id, locks);
+                granted = self.grant(cluster, position, request.id, None, locks);
             }
             // Before it can be seen.
             first.for_each(|tree| cluster.changed[tree].store(position, Ordering::Release));
@@ -437,19 +426,39 @@ impl Manager {
     }
 
     /// Takes a delivered request's locks, and strikes whoever holds one against them.
-    fn grant(&self, cluster: &Cluster, position: Csn, id: TransactionId, locks: &[(HeldLock, bool)]) -> Held {
+    pub(crate) fn grant(
+        &self,
+        cluster: &Cluster,
+        position: Csn,
+        id: TransactionId,
+        family: Option<FamilySlot>,
+        locks: &[(HeldLock, bool)],
+    ) -> Held {
         let mut against = Vec::new();
-        let held = self.locks.force(id, locks.iter().map(|(lock, _)| lock), &mut against);
+        let held = self.locks.force(id, family, locks.iter().map(|(lock, _)| lock), &mut against);
         for (victim, tree, key) in against {
             cluster.strike(victim, Stroke { by: id, position, tree, key });
         }
         held
     }
 
-    fn pass(&self, cluster: &Cluster, position: Csn, bytes: usize, is_stored: bool) -> Result<(), Error> {
-        if !is_stored {
-            self.sequencer.pass(position, bytes as u64)?;
+    /// A request of this node was granted.
+    fn count(&self, request: &Request) {
+        match &request.purpose {
+            Purpose::Commit if !request.writes() => {}
+            Purpose::Commit | Purpose::Decide { commits: true, .. } => {
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+            }
+            Purpose::Decide { commits: false, .. } => self.rolled_back(),
+            Purpose::OnFamily(on) if matches!(on.operation, Operation::Commit(_)) => {
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+            }
+            Purpose::Prepare(_) | Purpose::OnFamily(_) => {}
         }
+    }
+
+    fn pass(&self, cluster: &Cluster, position: Csn, bytes: usize) -> Result<(), Error> {
+        self.sequencer.pass(position, bytes as u64)?;
         cluster.apply(position);
         Ok(())
     }
@@ -471,6 +480,8 @@ impl Manager {
             next_tree: self.store.trees.next(),
             dropped: Vec::new(),
             parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
+            purpose: Purpose::Commit,
         };
         cluster.node.order.propose(request.encode(0).into());
     }
@@ -523,7 +534,12 @@ impl Manager {
         let (Some(cluster), Ok(request)) = (&self.cluster, Request::decode(bytes)) else { return };
         let Some(sealed) = cluster.sealed.lock().remove(&request.id) else { return };
         self.release(request.id, sealed.held);
-        self.rolled_back();
+        if request.purpose.is_of_transaction() {
+            self.rolled_back();
+        }
+        if let Some(member) = sealed.member {
+            self.part_sibling(&member, request.id);
+        }
         sealed.outcome.tell(Err(Error::NotOrdered));
     }
 
@@ -537,6 +553,15 @@ impl Manager {
     pub(crate) fn outcome(&self, id: TransactionId) -> Option<(Csn, bool)> {
         self.cluster.as_ref()?.standing.lock().outcome(id)
     }
+}
+
+/// Whether a request that ends so was refused, as it is everywhere.
+fn is_verdict(error: &Error) -> bool {
+    let refused = matches!(
+        error,
+        Error::RequestKnown { .. } | Error::AlreadyPrepared | Error::NotPrepared | Error::Refused(_)
+    );
+    refused || error.is_retryable()
 }
 
 /// A refusal, as its client is told.

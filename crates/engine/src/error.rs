@@ -69,6 +69,12 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// A node's transaction does not fit into a request to the other nodes. Split it.
+    #[error("transaction too large: the cluster orders at most {limit} bytes at once")]
+    RequestTooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// Stored bytes are not what was written. Restore from a backup; the engine refuses to guess.
     #[error("corrupt file {}: at byte {offset}: {what}", file.display())]
     Corrupt {

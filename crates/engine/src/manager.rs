@@ -20,10 +20,12 @@ use crate::certifier::Candidate;
 use crate::delivery::Cluster;
 use crate::durable::{Commit, DurableWait};
 use crate::governor::Governor;
+use crate::image::open_images;
 use crate::key::SmallKey;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, LockTable};
 use crate::options::Options;
+use crate::order::Purpose;
 use crate::own::SavedNumbers;
 use crate::prepared::PreparedTable;
 use crate::pressure::Pressure;
@@ -75,10 +77,13 @@ pub(crate) struct Counters {
 }
 
 /// A transaction that asks to commit, besides its write set.
+#[derive(Default)]
 pub(crate) struct Request {
     pub(crate) id: TransactionId,
     pub(crate) family: Option<FamilySlot>,
     pub(crate) snapshot: Csn,
+    /// What it asks for at a node of a cluster, if that is not to commit.
+    pub(crate) purpose: Purpose,
     /// What its client calls it.
     pub(crate) name: Option<Box<str>>,
     /// The last commit that it looked at.
@@ -102,11 +107,17 @@ impl Manager {
         let (store, numbers, recovered) = Store::open(&options, pressure.soft(), cores())?;
         let store = Arc::new(store);
         let (method, early) = (options.serializable, options.early_lock_release);
-        let cluster = options.node.clone().map(|node| Cluster::new(node, store.base.watermark()));
+        let cluster = match options.node.clone() {
+            None => None,
+            Some(node) => {
+                let images = open_images(&options.disk, &options.path)?;
+                Some(Cluster::new(node, images))
+            }
+        };
         // What a summary joins depends on sizes, so nodes of a cluster make none: the horizon keeps
         // the graph small.
         let certifier_bytes = if cluster.is_some() { u64::MAX } else { options.certifier_bytes };
-        Ok(Manager {
+        let manager = Manager {
             sequencer: Sequencer::new(Arc::clone(&store), method, certifier_bytes, early),
             cluster,
             store,
@@ -127,7 +138,9 @@ impl Manager {
             transactions: CachePadded::new(Numbers::starting_at(numbers.transaction)),
             recovered,
             options,
-        })
+        };
+        manager.restore_image()?;
+        Ok(manager)
     }
 
     pub(crate) fn set_certifier_bytes(&self, bytes: u64) {

@@ -50,6 +50,11 @@ impl ReadBudget {
         ReadBudget { limit: AtomicU64::new(limit), used, holders }
     }
 
+    /// The limit.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
     /// Changes the limit. Sets that have more now do not grow any more.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);

@@ -16,6 +16,7 @@ use crate::own::{ENGINE_TREE, NUMBERS_KEY, PREPARED_TREE, SavedNumbers, prepared
 use crate::payload::{self, Piece};
 use crate::prepared::record::Record;
 use crate::rows::{Entry, Rows};
+use crate::storage::images::FOLDER as IMAGES;
 use crate::storage::record::RECORD_HEADER;
 use crate::storage::{Base, Log, LogOptions};
 use crate::{Csn, Error, Key, TransactionId, TreeId, Value};
@@ -47,6 +48,7 @@ pub(crate) fn recover(
     base: &Base,
     memory_limit: u64,
 ) -> Result<(Log, SavedNumbers, Recovered), Error> {
+    check_kind(options)?;
     let saved = saved_numbers(base)?;
     if let Some(node) = &options.node {
         // What came after the watermark is delivered again by the order.
@@ -93,6 +95,26 @@ pub(crate) fn recover(
     }
     let recovered = Recovered { commits: replay.records, bytes: replay.bytes };
     Ok((log, replay.numbers(), recovered))
+}
+
+/// A node's data and a single database's are not opened as each other: what the one has in its log,
+/// the other would not know.
+fn check_kind(options: &Options) -> Result<(), Error> {
+    let (disk, folder) = (&options.disk, &options.path);
+    let fail = |cause| Error::io("listing", folder, cause);
+    let refused = |what: &str| Error::InvalidArgument(format!("{}: {what}", folder.display()));
+    if options.node.is_none() {
+        return match disk.exists(&folder.join(IMAGES)).map_err(fail)? {
+            true => Err(refused("the folder of a node of a cluster, which opens as such only")),
+            false => Ok(()),
+        };
+    }
+    let log = folder.join("log");
+    let has_log = disk.exists(&log).map_err(fail)? && !disk.list(&log).map_err(fail)?.is_empty();
+    match has_log {
+        true => Err(refused("the folder of a single database; `cognate node init` makes a node of it")),
+        false => Ok(()),
+    }
 }
 
 /// The allocators' marks as the last checkpoint left them.

@@ -27,6 +27,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 use crate::own::SavedNumbers;
 use crate::recovery::{Recovered, recover};
+use crate::storage::transfer::take_over;
 use crate::storage::{Base, BaseOptions, Log};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +85,7 @@ impl Store {
             io::ErrorKind::WouldBlock => Error::InUse { path: folder.clone() },
             _ => Error::io("locking", &lock, cause),
         })?;
+        take_over(disk.as_ref(), &folder)?;
         let temporary = Temporary::open(Arc::clone(&disk), &folder)?;
         let base_options = BaseOptions { cache_bytes: options.memory_bytes / 4, ..BaseOptions::default() };
         let base = Base::open(disk, &folder.join("base"), base_options)?;

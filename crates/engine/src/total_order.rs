@@ -24,6 +24,10 @@ pub trait TotalOrder: Send + Sync {
 
     /// The largest request that can be ordered, in bytes.
     fn request_bytes_max(&self) -> u64;
+
+    /// Blocks until this node has everything up to a position on its own disk, as the base store
+    /// must not be ahead of it. `false` if that will not be: the order has ended.
+    fn wait_synced(&self, position: u64) -> bool;
 }
 
 /// A database's part in a cluster.
@@ -71,6 +75,10 @@ mod tests {
 
         fn request_bytes_max(&self) -> u64 {
             0
+        }
+
+        fn wait_synced(&self, _position: u64) -> bool {
+            true
         }
     }
 

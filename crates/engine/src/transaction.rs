@@ -551,12 +551,12 @@ impl Transaction {
             id: self.id,
             family: self.member.as_ref().map(|member| member.slot),
             snapshot: self.sight.csn(),
-            name: self.name.take(),
             rests_on: self.rests_on(),
             reads: self.sight.reads().map(Reads::take),
             notes,
             effects: self.writes.take_effects(),
             held: std::mem::take(&mut self.held),
+            ..Request::default()
         }
     }
 

@@ -246,9 +246,8 @@ impl TotalOrder {
 
     /// Changes the membership, at any node.
     pub async fn change(&self, change: Change) -> Result<(), OrderError> {
-        let changed = self.0.with_leader(Kind::Change, &change, move |inner| async move {
-            inner.consensus.change(change).await
-        });
+        let changed =
+            self.0.with_leader(Kind::Change, &change, move |inner| async move { inner.change(change).await });
         changed.await.map(|Nothing {}| ())
     }
 
@@ -398,6 +397,19 @@ impl Inner {
         let mut stopped = self.stopped.subscribe();
         // An error means that the sender is gone, which is stopped enough.
         let _ = stopped.wait_for(|stopped| *stopped).await;
+    }
+
+    /// Changes the membership, if this node leads.
+    pub(crate) async fn change(&self, change: Change) -> Result<Nothing, String> {
+        if let Change::AddLearner(node) = change
+            && !self.settings.peers.contains_key(&node)
+        {
+            return Err(format!(
+                "node {node} is not on the list of node {}, which leads",
+                self.identity.node()
+            ));
+        }
+        self.consensus.change(change).await
     }
 
     pub(crate) fn draw_cluster(&self) -> ClusterId {

@@ -84,7 +84,7 @@ async fn serve(inner: &Inner, from: NodeNumber, request: Bytes) -> Bytes {
         },
         Kind::ReadIndex => answer(inner.consensus.read_index().await),
         Kind::Change => match body::<Change>(bytes) {
-            Ok(change) => answer(inner.consensus.change(change).await),
+            Ok(change) => answer(inner.change(change).await),
             Err(why) => answer(Err::<Nothing, _>(why)),
         },
         Kind::Report => answer(Ok(inner.report())),

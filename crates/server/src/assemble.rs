@@ -13,6 +13,7 @@ use std::time::Duration;
 use cognate_engine::{Database, Node, Options};
 use cognate_env::sim::LogDevice;
 use cognate_env::{Disk, RealDisk};
+use cognate_replication::order::TotalOrder;
 use cognate_sql::session::SqlDatabase;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -79,27 +80,43 @@ pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, St
             stopped.clone(),
         )));
     }
-    let (node, joining) = match &config.cluster {
-        None => (None, None),
-        Some(cluster) => {
-            let (node, joining) = cluster::join(cluster, &config.data)?;
-            (Some(node), Some(joining))
-        }
-    };
-    let database = open_database(&config, Arc::clone(&disk), node).await?;
-    let member = match joining {
-        None => None,
-        Some(joining) => {
-            let member = Box::pin(joining.start(&database, &config.data, disk)).await?;
-            Box::pin(member.caught_up(&database)).await;
-            Some(member)
-        }
-    };
-    let server = serving(database, access, &config)?;
+    let (database, member) = open(&config, &disk).await?;
+    let order = member.as_ref().map(Member::order);
+    let server = serving(database, access, &config, order)?;
     tasks.push(tokio::spawn(listener::accept(clients, server.clone(), stopped.clone())));
-    tasks.push(tokio::spawn(stub::run(server.clone(), config.site, stopped)));
+    let leads: stub::Leads = match &member {
+        Some(member) => Box::new(member.leadership()),
+        None => Box::new(|| true),
+    };
+    tasks.push(tokio::spawn(stub::run(server.clone(), config.site, leads, stopped)));
     let _ = ready.set(server.clone());
     Ok(Running { listen, http: http_address, server, stop, tasks, member, config })
+}
+
+/// Opens the database, and takes part in its cluster. A node that is far behind is sent another
+/// one's state, and opens again with that.
+async fn open(config: &Config, disk: &Arc<dyn Disk>) -> Result<(SqlDatabase, Option<Member>), StartError> {
+    let mut since = None;
+    loop {
+        let Some(cluster) = &config.cluster else {
+            return Ok((open_database(config, Arc::clone(disk), None).await?, None));
+        };
+        let (node, joining) = cluster::join(cluster, &config.data)?;
+        let database = match open_database(config, Arc::clone(disk), Some(node)).await {
+            // What ran before lets go of it when its last thread has ended.
+            Err(_) if since.is_some_and(|since: Instant| since.elapsed() < CANCEL_GRACE) => {
+                tokio::time::sleep(CANCEL_PERIOD).await;
+                continue;
+            }
+            opened => opened?,
+        };
+        let member = Box::pin(joining.start(&database, &config.data, Arc::clone(disk))).await?;
+        if Box::pin(member.caught_up(&database)).await {
+            return Ok((database, Some(member)));
+        }
+        Box::pin(member.stop()).await;
+        since = Some(Instant::now());
+    }
 }
 
 /// The serving threads, and what they share.
@@ -107,12 +124,13 @@ pub(crate) fn serving(
     database: SqlDatabase,
     access: Access,
     config: &Config,
+    order: Option<TotalOrder>,
 ) -> Result<Arc<Server>, StartError> {
     let threads =
         config.worker_threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     let crew = Crew::start(threads.unwrap_or(1))
         .map_err(|error| StartError(format!("cannot start the serving threads: {error}")))?;
-    let server = Arc::new(Server::new(database, crew, access, config));
+    let server = Arc::new(Server::new(database, crew, access, config, order));
     server.database.healing().configure(config.in_doubt_push_after, config.application_servers.clone());
     Ok(server)
 }
@@ -188,6 +206,15 @@ impl Running {
         // What was not taken over stays as it is, and is named again next time.
         self.config = reload::in_force(&self.config, config);
         Ok(())
+    }
+
+    /// Resolves if this node was far behind in its cluster and was sent another one's state: it is
+    /// to be stopped and started again, and goes on with that.
+    pub async fn until_replaced(&self) {
+        match &self.member {
+            Some(member) => member.until_replaced().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Stops: nobody new, a grace time for what runs, then cancel, checkpoint, close.

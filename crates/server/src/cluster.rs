@@ -24,20 +24,22 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cognate_engine::{Database, Node};
 use cognate_env::Disk;
-use cognate_replication::application::{Answer, Application, Failure, Snapshot, SnapshotSink};
 use cognate_replication::delivery::{Delivered, Delivery};
-use cognate_replication::entry::{NodeNumber, Position};
+use cognate_replication::entry::NodeNumber;
 use cognate_replication::error::ProposeError;
-use cognate_replication::net::tcp::TcpNetwork;
+use cognate_replication::net::tcp::{TcpNetwork, Tls};
 use cognate_replication::order::TotalOrder;
 use cognate_replication::settings::Settings;
 use cognate_replication::status::NodeState;
-use cognate_sql::session::{NodeRow, SqlDatabase, hex};
+use cognate_sql::session::{Barrier, NodeRow, SqlDatabase, hex};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::application::NodeState as State;
 use crate::assemble::StartError;
 use crate::membership::ClusterConfig;
+use crate::node_tls;
 
 /// Where the order keeps its log, in the data folder.
 const FOLDER: &str = "order";
@@ -49,6 +51,8 @@ const STATUS_PERIOD: Duration = Duration::from_millis(200);
 const COMPARE_PERIOD: Duration = Duration::from_secs(1);
 /// A node without a majority refuses writes at once after this time; before, they wait.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause before it is looked again whether this node has something on its disk.
+const SYNC_PAUSE: Duration = Duration::from_millis(1);
 /// Pause before a proposal is tried again whose answer was lost.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -56,6 +60,17 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub(crate) struct Proposals {
     sender: mpsc::UnboundedSender<Bytes>,
     limit: u64,
+    synced: Arc<Mutex<Synced>>,
+}
+
+/// What is known of this node's own disk.
+enum Synced {
+    /// The order is not open yet.
+    Unknown,
+    /// The order knows.
+    Order(TotalOrder),
+    /// The order has ended, and everything up to here is on the disk.
+    Upto(u64),
 }
 
 impl cognate_engine::TotalOrder for Proposals {
@@ -67,6 +82,18 @@ impl cognate_engine::TotalOrder for Proposals {
     fn request_bytes_max(&self) -> u64 {
         self.limit
     }
+
+    fn wait_synced(&self, position: u64) -> bool {
+        loop {
+            match &*self.synced.lock() {
+                Synced::Order(order) if order.marks().synced >= position => return true,
+                Synced::Upto(synced) => return *synced >= position,
+                Synced::Unknown | Synced::Order(_) => {}
+            }
+            // A checkpoint waits here, which takes longer than this anyway.
+            std::thread::sleep(SYNC_PAUSE);
+        }
+    }
 }
 
 /// A node before its database is open.
@@ -74,11 +101,16 @@ pub(crate) struct Joining {
     config: ClusterConfig,
     settings: Settings,
     requests: mpsc::UnboundedReceiver<Bytes>,
+    synced: Arc<Mutex<Synced>>,
+    tls: Option<Tls>,
 }
 
 /// A node that takes part.
 pub(crate) struct Member {
     order: TotalOrder,
+    synced: Arc<Mutex<Synced>>,
+    /// Whether another node's state has become this one's, once it is opened again.
+    replaced: watch::Receiver<bool>,
     tasks: Vec<JoinHandle<()>>,
     applier: Option<std::thread::JoinHandle<()>>,
     stop: watch::Sender<bool>,
@@ -88,12 +120,18 @@ pub(crate) struct Member {
 pub(crate) fn join(config: &ClusterConfig, data: &Path) -> Result<(Node, Joining), StartError> {
     let peers: BTreeMap<NodeNumber, String> =
         config.peers.iter().map(|(node, address)| (NodeNumber::from(*node), address.clone())).collect();
-    let settings = Settings::new(NodeNumber::from(config.node), peers);
+    let mut settings = Settings::new(NodeNumber::from(config.node), peers);
+    if let Some(bytes) = config.log_kept {
+        settings.limits.kept_bytes = bytes;
+    }
+    let tls = config.tls.as_ref().map(node_tls::between_nodes).transpose().map_err(StartError)?;
     let (sender, requests) = mpsc::unbounded_channel();
     let limit = settings.limits.request_bytes as u64;
     let start = count_start(data)?;
-    let node = Node { number: config.node, start, order: Arc::new(Proposals { sender, limit }) };
-    Ok((node, Joining { config: config.clone(), settings, requests }))
+    let synced = Arc::new(Mutex::new(Synced::Unknown));
+    let proposals = Proposals { sender, limit, synced: Arc::clone(&synced) };
+    let node = Node { number: config.node, start, order: Arc::new(proposals) };
+    Ok((node, Joining { config: config.clone(), settings, requests, synced, tls }))
 }
 
 /// Counts this start of the node, durably, before anything gets a number by it.
@@ -110,7 +148,10 @@ fn count_start(data: &Path) -> Result<u32, StartError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(error) => return Err(failed(error)),
     };
-    let start = before + 1;
+    // A folder that was lost has forgotten its starts, and the cluster still knows transactions of
+    // them: the clock tells that this is another one.
+    let minutes = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let start = (before + 1).max((minutes.as_secs() / 60) as u32);
     let fresh = folder.join("starts.new");
     let write = || {
         let mut file = std::fs::File::create(&fresh)?;
@@ -131,54 +172,69 @@ impl Joining {
         data: &Path,
         disk: Arc<dyn Disk>,
     ) -> Result<Member, StartError> {
-        let Joining { config, settings, requests } = self;
+        let Joining { config, settings, requests, synced, tls } = self;
         let engine = database.engine().clone();
         let network = TcpNetwork {
             peers: settings.peers.clone(),
             secret: Bytes::from(config.secret.clone()),
-            tls: None,
+            tls,
             frame_bytes: settings.limits.frame_bytes(),
             listener: None,
         };
-        let application = Arc::new(Answers { engine: engine.clone() });
-        // Everything is delivered again at a start: the graph of what was certified is made of it.
+        let application = Arc::new(State {
+            engine: engine.clone(),
+            disk: Arc::clone(&disk),
+            data: data.to_path_buf(),
+            chunk_bytes: settings.limits.chunk_bytes,
+        });
+        let (folder, starts_at) = (data.join(FOLDER), engine.starts_at());
         let opened =
-            TotalOrder::start(settings, disk, &data.join(FOLDER), 0, application, Box::new(network)).await;
+            TotalOrder::start(settings, disk, &folder, starts_at, application, Box::new(network)).await;
         let (order, delivery) =
             opened.map_err(|error| StartError(format!("node {}: {error}", config.node)))?;
+        *synced.lock() = Synced::Order(order.clone());
+        database.nodes().ask_by(barrier(order.clone()));
         let (stop, stopped) = watch::channel(false);
+        let (replace, replaced) = watch::channel(false);
         let runtime = tokio::runtime::Handle::current();
         let applier = {
             let (order, engine, database) = (order.clone(), engine.clone(), database.clone());
             std::thread::Builder::new()
                 .name("applier".to_owned())
-                .spawn(move || apply(&runtime, &order, &engine, &database, delivery))
+                .spawn(move || apply(&runtime, &order, &engine, &database, delivery, &replace))
                 .map_err(|error| StartError(format!("cannot start the applier: {error}")))?
         };
         let tasks = vec![
             tokio::spawn(propose(order.clone(), engine.clone(), requests)),
             tokio::spawn(show(order.clone(), database.clone(), config.clone(), stopped.clone())),
-            tokio::spawn(compare(order.clone(), database.clone(), config, stopped)),
+            tokio::spawn(compare(order.clone(), database.clone(), config, stopped.clone())),
+            tokio::spawn(cut(order.clone(), engine, starts_at, stopped)),
         ];
-        Ok(Member { order, tasks, applier: Some(applier), stop })
+        Ok(Member { order, synced, replaced, tasks, applier: Some(applier), stop })
     }
 }
 
 impl Member {
-    /// Resolves once this node has everything that was settled when it asked a majority.
-    pub(crate) async fn caught_up(&self, database: &SqlDatabase) {
+    /// Resolves once this node has everything that was settled when it asked a majority, or the
+    /// state of another one. Says whether it is the former.
+    pub(crate) async fn caught_up(&self, database: &SqlDatabase) -> bool {
         loop {
             let reached = async {
                 let barrier = self.order.read_barrier().await?;
                 self.order.until_applied(barrier).await
             };
-            match reached.await {
+            let reached = tokio::select! {
+                biased;
+                () = self.until_replaced() => return false,
+                reached = reached => reached,
+            };
+            match reached {
                 Ok(()) => {
                     // Before the first client comes: tokens name the cluster.
                     if let Some(cluster) = self.order.cluster() {
                         database.nodes().identify(hex(&cluster));
                     }
-                    return;
+                    return true;
                 }
                 Err(error) => {
                     tracing::info!(%error, "waiting for a majority of the cluster");
@@ -188,12 +244,35 @@ impl Member {
         }
     }
 
+    /// The order that it takes part in.
+    pub(crate) fn order(&self) -> TotalOrder {
+        self.order.clone()
+    }
+
+    /// Resolves once another node's state has become this one's, for the next opening.
+    pub(crate) async fn until_replaced(&self) {
+        let mut replaced = self.replaced.clone();
+        // Without a sender the applier has ended for another reason.
+        if replaced.wait_for(|replaced| *replaced).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Tells whether this node leads now.
+    pub(crate) fn leadership(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let order = self.order.clone();
+        move || order.leader() == Some(order.node())
+    }
+
     /// Leaves as planned: another node leads first.
     pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);
         self.order.stop().await;
+        *self.synced.lock() = Synced::Upto(self.order.marks().synced);
         for task in self.tasks {
             task.abort();
+            // Its share of the database is gone then.
+            let _ = task.await;
         }
         if let Some(applier) = self.applier.take() {
             let joined = tokio::task::spawn_blocking(move || applier.join()).await;
@@ -235,6 +314,7 @@ fn apply(
     engine: &Database,
     database: &SqlDatabase,
     mut delivery: Delivery,
+    replaced: &watch::Sender<bool>,
 ) {
     loop {
         let next = match delivery.next_ready() {
@@ -250,7 +330,10 @@ fn apply(
                 Err(error) => format!("position {position} cannot be applied: {error}"),
             },
             Ok(Delivered::Installed { position }) => {
-                format!("the state at position {position} was installed under a running database")
+                tracing::info!(position, "this node goes on with another one's state");
+                database.nodes().close(Some("This node was far behind, and starts again.".to_owned()));
+                replaced.send_replace(true);
+                return;
             }
             Err(error) => {
                 tracing::info!(%error, "the order has ended");
@@ -261,6 +344,35 @@ fn apply(
         order.set_diverged(Some(failed.clone()));
         database.nodes().close(Some(failed));
         return;
+    }
+}
+
+/// Asks the order how far it is, from whatever thread a session runs on. A member that has ended is
+/// not asked.
+fn barrier(order: TotalOrder) -> Barrier {
+    let runtime = tokio::runtime::Handle::current();
+    Box::new(move || {
+        let order = order.clone();
+        let asked = runtime.spawn(async move { order.read_barrier().await.map_err(|e| e.to_string()) });
+        Box::pin(async move { asked.await.unwrap_or_else(|e| Err(e.to_string())) })
+    })
+}
+
+/// Lets the order forget what no start needs any more, after each checkpoint.
+async fn cut(order: TotalOrder, engine: Database, mut before: u64, mut stopped: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = tokio::time::sleep(COMPARE_PERIOD) => {}
+        }
+        let starts_at = engine.starts_at();
+        if starts_at > before {
+            match order.checkpointed(starts_at).await {
+                Ok(()) => before = starts_at,
+                Err(error) => tracing::warn!(%error, "the order's log is not cut"),
+            }
+        }
     }
 }
 
@@ -367,31 +479,5 @@ async fn compare(
             tracing::error!("this node leaves: {why}");
             order.set_diverged(Some(why));
         }
-    }
-}
-
-/// Answers what other nodes ask: digests at a position.
-struct Answers {
-    engine: Database,
-}
-
-impl Application for Answers {
-    fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
-        Box::pin(async { Err("the log has everything that a node needs".to_owned()) })
-    }
-
-    fn begin_install(&self, _position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
-        Box::pin(async { Err("the log has everything that a node needs".to_owned()) })
-    }
-
-    fn answer(&self, _from: NodeNumber, question: Bytes) -> Answer<'_, Result<Bytes, Failure>> {
-        let digest = question
-            .as_ref()
-            .try_into()
-            .ok()
-            .and_then(|bytes| self.engine.digest_at(u64::from_be_bytes(bytes)));
-        Box::pin(async move {
-            digest.map(|digest| Bytes::copy_from_slice(&digest)).ok_or_else(|| "not known here".to_owned())
-        })
     }
 }

@@ -93,6 +93,15 @@ pub struct Settings {
     pub cluster_secret: Option<String>,
     /// File whose first line is that.
     pub cluster_secret_file: Option<PathBuf>,
+    /// PEM files for connections between nodes: certificate, key, and whose certificates the others'
+    /// have to be.
+    pub cluster_tls_cert: Option<PathBuf>,
+    /// See `cluster_tls_cert`.
+    pub cluster_tls_key: Option<PathBuf>,
+    /// See `cluster_tls_cert`.
+    pub cluster_tls_ca: Option<PathBuf>,
+    /// Log that stays for nodes that are away, e.g. `64MB`.
+    pub cluster_log_kept: Option<String>,
     /// The user that may change what is the whole server's.
     pub superuser: Option<String>,
     /// What whoever asks for metrics has to show.
@@ -259,6 +268,10 @@ impl Settings {
                 Some(_) => self.cluster_secret,
                 None => self.cluster_secret.or(below.cluster_secret),
             },
+            cluster_tls_cert: self.cluster_tls_cert.or(below.cluster_tls_cert),
+            cluster_tls_key: self.cluster_tls_key.or(below.cluster_tls_key),
+            cluster_tls_ca: self.cluster_tls_ca.or(below.cluster_tls_ca),
+            cluster_log_kept: self.cluster_log_kept.or(below.cluster_log_kept),
             superuser: self.superuser.or(below.superuser),
             // As with passwords: one form above hides both below.
             http_token_file: match &self.http_token {
@@ -300,12 +313,7 @@ impl Config {
         let http_token = http_token(settings.http_token, settings.http_token_file)?;
         check_http(http, http_token.is_some() || settings.allow_public_http == Some(true))?;
         let allow_plaintext = settings.allow_plaintext == Some(true);
-        let tls = match (settings.tls.cert, settings.tls.key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            (Some(_), None) => return Err(ConfigError("tls: a certificate is given but no key".to_owned())),
-            (None, Some(_)) => return Err(ConfigError("tls: a key is given but no certificate".to_owned())),
-        };
+        let tls = tls_files(settings.tls)?;
         if tls.is_none() && !allow_plaintext && !listen.ip().is_loopback() {
             return Err(ConfigError(format!(
                 "listen: {listen} can be reached from other machines, so a certificate is needed: set --tls-cert and --tls-key, listen on \
@@ -313,8 +321,13 @@ impl Config {
             )));
         }
         let secret = secret("cluster_secret", settings.cluster_secret, settings.cluster_secret_file)?;
+        let between = membership::Between {
+            secret,
+            tls: [settings.cluster_tls_cert, settings.cluster_tls_key, settings.cluster_tls_ca],
+            log_kept: settings.cluster_log_kept.as_deref().map(parse_size).transpose(),
+        };
         let cluster =
-            membership::cluster(settings.node, settings.peers.as_deref(), secret).map_err(ConfigError)?;
+            membership::cluster(settings.node, settings.peers.as_deref(), between).map_err(ConfigError)?;
         let (method_name, release) = (settings.serializable.as_deref(), settings.lock_release.as_deref());
         membership::check(cluster.as_ref(), method_name, release).map_err(ConfigError)?;
         Ok(Config {
@@ -449,6 +462,16 @@ fn method(text: Option<&str>) -> Result<Method, ConfigError> {
         let names = Method::ALL.map(Method::name).join(", ");
         ConfigError(format!("serializable: \"{text}\" is none of {names}"))
     })
+}
+
+/// Certificate and key, or neither.
+fn tls_files(tls: TlsSettings) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
+    match (tls.cert, tls.key) {
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(ConfigError("tls: a certificate is given but no key".to_owned())),
+        (None, Some(_)) => Err(ConfigError("tls: a key is given but no certificate".to_owned())),
+    }
 }
 
 fn certifier_bytes(text: Option<&str>) -> Result<u64, ConfigError> {

@@ -39,7 +39,7 @@ impl Embedded {
         let config = Config::resolve(settings).map_err(|error| StartError(error.to_string()))?;
         let access = Access::read(&config).map_err(StartError)?;
         let database = open_database(&config, Arc::new(RealDisk), None).await?;
-        Ok(Embedded { server: serving(database, access, &config)?, grace: config.shutdown_grace })
+        Ok(Embedded { server: serving(database, access, &config, None)?, grace: config.shutdown_grace })
     }
 
     /// The client's end of a new connection, for the runtime that this is called from. The user is

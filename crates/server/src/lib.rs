@@ -1,5 +1,6 @@
 //! The server: listeners, PostgreSQL's wire protocol, health and metrics over HTTP, configuration.
 
+mod application;
 pub mod assemble;
 mod cluster;
 pub mod config;
@@ -8,6 +9,7 @@ pub mod embedded;
 mod http;
 mod listener;
 pub mod membership;
+mod node_tls;
 pub mod pg;
 mod reload;
 mod server;

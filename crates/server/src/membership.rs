@@ -1,6 +1,7 @@
 //! What the configuration says of the cluster that a server is a node of.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use cognate_engine::NODE_MAX;
 
@@ -13,6 +14,18 @@ pub struct ClusterConfig {
     pub peers: BTreeMap<u16, String>,
     /// What nodes know each other by; empty only where all of them are on this machine.
     pub secret: String,
+    /// PEM files for connections between nodes, if these are encrypted: certificate, key, and whose
+    /// certificates the others' have to be.
+    pub tls: Option<[PathBuf; 3]>,
+    /// Log in bytes that stays for nodes that are away; `None`: as the order sees fit.
+    pub log_kept: Option<u64>,
+}
+
+/// What a configuration says of the connections between nodes, and of what is kept for them.
+pub(crate) struct Between {
+    pub(crate) secret: Option<String>,
+    pub(crate) tls: [Option<PathBuf>; 3],
+    pub(crate) log_kept: Result<Option<u64>, String>,
 }
 
 impl std::fmt::Debug for ClusterConfig {
@@ -26,8 +39,9 @@ impl std::fmt::Debug for ClusterConfig {
 pub(crate) fn cluster(
     node: Option<u16>,
     peers: Option<&str>,
-    secret: Option<String>,
+    between: Between,
 ) -> Result<Option<ClusterConfig>, String> {
+    let Between { secret, tls, log_kept } = between;
     let (node, peers) = match (node, peers) {
         (None, None) => return Ok(None),
         (Some(node), Some(peers)) => (node, peers),
@@ -66,7 +80,17 @@ pub(crate) fn cluster(
                 .to_owned(),
         );
     }
-    Ok(Some(ClusterConfig { node, peers: all, secret: secret.unwrap_or_default() }))
+    let tls = match tls {
+        [None, None, None] => None,
+        [Some(certificate), Some(key), Some(authority)] => Some([certificate, key, authority]),
+        _ => {
+            return Err(
+                "cluster_tls: certificate, key and authority belong together: set all three".to_owned()
+            );
+        }
+    };
+    let log_kept = log_kept.map_err(|wrong| format!("cluster_log_kept: {wrong}"))?;
+    Ok(Some(ClusterConfig { node, peers: all, secret: secret.unwrap_or_default(), tls, log_kept }))
 }
 
 /// A node cannot have settings that would decide otherwise than other nodes.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cognate_replication::order::TotalOrder;
 use cognate_sql::session::{Authority, SqlDatabase};
 use parking_lot::RwLock;
 use tokio_rustls::TlsAcceptor;
@@ -27,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Metrics,
     pub(crate) message_bytes_max: usize,
+    /// The order that its node takes part in, if it is one of a cluster.
+    pub(crate) order: Option<TotalOrder>,
 }
 
 /// Who gets in and how.
@@ -62,7 +65,13 @@ impl Access {
 }
 
 impl Server {
-    pub(crate) fn new(database: SqlDatabase, crew: Crew, access: Access, config: &Config) -> Server {
+    pub(crate) fn new(
+        database: SqlDatabase,
+        crew: Crew,
+        access: Access,
+        config: &Config,
+        order: Option<TotalOrder>,
+    ) -> Server {
         Server {
             database,
             crew,
@@ -71,6 +80,7 @@ impl Server {
             budget: Budget::new((config.memory_bytes / 4).max(4 * config.message_bytes_max as u64)),
             metrics: Metrics::default(),
             message_bytes_max: config.message_bytes_max,
+            order,
         }
     }
 

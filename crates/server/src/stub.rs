@@ -118,8 +118,12 @@ impl Stub {
     }
 }
 
+/// Tells whether it is this server's turn to push. All nodes of a cluster have the same families, so
+/// the one that leads pushes them; two that take themselves for it do no harm.
+pub(crate) type Leads = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// Looks and pushes until the server stops.
-pub(crate) async fn run(server: Arc<Server>, lane: u16, mut stopped: watch::Receiver<bool>) {
+pub(crate) async fn run(server: Arc<Server>, lane: u16, leads: Leads, mut stopped: watch::Receiver<bool>) {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let (mut stub, mut rooms) = (Stub::new(lane), HashMap::<String, Arc<Semaphore>>::new());
     loop {
@@ -131,7 +135,7 @@ pub(crate) async fn run(server: Arc<Server>, lane: u16, mut stopped: watch::Rece
             () = tokio::time::sleep(pause) => {}
         }
         let (Some(push_after), servers) = (push_after, healing.servers()) else { continue };
-        if servers.is_empty() {
+        if servers.is_empty() || !leads() {
             continue;
         }
         rooms.retain(|url, _| servers.contains(url));

@@ -419,6 +419,13 @@ impl From<cognate_engine::Error> for SqlError {
                         "Split the work into several transactions, or raise the server's memory budget. Tables that the transaction itself created or truncated are not limited.",
                     )
             }
+            Error::RequestTooLarge { limit } => {
+                SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "transaction too large")
+                    .with_detail(format!(
+                        "With what it has read and locked it exceeds {limit} bytes, which is what a cluster orders at once."
+                    ))
+                    .with_hint("Split the work into several transactions.")
+            }
             Error::Corrupt { .. } | Error::Undecodable { .. } => SqlError::new(sqlstate::DATA_CORRUPTED, message)
                 .with_hint("Restore the data folder from a backup."),
             Error::LogPoisoned { cause } if matches!(*cause, Error::DiskFull { .. }) => {

@@ -3,6 +3,7 @@
 mod damage;
 mod golden;
 mod keys;
+mod nodes;
 mod numeric;
 mod precise;
 mod random;

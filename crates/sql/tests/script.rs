@@ -42,6 +42,8 @@ use cognate_sql::session::{
 };
 use cognate_sql::types::{Datum, FormatContext};
 
+use crate::nodes::{Cluster, NODES};
+
 /// A step of a script.
 enum Step {
     Comment(String),
@@ -247,6 +249,10 @@ struct World {
     is_held: bool,
     engine: Option<Database>,
     sql: Option<SqlDatabase>,
+    /// The cluster that the database is a node of, and which one.
+    cluster: Option<(Cluster, usize)>,
+    /// Each session is at another node than the one before.
+    goes_round: bool,
     clients: BTreeMap<String, Client>,
 }
 
@@ -261,9 +267,21 @@ impl World {
             is_held: false,
             engine: None,
             sql: None,
+            cluster: None,
+            goes_round: false,
             clients: BTreeMap::new(),
         };
         world.open(None);
+        world
+    }
+
+    /// One whose database is a node of a cluster.
+    fn at_node(at: usize) -> World {
+        let mut world = World::new(None);
+        let cluster = Cluster::start();
+        let (engine, sql) = cluster.nodes[at].clone();
+        (world.engine, world.sql) = (Some(engine), Some(sql));
+        world.cluster = Some((cluster, at));
         world
     }
 
@@ -285,6 +303,13 @@ impl World {
     fn restart(&mut self, kilobytes: Option<u64>) {
         self.clients.clear();
         self.sql = None;
+        if let Some((cluster, at)) = &mut self.cluster {
+            self.engine = None;
+            cluster.restart(kilobytes);
+            let (engine, sql) = cluster.nodes[*at].clone();
+            (self.engine, self.sql) = (Some(engine), Some(sql));
+            return;
+        }
         if let Some(engine) = self.engine.take() {
             engine.close().unwrap();
         }
@@ -292,12 +317,21 @@ impl World {
     }
 
     fn waiting(&self) -> Vec<u64> {
-        let engine = self.engine.as_ref().unwrap();
-        engine.transactions().into_iter().filter(|t| t.waits_for.is_some()).map(|t| t.id).collect()
+        let waiting = |engine: &Database| {
+            let all = engine.transactions().into_iter();
+            all.filter(|t| t.waits_for.is_some()).map(|t| t.id).collect::<Vec<u64>>()
+        };
+        match &self.cluster {
+            None => waiting(self.engine.as_ref().unwrap()),
+            Some((cluster, _)) => cluster.nodes.iter().flat_map(|(engine, _)| waiting(engine)).collect(),
+        }
     }
 
     fn client(&mut self, name: &str) -> &mut Client {
-        let sql = self.sql.clone().unwrap();
+        let mut sql = self.sql.clone().unwrap();
+        if let (true, Some((cluster, at))) = (self.goes_round, &self.cluster) {
+            sql = cluster.nodes[(at + self.clients.len()) % NODES].1.clone();
+        }
         self.clients.entry(name.to_owned()).or_insert_with(|| {
             let parameters = SessionParameters {
                 user: "postgres".into(),
@@ -352,6 +386,9 @@ impl World {
             }
         }
         self.others(&mut out).await;
+        if let Some((cluster, _)) = &self.cluster {
+            cluster.settle().await;
+        }
         out
     }
 
@@ -426,10 +463,36 @@ pub(crate) fn play(script: &str) -> Vec<Vec<String>> {
 
 fn run(path: &Path) {
     let script = std::fs::read_to_string(path).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let steps = parse(&script);
     let holds = steps.iter().any(|(step, _)| matches!(step, Step::Hold));
     let mut world = World::new(holds.then(|| SimDisk::new(1)));
+    let (blessed, failures) = compare(&mut world, steps);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, blessed).unwrap();
+    } else {
+        assert!(failures.is_empty(), "{}:\n\n{failures}", path.display());
+    }
+}
+
+/// The same at some node of a cluster, or with each session at another one; all must come to the
+/// same.
+pub(crate) fn run_at_cluster(path: &Path, goes_round: bool) {
+    let script = std::fs::read_to_string(path).unwrap();
+    let mut world = World::at_node(script.len() % NODES);
+    world.goes_round = goes_round;
+    let (_, failures) = compare(&mut world, parse(&script));
+    assert!(failures.is_empty(), "{}:\n\n{failures}", path.display());
+    world.clients.clear();
+    let (cluster, _) = world.cluster.as_ref().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(cluster.settle());
+    cluster.assert_equal();
+}
+
+/// Plays the steps. The script as it would be with the answers that came, and which were not as
+/// expected.
+fn compare(world: &mut World, steps: Vec<(Step, Vec<String>)>) -> (String, String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut blessed = String::new();
     let mut failures = String::new();
     for (step, expected) in steps {
@@ -449,17 +512,39 @@ fn run(path: &Path) {
         for line in &answer {
             let _ = writeln!(blessed, "{}", format!("> {line}").trim_end());
         }
-        let expected: Vec<&str> = expected.iter().map(|line| line.trim_end()).collect();
-        if answer.iter().map(|line| line.trim_end()).ne(expected.iter().copied()) {
+        let is_node = world.cluster.is_some();
+        let plain = |line: &String| match is_node {
+            true => without_transactions(line.trim_end()),
+            false => line.trim_end().to_owned(),
+        };
+        let expected: Vec<String> = expected.iter().map(plain).collect();
+        if answer.iter().map(plain).ne(expected.iter().cloned()) {
             let (expected, answer) = (expected.join("\n  "), answer.join("\n  "));
             let _ = write!(failures, "{line}\n expected\n  {expected}\n got\n  {answer}\n\n");
         }
     }
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(path, blessed).unwrap();
-    } else {
-        assert!(failures.is_empty(), "{}:\n\n{failures}", path.display());
+    (blessed, failures)
+}
+
+/// A detail without the numbers of transactions, which are others at a node: digits that are not in
+/// parentheses.
+fn without_transactions(line: &str) -> String {
+    let names_some = ["DETAIL: ", "Transaction ", "prepared transaction "];
+    if !names_some.iter().any(|some| line.contains(some)) {
+        return line.to_owned();
     }
+    let (mut depth, mut plain, mut is_in_number) = (0, String::new(), false);
+    for letter in line.chars() {
+        depth += i32::from(letter == '(') - i32::from(letter == ')');
+        let is_digit = letter.is_ascii_digit() && depth == 0;
+        if !is_digit {
+            plain.push(letter);
+        } else if !is_in_number {
+            plain.push('#');
+        }
+        is_in_number = is_digit;
+    }
+    plain
 }
 
 macro_rules! scripts {
@@ -487,6 +572,7 @@ scripts!(
     basics,
     bulk,
     catalog,
+    columns,
     composite_json,
     catalog_snapshot,
     conflict,

@@ -81,6 +81,7 @@ mod candidate;
 mod cycle;
 #[cfg(test)]
 mod faults;
+mod image;
 mod index;
 mod method;
 mod node;

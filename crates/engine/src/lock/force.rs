@@ -2,7 +2,8 @@
 //! whatever others hold, and nobody is waited for.
 
 use super::held::{Held, HeldLock};
-use super::mode::{LockMode, Mode, TreeMode, WEAK};
+use super::mode::{FamilySlot, LockMode, Mode, TreeMode, WEAK};
+use super::queue::siblings;
 use super::table::{LockTable, entry, hash};
 use crate::key::SmallKey;
 use crate::{TransactionId, TreeId};
@@ -12,15 +13,17 @@ impl LockTable {
     /// must let go by `release_all`. Who asks from now on waits for it.
     ///
     /// Nobody is waited for and nobody is asked: this is for requests whose place in the order is
-    /// decided (`delivery`).
+    /// decided (`delivery`). `family`: of an instance, whose siblings do not stand against it.
     pub(crate) fn force<'a>(
         &self,
         owner: TransactionId,
+        family: Option<FamilySlot>,
         locks: impl Iterator<Item = &'a HeldLock>,
         against: &mut Vec<(TransactionId, TreeId, Option<SmallKey>)>,
     ) -> Held {
         let mut held = Held::default();
         for lock in locks {
+            let family = family.filter(|_| lock.key.is_some());
             let (key, strong) = (lock.key.as_deref(), lock.key.is_none() && lock.modes & !WEAK != 0);
             held.weak |= key.is_none() && !strong;
             if strong {
@@ -37,8 +40,9 @@ impl LockTable {
                 None => Mode::Tree(TreeMode::Read).keeps_out(lock.modes),
             };
             let others = queue.holders().iter().filter(|h| h.owner != owner && h.modes & out != 0);
-            against.extend(others.map(|h| (h.owner, lock.tree, lock.key.clone())));
-            queue.hold(owner, lock.modes, None);
+            let strangers = others.filter(|h| !siblings(h.family, family));
+            against.extend(strangers.map(|h| (h.owner, lock.tree, lock.key.clone())));
+            queue.hold(owner, lock.modes, family);
             held.hashes.push(hash);
         }
         held

@@ -70,6 +70,13 @@ impl Held {
         self.hashes.is_empty() && self.strong.is_empty() && !self.weak
     }
 
+    /// Adds what the same owner holds besides; of what it does no savepoint is left.
+    pub(crate) fn append(&mut self, mut others: Held) {
+        self.hashes.append(&mut others.hashes);
+        self.strong.append(&mut others.strong);
+        self.weak |= others.weak;
+    }
+
     /// Notes a lock that was held, with these modes, and is stronger now.
     #[inline]
     pub(super) fn note_raised(&mut self, hash: u64, before: Modes) {

@@ -58,7 +58,7 @@ pub(crate) struct Holder {
 
 /// Whether both are members of one family.
 #[inline]
-fn siblings(one: Option<FamilySlot>, other: Option<FamilySlot>) -> bool {
+pub(super) fn siblings(one: Option<FamilySlot>, other: Option<FamilySlot>) -> bool {
     one.is_some() && one == other
 }
 

@@ -11,7 +11,7 @@
 //!
 //! 1. *Locks.* A request conflicts with what was delivered after its origin last looked (`bot`), if
 //!    the two have locks that do not go together. Its writes count as locks. At `REPEATABLE READ`
-//!    and above a write conflicts with everything after the snapshot: first updater wins.
+//!    and above a write conflicts with every change after the snapshot: first updater wins.
 //! 2. *Reads*, at `SERIALIZABLE`: the certifier, with the same graph everywhere.
 //!
 //! `bot` is right for locks, since whatever was delivered at the origin before has struck those who
@@ -28,7 +28,7 @@
 //! # What is replicated
 //!
 //! Everything that a verdict depends on is a function of the order: the window of locks, the graph,
-//! the horizon, the outcomes by request, and a digest of them all. Clocks, sizes of memory and the
+//! who is prepared and under which name, families of siblings, the horizon, the outcomes by request, and a digest of them all. Clocks, sizes of memory and the
 //! transactions that happen to run at a node are not.
 //!
 //! # The horizon
@@ -39,10 +39,14 @@
 //! positions, and nodes that have not announced anything for [`SILENCE_MAX`] positions are not
 //! waited for.
 
+mod prepared;
+mod purpose;
 mod request;
 mod standing;
 mod window;
 
+pub(crate) use prepared::Undecided;
+pub(crate) use purpose::{OnFamily, Operation, Preparing, Purpose};
 pub(crate) use request::{Level, Request};
 pub(crate) use standing::{Refusal, Standing};
 

@@ -3,7 +3,7 @@
 //! Integers are varints (seven bits a byte, lowest first; the top bit says that more follow).
 //!
 //! ```text
-//! version: 1 byte          1
+//! version: 1 byte          1 = the commit of a transaction, 2 = with another purpose
 //! level: 1 byte            0 = read committed, 1 = snapshot, 2 = serializable
 //! transaction id           its node in the highest bits
 //! name                     length + 1 and bytes, or 0: what its client calls the request
@@ -13,19 +13,28 @@
 //! next tree id             all ids below may be in use
 //! dropped trees            count, ids
 //! locks, notes, reads, trees    as in the row of a prepared transaction
+//! effects                  count, words: what the writes changed of their rows (`txn::change`); if there are any,
+//!                          the place of each write in them, in the order of trees and keys
+//! purpose                  version 2 only: see there
 //! ```
 //!
 //! A request without changes asks whether its reads fit into the order (a transaction that wrote
 //! nothing), or only announces its origin's oldest snapshot (without reads, too).
 
+use super::purpose::Purpose;
+use crate::certifier::Candidate;
 use crate::key::SmallKey;
 use crate::level::Isolation;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
 use crate::prepared::record::{Parts, VERSION as PARTS, decode_parts, encode_parts};
+use crate::txn::change::Effects;
+use crate::txn::codec::{decode_effects, encode_effects};
+use crate::txn::writeset::{Changes, key_writes};
 use crate::{Csn, TransactionId, TreeId};
 
-const VERSION: u8 = 1;
+const COMMIT: u8 = 1;
+const WITH_PURPOSE: u8 = 2;
 
 /// By which rules a request is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,13 +67,16 @@ pub(crate) struct Request {
     pub(crate) next_tree: u64,
     pub(crate) dropped: Vec<TreeId>,
     pub(crate) parts: Parts,
+    /// What the writes changed of their rows, where that is known.
+    pub(crate) effects: Effects,
+    pub(crate) purpose: Purpose,
 }
 
 impl Request {
     /// About `size` bytes are changes.
     pub(crate) fn encode(&self, size: u64) -> Vec<u8> {
         let mut out = Encoder::with_capacity(256 + size);
-        out.byte(VERSION);
+        out.byte(if self.purpose.is_commit() { COMMIT } else { WITH_PURPOSE });
         out.byte(self.level as u8);
         out.varint(self.id);
         out.optional(self.name.as_deref().map(str::as_bytes));
@@ -74,6 +86,11 @@ impl Request {
         out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
         let Parts { locks, notes, reads, changes } = &self.parts;
         encode_parts(&mut out, locks, notes, reads.as_ref(), changes);
+        let places = changes.iter().flat_map(|(_, changes)| changes.places());
+        encode_effects(&mut out, &self.effects, places);
+        if !self.purpose.is_commit() {
+            self.purpose.encode(&mut out, self.id);
+        }
         out.finish()
     }
 
@@ -84,7 +101,7 @@ impl Request {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Request, String> {
         let mut input = Input::of(bytes);
         let version = input.byte()?;
-        if version != VERSION {
+        if !matches!(version, COMMIT | WITH_PURPOSE) {
             return Err(format!("a request in the unknown version {version}"));
         }
         let level = match input.byte()? {
@@ -99,9 +116,29 @@ impl Request {
         let (snapshot, bot) = (input.varint()?, input.varint()?);
         let (oldest, next_tree) = (input.varint()?, input.varint()?);
         let dropped = input.list(|input| input.tree())?;
-        let parts = decode_parts(&mut input, PARTS)?;
+        let mut parts = decode_parts(&mut input, PARTS)?;
+        let effects = decode_effects(&mut input, |next| {
+            parts.changes.iter_mut().try_for_each(|(_, changes)| changes.set_places(&mut *next))
+        })?;
+        let purpose = match version {
+            COMMIT => Purpose::Commit,
+            _ => Purpose::decode(&mut input)?,
+        };
         input.end()?;
-        Ok(Request { id, name, level, snapshot, bot, oldest, next_tree, dropped, parts })
+        Ok(Request { id, name, level, snapshot, bot, oldest, next_tree, dropped, parts, effects, purpose })
+    }
+
+    /// What its transaction did, for the certifier. Its reads leave it.
+    pub(crate) fn take_candidate(&mut self) -> Candidate {
+        let Parts { notes, reads, changes, .. } = &mut self.parts;
+        let writes = key_writes(changes, notes.clone());
+        let candidate = Candidate::new(self.id, self.snapshot, reads.take(), writes, self.dropped.clone());
+        candidate.with_effects(std::mem::take(&mut self.effects))
+    }
+
+    /// Its changes, which leave it. The trees stay.
+    pub(crate) fn take_changes(&mut self) -> Vec<(TreeId, Changes)> {
+        self.parts.changes.iter_mut().map(|(tree, changes)| (*tree, std::mem::take(changes))).collect()
     }
 
     /// Whether it changes anything.
@@ -142,8 +179,11 @@ pub(super) type Place = (TreeId, Option<SmallKey>);
 mod tests {
     use std::ops::Bound;
 
+    use super::super::purpose::{OnFamily, Operation, Preparing};
     use super::*;
     use crate::Value;
+    use crate::prepared::record::Owner;
+    use crate::sibling::{Instance, Xid};
     use crate::txn::columns::Columns;
     use crate::txn::readset::{Moment, ReadSet};
     use crate::txn::writeset::Changes;
@@ -163,6 +203,7 @@ mod tests {
             oldest: 11,
             next_tree: 1003,
             dropped: vec![1001],
+            effects: Effects::default(),
             parts: Parts {
                 locks: vec![
                     HeldLock { tree: 7, key: None, modes: 4 },
@@ -172,6 +213,7 @@ mod tests {
                 reads: Some(reads),
                 changes: vec![(7, Changes::of(changes))],
             },
+            purpose: Purpose::Commit,
         }
     }
 
@@ -185,6 +227,46 @@ mod tests {
             assert!(Request::decode(&bytes[..end]).is_err(), "cut at {end}");
         }
         assert!(Request::decode(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn every_purpose_is_decoded() {
+        let (xid, instance) = (Xid::new("c/1").unwrap(), Instance::new(3).unwrap());
+        let preparing = |owner: Owner, texts| Preparing {
+            prepared_us: 1_700_000_000_000_000,
+            owner,
+            texts,
+            note: Value::from_static(b"note"),
+        };
+        let on = |operation| OnFamily { xid: xid.clone(), operation, ended: vec![instance] };
+        let mut all = vec![
+            Purpose::Prepare(Box::new(preparing(Owner::Global("order 5".into()), Default::default()))),
+            Purpose::Prepare(Box::new(preparing(
+                Owner::Instance(xid.clone(), instance),
+                ("request".into(), "result".into()),
+            ))),
+        ];
+        all.extend([false, true].map(|commits| Purpose::Decide { identifier: "order 5".into(), commits }));
+        all.extend(
+            [
+                Operation::Commit(instance),
+                Operation::Rollback(instance),
+                Operation::Refuse(instance),
+                Operation::Show,
+                Operation::Forget,
+            ]
+            .map(|operation| Purpose::OnFamily(Box::new(on(operation)))),
+        );
+        for purpose in all {
+            let request = Request { purpose, ..sample() };
+            let bytes = request.encode(0);
+            let again = Request::decode(&bytes).expect("it was encoded");
+            assert_eq!(format!("{:?}", again.purpose), format!("{:?}", request.purpose));
+            assert_eq!(again.encode(0), bytes);
+            for end in 0..bytes.len() {
+                assert!(Request::decode(&bytes[..end]).is_err(), "cut at {end}");
+            }
+        }
     }
 
     #[test]

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use foldhash::fast::RandomState;
 use sha2::{Digest, Sha256};
 
+use super::prepared::{Decided, Undecided};
 use super::window::{Conflict, Window};
 use super::{AGE_MAX, Level, Request, SILENCE_MAX};
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
+use crate::payload::{Encoder, Input};
 use crate::total_order::node_of;
 use crate::{Csn, TransactionId, TreeId};
 
@@ -35,6 +37,8 @@ pub(crate) struct Standing {
     /// The last position that was delivered.
     applied: Csn,
     window: Window,
+    /// Who is prepared.
+    undecided: Undecided,
     /// Nobody with a snapshot below is judged.
     horizon: Csn,
     /// The oldest snapshot of each node, and the position at which it said so.
@@ -51,6 +55,12 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// Of a cluster that begins behind a position, with what a single database has up to there.
+    pub(crate) fn at(position: Csn) -> Standing {
+        let window = Window::at(position);
+        Standing { applied: position, horizon: position, window, ..Standing::default() }
+    }
+
     /// The last position that was delivered.
     pub(crate) fn applied(&self) -> Csn {
         self.applied
@@ -72,14 +82,20 @@ impl Standing {
         self.digests.get(self.digests.len().checked_sub(back + 1)?).copied()
     }
 
-    /// What became of a transaction, as long as it is remembered.
+    /// What became of a transaction, as long as it is remembered; nothing yet of one that is
+    /// prepared.
     pub(crate) fn outcome(&self, id: TransactionId) -> Option<(Csn, bool)> {
-        self.outcomes.get(&id).copied()
+        self.outcomes.get(&id).copied().filter(|(position, _)| !self.undecided.is_at(*position))
     }
 
     /// What became of the last request of this name, as long as it is remembered.
     pub(crate) fn outcome_of(&self, name: &str) -> Option<(Csn, bool)> {
-        self.names.get(name).copied()
+        self.names.get(name).copied().filter(|(position, _)| !self.undecided.is_at(*position))
+    }
+
+    /// Who is prepared.
+    pub(crate) fn undecided(&self) -> &Undecided {
+        &self.undecided
     }
 
     /// When a node last announced its oldest snapshot.
@@ -98,15 +114,20 @@ impl Standing {
         if let Some(&(position, true)) = request.name.as_ref().and_then(|name| self.names.get(name)) {
             return Err(Refusal::Named { position });
         }
+        if !request.purpose.is_of_transaction() {
+            return Ok(());
+        }
         if request.snapshot.min(request.bot) < self.horizon {
             return Err(Refusal::TooOld { horizon: self.horizon });
         }
         for (lock, writes) in locks {
-            let since = match *writes && request.level != Level::ReadCommitted {
-                true => request.snapshot.min(request.bot),
-                false => request.bot,
-            };
-            if let Some(Conflict { position, by }) = self.window.conflict(lock, since) {
+            let conflict = self.window.conflict(lock, request.bot).or_else(|| {
+                let is_of_snapshot = *writes && request.level != Level::ReadCommitted;
+                is_of_snapshot.then(|| self.window.changed(lock, request.snapshot)).flatten()
+            });
+            let conflict = conflict.map(|Conflict { position, by }| (position, by));
+            let conflict = conflict.or_else(|| self.undecided.conflict(lock, request.purpose.family()));
+            if let Some((position, by)) = conflict {
                 return Err(Refusal::Overtaken { by, position, tree: lock.tree, key: lock.key.clone() });
             }
         }
@@ -123,8 +144,11 @@ impl Standing {
         bytes: &[u8],
     ) {
         assert_eq!(position, self.applied + 1, "requests are delivered one by one");
-        if committed && request.writes() {
-            self.window.enter(position, request.id, locks.iter().map(|(lock, _)| lock));
+        if committed && request.purpose.is_commit() && request.writes() {
+            self.window.enter(position, request.id, locks.iter());
+        } else if committed {
+            self.undecided.enter(position, request, locks, bytes);
+            self.decide(position, request);
         }
         if self.outcomes.insert(request.id, (position, committed)).is_none() {
             self.decided.push_back((position, request.id, request.name.clone()));
@@ -138,6 +162,24 @@ impl Standing {
         }
         self.announced.insert(node_of(request.id), (request.oldest, position));
         self.finish(position, committed, bytes);
+    }
+
+    /// What a request decides of those that are prepared.
+    fn decide(&mut self, position: Csn, request: &Request) {
+        for decided in self.undecided.decide(&request.purpose) {
+            let Decided { position: prepared, id, name, locks, commits } = decided;
+            if commits {
+                self.window.enter(position, id, locks.iter());
+            }
+            // What the PREPARE was told stands for what became of its transaction.
+            if let Some(known) = self.outcomes.get_mut(&id) {
+                *known = (prepared, commits);
+            }
+            let named = name.as_ref().and_then(|name| self.names.get_mut(name));
+            if let Some(known) = named.filter(|known| known.0 == prepared) {
+                known.1 = commits;
+            }
+        }
     }
 
     /// The next request was delivered, and is one that was delivered before.
@@ -159,6 +201,85 @@ impl Standing {
             self.digests.pop_front();
         }
         self.raise_horizon();
+    }
+
+    /// Writes it: the last position, the horizon, and the digest; the window; count, and for each node:
+    /// number, oldest snapshot, and when it said so; count, and for each outcome, oldest first:
+    /// position, transaction, committed: 1 byte, name length + 1 (0 = none), name; count, and for
+    /// each name: name, position, committed; count, and for each undecided PREPARE: position, and
+    /// the request.
+    pub(crate) fn encode(&self, out: &mut Encoder) {
+        out.varint(self.applied);
+        out.varint(self.horizon);
+        out.string(&self.digest);
+        self.window.encode(out);
+        out.varint(self.announced.len() as u64);
+        for (node, (oldest, at)) in &self.announced {
+            [u64::from(*node), *oldest, *at].into_iter().for_each(|number| out.varint(number));
+        }
+        out.varint(self.decided.len() as u64);
+        for (position, id, name) in &self.decided {
+            let known = self.outcomes.get(id).expect("who was decided has an outcome");
+            out.varint(*position);
+            out.varint(*id);
+            out.byte(u8::from(known.1));
+            out.optional(name.as_deref().map(str::as_bytes));
+        }
+        out.varint(self.names.len() as u64);
+        for (name, (position, committed)) in &self.names {
+            out.string(name.as_bytes());
+            out.varint(*position);
+            out.byte(u8::from(*committed));
+        }
+        out.list(&self.undecided.requests(), |out, (position, bytes)| {
+            out.varint(*position);
+            out.string(bytes);
+        });
+    }
+
+    /// Reads what [`Standing::encode`] wrote. Digests of earlier positions are not known to it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn decode(input: &mut Input<'_>) -> Result<Standing, String> {
+        let text =
+            |bytes| std::str::from_utf8(bytes).map(Box::<str>::from).map_err(|_| "a name that is not UTF-8");
+        let (applied, horizon) = (input.varint()?, input.varint()?);
+        let digest: [u8; 32] = input.string()?.try_into().map_err(|_| "a digest of another size")?;
+        let window = Window::decode(input)?;
+        let announced = input.list(|input| {
+            let node = u16::try_from(input.varint()?).map_err(|_| "a node out of range")?;
+            Ok((node, (input.varint()?, input.varint()?)))
+        })?;
+        let mut outcomes = HashMap::default();
+        let decided = input.list(|input| {
+            let (position, id, committed) = (input.varint()?, input.varint()?, input.byte()? != 0);
+            outcomes.insert(id, (position, committed));
+            Ok((position, id, input.optional()?.map(text).transpose()?))
+        })?;
+        let names = input.list(|input| {
+            let name = text(input.string()?)?;
+            Ok((name, (input.varint()?, input.byte()? != 0)))
+        })?;
+        let mut undecided = Undecided::default();
+        input.list(|input| {
+            let (position, bytes) = (input.varint()?, input.string()?);
+            let request = Request::decode(bytes)?;
+            undecided.enter(position, &request, &request.all_locks(), bytes);
+            Ok(())
+        })?;
+        Ok(Standing {
+            undecided,
+            applied,
+            window,
+            horizon,
+            announced: announced.into_iter().collect(),
+            outcomes,
+            decided: decided.into(),
+            names: names.into_iter().collect(),
+            digest,
+            digests: VecDeque::from([digest]),
+        })
     }
 
     fn raise_horizon(&mut self) {

@@ -2,7 +2,8 @@
 //!
 //! It is a function of the order, like everything a verdict depends on. For each key it has, for
 //! each of the four strengths of row locks, the last position at which a request had that lock; for
-//! each tree the same with the eight modes of tree locks. What lies at or below the *floor* is
+//! each tree the same with the eight modes of tree locks; and of each key the last position that
+//! changed it, which is what a snapshot is held against: who only locked it has left it as it was. What lies at or below the *floor* is
 //! forgotten; nobody whose `bot` or snapshot is below the floor is judged.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,12 +11,16 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::RandomState;
 
 use super::request::Place;
+use crate::key::SmallKey;
 use crate::lock::mode::{LockMode, Mode, Modes, TreeMode};
 use crate::lock::table::HeldLock;
+use crate::payload::{Encoder, Input};
 use crate::{Csn, TransactionId};
 
 /// Modes of rows (four strengths) and of trees (eight).
 const MODES: usize = 8;
+/// Stands among the modes of rows for a change.
+const CHANGED: u8 = 4;
 
 /// When a mode was last held, and by whom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,7 +50,7 @@ pub(crate) struct Conflict {
 }
 
 /// Modes of rows without the difference between siblings and others.
-fn strengths(lock: &HeldLock) -> Modes {
+pub(super) fn strengths(lock: &HeldLock) -> Modes {
     match lock.key {
         Some(_) => (lock.modes | lock.modes >> 4) & 0b1111,
         None => lock.modes,
@@ -53,14 +58,28 @@ fn strengths(lock: &HeldLock) -> Modes {
 }
 
 /// The modes that do not go together with a lock.
-fn against(lock: &HeldLock) -> Modes {
+pub(super) fn against(lock: &HeldLock) -> Modes {
     match lock.key {
         Some(_) => Mode::Row(LockMode::Exclusive).keeps_out(strengths(lock)) & 0b1111,
         None => Mode::Tree(TreeMode::Read).keeps_out(lock.modes),
     }
 }
 
+fn encode_place(out: &mut Encoder, (tree, key): &Place) {
+    out.varint(u64::from(*tree));
+    out.optional(key.as_deref());
+}
+
+fn decode_place(input: &mut Input<'_>) -> Result<Place, String> {
+    Ok((input.tree()?, input.optional()?.map(SmallKey::new)))
+}
+
 impl Window {
+    /// One without locks, for those who look from a position on.
+    pub(super) fn at(floor: Csn) -> Window {
+        Window { floor, ..Window::default() }
+    }
+
     /// The last request after `since` that had a lock against this one.
     pub(crate) fn conflict(&self, lock: &HeldLock, since: Csn) -> Option<Conflict> {
         let lasts = self.locked.get(&(lock.tree, lock.key.clone()))?;
@@ -70,18 +89,26 @@ impl Window {
         Some(Conflict { position: last.position, by: last.by })
     }
 
-    /// A request with these locks was delivered.
+    /// The last request after `since` that changed the key.
+    pub(crate) fn changed(&self, lock: &HeldLock, since: Csn) -> Option<Conflict> {
+        let lasts = self.locked.get(&(lock.tree, lock.key.clone()))?;
+        let is_later = |last: &&Last| last.position > since && last.mode == CHANGED;
+        let last = lasts.iter().find(is_later).filter(|_| lock.key.is_some())?;
+        Some(Conflict { position: last.position, by: last.by })
+    }
+
+    /// A request with these locks was delivered; with each, whether it changed the key.
     pub(crate) fn enter<'a>(
         &mut self,
         position: Csn,
         by: TransactionId,
-        locks: impl Iterator<Item = &'a HeldLock>,
+        locks: impl Iterator<Item = &'a (HeldLock, bool)>,
     ) {
         let mut places = Vec::new();
-        for lock in locks {
+        for (lock, changes) in locks {
             let place = (lock.tree, lock.key.clone());
             let lasts = self.locked.entry(place.clone()).or_default();
-            let modes = strengths(lock);
+            let modes = strengths(lock) | if *changes { 1 << CHANGED } else { 0 };
             for mode in (0..MODES as u8).filter(|mode| modes & 1 << mode != 0) {
                 match lasts.iter_mut().find(|last| last.mode == mode) {
                     Some(last) => (last.position, last.by) = (position, by),
@@ -111,6 +138,44 @@ impl Window {
         }
     }
 
+    /// Writes it: the floor; count, and for each place: tree id, key length + 1 (0 = the whole tree),
+    /// key, and count of modes, for each: mode, position, transaction; count, and for each position
+    /// that entered: position, and its places.
+    pub(super) fn encode(&self, out: &mut Encoder) {
+        out.varint(self.floor);
+        out.varint(self.locked.len() as u64);
+        for (place, lasts) in &self.locked {
+            encode_place(out, place);
+            out.list(lasts, |out, last| {
+                out.byte(last.mode);
+                out.varint(last.position);
+                out.varint(last.by);
+            });
+        }
+        out.varint(self.entered.len() as u64);
+        for (position, places) in &self.entered {
+            out.varint(*position);
+            out.list(places, encode_place);
+        }
+    }
+
+    /// Reads what [`Window::encode`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn decode(input: &mut Input<'_>) -> Result<Window, String> {
+        let floor = input.varint()?;
+        let locked = input.list(|input| {
+            let place = decode_place(input)?;
+            let lasts = input.list(|input| {
+                Ok(Last { mode: input.byte()?, position: input.varint()?, by: input.varint()? })
+            })?;
+            Ok((place, Lasts::from_vec(lasts)))
+        })?;
+        let entered = input.list(|input| Ok((input.varint()?, input.list(decode_place)?)))?;
+        Ok(Window { locked: locked.into_iter().collect(), entered: entered.into(), floor })
+    }
+
     /// How many keys and trees it has.
     #[cfg(test)]
     fn len(&self) -> usize {
@@ -121,7 +186,6 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::SmallKey;
 
     fn row(key: &str, mode: LockMode) -> HeldLock {
         HeldLock { tree: 7, key: Some(SmallKey::new(key.as_bytes())), modes: Mode::Row(mode).bit() }
@@ -134,7 +198,7 @@ mod tests {
     #[test]
     fn what_does_not_go_together_conflicts_after_the_last_look() {
         let mut window = Window::default();
-        window.enter(5, 50, [row("a", LockMode::NoKeyExclusive)].iter());
+        window.enter(5, 50, [(row("a", LockMode::NoKeyExclusive), true)].iter());
         let asks = |window: &Window, lock, since| window.conflict(&lock, since).map(|found| found.position);
         assert_eq!(asks(&window, row("a", LockMode::NoKeyExclusive), 4), Some(5));
         assert_eq!(asks(&window, row("a", LockMode::KeyShared), 4), None, "keys stay as they are");
@@ -143,9 +207,26 @@ mod tests {
     }
 
     #[test]
+    fn who_only_locked_a_key_has_not_changed_it() {
+        let mut window = Window::default();
+        window.enter(5, 50, [(row("a", LockMode::NoKeyExclusive), true)].iter());
+        window.enter(7, 70, [(row("a", LockMode::KeyShared), false)].iter());
+        let mut image = Encoder::with_capacity(100);
+        window.encode(&mut image);
+        let image = image.finish();
+        let again = Window::decode(&mut Input::of(&image)).expect("it was encoded");
+        for window in [window, again] {
+            let mine = row("a", LockMode::Exclusive);
+            let changed = |since| window.changed(&mine, since).map(|found| found.by);
+            assert_eq!((changed(4), changed(5)), (Some(50), None));
+            assert_eq!(window.conflict(&mine, 6).map(|found| found.by), Some(70));
+        }
+    }
+
+    #[test]
     fn trees_have_their_own_table() {
         let mut window = Window::default();
-        window.enter(5, 50, [tree(TreeMode::Write)].iter());
+        window.enter(5, 50, [(tree(TreeMode::Write), false)].iter());
         assert!(window.conflict(&tree(TreeMode::Write), 0).is_none());
         assert!(window.conflict(&tree(TreeMode::Share), 0).is_some());
         assert!(window.conflict(&row("a", LockMode::Exclusive), 0).is_none());
@@ -154,8 +235,12 @@ mod tests {
     #[test]
     fn what_is_forgotten_is_gone_and_the_rest_stays() {
         let mut window = Window::default();
-        window.enter(5, 50, [row("a", LockMode::Exclusive), row("b", LockMode::Exclusive)].iter());
-        window.enter(6, 60, [row("a", LockMode::KeyShared)].iter());
+        window.enter(
+            5,
+            50,
+            [(row("a", LockMode::Exclusive), true), (row("b", LockMode::Exclusive), true)].iter(),
+        );
+        window.enter(6, 60, [(row("a", LockMode::KeyShared), false)].iter());
         window.forget(5);
         assert_eq!(window.len(), 1);
         assert_eq!(window.conflict(&row("a", LockMode::Exclusive), 5).map(|found| found.by), Some(60));

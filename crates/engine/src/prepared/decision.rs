@@ -77,12 +77,12 @@ impl Manager {
         }
     }
 
-    /// A node of a cluster has neither prepared transactions nor families yet.
-    pub(crate) fn check_single(&self) -> Result<(), Error> {
+    /// At a node of a cluster all this is done in the order of all nodes (`ordered`).
+    fn check_single(&self) -> Result<(), Error> {
         match &self.cluster {
             None => Ok(()),
             Some(_) => Err(Error::CannotPrepare {
-                reason: "Nodes of a cluster know neither prepared transactions nor families of siblings yet.",
+                reason: "A node of a cluster prepares and decides in the order of all nodes.",
             }),
         }
     }
@@ -143,6 +143,7 @@ impl Manager {
         losers: &[Owner],
         mut rows: Vec<OwnRow>,
     ) -> Result<Csn, Error> {
+        self.check_single()?;
         let mut taken: Vec<(Owner, Prepared)> = Vec::with_capacity(losers.len() + 1);
         for owner in winner.into_iter().chain(losers) {
             match self.prepared.take(owner) {

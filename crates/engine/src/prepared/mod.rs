@@ -33,10 +33,13 @@
 //! decides takes the transaction out of the table first: nobody else can decide it meanwhile; if
 //! the log refuses, it is put back.
 //!
+//! At a node of a cluster the same is done with what the order of all nodes says (`ordered`).
+//!
 //! Mutex order: the table's two mutexes are taken alone, one after the other; a shard of families
 //! may be held.
 
 mod decision;
+pub(crate) mod ordered;
 pub(crate) mod record;
 
 use std::collections::HashMap;

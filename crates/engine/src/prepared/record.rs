@@ -28,15 +28,12 @@
 //! Version 3 had no columns and no conditions: everything was read. Version 2 had two modes of rows and four of trees, and named the keys that foreign keys refer to
 //! instead of rows; it is not read any more.
 
-use std::ops::Bound;
-use std::sync::Arc;
-
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
 use crate::sibling::{Instance, Text, Xid};
-use crate::txn::columns::{Columns, Condition, Interest, Test};
-use crate::txn::readset::{Moment, ReadSet};
+use crate::txn::codec::{decode_reads, encode_reads};
+use crate::txn::readset::ReadSet;
 use crate::txn::writeset::Changes;
 use crate::{Csn, TransactionId, TreeId, Value};
 
@@ -80,19 +77,7 @@ impl Record {
         out.varint(self.id);
         out.varint(self.snapshot);
         out.varint(self.prepared_us.max(0).unsigned_abs());
-        match &self.owner {
-            Owner::Global(identifier) => {
-                out.byte(GLOBAL);
-                out.string(identifier.as_bytes());
-            }
-            Owner::Instance(xid, instance) => {
-                out.byte(INSTANCE);
-                out.string(xid.as_str().as_bytes());
-                out.varint(instance.get().unsigned_abs());
-                out.string(self.texts.0.as_bytes());
-                out.string(self.texts.1.as_bytes());
-            }
-        }
+        encode_owner(&mut out, &self.owner, &self.texts);
         out.string(&self.note);
         out.list(&self.loads, |out, number| out.varint(*number));
         out.list(&self.dropped, |out, tree| out.varint(u64::from(*tree)));
@@ -186,7 +171,7 @@ pub(crate) fn decode_parts(input: &mut Input<'_>, version: u8) -> Result<Parts, 
         Ok(HeldLock { tree, key, modes: input.byte()? })
     })?;
     let notes = input.list(|input| Ok((input.tree()?, SmallKey::new(input.string()?))))?;
-    let reads = decode_reads(input, version)?;
+    let reads = decode_reads(input, version > WHOLE_READS)?;
     let changes = input.list(|input| {
         let tree = input.tree()?;
         let rows = input.list(|input| {
@@ -198,7 +183,28 @@ pub(crate) fn decode_parts(input: &mut Input<'_>, version: u8) -> Result<Parts, 
     Ok(Parts { locks, notes, reads, changes })
 }
 
-fn decode_owner(input: &mut Input<'_>) -> Result<(Owner, (Text, Text)), String> {
+/// Writes an owner, and the texts of one that is an instance.
+pub(crate) fn encode_owner(out: &mut Encoder, owner: &Owner, texts: &(Text, Text)) {
+    match owner {
+        Owner::Global(identifier) => {
+            out.byte(GLOBAL);
+            out.string(identifier.as_bytes());
+        }
+        Owner::Instance(xid, instance) => {
+            out.byte(INSTANCE);
+            out.string(xid.as_str().as_bytes());
+            out.varint(instance.get().unsigned_abs());
+            out.string(texts.0.as_bytes());
+            out.string(texts.1.as_bytes());
+        }
+    }
+}
+
+/// Reads what [`encode_owner`] wrote.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn decode_owner(input: &mut Input<'_>) -> Result<(Owner, (Text, Text)), String> {
     let kind = input.byte()?;
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "an owner that is not UTF-8".to_owned());
     match kind {
@@ -214,94 +220,16 @@ fn decode_owner(input: &mut Input<'_>) -> Result<(Owner, (Text, Text)), String> 
     }
 }
 
-fn encode_reads(out: &mut Encoder, reads: &ReadSet) {
-    let moment = |moment: Moment| u8::from(moment == Moment::Latest);
-    out.byte(1 + u8::from(reads.is_coarse()));
-    out.list(reads.points(), |out, point| {
-        out.varint(u64::from(point.tree));
-        out.byte(moment(point.moment()));
-        out.string(reads.key(point));
-        out.varint(reads.columns(point).bits());
-    });
-    out.list(reads.ranges(), |out, range| {
-        out.varint(u64::from(range.tree));
-        out.byte(moment(range.moment));
-        for bound in [&range.lower, &range.upper] {
-            match bound {
-                Bound::Unbounded => out.byte(0),
-                Bound::Included(key) => {
-                    out.byte(1);
-                    out.string(key);
-                }
-                Bound::Excluded(key) => {
-                    out.byte(2);
-                    out.string(key);
-                }
-            }
-        }
-        let interest = range.interest.as_deref();
-        out.varint(interest.map_or(Columns::ALL, Interest::columns).bits());
-        out.list(interest.map_or(&[], Interest::conditions), |out, condition| {
-            out.varint(u64::from(condition.column));
-            out.byte(condition.test.number());
-            out.varint(condition.code);
-        });
-    });
-}
-
-fn decode_columns(input: &mut Input<'_>, version: u8) -> Result<Columns, String> {
-    if version == WHOLE_READS { Ok(Columns::ALL) } else { Ok(Columns::of_bits(input.varint()?)) }
-}
-
-fn decode_interest(input: &mut Input<'_>, version: u8) -> Result<Option<Arc<Interest>>, String> {
-    let columns = decode_columns(input, version)?;
-    if version == WHOLE_READS {
-        return Ok(None);
-    }
-    let conditions = input.list(|input| {
-        let column = u32::try_from(input.varint()?).map_err(|_| "a column out of range")?;
-        let number = input.byte()?;
-        let test = Test::of_number(number).ok_or_else(|| format!("the unknown comparison {number}"))?;
-        Ok(Condition { column, test, code: input.varint()? })
-    })?;
-    let interest = Interest::new(columns, conditions);
-    Ok((!interest.is_whole()).then(|| Arc::new(interest)))
-}
-
-fn decode_reads(input: &mut Input<'_>, version: u8) -> Result<Option<ReadSet>, String> {
-    let kind = input.byte()?;
-    if kind == 0 {
-        return Ok(None);
-    }
-    let moment = |byte| if byte == 0 { Moment::Snapshot } else { Moment::Latest };
-    let mut reads = ReadSet::default();
-    for _ in 0..input.varint()? {
-        let (tree, at) = (input.tree()?, moment(input.byte()?));
-        let key = input.string()?;
-        reads.add_point(tree, key, at, decode_columns(input, version)?);
-    }
-    for _ in 0..input.varint()? {
-        let (tree, at) = (input.tree()?, moment(input.byte()?));
-        let mut bound = || match input.byte()? {
-            0 => Ok(Bound::Unbounded),
-            1 => Ok(Bound::Included(input.string()?)),
-            2 => Ok(Bound::Excluded(input.string()?)),
-            other => Err(format!("a bound of the unknown kind {other}")),
-        };
-        let (lower, upper) = (bound()?, bound()?);
-        reads.add_range(tree, lower, upper, at, decode_interest(input, version)?);
-    }
-    if kind > 1 {
-        reads.set_coarse();
-    }
-    Ok(Some(reads))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::txn::columns::{Columns, Condition, Interest, Test};
+    use crate::txn::readset::Moment;
 
     fn sample(owner: Owner) -> Record {
         let mut reads = ReadSet::default();

@@ -46,8 +46,6 @@ pub(crate) struct Delivery<'a> {
     pub(crate) dropped: &'a [TreeId],
     /// Of the request.
     pub(crate) bytes: u64,
-    /// The base has what it changed: only the graph is made again.
-    pub(crate) is_stored: bool,
 }
 
 /// A transaction that is prepared.

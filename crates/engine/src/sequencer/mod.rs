@@ -47,14 +47,17 @@
 //! mutexes are never taken with any of these held: whoever appends releases the locks afterwards.
 
 mod entry;
+mod ordered;
 mod payloads;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub(crate) use entry::{Decision, Delivery, Entry, Pending, Preparation, Writing};
+pub(crate) use ordered::Place;
 
 use crate::certifier::{
     Candidate, Certified, Certifier, CertifierStatistics, Cycle, Method, Promise, Removed, StaleRead, Watch,
@@ -62,8 +65,10 @@ use crate::certifier::{
 use crate::durable::DurableWait;
 use crate::late::Late;
 use crate::level::Access;
+use crate::lock::mode::FamilySlot;
 use crate::lock::table::Held;
 use crate::own::{OwnRow, PREPARED_TREE, overtaken_key};
+use crate::payload::{Encoder, Input};
 use crate::pressure::RoundWait;
 use crate::storage::StagedRun;
 use crate::store::Store;
@@ -236,17 +241,15 @@ impl Sequencer {
         horizon: Option<Csn>,
         grant: impl FnOnce(),
     ) -> Result<(), Error> {
-        let Delivery { candidate, changes, dropped, bytes, is_stored } = delivery;
+        let Delivery { candidate, changes, dropped, bytes } = delivery;
         let removed = self.in_order(|order| {
             if let Some(certified) = self.certify(order, candidate)? {
                 certified.admit(csn);
             }
-            if !is_stored {
-                grant();
-                self.store.log.follow(csn, bytes)?;
-                self.install(csn, &[], changes, dropped);
-                self.store.show(csn);
-            }
+            grant();
+            self.store.log.follow(csn, bytes)?;
+            self.install(csn, &[], changes, dropped);
+            self.store.show(csn);
             Ok(self.prune(order, horizon))
         })?;
         drop(removed);
@@ -469,6 +472,31 @@ impl Sequencer {
             drop(self.prune(order, None));
             Ok(promise)
         })
+    }
+
+    /// Writes the graph, as part of a node's image.
+    pub(crate) fn encode_graph(&self, out: &mut Encoder) {
+        spin::lock(&self.order).certifier.encode(out);
+    }
+
+    /// Reads the graph of an image, before anything else is in this one. The answer has those who
+    /// are prepared.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes, in words.
+    pub(crate) fn restore_graph(
+        &self,
+        input: &mut Input<'_>,
+    ) -> Result<HashMap<TransactionId, Promise>, String> {
+        let mut order = spin::lock(&self.order);
+        let promises = order.certifier.restore(input)?;
+        drop(self.prune(&mut order.certifier, None));
+        Ok(promises)
+    }
+
+    /// Says of a restored prepared transaction that it is an instance of a family.
+    pub(crate) fn name_family(&self, promise: &Promise, family: Option<FamilySlot>) {
+        spin::lock(&self.order).certifier.name_family(promise, family);
     }
 
     /// Pins the visible mark and watches whether anybody who commits later leads to before it.

@@ -113,6 +113,22 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Whether the strings keep to them.
+    ///
+    /// # Errors
+    /// `RequestTooLarge`, `ResultTooLarge`.
+    pub(super) fn check(self, request: &str, result: &str) -> Result<(), Refusal> {
+        if request.len() > self.request_bytes {
+            return Err(Refusal::RequestTooLarge { bytes: request.len(), limit: self.request_bytes });
+        }
+        if result.len() > self.result_bytes {
+            return Err(Refusal::ResultTooLarge { bytes: result.len(), limit: self.result_bytes });
+        }
+        Ok(())
+    }
+}
+
 /// What came of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -189,12 +205,12 @@ pub struct Mipt {
 pub struct Family {
     pub(super) request: Option<Text>,
     /// With the transactions that began them.
-    active: Lines<TransactionId>,
-    prepared: Lines<Text>,
+    pub(super) active: Lines<TransactionId>,
+    pub(super) prepared: Lines<Text>,
     /// At or above the floor: durable.
     pub(super) aborted: BTreeSet<Instance>,
     /// At or above the floor, were active: in memory only, until somebody is told.
-    ended: BTreeSet<Instance>,
+    pub(super) ended: BTreeSet<Instance>,
     /// What is below and not prepared is aborted for ever.
     pub(super) floor: i64,
     /// The winner with its result.
@@ -323,12 +339,7 @@ impl Family {
         result: &Text,
         limits: Limits,
     ) -> Result<Effects, Refusal> {
-        if request.len() > limits.request_bytes {
-            return Err(Refusal::RequestTooLarge { bytes: request.len(), limit: limits.request_bytes });
-        }
-        if result.len() > limits.result_bytes {
-            return Err(Refusal::ResultTooLarge { bytes: result.len(), limit: limits.result_bytes });
-        }
+        limits.check(request, result)?;
         if self.request.as_ref().is_some_and(|known| known != request) {
             return Err(Refusal::RequestDiffers);
         }

@@ -6,7 +6,8 @@
 //! included; `change` is what of it is durable; `collected` remembers which families have been
 //! forgotten. All three are pure: operations in, effects or a [`Refusal`] out. `operations` carries
 //! them through in the engine: `registry` has the families that are in memory, `stored` is what
-//! they are on disk, `clients` spares searches there, `member` is a transaction's part, `doom`
+//! they are on disk, `ordered` does the same with what the order of a cluster's nodes says
+//! (`replica` is the pure part of that), `clients` spares searches there, `member` is a transaction's part, `doom`
 //! tells an active instance that it has no future.
 //!
 //! # Who is who
@@ -45,8 +46,10 @@ mod family;
 mod lines;
 mod member;
 mod operations;
+mod ordered;
 mod refusal;
 mod registry;
+mod replica;
 mod stored;
 
 pub use change::Change;

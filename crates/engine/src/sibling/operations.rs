@@ -61,14 +61,14 @@ pub struct InDoubt {
 }
 
 impl Manager {
-    fn own_row(&self, tree: TreeId, key: &[u8]) -> Result<(Csn, Option<Value>), Error> {
+    pub(super) fn own_row(&self, tree: TreeId, key: &[u8]) -> Result<(Csn, Option<Value>), Error> {
         let latest = self.store.get_latest(tree, key)?;
         Ok((latest.csn, latest.value))
     }
 
     /// The family, from memory or from its rows; a blank one if nothing is known of it. `Corrupt`
     /// if its rows cannot be understood.
-    fn family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
+    pub(super) fn family<'a>(&self, shard: &'a mut Shard, xid: &Xid) -> Result<&'a mut Live, Error> {
         self.stored_family(shard, xid).map_err(|error| self.store.name_place(error))
     }
 
@@ -144,7 +144,6 @@ impl Manager {
         instance: Instance,
         isolation: Isolation,
     ) -> Result<Begun, Error> {
-        self.check_single()?;
         // Ended, if it is not needed, after the shard is free.
         let mut transaction = Transaction::begin(Arc::clone(self), isolation, Access::ReadWrite);
         let owner = transaction.id();

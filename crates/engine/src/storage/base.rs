@@ -73,6 +73,13 @@ pub(super) struct Version {
     dropped: Vec<TreeId>,
 }
 
+impl Version {
+    /// Trees whose entries are as good as absent, ascending.
+    pub(super) fn dropped(&self) -> &[TreeId] {
+        &self.dropped
+    }
+}
+
 /// What the next manifest is made of.
 #[derive(Debug)]
 pub(super) struct State {

@@ -43,6 +43,11 @@ impl StagedRun {
         self.run.name().number
     }
 
+    /// The trees that it has rows of.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> + '_ {
+        self.run.top().trees.iter().map(|share| share.tree)
+    }
+
     /// Bytes of its file.
     pub fn bytes(&self) -> u64 {
         self.run.name().length

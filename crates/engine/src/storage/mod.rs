@@ -4,6 +4,8 @@
 //! log/   record ─ segment ─ staging ─ log_writer ─ prepare ─ group_commit ─ log   every commit, in order, in groups
 //! base/  block ─ partition ─ filter ─ frame ─ run ─ run_writer   immutable sorted files
 //!        cursor ─ scan ─ merge ─ cache ─ manifest ─ base ─ load  which of them count, and reading them as one
+//! images/  images   how things stood at positions of a cluster's order
+//!        transfer   base and image on their way to another node
 //! ```
 //!
 //! Byte maps and assumptions about the disk are in `docs/log-format.md`.
@@ -16,6 +18,7 @@ pub mod filter;
 pub mod frame;
 pub mod fuzz;
 pub mod group_commit;
+pub mod images;
 pub mod load;
 pub mod log;
 pub mod log_writer;
@@ -29,9 +32,11 @@ pub mod run_writer;
 pub mod scan;
 pub mod segment;
 pub mod staging;
+pub mod transfer;
 
 pub use base::{Base, BaseOptions, BaseStatistics, BaseView};
 pub use group_commit::{DurableWait, LogStatistics};
 pub use load::StagedRun;
 pub use log::{Log, LogOptions, Replay};
 pub use scan::BaseScan;
+pub use transfer::{Incoming, Outgoing};

@@ -364,6 +364,11 @@ impl Run {
         frame::read(self.file.as_ref(), &self.path, self.name.number, at, kind)
     }
 
+    /// Fills the buffer with bytes of the file from an offset on, as they are.
+    pub(super) fn read_raw(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
+        self.file.read_exact_at(buffer, offset).map_err(|cause| Error::io("reading", &self.path, cause))
+    }
+
     /// Reads the whole file front to back and checks every frame.
     pub fn verify(&self) -> Result<(), Error> {
         let mut frames = self.frames();

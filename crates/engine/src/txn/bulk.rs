@@ -19,9 +19,11 @@
 //! Cursors and views that were opened before a spill keep the maps and the portions of their
 //! moment. Such a map stays accounted for until the last of them is closed.
 
+use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
-use super::writeset::{CHUNK, Savepoint, TreeWrites, WriteSet};
+use super::writeset::{CHUNK, Changes, Savepoint, TreeWrites, WriteSet};
+use crate::key::SmallKey;
 use crate::storage::{Base, BaseView, StagedRun};
 use crate::{Error, TreeId, Value};
 
@@ -56,6 +58,38 @@ impl Private {
     pub(crate) fn get(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>, Error> {
         self.spilled.as_ref().map_or(Ok(None), |view| view.get(tree, key))
     }
+}
+
+/// Takes what was spilled back among the changes, which are newer: for who cannot hand runs on.
+///
+/// # Errors
+/// From the base store.
+pub(crate) fn unload(
+    base: &Base,
+    loads: &[StagedRun],
+    changes: &mut Vec<(TreeId, Changes)>,
+) -> Result<(), Error> {
+    let view = base.view_of(loads);
+    let mut trees: Vec<TreeId> = loads.iter().flat_map(StagedRun::trees).collect();
+    trees.sort_unstable();
+    trees.dedup();
+    for tree in trees {
+        let mut rows = Vec::new();
+        let mut scan = view.scan(tree, Bound::Unbounded, Bound::Unbounded, false)?;
+        while let Some((key, value)) = scan.next()? {
+            // A value of the base keeps its whole block.
+            rows.push((SmallKey::new(&key), Value::copy_from_slice(&value)));
+        }
+        let place = match changes.binary_search_by_key(&tree, |(tree, _)| *tree) {
+            Ok(place) => place,
+            Err(place) => {
+                changes.insert(place, (tree, Changes::of(Vec::new())));
+                place
+            }
+        };
+        changes[place].1.add_missing(rows.into_iter());
+    }
+    Ok(())
 }
 
 /// Writes of private trees in a staged run.

@@ -200,6 +200,20 @@ impl Effects {
         (words.len() - change.len() + 1) as u32
     }
 
+    /// All of it, as one list.
+    pub(crate) fn list(&self) -> &[u64] {
+        self.0.as_ref().map_or(&[], |words| &words.0)
+    }
+
+    /// What [`Effects::list`] was of.
+    pub(crate) fn of_list(list: &[u64]) -> Effects {
+        let mut effects = Effects::default();
+        if !list.is_empty() {
+            effects.words().extend_from_slice(list);
+        }
+        effects
+    }
+
     /// What the write with this place changed.
     #[inline]
     pub(crate) fn at(&self, place: u32) -> Effect<'_> {

@@ -3,6 +3,7 @@
 
 pub(crate) mod bulk;
 pub(crate) mod change;
+pub(crate) mod codec;
 pub(crate) mod columns;
 pub(crate) mod id;
 pub(crate) mod readset;

@@ -471,7 +471,7 @@ pub(crate) fn key_writes(changes: &[(TreeId, Changes)], notes: Vec<(TreeId, Smal
 }
 
 /// The last writes of a transaction in one tree, ascending by key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Changes(BTreeMap<SmallKey, Writes>);
 
 impl Changes {
@@ -502,6 +502,30 @@ impl Changes {
             self.0.remove(&key);
         }
         Ok(())
+    }
+
+    /// The places of what the writes changed of their rows, in the order of the keys.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+        self.0.values().map(|list| list.last().map_or(0, |last| last.effect))
+    }
+
+    /// Says these places.
+    ///
+    /// # Errors
+    /// The first that cannot be had.
+    pub(crate) fn set_places<E>(&mut self, mut next: impl FnMut() -> Result<u32, E>) -> Result<(), E> {
+        for write in self.0.values_mut().filter_map(|list| list.last_mut()) {
+            write.effect = next()?;
+        }
+        Ok(())
+    }
+
+    /// Adds rows of keys that are not among them.
+    pub(super) fn add_missing(&mut self, rows: impl Iterator<Item = (SmallKey, Value)>) {
+        for (key, value) in rows {
+            let write = Write { sequence: 0, value: Some(value), of_own: false, effect: 0 };
+            self.0.entry(key).or_insert_with(|| smallvec::smallvec![write]);
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -4,6 +4,8 @@ mod anomalies;
 mod basics;
 mod checkpoint;
 mod cluster;
+mod cluster_families;
+mod cluster_prepared;
 mod crash;
 mod damage;
 mod defect;

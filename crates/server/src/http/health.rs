@@ -20,6 +20,10 @@ pub(crate) fn report(server: Option<&Server>) -> (bool, String) {
             (Some(_), _) => "read-only: the log refuses commits",
             (None, Some(_)) => "read-only: the cluster cannot commit",
         },
+        "node": server.order.as_ref().map(|order| {
+            let (state, reason) = order.state();
+            json!({ "node": order.node(), "role": order.role().name(), "state": state.name(), "reason": reason })
+        }),
         "log_error": poisoned,
         "cluster_error": closed,
         "marks": {

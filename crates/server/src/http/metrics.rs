@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cognate_sql::session::NodeRow;
+
 use crate::server::Server;
 
 /// Upper bounds of the latency histogram's buckets in microseconds; above the last there is one
@@ -100,10 +102,36 @@ pub(crate) fn text(server: &Server) -> String {
     put("gauge", "message_bytes", "Memory held for large messages.", server.budget.used());
     engine(server, &mut put);
     in_doubt(server, &mut put);
+    nodes(server, &mut out);
     let name = "cognate_statement_seconds";
     let _ = write!(out, "# HELP {name} Time of a statement on the server.\n# TYPE {name} histogram\n");
     metrics.write_histogram(name, &mut out);
     out
+}
+
+/// The columns of `cognate_nodes` that are numbers, and whether a node serves.
+fn nodes(server: &Server, out: &mut String) {
+    let rows = server.database.nodes().rows();
+    if rows.is_empty() {
+        return;
+    }
+    type Value = fn(&NodeRow) -> Option<u64>;
+    let gauges: [(&str, &str, Value); 6] = [
+        ("serving", "Whether a node serves.", |row| Some(u64::from(row.state == Some("serving")))),
+        ("leading", "Whether a node leads.", |row| Some(u64::from(row.role == Some("leader")))),
+        ("applied", "The last position that a node has shown.", |row| row.applied),
+        ("committed", "The last position that a node knows to be settled.", |row| row.committed),
+        ("lag_bytes", "Bytes of requests that a node lacks.", |row| row.lag_bytes),
+        ("lag_milliseconds", "For how long it has lacked them.", |row| row.lag_ms),
+    ];
+    for (name, help, value) in gauges {
+        let _ = write!(out, "# HELP cognate_node_{name} {help}\n# TYPE cognate_node_{name} gauge\n");
+        for row in &rows {
+            if let Some(value) = value(row) {
+                let _ = writeln!(out, "cognate_node_{name}{{node=\"{}\"}} {value}", row.node);
+            }
+        }
+    }
 }
 
 fn engine(server: &Server, put: &mut impl FnMut(&str, &str, &str, u64)) {

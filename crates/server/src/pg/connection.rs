@@ -170,7 +170,7 @@ impl Connection {
                 self.settle(result).await
             }
             Frontend::Parse { name, text, parameter_oids } => {
-                let result = self.parse(name, text, &parameter_oids);
+                let result = self.parse(name, text, &parameter_oids).await;
                 self.settle(result).await
             }
             Frontend::Describe(target, name) => {

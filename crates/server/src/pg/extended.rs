@@ -28,12 +28,23 @@ pub(crate) enum Ran {
 }
 
 impl Connection {
-    pub(crate) fn parse(&mut self, name: &str, text: &str, parameter_oids: &[u32]) -> Result<(), Failure> {
+    pub(crate) async fn parse(
+        &mut self,
+        name: &str,
+        text: &str,
+        parameter_oids: &[u32],
+    ) -> Result<(), Failure> {
         if name.is_empty() {
             // The one before it goes first: two long ones need not have room beside each other.
             self.unnamed = None;
         }
-        let prepared = self.session.prepare(text, parameter_oids)?;
+        let prepared = match self.session.prepare(text, parameter_oids) {
+            Ok(prepared) => prepared,
+            Err(refusal) => {
+                self.session.look_again(refusal).await?;
+                self.session.prepare(text, parameter_oids)?
+            }
+        };
         if name.is_empty() {
             self.unnamed = Some(prepared);
         } else {

@@ -101,7 +101,14 @@ impl Connection {
     }
 
     async fn run_statement(&mut self, statement: Statement) -> Result<Ran, Failure> {
-        let prepared = self.session.prepare_statement(statement)?;
+        let again = self.session.reads_after().then(|| statement.clone());
+        let prepared = match (self.session.prepare_statement(statement), again) {
+            (Err(refusal), Some(statement)) => {
+                self.session.look_again(refusal).await?;
+                self.session.prepare_statement(statement)?
+            }
+            (prepared, _) => prepared?,
+        };
         let mut portal = self.session.bind(&prepared, &[], &[], &[])?;
         if let Some(columns) = portal.shared_columns() {
             self.release_held();

@@ -4,11 +4,12 @@
 //! The SQL layer does not know how nodes reach each other. Whoever does ([`Nodes`] is filled by the
 //! server) tells it what there is to be shown, and whether this node may accept writes.
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use cognate_engine::{Commit, Csn, Transaction};
+use cognate_engine::{Commit, Csn, Isolation, Transaction};
 
 use super::{Session, SqlDatabase};
 use crate::error::{Result, SqlError, sqlstate};
@@ -46,9 +47,15 @@ pub struct NodeRow {
     pub reason: Option<String>,
 }
 
+/// Asks a majority how far the order is: everything that anybody was told before is at or below the
+/// position that is answered. Or why nobody can say.
+pub type Barrier =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = std::result::Result<Csn, String>> + Send>> + Send + Sync>;
+
 /// What the server tells of the cluster.
 #[derive(Default)]
 pub struct Nodes {
+    barrier: OnceLock<Barrier>,
     id: OnceLock<String>,
     rows: ArcSwap<Vec<NodeRow>>,
     /// Why this node accepts no writes, if it does not.
@@ -60,6 +67,12 @@ impl Nodes {
     pub fn identify(&self, id: String) {
         // The first one stays: a node does not change its cluster while it runs.
         let _ = self.id.set(id);
+    }
+
+    /// How to ask how far the order is.
+    pub fn ask_by(&self, barrier: Barrier) {
+        // The first one stays, as the cluster does.
+        let _ = self.barrier.set(barrier);
     }
 
     /// The nodes as they are now.
@@ -74,7 +87,8 @@ impl Nodes {
         }
     }
 
-    pub(crate) fn rows(&self) -> Vec<NodeRow> {
+    /// The nodes as they were shown last.
+    pub fn rows(&self) -> Vec<NodeRow> {
         self.rows.load().as_ref().clone()
     }
 
@@ -110,31 +124,108 @@ impl Session {
         interrupts.wait(engine.wait_applied(position)).await
     }
 
+    /// With `cognate.read_consistency = linearizable`, waits until this node has everything that
+    /// anybody was told to be committed, before a snapshot is taken.
+    ///
+    /// # Errors
+    /// 25006 if no majority can say how far that is; what interrupts the wait.
+    pub(super) async fn await_newest(&mut self) -> Result<()> {
+        // The snapshot that a transaction has is what it reads, except at READ COMMITTED.
+        let has_snapshot = self.open.is_some() && self.modes.isolation != Isolation::ReadCommitted;
+        let database = self.database.clone();
+        let Some(barrier) = database.nodes().barrier.get().filter(|_| !has_snapshot) else { return Ok(()) };
+        let interrupts = self.interrupts();
+        let newest = async {
+            let position = barrier().await.map_err(|why| {
+                SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, "nobody can say what is newest")
+                    .with_detail(why)
+                    .with_hint("SET cognate.read_consistency = local reads what this node has.")
+            })?;
+            database.engine().wait_applied(position).await.map_err(SqlError::from)
+        };
+        interrupts.wait(newest).await
+    }
+
+    /// Whether statements are to see what another node has committed.
+    pub fn reads_after(&self) -> bool {
+        !self.effective.read_after.is_empty() || self.effective.linearizable_reads
+    }
+
+    /// A statement was refused before it ran. It may be about what `cognate.read_after` names, or
+    /// what is newest, and this node has not seen: then waits for that, and the statement is to be
+    /// tried again.
+    ///
+    /// # Errors
+    /// The refusal, if it stands; what interrupts the wait.
+    pub async fn look_again(&mut self, refusal: SqlError) -> Result<()> {
+        if self.open.is_none() && self.effective.linearizable_reads && self.database.engine().is_node() {
+            return self.await_newest().await;
+        }
+        let named = position_of(&self.database, &self.effective.read_after);
+        let lags = named.is_ok_and(|position| self.database.engine().applied() < position);
+        if self.open.is_some() || !lags {
+            return Err(refusal);
+        }
+        self.await_token().await
+    }
+
     /// Commits at a node: waits until its place in the order is known, for a bounded time.
     pub(super) async fn commit_at_node(&mut self, mut engine: Transaction) -> Result<Commit> {
-        let name = match self.effective.request_id.is_empty() {
-            true => engine.id().to_string(),
-            false => self.effective.request_id.clone(),
-        };
-        if name.len() > REQUEST_ID_MAX {
+        let name = self.name_request(&mut engine)?;
+        let committed = self.in_order(Some(&name), engine.commit_in_order()).await?;
+        committed.map_err(|error| self.name_failure(error))
+    }
+
+    /// What the request of a transaction that ends is called.
+    pub(super) fn name_request(&self, engine: &mut Transaction) -> Result<String> {
+        let given = &self.effective.request_id;
+        if given.len() > REQUEST_ID_MAX {
             return Err(SqlError::new(
                 sqlstate::INVALID_PARAMETER_VALUE,
                 format!("cognate.request_id has more than {REQUEST_ID_MAX} bytes"),
             ));
         }
-        if !self.effective.request_id.is_empty() {
-            engine.name_request(&name);
+        if given.is_empty() {
+            return Ok(engine.id().to_string());
+        }
+        engine.name_request(given);
+        Ok(given.clone())
+    }
+
+    /// Waits for the answer to what this node asks the order of all nodes, for a bounded time. 08007
+    /// afterwards: nobody knows yet what becomes of it. At a database of its own the answer is there.
+    pub(super) async fn in_order<T>(
+        &mut self,
+        name: Option<&str>,
+        asked: impl Future<Output = std::result::Result<T, cognate_engine::Error>>,
+    ) -> Result<std::result::Result<T, cognate_engine::Error>> {
+        if !self.database.engine().is_node() {
+            return Ok(asked.await);
         }
         // Who waits for others executes nothing.
         self.seat.leave();
-        match tokio::time::timeout(ANSWER_MAX, engine.commit_in_order()).await {
-            Ok(committed) => committed.map_err(|error| self.name_failure(error)),
-            Err(_) => Err(SqlError::new(
-                sqlstate::TRANSACTION_RESOLUTION_UNKNOWN,
-                "it is not known whether the transaction commits: the cluster does not answer",
-            )
-            .with_detail(format!("The request is \"{name}\"."))
-            .with_hint(format!("Ask another node: SELECT cognate_outcome('{}').", name.replace('\'', "''")))),
+        if let Ok(answer) = tokio::time::timeout(ANSWER_MAX, asked).await {
+            return Ok(answer);
+        }
+        let unknown = SqlError::new(
+            sqlstate::TRANSACTION_RESOLUTION_UNKNOWN,
+            "it is not known whether the transaction commits: the cluster does not answer",
+        );
+        Err(match name {
+            Some(name) => unknown.with_detail(format!("The request is \"{name}\".")).with_hint(format!(
+                "Ask another node: SELECT cognate_outcome('{}').",
+                name.replace('\'', "''")
+            )),
+            None => {
+                unknown.with_hint("Ask again, at this node or at another one: what has happened counts once.")
+            }
+        })
+    }
+
+    /// As `keep_token`; nothing in a database of its own.
+    pub(super) fn keep_token_at_node(&mut self, csn: Csn) {
+        if self.database.engine().is_node() {
+            self.keep_token(csn);
         }
     }
 

@@ -191,6 +191,9 @@ impl Session {
             if !self.effective.read_after.is_empty() {
                 Box::pin(self.await_token()).await?;
             }
+            if self.effective.linearizable_reads {
+                Box::pin(self.await_newest()).await?;
+            }
             self.await_safe_snapshot().await?;
             self.open_transaction(reading);
             self.check_writable(&planned)?;

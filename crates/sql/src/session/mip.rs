@@ -359,7 +359,16 @@ impl Session {
             return Some(Err(SqlError::unsupported("changing the catalog in an instance of a family")));
         }
         self.facts.rest_on(engine.rests_on());
-        match engine.prepare_instance(request, result, self.prepared_note(), Limits::default()) {
+        let (note, limits) = (self.prepared_note(), Limits::default());
+        let asked = engine.prepare_instance_in_order(request, result, note, limits);
+        let prepared = match self.in_order(None, asked).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.rollback();
+                return Some(Err(error));
+            }
+        };
+        match prepared {
             Ok(told) => {
                 let ended = self.end_prepared(told.durable).await;
                 Some(ended.map(|()| told.table))
@@ -371,10 +380,11 @@ impl Session {
     /// An instance could not be prepared. That it is aborted for ever is durable before anybody
     /// hears of the failure.
     async fn unprepared(&mut self, xid: &Xid, error: SqlError) -> SqlError {
-        let told = match self.database.engine().family(xid) {
-            Ok(told) => told.durable.await,
-            Err(cognate_engine::Error::Refused(_)) => Ok(()),
-            Err(other) => Err(other),
+        let told = match self.family(xid).await {
+            Err(unknown) => return unknown,
+            Ok(Ok(told)) => told.durable.await,
+            Ok(Err(cognate_engine::Error::Refused(_))) => Ok(()),
+            Ok(Err(other)) => Err(other),
         };
         told.map_or_else(SqlError::from, |()| error)
     }
@@ -387,7 +397,7 @@ impl Session {
         instance: Option<Instance>,
         request: &Text,
     ) -> Result<PortalState> {
-        let told = match (self.database.engine().family(xid), instance) {
+        let told = match (self.family(xid).await?, instance) {
             (Err(cognate_engine::Error::Refused(Refusal::FamilyUnknown)), Some(instance)) => {
                 return Err(refused(Refusal::InstanceUnknown { instance }));
             }
@@ -437,12 +447,14 @@ impl Session {
             self.rollback();
         }
         self.refuse_in_block(operation)?;
-        let engine = self.database.engine();
-        let told = match operation {
-            MipOperation::Commit => engine.commit_instance(&xid, instance)?,
-            MipOperation::Refuse => engine.refuse_instances(&xid, instance)?,
-            _ => engine.rollback_instance(&xid, instance)?,
+        self.check_majority()?;
+        let engine = self.database.engine().clone();
+        let asked: Pin<Box<dyn Future<Output = _> + Send>> = match operation {
+            MipOperation::Commit => Box::pin(engine.commit_instance_in_order(&xid, instance)),
+            MipOperation::Refuse => Box::pin(engine.refuse_instances_in_order(&xid, instance)),
+            _ => Box::pin(engine.rollback_instance_in_order(&xid, instance)),
         };
+        let told = self.in_order(None, asked).await??;
         if operation == MipOperation::Commit {
             self.commits += 1;
         }
@@ -452,13 +464,21 @@ impl Session {
 
     async fn mip_of_family(&mut self, operation: MipOperation, xid: &Xid) -> Result<PortalState> {
         if operation == MipOperation::Show {
-            let told = self.database.engine().family(xid)?;
+            let told = self.family(xid).await??;
             told.durable.await?;
             return Ok(answer(operation, told.table));
         }
         self.refuse_in_block(operation)?;
-        self.database.engine().forget_family(xid)?.await?;
+        self.check_majority()?;
+        let engine = self.database.engine().clone();
+        self.in_order(None, engine.forget_family_in_order(xid)).await??.await?;
         Ok(done(operation))
+    }
+
+    /// A family's table, with whatever was acknowledged at any node.
+    async fn family(&mut self, xid: &Xid) -> Result<std::result::Result<Told, cognate_engine::Error>> {
+        let engine = self.database.engine().clone();
+        self.in_order(None, engine.family_in_order(xid)).await
     }
 }
 

@@ -72,7 +72,7 @@ use state::TransactionState;
 use transaction::Modes;
 use work::Work;
 
-pub use cluster::{NodeRow, Nodes, hex};
+pub use cluster::{Barrier, NodeRow, Nodes, hex};
 pub(crate) use cycle::{dependency_failure, overtaken};
 pub use database::SqlDatabase;
 pub use in_doubt::{Healing, application_servers};

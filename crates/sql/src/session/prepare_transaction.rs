@@ -45,11 +45,18 @@ impl Session {
         // Also what has done nothing is prepared: whoever decides must find it.
         self.open_transaction(false);
         self.note_rests();
-        let Some(Open { engine, .. }) = self.open.take() else {
+        let Some(Open { mut engine, .. }) = self.open.take() else {
             return Err(SqlError::internal("no transaction is open"));
         };
-        match engine.prepare(identifier, self.prepared_note()) {
+        let name = self.name_request(&mut engine);
+        let note = self.prepared_note();
+        let prepared = match name {
+            Ok(name) => self.in_order(Some(&name), engine.prepare_in_order(identifier, note)).await,
+            Err(error) => Err(error),
+        };
+        match prepared.inspect_err(|_| self.rollback())? {
             Ok(commit) => {
+                self.keep_token_at_node(commit.csn);
                 self.end_prepared(commit.durable).await?;
                 Ok("PREPARE TRANSACTION")
             }
@@ -95,12 +102,19 @@ impl Session {
                 format!("{words} cannot run inside a transaction block"),
             ));
         }
+        let engine = self.database.engine();
         let decided = match commits {
-            true => self.database.commit_prepared(identifier),
-            false => Ok(self.database.engine().rollback_prepared(identifier)),
+            _ if engine.is_node() => {
+                self.check_majority()?;
+                let asked = engine.decide_prepared_in_order(identifier, commits);
+                self.in_order(None, asked).await?
+            }
+            true => self.database.commit_prepared(identifier)?,
+            false => engine.rollback_prepared(identifier),
         };
-        match decided? {
+        match decided {
             Ok(commit) => {
+                self.keep_token_at_node(commit.csn);
                 self.commits += u64::from(commits);
                 commit.durable.await?;
                 Ok(words)

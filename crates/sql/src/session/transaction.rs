@@ -331,9 +331,7 @@ impl Session {
                 self.end(false);
                 self.commits += 1;
                 if let Some(commit) = commit {
-                    if self.database.engine().is_node() {
-                        self.keep_token(commit.csn);
-                    }
+                    self.keep_token_at_node(commit.csn);
                     commit.durable.await?;
                 }
                 self.await_durable().await

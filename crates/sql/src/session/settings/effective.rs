@@ -39,6 +39,8 @@ pub struct Effective {
     pub retry_of: u64,
     /// `cognate.read_after`.
     pub read_after: String,
+    /// `cognate.read_consistency` is `linearizable`.
+    pub linearizable_reads: bool,
     /// `cognate.request_id`.
     pub request_id: String,
     /// `cognate.durable_reads`.
@@ -67,6 +69,7 @@ impl Default for Effective {
             client_min_messages: String::new(),
             retry_of: 0,
             read_after: String::new(),
+            linearizable_reads: false,
             request_id: String::new(),
             durable_reads: false,
             statement_retries: 0,
@@ -106,6 +109,7 @@ impl Effective {
             client_min_messages: value("client_min_messages").to_owned(),
             retry_of: value("cognate.retry_of").parse().unwrap_or(0),
             read_after: value("cognate.read_after").to_owned(),
+            linearizable_reads: value("cognate.read_consistency") == "linearizable",
             request_id: value("cognate.request_id").to_owned(),
             durable_reads: value("cognate.durable_reads") == "on",
             statement_retries: value("cognate.statement_retries").parse().unwrap_or(0),

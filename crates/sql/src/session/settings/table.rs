@@ -62,6 +62,7 @@ pub(super) const TABLE: &[Row] = {
         // statement is to see of another session's: see `cluster`.
         ("cognate.commit_token", Text, "", Internal, false),
         ("cognate.read_after", Text, "", User, false),
+        ("cognate.read_consistency", Enum(&["local", "linearizable"]), "local", User, false),
         // What the client calls the transaction, to ask for its outcome elsewhere.
         ("cognate.request_id", Text, "", User, false),
         // What a block has shown waits for the log as well: see `durability`.

@@ -1,0 +1,179 @@
+//! A node's image: how things stand at a position of the order, as far as later verdicts depend on
+//! it, so that a start, and another node, need not be given everything from the beginning.
+//!
+//! In it are the certifier's graph and the rest of what is a function of the order ([`Standing`]),
+//! at one position. What was committed up to there is in the base store, or comes to be there; the
+//! image says nothing of it.
+//!
+//! # When
+//!
+//! A checkpoint of a node goes to its present position, and begins with an image of that: nothing is
+//! delivered between the two looks. Then the base store moves its watermark there. So base and image
+//! stand at the same position, a start takes both and is delivered what comes behind, and the
+//! order's log is needed from there on, and not before. An image whose checkpoint did not come to
+//! its end is above the watermark, and is forgotten.
+//!
+//! ```text
+//! checkpoint:  image at 120, watermark 120                      starts from 120; the log up to 120 may go
+//! checkpoint:  image at 250, the process ends before the base   starts from 120
+//! ```
+//!
+//! Who reads at an older snapshot meanwhile is given no view of its own in the base, as it would be
+//! in a database of its own (`checkpoint`): what changed before that snapshot since the checkpoint
+//! before stays in memory as long as it needs it.
+//!
+//! # Content
+//!
+//! ```text
+//! version: 1 byte      1
+//! changed              count, positions: when each of the first trees changed last
+//! standing, graph      as `order::standing` and `certifier::image` say
+//! ```
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use cognate_env::Disk;
+
+use crate::certifier::Promise;
+use crate::delivery::{Cluster, FIRST_TREES};
+use crate::manager::Manager;
+use crate::order::Standing;
+use crate::payload::{Encoder, Input};
+use crate::storage::Outgoing;
+use crate::storage::images::{FOLDER, Images, decode};
+use crate::{Csn, Error, TransactionId};
+
+const VERSION: u8 = 1;
+
+impl Manager {
+    /// One checkpoint of a node, to its present position. Returns the bytes that had to stay in
+    /// memory although the base had them before.
+    ///
+    /// # Errors
+    /// As `checkpoint`.
+    pub(crate) fn checkpoint_node(&self, cluster: &Cluster, before: Csn) -> Result<u64, Error> {
+        let (pin, content) = {
+            // Nothing is delivered meanwhile.
+            let standing = cluster.standing.lock();
+            let pin = self.store.snapshots.pin(|| self.store.floor());
+            if pin.csn() != standing.applied() {
+                return Err(Error::Defect("what was delivered is not what can be seen"));
+            }
+            let is_new = pin.csn() > before;
+            (pin, is_new.then(|| self.encode_image(cluster, &standing)))
+        };
+        if let Some(content) = content {
+            cluster.images.write(pin.csn(), &content)?;
+            cluster.wait_synced(pin.csn())?;
+        }
+        self.checkpoint_to(&pin, before)?;
+        cluster.images.keep_only(self.store.base.watermark())?;
+        drop(pin);
+        // What only the pin kept.
+        Ok(self.sweep(before))
+    }
+
+    fn encode_image(&self, cluster: &Cluster, standing: &Standing) -> Vec<u8> {
+        let mut out = Encoder::with_capacity(1 << 16);
+        out.byte(VERSION);
+        out.list(&cluster.changed_at(), |out, position| out.varint(*position));
+        standing.encode(&mut out);
+        self.sequencer.encode_graph(&mut out);
+        out.finish()
+    }
+
+    /// Begins at the image that stands where the base does, before anything is delivered.
+    ///
+    /// # Errors
+    /// `Corrupt` naming the image, `Io`.
+    pub(crate) fn restore_image(&self) -> Result<(), Error> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let position = self.store.base.watermark();
+        cluster.images.keep_only(position)?;
+        if position == 0 {
+            return Ok(());
+        }
+        let bytes = cluster.images.read(position)?;
+        let damaged = |what| cluster.images.damaged(position, what);
+        let (_, content) = decode(&bytes).map_err(|(_, what)| damaged(what))?;
+        let prepared = self.begin_at(cluster, position, content).map_err(damaged)?;
+        self.restore_undecided(cluster, prepared)
+    }
+
+    fn begin_at(
+        &self,
+        cluster: &Cluster,
+        position: Csn,
+        content: &[u8],
+    ) -> Result<HashMap<TransactionId, Promise>, String> {
+        let mut input = Input::of(content);
+        let version = input.byte()?;
+        if version != VERSION {
+            return Err(format!("an image in the unknown version {version}"));
+        }
+        let changed = input.list(Input::varint)?;
+        let standing = Standing::decode(&mut input)?;
+        if standing.applied() != position {
+            return Err(format!("an image of position {}", standing.applied()));
+        }
+        let prepared = self.sequencer.restore_graph(&mut input)?;
+        input.end()?;
+        cluster.begin_at(standing, &changed);
+        Ok(prepared)
+    }
+
+    /// Where a start would begin now: what the order has up to there is not needed here any more.
+    pub(crate) fn starts_at(&self) -> Csn {
+        self.cluster.as_ref().map_or(0, |_| self.store.base.watermark())
+    }
+
+    /// The durable state of this node, for one that is too far behind to be given the order.
+    ///
+    /// # Errors
+    /// `Io`; `Defect` before the first image counts: then the order has everything.
+    pub(crate) fn outgoing(&self) -> Result<Outgoing, Error> {
+        let Some(cluster) = &self.cluster else {
+            return Err(Error::Defect("a database of its own sends nothing to others"));
+        };
+        // No image goes meanwhile: a checkpoint would forget it.
+        let _one = self.checkpointing.lock();
+        let view = self.store.base.view();
+        let position = view.watermark();
+        if position == 0 {
+            return Err(Error::Defect("there is no image yet: the order has everything"));
+        }
+        Outgoing::new(&view, position, cluster.images.read(position)?)
+    }
+}
+
+/// Opens the images of a database.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn open_images(disk: &Arc<dyn Disk>, folder: &Path) -> Result<Images, Error> {
+    Images::open(Arc::clone(disk), &folder.join(FOLDER))
+}
+
+/// Makes a closed database, which has everything in its base store up to `position`, one of a node:
+/// nothing that happened before concerns any verdict.
+///
+/// # Errors
+/// `Io`; nothing has changed then, or it is to be asked for again.
+pub(crate) fn found(disk: &Arc<dyn Disk>, folder: &Path, position: Csn) -> Result<(), Error> {
+    let mut out = Encoder::with_capacity(1 << 10);
+    out.byte(VERSION);
+    out.list(&[position; FIRST_TREES], |out, position| out.varint(*position));
+    Standing::at(position).encode(&mut out);
+    // No graph.
+    out.varint(0);
+    open_images(disk, folder)?.write(position, &out.finish())?;
+    // From here on it is a node's.
+    let log = folder.join("log");
+    let fail = |cause| Error::io("removing", &log, cause);
+    for name in disk.list(&log).map_err(fail)? {
+        disk.remove(&log.join(name)).map_err(fail)?;
+    }
+    disk.sync_dir(&log).map_err(fail)
+}

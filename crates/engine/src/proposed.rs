@@ -1,0 +1,86 @@
+//! Requests of this node that are on their way through the order, and the futures of those who wait
+//! for their verdicts.
+//!
+//! What was proposed keeps its locks, and what its verdict may need, until it is delivered. Whether
+//! anybody waits makes no difference to it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::lock::table::Held;
+use crate::sibling::{Member, Mipt};
+use crate::sight::Sight;
+use crate::sync::Mutex;
+use crate::txn::writeset::WriteSet;
+use crate::{Csn, Error};
+
+/// A request of this node that was proposed.
+#[derive(Default)]
+pub(crate) struct Sealed {
+    pub(crate) held: Held,
+    /// Keeps what its verdict may need.
+    pub(crate) _sight: Option<Arc<Sight>>,
+    /// What its writes have of the budget.
+    pub(crate) writes: Option<WriteSet>,
+    /// Its part in a family.
+    pub(crate) member: Option<Box<Member>>,
+    pub(crate) outcome: Arc<Outcome>,
+}
+
+/// The verdict, once there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome(Mutex<Verdict>);
+
+#[derive(Debug, Default)]
+struct Verdict {
+    told: Option<Result<Csn, Error>>,
+    /// The table of the family that the request was about.
+    table: Option<Box<Mipt>>,
+    waker: Option<Waker>,
+}
+
+impl Outcome {
+    /// Keeps the table that goes with the verdict.
+    pub(crate) fn show(&self, table: Mipt) {
+        self.0.lock().table = Some(Box::new(table));
+    }
+
+    /// The table that came with the verdict.
+    pub(crate) fn table(&self) -> Option<Mipt> {
+        self.0.lock().table.take().map(|table| *table)
+    }
+
+    /// Tells it.
+    pub(crate) fn tell(&self, verdict: Result<Csn, Error>) {
+        let waker = {
+            let mut state = self.0.lock();
+            state.told = Some(verdict);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Resolves to the number of a proposed transaction, or to why it does not commit. Dropping it
+/// changes nothing about that.
+#[derive(Debug)]
+pub(crate) struct Proposed(pub(crate) Arc<Outcome>);
+
+impl Future for Proposed {
+    type Output = Result<Csn, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.0.lock();
+        match &state.told {
+            Some(verdict) => Poll::Ready(verdict.clone()),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What the order of all nodes says of prepared transactions and of the engine's own rows: the same
+//! steps as in a database of its own, with numbers that are given.
+//!
+//! A node marks nobody as overtaken: its graph is in its image, and the order goes on behind that, so
+//! nothing is lost that a mark would have to stand for.
+
+use super::{Decision, Removed, Sequencer};
+use crate::certifier::{Candidate, Promise};
+use crate::{Csn, Error};
+
+/// A place in the order of all nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) csn: Csn,
+    /// Of the request.
+    pub(crate) bytes: u64,
+    /// Up to where the graph is pruned, if it is.
+    pub(crate) horizon: Option<Csn>,
+}
+
+impl Sequencer {
+    /// The next place is that of a PREPARE: judges its reads. `grant` takes its locks.
+    ///
+    /// # Errors
+    /// `DependencyCycle`; `LogPoisoned`.
+    pub(crate) fn deliver_prepare(
+        &self,
+        place: Place,
+        candidate: Option<Candidate>,
+        grant: impl FnOnce(),
+    ) -> Result<Promise, Error> {
+        let mut removed = Removed::default();
+        self.in_order(|order| {
+            let certified = self.certify(order, candidate)?;
+            let promise = certified.map(|certified| certified.admit_prepared(false)).unwrap_or_default();
+            grant();
+            self.follow(place)?;
+            removed = self.prune(order, place.horizon);
+            Ok(promise)
+        })
+    }
+
+    /// The next place is that of a decision, of rows of the engine's own, or of both; nothing of it
+    /// can be refused. `before` is called before anybody can see what it changes.
+    ///
+    /// # Errors
+    /// `LogPoisoned`.
+    pub(crate) fn deliver_decision(
+        &self,
+        place: Place,
+        mut decision: Decision<'_>,
+        before: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let mut removed = Removed::default();
+        let mut rows = std::mem::take(&mut decision.rows);
+        rows.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        self.in_order(|order| {
+            before();
+            let commits = decision.commits;
+            for (at, one) in decision.decided.iter_mut().enumerate() {
+                let (promise, changes) = (std::mem::take(&mut one.promise), std::mem::take(&mut one.changes));
+                if !(commits && at == 0) {
+                    removed.append(order.withdraw(promise));
+                    continue;
+                }
+                removed.append(order.fulfil(promise, place.csn));
+                self.install(place.csn, &[], changes, &one.dropped);
+            }
+            self.install_own(place.csn, rows);
+            self.follow(place)?;
+            removed.append(self.prune(order, place.horizon));
+            Ok(())
+        })
+    }
+
+    /// Whatever was installed for this place can be seen now.
+    fn follow(&self, place: Place) -> Result<(), Error> {
+        self.store.log.follow(place.csn, place.bytes)?;
+        self.store.show(place.csn);
+        Ok(())
+    }
+}

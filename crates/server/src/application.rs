@@ -1,0 +1,110 @@
+//! What the order asks of a node's database: its durable state for a node that is too far behind, to
+//! take in such a state itself, and its digest at a position.
+//!
+//! A state that was taken in becomes the database's at its next opening, so the node stops and
+//! starts again by itself when one is complete (`cluster`, [`crate::assemble`]).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cognate_engine::{Database, Incoming, Outgoing};
+use cognate_env::Disk;
+use cognate_replication::application::{
+    Answer, Application, Failure, Snapshot, SnapshotSink, SnapshotSource,
+};
+use cognate_replication::entry::{NodeNumber, Position};
+
+/// Gives and takes a node's state, and answers what other nodes ask.
+pub(crate) struct NodeState {
+    pub(crate) engine: Database,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) data: PathBuf,
+    /// Largest chunk of a state.
+    pub(crate) chunk_bytes: usize,
+}
+
+/// Does what blocks on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, cognate_engine::Error> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(error) => Err(format!("a defect: {error}")),
+    }
+}
+
+impl Application for NodeState {
+    fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
+        let (engine, chunk_bytes) = (self.engine.clone(), self.chunk_bytes);
+        Box::pin(async move {
+            let outgoing = blocking(move || engine.outgoing()).await?;
+            let position = outgoing.position();
+            tracing::info!(position, "another node is sent this one's state");
+            let source = Box::new(Source { outgoing: Some(outgoing), chunk_bytes });
+            Ok(Snapshot { position, source })
+        })
+    }
+
+    fn begin_install(&self, position: Position) -> Answer<'_, Result<Box<dyn SnapshotSink>, Failure>> {
+        let (disk, data) = (Arc::clone(&self.disk), self.data.clone());
+        Box::pin(async move {
+            tracing::info!(position, "this node is far behind, and is sent another one's state");
+            let incoming = blocking(move || Incoming::begin(disk, &data)).await?;
+            Ok(Box::new(Sink { incoming: Some(incoming) }) as Box<dyn SnapshotSink>)
+        })
+    }
+
+    fn answer(&self, _from: NodeNumber, question: Bytes) -> Answer<'_, Result<Bytes, Failure>> {
+        let position = question.as_ref().try_into().map(u64::from_be_bytes).ok();
+        let digest = position.and_then(|position| self.engine.digest_at(position));
+        Box::pin(async move {
+            digest.map(|digest| Bytes::copy_from_slice(&digest)).ok_or_else(|| "not known here".to_owned())
+        })
+    }
+}
+
+/// The state that is sent. It is away while it is read.
+struct Source {
+    outgoing: Option<Outgoing>,
+    chunk_bytes: usize,
+}
+
+impl SnapshotSource for Source {
+    fn next(&mut self) -> Answer<'_, Result<Option<Bytes>, Failure>> {
+        Box::pin(async move {
+            let mut outgoing = self.outgoing.take().ok_or("reading the state failed before")?;
+            let chunk_bytes = self.chunk_bytes;
+            let (outgoing, chunk) = blocking(move || {
+                let chunk = outgoing.next(chunk_bytes)?;
+                Ok((outgoing, chunk))
+            })
+            .await?;
+            self.outgoing = Some(outgoing);
+            Ok(chunk)
+        })
+    }
+}
+
+/// The state that is taken in. It is away while it is written.
+struct Sink {
+    incoming: Option<Incoming>,
+}
+
+impl SnapshotSink for Sink {
+    fn put(&mut self, chunk: Bytes) -> Answer<'_, Result<(), Failure>> {
+        Box::pin(async move {
+            let mut incoming = self.incoming.take().ok_or("writing the state failed before")?;
+            let incoming = blocking(move || incoming.put(chunk).map(|()| incoming)).await?;
+            self.incoming = Some(incoming);
+            Ok(())
+        })
+    }
+
+    fn finish(mut self: Box<Self>) -> Answer<'static, Result<(), Failure>> {
+        Box::pin(async move {
+            let incoming = self.incoming.take().ok_or("writing the state failed before")?;
+            blocking(move || incoming.finish()).await
+        })
+    }
+}

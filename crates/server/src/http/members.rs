@@ -1,0 +1,81 @@
+//! `/cluster`: the nodes, and changes of who they are.
+//!
+//! ```text
+//! GET  /cluster                       the rows of cognate_nodes, and who answers
+//! POST /cluster/nodes/4/add           node 4 is to receive everything, and not to vote yet
+//! POST /cluster/nodes/4/promote       it is to vote
+//! POST /cluster/nodes/4/remove        it is no member any more
+//! ```
+//!
+//! Any node that serves takes them. A change answers once it is in force, with 409 and the reason if
+//! it is refused. Who may make one has the token; where none is configured, the port must not be
+//! reachable from other machines.
+
+use cognate_replication::entry::NodeNumber;
+use cognate_replication::error::OrderError;
+use cognate_replication::order::{Change, TotalOrder};
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+/// Why nothing was done: status and words.
+pub(super) type Refusal = (u16, String);
+
+/// What `/cluster` says: the nodes are asked anew.
+pub(super) async fn describe(server: &Server) -> Result<Value, Refusal> {
+    let order = order(server)?;
+    let shown = server.database.nodes().rows();
+    let digest = |node: NodeNumber| shown.iter().find(|row| NodeNumber::from(row.node) == node);
+    let rows = order.status().await.into_iter().map(|row| {
+        let digest = digest(row.node);
+        json!({
+            "node": row.node,
+            "address": row.address,
+            "role": row.role.map(|role| role.name()),
+            "state": row.state.map(|state| state.name()),
+            "applied": row.applied,
+            "committed": row.committed,
+            "lag_bytes": row.lag_bytes,
+            "lag_ms": row.lag_ms,
+            "digest_position": digest.and_then(|row| row.digest_position),
+            "digest": digest.and_then(|row| row.digest.clone()),
+            "reason": row.reason,
+        })
+    });
+    Ok(json!({ "node": order.node(), "nodes": rows.collect::<Vec<_>>() }))
+}
+
+/// Changes the membership.
+pub(super) async fn change(server: &Server, node: u16, what: &str) -> Result<Value, Refusal> {
+    let order = order(server)?;
+    let number = NodeNumber::from(node);
+    let change = match what {
+        "add" => Change::AddLearner(number),
+        "promote" => Change::Promote(number),
+        "remove" => Change::Remove(number),
+        _ => return Err((404, format!("no change of the nodes is called {what}"))),
+    };
+    let members = order.members();
+    let is_member = members.nodes.contains(&number);
+    match change {
+        Change::AddLearner(_) if is_member => {
+            return Err((409, format!("node {node} is a member already")));
+        }
+        Change::Promote(_) | Change::Remove(_) if !is_member => {
+            return Err((409, format!("node {node} is no member")));
+        }
+        Change::Remove(_) if members.nodes.len() == 1 => {
+            return Err((409, format!("node {node} is the only one")));
+        }
+        _ => {}
+    }
+    match order.change(change).await {
+        Ok(()) => Ok(json!({ "node": node, "done": what })),
+        Err(OrderError::Refused(why)) => Err((409, why)),
+        Err(error) => Err((503, error.to_string())),
+    }
+}
+
+fn order(server: &Server) -> Result<&TotalOrder, Refusal> {
+    server.order.as_ref().ok_or_else(|| (404, "this server is a database of its own".to_owned()))
+}

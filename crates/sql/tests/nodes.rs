@@ -1,0 +1,249 @@
+//! The golden scripts at a cluster: three databases in one process that follow one order. A script
+//! runs at one of them, or goes round, and must get the answers that a single database gives; the
+//! others must have come to the same afterwards.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use cognate_engine::{Database, Node, Options, TotalOrder};
+use cognate_env::sim::SimDisk;
+use cognate_sql::session::SqlDatabase;
+
+/// How many nodes.
+pub(crate) const NODES: usize = 3;
+
+/// Requests on their way into the order.
+struct Proposals(Mutex<mpsc::Sender<Bytes>>);
+
+impl TotalOrder for Proposals {
+    fn propose(&self, request: Bytes) {
+        // Without a receiver the cluster is ending.
+        let _ = self.0.lock().unwrap().send(request);
+    }
+
+    fn request_bytes_max(&self) -> u64 {
+        16 << 20
+    }
+
+    fn wait_synced(&self, _position: u64) -> bool {
+        true
+    }
+}
+
+/// Nodes, and the thread that orders what they propose and delivers it to each.
+pub(crate) struct Cluster {
+    disks: Vec<SimDisk>,
+    pub(crate) nodes: Vec<(Database, SqlDatabase)>,
+    starts: u32,
+    ordered: Arc<Mutex<Vec<Bytes>>>,
+    /// The thread, and what ends it: it holds the databases, and they hold its requests' senders.
+    thread: Option<(mpsc::Sender<Bytes>, JoinHandle<()>)>,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Cluster {
+        let disks = (1..=NODES as u64).map(SimDisk::new).collect();
+        let mut cluster =
+            Cluster { disks, nodes: Vec::new(), starts: 0, ordered: Arc::default(), thread: None };
+        cluster.open(None);
+        cluster
+    }
+
+    fn open(&mut self, kilobytes: Option<u64>) {
+        self.starts += 1;
+        let (sender, requests) = mpsc::channel::<Bytes>();
+        let engines: Vec<Database> = self
+            .disks
+            .iter()
+            .enumerate()
+            .map(|(at, disk)| {
+                let order = Arc::new(Proposals(Mutex::new(sender.clone())));
+                let node = Node { number: at as u16 + 1, start: self.starts, order };
+                let mut options = Options::new("/node");
+                (options.disk, options.node) = (disk.handle(), Some(node));
+                Database::open(match kilobytes {
+                    Some(kilobytes) => options.memory(kilobytes << 10),
+                    None => options,
+                })
+                .unwrap()
+            })
+            .collect();
+        // What came after their images.
+        for engine in &engines {
+            let after = self.ordered.lock().unwrap()[engine.applied() as usize..].to_vec();
+            after.iter().for_each(|request| {
+                engine.deliver(engine.applied() + 1, request).unwrap();
+            });
+        }
+        let (ordered, delivered) = (Arc::clone(&self.ordered), engines.clone());
+        let thread = std::thread::spawn(move || {
+            for request in requests.iter().take_while(|request| !request.is_empty()) {
+                ordered.lock().unwrap().push(request.clone());
+                let position = ordered.lock().unwrap().len() as u64;
+                for engine in &delivered {
+                    engine.deliver(position, &request).unwrap();
+                }
+            }
+        });
+        self.thread = Some((sender, thread));
+        self.nodes = engines
+            .into_iter()
+            .map(|engine| {
+                let sql = SqlDatabase::open(engine.clone()).unwrap();
+                (engine, sql)
+            })
+            .collect();
+    }
+
+    /// Stops all nodes and starts them again.
+    pub(crate) fn restart(&mut self, kilobytes: Option<u64>) {
+        let (sender, thread) = self.thread.take().unwrap();
+        sender.send(Bytes::new()).unwrap();
+        thread.join().unwrap();
+        for (engine, _) in std::mem::take(&mut self.nodes) {
+            engine.close().unwrap();
+        }
+        self.open(kilobytes);
+    }
+
+    /// Waits until every node has delivered what any of them has.
+    pub(crate) async fn settle(&self) {
+        let position = self.nodes.iter().map(|(engine, _)| engine.applied()).max().unwrap();
+        for (engine, _) in &self.nodes {
+            engine.wait_applied(position).await.unwrap();
+        }
+    }
+
+    /// All nodes have come to the same.
+    pub(crate) fn assert_equal(&self) {
+        let digests: Vec<_> = self.nodes.iter().map(|(engine, _)| engine.digest().unwrap()).collect();
+        assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.thread.take() {
+            // One that has panicked has said why.
+            let _ = sender.send(Bytes::new());
+            let _ = thread.join();
+        }
+    }
+}
+
+fn script(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(name)
+}
+
+macro_rules! scripts {
+    ($goes_round:literal, $($name:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            let file = super::script(concat!(stringify!($name), ".script"));
+            crate::script::run_at_cluster(&file, $goes_round);
+        })*
+    };
+}
+
+/// All sessions at one of the nodes.
+mod at_one {
+    scripts!(
+        false,
+        serializable,
+        alter,
+        anomaly_insert_after_delete,
+        anomaly_lost_update,
+        anomaly_phantom_aggregate,
+        anomaly_phantom_index,
+        anomaly_phantom_join,
+        anomaly_phantom_range,
+        anomaly_read_only,
+        anomaly_write_skew,
+        array_slices,
+        basics,
+        bulk,
+        catalog,
+        columns,
+        composite_json,
+        catalog_snapshot,
+        conflict,
+        constraints,
+        copy,
+        cursors,
+        date_styles,
+        ddl,
+        deadlock,
+        duplicate_or_failure,
+        equal_keys,
+        foreignkeys,
+        governor,
+        interval_styles,
+        isolation,
+        locks,
+        numerics,
+        prepared,
+        prepared_transactions,
+        refusals,
+        regular_expressions,
+        row_strengths,
+        savepoint_locks,
+        sequences,
+        settings,
+        sibling_errors,
+        sibling_locks,
+        sibling_refusals,
+        sibling_snapshot,
+        siblings,
+        snapshot_refresh,
+        time_templates,
+        time_zones,
+        transactions,
+        unvalidated_constraints,
+        views
+    );
+}
+
+/// Each session at another node than the one before. Not here are scripts whose answers are other
+/// ones then, as they should be: where sessions of different nodes would wait for each other's
+/// locks (the second one is refused at its end), or look at what a node has for itself.
+mod going_round {
+    scripts!(
+        true,
+        alter,
+        anomaly_insert_after_delete,
+        anomaly_phantom_aggregate,
+        anomaly_phantom_index,
+        anomaly_phantom_join,
+        anomaly_phantom_range,
+        anomaly_read_only,
+        anomaly_write_skew,
+        array_slices,
+        basics,
+        bulk,
+        catalog,
+        columns,
+        composite_json,
+        catalog_snapshot,
+        constraints,
+        copy,
+        cursors,
+        date_styles,
+        equal_keys,
+        interval_styles,
+        numerics,
+        prepared,
+        prepared_transactions,
+        refusals,
+        regular_expressions,
+        sequences,
+        settings,
+        sibling_refusals,
+        sibling_snapshot,
+        time_templates,
+        time_zones,
+        transactions,
+        views
+    );
+}
