@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "galera")]
+use super::NODES;
 use super::{Bench, ReplicationArgs};
 use crate::driver::Outcome;
 use crate::error::{DatabaseContext, Error, Result};
