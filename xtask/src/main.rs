@@ -2,7 +2,8 @@
 //! tidy` checks the shape of the house; `cargo xtask isolation` runs PostgreSQL's isolation specs,
 //! for which it needs PostgreSQL's tester; `cargo xtask regress` runs PostgreSQL's regression
 //! scripts and compares, for which it needs PostgreSQL; `cargo xtask clients` runs programs of
-//! PostgreSQL drivers, which it takes from their registries.
+//! PostgreSQL drivers, which it takes from their registries; `cargo xtask simulate` lets simulated
+//! clusters through storms.
 //!
 //! Nothing here changes a file. Each step prints its name and its time, and the first that fails
 //! ends the run.
@@ -17,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clients>
-  ci    fmt, clippy, tidy, tests, explored schedules, fault points, a trial of exactly-once and docs, all with warnings denied
+const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clients | simulate>
+  ci    fmt, clippy, tidy, tests, explored schedules, fault points, planted faults, simulated clusters, a trial of exactly-once and docs, all with
+        warnings denied
   tidy  crate direction, file and function lengths, prose at the head of modules
   isolation --tester PROGRAM --specs FOLDER [--server PROGRAM] [SPEC ...]
         PostgreSQL's isolation specs against this server, as a table
@@ -26,7 +28,9 @@ const USAGE: &str = "usage: cargo xtask <ci | tidy | isolation | regress | clien
         PostgreSQL's regression scripts (src/test/regress of its source), statement by statement against PostgreSQL (the folder of its
         programs) and this server; --every also those about what Cognate does not have
   clients [--server PROGRAM] [NAME ...]
-        programs of PostgreSQL drivers against this server, drivers as their registries have them";
+        programs of PostgreSQL drivers against this server, drivers as their registries have them
+  simulate [--seeds N] [--first SEED]
+        simulated clusters of engines, each in a storm of its own seed [default: 100 from 1 on]; each seed is printed before it runs";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         ["isolation", arguments @ ..] => isolation::run(&root, arguments),
         ["regress", arguments @ ..] => regress::run(&root, arguments),
         ["clients", arguments @ ..] => clients::run(&root, arguments),
+        ["simulate", arguments @ ..] => simulate(&root, arguments),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -66,6 +71,8 @@ fn ci(root: &Path) -> Result<(), String> {
     cargo(root, "tests", &["test", "--workspace", "--locked", "--no-fail-fast"], &[])?;
     schedules(root)?;
     faults(root)?;
+    planted(root)?;
+    simulate(root, &[])?;
     exactly_once(root)?;
     cargo(root, "docs", &["doc", "--workspace", "--no-deps", "--locked"], &[("RUSTDOCFLAGS", "-D warnings")])
 }
@@ -88,6 +95,30 @@ fn faults(root: &Path) -> Result<(), String> {
     // A name before the dashes would leave the example unbuilt that these tests start.
     let tests = [&["test"], &composite[..], &["--", "fault"]].concat();
     cargo(root, "faults", &tests, &[])
+}
+
+/// Rules of a cluster that are left out, each of which the engine's histories must notice.
+fn planted(root: &Path) -> Result<(), String> {
+    let engine = ["--package", "cognate-engine", "--features", "planted-faults", "--locked"];
+    let clippy = [&["clippy", "--all-targets"], &engine[..], &["--", "-D", "warnings"]].concat();
+    cargo(root, "clippy of planted faults", &clippy, &[])?;
+    let tests = [&["test"], &engine[..], &["--test", "main", "--", "cluster_faults"]].concat();
+    cargo(root, "planted faults", &tests, &[])
+}
+
+/// Simulated clusters, each in a storm of its own seed.
+fn simulate(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let (mut seeds, mut first) = ("100", "1");
+    for pair in arguments.chunks(2) {
+        match pair {
+            ["--seeds", number] if number.parse::<u64>().is_ok() => seeds = number,
+            ["--first", number] if number.parse::<u64>().is_ok() => first = number,
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    let tests = ["test", "--package", "cognate-server", "--test", "main", "--locked", "--"];
+    let tests = [&tests[..], &["simulation", "--nocapture"]].concat();
+    cargo(root, "simulated clusters", &tests, &[("COGNATE_SEEDS", seeds), ("COGNATE_SEED", first)])
 }
 
 /// The engine under a scheduler that explores schedules: its library alone, with the feature that

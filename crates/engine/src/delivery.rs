@@ -33,11 +33,13 @@ use foldhash::fast::RandomState;
 
 use crate::durable::Commit;
 use crate::fate::{Fate, Stroke};
+use crate::key::SmallKey;
 use crate::level::Isolation;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, HeldLock};
 use crate::manager::{Manager, Request as Ended};
 use crate::order::{Level, Operation, Purpose, Refusal, Request, Standing};
+use crate::planted::{self, Planted};
 use crate::prepared::ordered::Arrived;
 use crate::prepared::record::Parts;
 use crate::proposed::{Outcome, Proposed, Sealed};
@@ -270,6 +272,9 @@ impl Manager {
             let Some(reads) = reads.filter(|reads| !self.sequencer.is_free_to_read(snapshot, reads)) else {
                 return Ok(None);
             };
+            if planted::is(Planted::ReadersStayHome) {
+                return self.sequencer.certify_reader(ended.id, snapshot, reads).map(|()| None);
+            }
             return self.encode(cluster, ended, isolation, held, Some(reads), None, fate).map(Some);
         }
         let (loads, mut changes) = self.settle(&mut writes, &mut ended.notes, reads.as_mut())?;
@@ -319,7 +324,10 @@ impl Manager {
             dropped,
             effects: std::mem::take(&mut ended.effects),
             parts: Parts {
-                locks: self.locks.held_by(ended.id, held),
+                locks: match planted::is(Planted::SendsNoLocks) {
+                    true => Vec::new(),
+                    false => self.locks.held_by(ended.id, held),
+                },
                 notes: std::mem::take(&mut ended.notes),
                 reads,
                 changes,
@@ -348,7 +356,12 @@ impl Manager {
         let locks = request.all_locks();
         let verdict = match standing.judge(&request, &locks) {
             Ok(()) => {
-                let horizon = position.is_multiple_of(PRUNE_EVERY).then(|| standing.horizon());
+                let horizon = position.is_multiple_of(PRUNE_EVERY).then(|| {
+                    match planted::is(Planted::PrunesByItself) {
+                        true => self.store.oldest_snapshot(),
+                        false => standing.horizon(),
+                    }
+                });
                 match request.purpose {
                     Purpose::Commit => {
                         self.decide_delivered(cluster, position, &mut request, &locks, bytes.len(), horizon)
@@ -436,6 +449,13 @@ impl Manager {
     ) -> Held {
         let mut against = Vec::new();
         let held = self.locks.force(id, family, locks.iter().map(|(lock, _)| lock), &mut against);
+        let writes = |tree: TreeId, key: &Option<SmallKey>| {
+            locks.iter().any(|(lock, writes)| *writes && (lock.tree, &lock.key) == (tree, key))
+        };
+        against.retain(|(_, tree, key)| {
+            !planted::is(Planted::StrikesNobody)
+                && (!planted::is(Planted::StrikesForWritesOnly) || writes(*tree, key))
+        });
         for (victim, tree, key) in against {
             cluster.strike(victim, Stroke { by: id, position, tree, key });
         }

@@ -41,6 +41,7 @@ use crate::delivery::{Cluster, FIRST_TREES};
 use crate::manager::Manager;
 use crate::order::Standing;
 use crate::payload::{Encoder, Input};
+use crate::planted::{self, Planted};
 use crate::storage::Outgoing;
 use crate::storage::images::{FOLDER, Images, decode};
 use crate::{Csn, Error, TransactionId};
@@ -80,7 +81,10 @@ impl Manager {
         out.byte(VERSION);
         out.list(&cluster.changed_at(), |out, position| out.varint(*position));
         standing.encode(&mut out);
-        self.sequencer.encode_graph(&mut out);
+        match planted::is(Planted::GraphNotInImage) {
+            true => out.varint(0),
+            false => self.sequencer.encode_graph(&mut out),
+        }
         out.finish()
     }
 

@@ -35,6 +35,7 @@ mod options;
 mod order;
 mod own;
 mod payload;
+mod planted;
 mod prepared;
 mod pressure;
 mod proposed;
@@ -76,6 +77,8 @@ pub use lock::mode::{LockMode, LockOutcome, TreeMode, WaitPolicy};
 pub use lock::table::LockInfo;
 pub use notes::presence_of;
 pub use options::Options;
+#[cfg(feature = "planted-faults")]
+pub use planted::{Planted, plant};
 pub use prepared::{Owner, PreparedInfo};
 pub use read_view::ReadView;
 pub use recovery::Recovered;

@@ -57,7 +57,7 @@ const CLAIMS: &[Claim] = &[
 /// Rooms of the engine, the lowest floor first.
 const FLOORS: &[&[&str]] = &[
     // What all speak of, and what they synchronize with.
-    &["sync", "key", "level", "lent", "rest", "spare", "hash", "total_order"],
+    &["sync", "key", "level", "lent", "rest", "spare", "hash", "total_order", "planted"],
     // One thing each.
     &["own", "rows", "temporary", "storage", "governor", "lock", "payload", "txn", "reads", "fate"],
     &["memory", "view", "sight", "certifier", "sibling", "pressure", "options", "active", "damage", "error"],

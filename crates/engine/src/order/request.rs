@@ -27,6 +27,7 @@ use crate::key::SmallKey;
 use crate::level::Isolation;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
+use crate::planted::{self, Planted};
 use crate::prepared::record::{Parts, VERSION as PARTS, decode_parts, encode_parts};
 use crate::txn::change::Effects;
 use crate::txn::codec::{decode_effects, encode_effects};
@@ -132,7 +133,11 @@ impl Request {
     pub(crate) fn take_candidate(&mut self) -> Candidate {
         let Parts { notes, reads, changes, .. } = &mut self.parts;
         let writes = key_writes(changes, notes.clone());
-        let candidate = Candidate::new(self.id, self.snapshot, reads.take(), writes, self.dropped.clone());
+        let seen = match planted::is(Planted::CertifiesAgainstBot) {
+            true => self.bot,
+            false => self.snapshot,
+        };
+        let candidate = Candidate::new(self.id, seen, reads.take(), writes, self.dropped.clone());
         candidate.with_effects(std::mem::take(&mut self.effects))
     }
 

@@ -12,6 +12,7 @@ use super::{AGE_MAX, Level, Request, SILENCE_MAX};
 use crate::key::SmallKey;
 use crate::lock::table::HeldLock;
 use crate::payload::{Encoder, Input};
+use crate::planted::{self, Planted};
 use crate::total_order::node_of;
 use crate::{Csn, TransactionId, TreeId};
 
@@ -108,10 +109,14 @@ impl Standing {
     /// # Errors
     /// Why it does not commit.
     pub(crate) fn judge(&self, request: &Request, locks: &[(HeldLock, bool)]) -> Result<(), Refusal> {
-        if let Some(&(position, committed)) = self.outcomes.get(&request.id) {
+        if let Some(&(position, committed)) = self.outcomes.get(&request.id)
+            && !planted::is(Planted::KnowsNoRequest)
+        {
             return Err(Refusal::Known { position, committed });
         }
-        if let Some(&(position, true)) = request.name.as_ref().and_then(|name| self.names.get(name)) {
+        if let Some(&(position, true)) = request.name.as_ref().and_then(|name| self.names.get(name))
+            && !planted::is(Planted::KnowsNoName)
+        {
             return Err(Refusal::Named { position });
         }
         if !request.purpose.is_of_transaction() {
@@ -125,8 +130,11 @@ impl Standing {
                 let is_of_snapshot = *writes && request.level != Level::ReadCommitted;
                 is_of_snapshot.then(|| self.window.changed(lock, request.snapshot)).flatten()
             });
+            let conflict = conflict.filter(|_| !planted::is(Planted::LooksAtDelivery));
             let conflict = conflict.map(|Conflict { position, by }| (position, by));
-            let conflict = conflict.or_else(|| self.undecided.conflict(lock, request.purpose.family()));
+            let undecided = || self.undecided.conflict(lock, request.purpose.family());
+            let undecided = || undecided().filter(|_| !planted::is(Planted::PreparedKeepsNobodyOut));
+            let conflict = conflict.or_else(undecided);
             if let Some((position, by)) = conflict {
                 return Err(Refusal::Overtaken { by, position, tree: lock.tree, key: lock.key.clone() });
             }
@@ -212,7 +220,10 @@ impl Standing {
         out.varint(self.applied);
         out.varint(self.horizon);
         out.string(&self.digest);
-        self.window.encode(out);
+        match planted::is(Planted::WindowNotInImage) {
+            true => Window::at(self.horizon).encode(out),
+            false => self.window.encode(out),
+        }
         out.varint(self.announced.len() as u64);
         for (node, (oldest, at)) in &self.announced {
             [u64::from(*node), *oldest, *at].into_iter().for_each(|number| out.varint(number));
@@ -231,7 +242,9 @@ impl Standing {
             out.varint(*position);
             out.byte(u8::from(*committed));
         }
-        out.list(&self.undecided.requests(), |out, (position, bytes)| {
+        let mut undecided = self.undecided.requests();
+        undecided.retain(|_| !planted::is(Planted::UndecidedNotInImage));
+        out.list(&undecided, |out, (position, bytes)| {
             out.varint(*position);
             out.string(bytes);
         });

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use cognate_engine::{
     Access, Commit, Database, Error, Incoming, Isolation, LockMode, LockOutcome, Node, Options, TotalOrder,
-    Transaction, WaitPolicy, node_of,
+    Transaction, TransactionId, WaitPolicy, node_of,
 };
 use cognate_env::SplitMix;
 use cognate_env::sim::{Loss, SimDisk};
@@ -505,7 +505,7 @@ fn random_histories_over_three_nodes_are_serializable_as_one_copy() {
 }
 
 #[derive(Debug, Default)]
-struct Totals {
+pub(super) struct Totals {
     committed: usize,
     refused: usize,
     images: usize,
@@ -517,15 +517,17 @@ struct Going {
     commit: Commitment,
     read: Vec<(usize, Option<usize>)>,
     wrote: Vec<usize>,
+    transaction: TransactionId,
 }
 
+/// Some have a name in common, and some requests come twice.
 /// On a fourth node nothing runs but readers: it stops and starts all the time, also with the state
 /// of another one.
-fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
+pub(super) fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
     let mut rng = SplitMix::new(seed);
     let mut pick = |below: usize| rng.below(below as u64) as usize;
     let mut cluster = Cluster::of(4);
-    let mut reader = None;
+    let (mut reader, mut known) = (None, Vec::new());
     let key = |number: usize| format!("k{number}");
     let (mut running, mut going): (Vec<(usize, Transaction, SoFar)>, VecDeque<Going>) = Default::default();
     let (mut done, mut refused, mut next) = (Vec::new(), 0, 0);
@@ -560,11 +562,21 @@ fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
             }
             6 if !running.is_empty() => {
                 let at = pick(running.len());
-                let (id, t, SoFar { read, wrote }) = running.swap_remove(at);
-                going.push_back(Going { id, commit: Commitment::of(t), read, wrote });
+                let (id, mut t, SoFar { read, wrote }) = running.swap_remove(at);
+                if let Some(name) = name_of(id) {
+                    t.name_request(&name);
+                }
+                let transaction = t.id();
+                going.push_back(Going { id, commit: Commitment::of(t), read, wrote, transaction });
             }
             7 => {
                 let proposed = cluster.order.proposed.lock().unwrap().len();
+                let mut ordered = cluster.order.ordered.lock().unwrap();
+                if pick(8) == 0 && !ordered.is_empty() {
+                    let again = ordered[pick(ordered.len())].clone();
+                    ordered.push(again);
+                }
+                drop(ordered);
                 if proposed > 0 {
                     cluster.order_one(pick(proposed));
                 }
@@ -601,6 +613,7 @@ fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
             None => true,
             Some(Ok(commit)) => {
                 let (read, wrote) = (std::mem::take(&mut one.read), std::mem::take(&mut one.wrote));
+                known.push((one.transaction, wrote.is_empty()));
                 done.push(Done { id: one.id, read, wrote, position: commit.csn });
                 false
             }
@@ -615,6 +628,7 @@ fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
     for mut one in going {
         match one.commit.poll().expect("everything was delivered") {
             Ok(commit) => {
+                known.push((one.transaction, one.wrote.is_empty()));
                 done.push(Done { id: one.id, read: one.read, wrote: one.wrote, position: commit.csn });
             }
             Err(_) => refused += 1,
@@ -622,6 +636,11 @@ fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
     }
     cluster.assert_equal();
     assert_acyclic(&done);
+    assert_last(&cluster, &done);
+    for (transaction, _) in known.into_iter().filter(|(_, only_reads)| !only_reads) {
+        let outcome = cluster.node(1).outcome(transaction);
+        assert_eq!(outcome.map(|outcome| outcome.1), Some(true), "{transaction} has committed");
+    }
     totals.committed += done.len();
     totals.refused += refused;
 }
@@ -630,6 +649,28 @@ fn random_history(seed: u64, steps: usize, totals: &mut Totals) {
 struct SoFar {
     read: Vec<(usize, Option<usize>)>,
     wrote: Vec<usize>,
+}
+
+/// Every fourth transaction has a name in common with the next one.
+fn name_of(id: usize) -> Option<String> {
+    (id % 4 < 2).then(|| format!("name {}", id / 4))
+}
+
+/// Who is seen is who wrote last; and of one name one has committed.
+fn assert_last(cluster: &Cluster, done: &[Done]) {
+    let t = cluster.begin(1, Isolation::Snapshot);
+    for number in 0..KEYS {
+        let writers = done.iter().filter(|one| one.wrote.contains(&number));
+        let last = writers.max_by_key(|one| one.position).map(|one| one.id.to_string());
+        assert_eq!(get(&t, &format!("k{number}")), last, "the last writer of key {number}");
+    }
+    // Who has only read need not have been ordered.
+    let writers = done.iter().filter(|one| !one.wrote.is_empty());
+    let mut names: Vec<String> = writers.filter_map(|one| name_of(one.id)).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "two of one name have committed");
 }
 
 /// Edges by the definition, from versions: whoever wrote before whoever read or replaced it.

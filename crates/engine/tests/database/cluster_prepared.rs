@@ -357,7 +357,7 @@ struct History {
     next: usize,
 }
 
-fn random_history(seed: u64) -> [usize; 3] {
+pub(super) fn random_history(seed: u64) -> [usize; 3] {
     let mut history = History {
         cluster: Cluster::of(3),
         rng: SplitMix::new(seed),

@@ -5,6 +5,8 @@ mod basics;
 mod checkpoint;
 mod cluster;
 mod cluster_families;
+#[cfg(feature = "planted-faults")]
+mod cluster_faults;
 mod cluster_prepared;
 mod crash;
 mod damage;

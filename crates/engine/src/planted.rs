@@ -1,0 +1,90 @@
+//! Faults that tests plant into the rules by which the nodes of a cluster come to the same verdicts
+//! (`order`, `delivery`), one at a time, to see that the tests would notice.
+//!
+//! They are planted for the thread that delivers and proposes. Without the feature `planted-faults`
+//! nothing is ever planted, and nothing is left of the questions.
+
+/// A rule that is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// Reads are judged as of what the origin had delivered, not as of the snapshot.
+    CertifiesAgainstBot,
+    /// Locks beyond the writes are not in the request.
+    SendsNoLocks,
+    /// Who holds a lock against a delivered one that changes nothing is not struck.
+    StrikesForWritesOnly,
+    /// Nobody is struck.
+    StrikesNobody,
+    /// What was delivered between the origin's last look and the request does not count.
+    LooksAtDelivery,
+    /// The image has no window of locks.
+    WindowNotInImage,
+    /// The image has no graph.
+    GraphNotInImage,
+    /// The graph is pruned by the oldest snapshot at the node itself.
+    PrunesByItself,
+    /// A request that comes twice is executed twice.
+    KnowsNoRequest,
+    /// Two requests of one name may commit.
+    KnowsNoName,
+    /// What is prepared keeps nobody out whose request was on its way.
+    PreparedKeepsNobodyOut,
+    /// What is undecided is not in the image.
+    UndecidedNotInImage,
+    /// A reader whose reads have to fit is judged at its own node alone, and enters its graph.
+    ReadersStayHome,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Planted; 13] = [
+        Planted::CertifiesAgainstBot,
+        Planted::SendsNoLocks,
+        Planted::StrikesForWritesOnly,
+        Planted::StrikesNobody,
+        Planted::LooksAtDelivery,
+        Planted::WindowNotInImage,
+        Planted::GraphNotInImage,
+        Planted::PrunesByItself,
+        Planted::KnowsNoRequest,
+        Planted::KnowsNoName,
+        Planted::PreparedKeepsNobodyOut,
+        Planted::UndecidedNotInImage,
+        Planted::ReadersStayHome,
+    ];
+}
+
+#[cfg(feature = "planted-faults")]
+mod planting {
+    use std::cell::Cell;
+
+    use super::Planted;
+
+    std::thread_local! {
+        static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// Plants a fault for this thread, or takes it out.
+    pub fn plant(fault: Option<Planted>) {
+        NOW.set(fault);
+    }
+
+    pub(crate) fn is(fault: Planted) -> bool {
+        NOW.get() == Some(fault)
+    }
+}
+
+#[cfg(feature = "planted-faults")]
+pub use planting::plant;
+
+/// Whether this rule is left out now.
+#[inline]
+pub(crate) fn is(fault: Planted) -> bool {
+    #[cfg(feature = "planted-faults")]
+    return planting::is(fault);
+    #[cfg(not(feature = "planted-faults"))]
+    {
+        let _ = fault;
+        false
+    }
+}
