@@ -59,8 +59,9 @@ mod planting {
     use std::cell::Cell;
 
     use super::Planted;
+    use crate::sync::thread_local;
 
-    std::thread_local! {
+    thread_local! {
         static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
     }
 
