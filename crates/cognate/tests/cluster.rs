@@ -388,6 +388,37 @@ fn a_node_that_was_away_for_long_is_sent_the_state_of_another_one() {
     cluster.assert_equal("SELECT * FROM item ORDER BY id");
 }
 
+/// A leader that stands still is replaced; when it goes on it has lost nothing and disturbs nobody.
+#[test]
+fn nodes_that_stand_still_for_a_while_take_part_again() {
+    let cluster = Cluster::start();
+    cluster.connect(1).query("CREATE TABLE item (id serial PRIMARY KEY, name text)").expect("made");
+    for round in 0..3 {
+        let leader = cluster.leader(1);
+        let mut held = cluster.connect(leader);
+        held.query("BEGIN; INSERT INTO item (name) VALUES ('held')").expect("begun");
+        cluster.nodes[leader - 1].as_ref().expect("it runs").signal("STOP");
+        let other = if leader == 1 { 2 } else { 1 };
+        let mut wire = cluster.connect(other);
+        let text = format!("INSERT INTO item (name) VALUES ('round {round}')");
+        loop {
+            match wire.query(&text) {
+                Ok(_) => break,
+                Err(failure) => {
+                    assert!(matches!(failure.sqlstate(), "25006" | "40001" | "08007"), "{failure:?}")
+                }
+            }
+        }
+        cluster.nodes[leader - 1].as_ref().expect("it runs").signal("CONT");
+        // Whatever became of it, all nodes have the same of it.
+        let _ = held.query("COMMIT");
+    }
+    let names = cluster.assert_equal("SELECT name FROM item ORDER BY id");
+    for round in 0..3 {
+        assert!(names.contains(&vec![format!("round {round}")]), "{names:?}");
+    }
+}
+
 #[test]
 fn a_node_whose_data_are_lost_is_rebuilt_while_writes_go_on() {
     let mut cluster = Cluster::start();

@@ -4,6 +4,11 @@
 //! They are planted for the thread that delivers and proposes. Without the feature `planted-faults`
 //! nothing is ever planted, and nothing is left of the questions.
 
+#![cfg_attr(
+    not(feature = "planted-faults"),
+    allow(unreachable_pub, dead_code, reason = "who plants something sees it only with the feature")
+)]
+
 /// A rule that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {

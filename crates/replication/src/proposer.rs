@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::entry::{Position, Requests};
+use crate::entry::{NodeNumber, Position, Requests};
 use crate::error::ProposeError;
 use crate::messages::{Kind, Proposed, open_answer, request};
 use crate::net::CallError;
@@ -107,13 +107,31 @@ async fn submit(inner: &Inner, requests: &Requests) -> Result<Position, ProposeE
     }
 }
 
-async fn forward(inner: &Inner, leader: u64, requests: &Requests) -> Proposed {
+async fn forward(inner: &Inner, leader: NodeNumber, requests: &Requests) -> Proposed {
     let call = inner.wire.call(leader, request(Kind::Propose, inner.identity.cluster(), requests));
-    match timeout(inner.settings.timing.answer, call).await {
+    let answer = tokio::select! {
+        biased;
+        answer = timeout(inner.settings.timing.answer, call) => answer,
+        // One that stands still answers only after it was replaced, if ever.
+        () = another_leads(inner, leader) => {
+            return Proposed::Unknown(format!("node {leader} does not lead any more"));
+        }
+    };
+    match answer {
         Ok(Ok(bytes)) => open_answer(bytes).unwrap_or(Proposed::NotLeader(None)),
         Ok(Err(CallError::NotSent(_))) => Proposed::NotLeader(None),
         Ok(Err(CallError::Lost(why))) => Proposed::Unknown(why),
         Err(_) => Proposed::Unknown(format!("node {leader} did not answer in time")),
+    }
+}
+
+/// Resolves once another node than this one leads.
+async fn another_leads(inner: &Inner, leader: NodeNumber) {
+    let mut changed = inner.changed.subscribe();
+    while inner.leader().is_none_or(|now| now == leader) {
+        if changed.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
