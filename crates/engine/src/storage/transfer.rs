@@ -9,7 +9,7 @@
 //!
 //! Who takes it in writes the files into a folder beside its own, flushes them, and then writes
 //! down that they are complete. From there on they are its state: the next opening moves them to
-//! where they belong ([`take_over`]) before it looks at anything else, and does so again if it is
+//! where they belong (`take_over`) before it looks at anything else, and does so again if it is
 //! interrupted. Before there is nothing to be seen of them.
 //!
 //! Another state may come before that opening. So the names of files begin with a *round*, 0 or 1,
