@@ -21,6 +21,7 @@ mod history;
 mod node;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -348,13 +349,21 @@ fn run(seed: u64, rounds: u64) -> (usize, usize, usize) {
 fn storms_pass_and_one_copy_is_left() {
     let seeds = std::env::var("COGNATE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
     let first = std::env::var("COGNATE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut totals = (0, 0, 0);
-    for seed in first..first + seeds {
+    let (next, totals) = (AtomicU64::new(first), Mutex::new((0, 0, 0)));
+    let storms = || loop {
+        let seed = next.fetch_add(1, Ordering::SeqCst);
+        if seed >= first + seeds {
+            return;
+        }
         println!("seed {seed}");
         let (committed, others, replaced) = run(seed, 60);
         println!("seed {seed}: {committed} committed, {others} did not, {replaced} states were sent");
-        totals = (totals.0 + committed, totals.1 + others, totals.2 + replaced);
-    }
+        let mut totals = totals.lock().unwrap();
+        *totals = (totals.0 + committed, totals.1 + others, totals.2 + replaced);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(storms))));
+    let totals = totals.into_inner().unwrap();
     println!("{totals:?}");
     assert!(totals.0 > 10 * seeds as usize, "so little was done: {totals:?}");
 }
