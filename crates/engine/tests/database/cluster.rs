@@ -417,6 +417,37 @@ fn an_incomplete_state_of_another_node_counts_for_nothing() {
     }
 }
 
+/// Another state may come before the first one was taken over, and not come to its end.
+#[test]
+fn a_complete_state_stays_until_another_one_is_complete() {
+    let mut cluster = Cluster::of(2);
+    let transfer = |cluster: &Cluster, is_whole: bool| {
+        cluster.node(1).checkpoint().unwrap();
+        let mut outgoing = cluster.node(1).outgoing().unwrap();
+        let mut incoming = Incoming::begin(cluster.disk(2).handle(), FOLDER.as_ref()).unwrap();
+        while let Some(bytes) = outgoing.next(70).unwrap() {
+            incoming.put(bytes).unwrap();
+            if !is_whole {
+                return outgoing.position();
+            }
+        }
+        incoming.finish().unwrap();
+        outgoing.position()
+    };
+    cluster.write(1, &[("x", "1")]);
+    let first = transfer(&cluster, true);
+    cluster.write(1, &[("x", "2")]);
+    transfer(&cluster, false);
+    assert_eq!(cluster.start_again(2, false), first);
+    let second = transfer(&cluster, true);
+    cluster.write(1, &[("x", "3")]);
+    let third = transfer(&cluster, true);
+    assert!(first < second && second < third);
+    assert_eq!(cluster.start_again(2, false), third);
+    cluster.settle();
+    cluster.assert_equal();
+}
+
 /// What a single database has is what a cluster begins with; neither opens as the other.
 #[test]
 fn a_single_database_becomes_the_first_node() {
