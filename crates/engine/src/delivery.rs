@@ -51,7 +51,6 @@ use crate::sync::{CachePadded, Mutex};
 use crate::total_order::Node;
 use crate::transaction::Transaction;
 use crate::txn::bulk::unload;
-use crate::txn::change::Effects;
 use crate::txn::readset::ReadSet;
 use crate::txn::writeset::{Changes, WriteSet};
 use crate::{Csn, Error, Key, TransactionId, TreeId};
@@ -489,20 +488,7 @@ impl Manager {
         if silent < ANNOUNCE_AFTER || !silent.is_multiple_of(ANNOUNCE_AFTER) {
             return;
         }
-        let applied = standing.applied();
-        let request = Request {
-            id: self.transaction_id(),
-            name: None,
-            level: Level::ReadCommitted,
-            snapshot: applied,
-            bot: applied,
-            oldest: self.store.oldest_snapshot(),
-            next_tree: self.store.trees.next(),
-            dropped: Vec::new(),
-            parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
-            effects: Effects::default(),
-            purpose: Purpose::Commit,
-        };
+        let request = self.request_about(standing.applied(), Purpose::Commit);
         cluster.node.order.propose(request.encode(0).into());
     }
 

@@ -2,8 +2,8 @@
 //! it, so that a start, and another node, need not be given everything from the beginning.
 //!
 //! In it are the certifier's graph and the rest of what is a function of the order ([`Standing`]),
-//! at one position. What was committed up to there is in the base store, or comes to be there; the
-//! image says nothing of it.
+//! at one position. What was committed up to there is in the base store; the image says nothing of
+//! it.
 //!
 //! # When
 //!
@@ -43,7 +43,7 @@ use crate::order::Standing;
 use crate::payload::{Encoder, Input};
 use crate::planted::{self, Planted};
 use crate::storage::Outgoing;
-use crate::storage::images::{FOLDER, Images, decode};
+use crate::storage::images::{FOLDER, Images, content};
 use crate::{Csn, Error, TransactionId};
 
 const VERSION: u8 = 1;
@@ -101,8 +101,7 @@ impl Manager {
         }
         let bytes = cluster.images.read(position)?;
         let damaged = |what| cluster.images.damaged(position, what);
-        let (_, content) = decode(&bytes).map_err(|(_, what)| damaged(what))?;
-        let prepared = self.begin_at(cluster, position, content).map_err(damaged)?;
+        let prepared = self.begin_at(cluster, position, content(&bytes)).map_err(damaged)?;
         self.restore_undecided(cluster, prepared)
     }
 
@@ -173,7 +172,7 @@ pub(crate) fn found(disk: &Arc<dyn Disk>, folder: &Path, position: Csn) -> Resul
     // No graph.
     out.varint(0);
     open_images(disk, folder)?.write(position, &out.finish())?;
-    // From here on it is a node's.
+    // The oldest first, as ever; with the last of it gone it is a node's.
     let log = folder.join("log");
     let fail = |cause| Error::io("removing", &log, cause);
     for name in disk.list(&log).map_err(fail)? {

@@ -10,9 +10,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::lock::table::Held;
+use crate::manager::Manager;
+use crate::order::{Level, Purpose, Request};
+use crate::prepared::record::Parts;
 use crate::sibling::{Member, Mipt};
 use crate::sight::Sight;
 use crate::sync::Mutex;
+use crate::txn::change::Effects;
 use crate::txn::writeset::WriteSet;
 use crate::{Csn, Error};
 
@@ -81,6 +85,25 @@ impl Future for Proposed {
                 state.waker = Some(context.waker().clone());
                 Poll::Pending
             }
+        }
+    }
+}
+
+impl Manager {
+    /// A request that does nothing itself, made when so much was applied.
+    pub(crate) fn request_about(&self, applied: Csn, purpose: Purpose) -> Request {
+        Request {
+            id: self.transaction_id(),
+            name: None,
+            level: Level::ReadCommitted,
+            snapshot: applied,
+            bot: applied,
+            oldest: self.store.oldest_snapshot(),
+            next_tree: self.store.trees.next(),
+            dropped: Vec::new(),
+            parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
+            effects: Effects::default(),
+            purpose,
         }
     }
 }

@@ -103,14 +103,15 @@ fn check_kind(options: &Options) -> Result<(), Error> {
     let (disk, folder) = (&options.disk, &options.path);
     let fail = |cause| Error::io("listing", folder, cause);
     let refused = |what: &str| Error::InvalidArgument(format!("{}: {what}", folder.display()));
+    let log = folder.join("log");
+    let has_log = disk.exists(&log).map_err(fail)? && !disk.list(&log).map_err(fail)?.is_empty();
     if options.node.is_none() {
-        return match disk.exists(&folder.join(IMAGES)).map_err(fail)? {
+        // One that was to become a node's and has its log yet is still a database of its own.
+        return match !has_log && disk.exists(&folder.join(IMAGES)).map_err(fail)? {
             true => Err(refused("the folder of a node of a cluster, which opens as such only")),
             false => Ok(()),
         };
     }
-    let log = folder.join("log");
-    let has_log = disk.exists(&log).map_err(fail)? && !disk.list(&log).map_err(fail)?.is_empty();
     match has_log {
         true => Err(refused("the folder of a single database; `cognate node init` makes a node of it")),
         false => Ok(()),

@@ -16,7 +16,7 @@ use cognate_replication::application::{
 use cognate_replication::entry::{NodeNumber, Position};
 
 /// Gives and takes a node's state, and answers what other nodes ask.
-pub(crate) struct NodeState {
+pub(crate) struct NodeData {
     pub(crate) engine: Database,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) data: PathBuf,
@@ -34,7 +34,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-impl Application for NodeState {
+impl Application for NodeData {
     fn open_snapshot(&self) -> Answer<'_, Result<Snapshot, Failure>> {
         let (engine, chunk_bytes) = (self.engine.clone(), self.chunk_bytes);
         Box::pin(async move {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cognate_engine::{Database, Node, Options};
+use cognate_engine::{Database, Error, Node, Options};
 use cognate_env::sim::LogDevice;
 use cognate_env::{Disk, RealDisk};
 use cognate_replication::order::TotalOrder;
@@ -96,26 +96,17 @@ pub async fn start_on(config: Config, disk: Arc<dyn Disk>) -> Result<Running, St
 /// Opens the database, and takes part in its cluster. A node that is far behind is sent another
 /// one's state, and opens again with that.
 async fn open(config: &Config, disk: &Arc<dyn Disk>) -> Result<(SqlDatabase, Option<Member>), StartError> {
-    let mut since = None;
     loop {
         let Some(cluster) = &config.cluster else {
             return Ok((open_database(config, Arc::clone(disk), None).await?, None));
         };
         let (node, joining) = cluster::join(cluster, &config.data)?;
-        let database = match open_database(config, Arc::clone(disk), Some(node)).await {
-            // What ran before lets go of it when its last thread has ended.
-            Err(_) if since.is_some_and(|since: Instant| since.elapsed() < CANCEL_GRACE) => {
-                tokio::time::sleep(CANCEL_PERIOD).await;
-                continue;
-            }
-            opened => opened?,
-        };
+        let database = open_database(config, Arc::clone(disk), Some(node)).await?;
         let member = Box::pin(joining.start(&database, &config.data, Arc::clone(disk))).await?;
         if Box::pin(member.caught_up(&database)).await {
             return Ok((database, Some(member)));
         }
         Box::pin(member.stop()).await;
-        since = Some(Instant::now());
     }
 }
 
@@ -156,7 +147,16 @@ pub(crate) async fn open_database(
         options.disk = Arc::new(LogDevice::new(options.disk, latency));
     }
     let opened = tokio::task::spawn_blocking(move || {
-        let engine = Database::open(options).map_err(|e| StartError(e.to_string()))?;
+        let (is_node, began) = (options.node.is_some(), Instant::now());
+        let engine = loop {
+            match Database::open(options.clone()) {
+                // A node opens again with another one's state when what ran before has let go of it.
+                Err(Error::InUse { .. }) if is_node && began.elapsed() < CANCEL_GRACE => {
+                    std::thread::sleep(CANCEL_PERIOD);
+                }
+                opened => break opened.map_err(|e| StartError(e.to_string()))?,
+            }
+        };
         SqlDatabase::open(engine).map_err(|e| StartError(e.message.clone()))
     });
     opened.await.map_err(|e| StartError(format!("opening the database failed: {e}")))?

@@ -34,9 +34,9 @@ use cognate_replication::status::NodeState;
 use cognate_sql::session::{Barrier, NodeRow, SqlDatabase, hex};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::application::NodeState as State;
+use crate::application::NodeData;
 use crate::assemble::StartError;
 use crate::membership::ClusterConfig;
 use crate::node_tls;
@@ -181,7 +181,7 @@ impl Joining {
             frame_bytes: settings.limits.frame_bytes(),
             listener: None,
         };
-        let application = Arc::new(State {
+        let application = Arc::new(NodeData {
             engine: engine.clone(),
             disk: Arc::clone(&disk),
             data: data.to_path_buf(),
@@ -285,8 +285,11 @@ impl Member {
 
 /// Hands proposals to the order, each on its own: one that waits holds up no other.
 async fn propose(order: TotalOrder, engine: Database, mut requests: mpsc::UnboundedReceiver<Bytes>) {
+    // They end with this one: each has its share of the database.
+    let mut under_way = JoinSet::new();
     while let Some(request) = requests.recv().await {
-        tokio::spawn(propose_one(order.clone(), engine.clone(), request));
+        while under_way.try_join_next().is_some() {}
+        under_way.spawn(propose_one(order.clone(), engine.clone(), request));
     }
 }
 

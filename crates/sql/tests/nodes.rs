@@ -141,6 +141,8 @@ fn script(name: &str) -> std::path::PathBuf {
 
 macro_rules! scripts {
     ($goes_round:literal, $($name:ident),* $(,)?) => {
+        pub(super) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
         $(#[test]
         fn $name() {
             let file = super::script(concat!(stringify!($name), ".script"));
@@ -248,4 +250,40 @@ mod going_round {
         transactions,
         views
     );
+}
+
+/// Scripts that are not played at one node: what they do to the log is the order's to do.
+const ALONE: &[&str] = &["durability"];
+
+/// Scripts that do not go round, see there.
+const STAYING: &[&str] = &[
+    "anomaly_lost_update",
+    "conflict",
+    "ddl",
+    "deadlock",
+    "duplicate_or_failure",
+    "foreignkeys",
+    "governor",
+    "isolation",
+    "locks",
+    "row_strengths",
+    "savepoint_locks",
+    "serializable",
+    "sibling_errors",
+    "sibling_locks",
+    "siblings",
+    "snapshot_refresh",
+    "unvalidated_constraints",
+];
+
+#[test]
+fn every_script_is_accounted_for() {
+    let folder = script("");
+    let files =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    for name in files.filter_map(|name| name.strip_suffix(".script").map(str::to_owned)) {
+        let count = |lists: [&[&str]; 3]| lists.concat().iter().filter(|listed| **listed == name).count();
+        assert_eq!(count([at_one::NAMES, ALONE, &[]]), 1, "{name} at one node");
+        assert_eq!(count([going_round::NAMES, STAYING, ALONE]), 1, "{name} going round");
+    }
 }

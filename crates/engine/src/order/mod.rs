@@ -28,8 +28,9 @@
 //! # What is replicated
 //!
 //! Everything that a verdict depends on is a function of the order: the window of locks, the graph,
-//! who is prepared and under which name, families of siblings, the horizon, the outcomes by request, and a digest of them all. Clocks, sizes of memory and the
-//! transactions that happen to run at a node are not.
+//! who is prepared and under which name, families of siblings, the horizon, the outcomes by
+//! request, and a digest of them all. Clocks, sizes of memory and the transactions that happen to
+//! run at a node are not.
 //!
 //! # The horizon
 //!

@@ -3,8 +3,9 @@
 //! It is a function of the order, like everything a verdict depends on. For each key it has, for
 //! each of the four strengths of row locks, the last position at which a request had that lock; for
 //! each tree the same with the eight modes of tree locks; and of each key the last position that
-//! changed it, which is what a snapshot is held against: who only locked it has left it as it was. What lies at or below the *floor* is
-//! forgotten; nobody whose `bot` or snapshot is below the floor is judged.
+//! changed it, which is what a snapshot is held against: who only locked it has left it as it was.
+//! What lies at or below the *floor* is forgotten; nobody whose `bot` or snapshot is below the
+//! floor is judged.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -24,9 +24,8 @@ use crate::durable::Commit;
 use crate::lock::mode::FamilySlot;
 use crate::lock::table::{Held, HeldLock};
 use crate::manager::Manager;
-use crate::order::{Level, Preparing, Purpose, Request, Undecided};
+use crate::order::{Preparing, Purpose, Request, Undecided};
 use crate::own::OwnRow;
-use crate::prepared::record::Parts;
 use crate::proposed::{Proposed, Sealed};
 use crate::sequencer::{Decision, Pending, Place};
 use crate::sync::atomic::Ordering;
@@ -99,20 +98,7 @@ impl Manager {
 
     /// Proposes a request that is about others than a transaction of its own.
     pub(crate) fn propose_about(&self, cluster: &Cluster, purpose: Purpose) -> Result<Proposed, Error> {
-        let applied = cluster.applied.load(Ordering::Acquire);
-        let request = Request {
-            id: self.transaction_id(),
-            name: None,
-            level: Level::ReadCommitted,
-            snapshot: applied,
-            bot: applied,
-            oldest: self.store.oldest_snapshot(),
-            next_tree: self.store.trees.next(),
-            dropped: Vec::new(),
-            parts: Parts { locks: Vec::new(), notes: Vec::new(), reads: None, changes: Vec::new() },
-            effects: Effects::default(),
-            purpose,
-        };
+        let request = self.request_about(cluster.applied.load(Ordering::Acquire), purpose);
         let bytes = request.encode(0);
         let limit = cluster.node.order.request_bytes_max();
         if bytes.len() as u64 > limit {

@@ -7,8 +7,8 @@
 //! forgotten. All three are pure: operations in, effects or a [`Refusal`] out. `operations` carries
 //! them through in the engine: `registry` has the families that are in memory, `stored` is what
 //! they are on disk, `ordered` does the same with what the order of a cluster's nodes says
-//! (`replica` is the pure part of that), `clients` spares searches there, `member` is a transaction's part, `doom`
-//! tells an active instance that it has no future.
+//! (`replica` is the pure part of that), `clients` spares searches there, `member` is a
+//! transaction's part, `doom` tells an active instance that it has no future.
 //!
 //! # Who is who
 //!

@@ -75,6 +75,11 @@ pub fn decode(bytes: &[u8]) -> Result<(Csn, &[u8]), (u64, String)> {
     Ok((u64_at(bytes, 12), &bytes[HEADER..end]))
 }
 
+/// The content of a file that was read and is sound.
+pub(crate) fn content(file: &[u8]) -> &[u8] {
+    &file[HEADER..file.len() - 4]
+}
+
 impl Images {
     /// Looks which images there are in `folder`, which is made if it is not there.
     pub fn open(disk: Arc<dyn Disk>, folder: &Path) -> Result<Images, Error> {

@@ -417,6 +417,41 @@ fn an_incomplete_state_of_another_node_counts_for_nothing() {
     }
 }
 
+/// Whenever the power fails, it is a single database or a node's afterwards, with everything.
+#[test]
+fn a_database_that_becomes_a_node_is_one_or_the_other_at_any_time() {
+    let mut interrupted = 0;
+    for operations in 0..60 {
+        let cluster = Cluster::of(1);
+        let disk = SimDisk::new(operations);
+        let mut options = Options::new(FOLDER);
+        options.disk = disk.handle();
+        let alone = Database::open(options.clone()).unwrap();
+        let mut t = alone.begin(Isolation::Snapshot, Access::ReadWrite);
+        put(&mut t, "x", "1").unwrap();
+        t.commit().unwrap();
+        alone.close().unwrap();
+        drop(alone);
+        disk.power_off_after(operations);
+        let found = Database::found_cluster(options.clone());
+        interrupted += usize::from(found.is_err());
+        disk.restart(Loss::Power);
+        let began = match (found, Database::found_cluster(options.clone())) {
+            (Ok(began), Err(_)) | (Err(_), Ok(began)) => Some(began),
+            // It had come to its end, and could not say so.
+            (Err(_), Err(Error::InvalidArgument(_))) => None,
+            other => panic!("after {operations}: {other:?}"),
+        };
+        let order = Arc::new(Proposals(Arc::clone(&cluster.order)));
+        options.node = Some(Node { number: 1, start: 1, order });
+        let node = Database::open(options).unwrap();
+        assert!(began.is_none_or(|began| node.applied() == began), "after {operations}");
+        let t = node.begin(Isolation::Snapshot, Access::ReadWrite);
+        assert_eq!(get(&t, "x").as_deref(), Some("1"), "after {operations}");
+    }
+    assert!(interrupted > 5, "{interrupted} were interrupted");
+}
+
 /// Another state may come before the first one was taken over, and not come to its end.
 #[test]
 fn a_complete_state_stays_until_another_one_is_complete() {

@@ -16,7 +16,7 @@ use cognate_replication::{
     SimNetwork, Snapshot, SnapshotSink, SnapshotSource, TotalOrder,
 };
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Where a node's data are on its disk.
 pub(crate) const FOLDER: &str = "/node";
@@ -204,8 +204,11 @@ async fn apply(order: TotalOrder, engine: Database, mut delivery: Delivery, repl
 }
 
 async fn propose(order: TotalOrder, engine: Database, mut requests: mpsc::UnboundedReceiver<Bytes>) {
+    // They end with this one: each has its share of the database.
+    let mut under_way = JoinSet::new();
     while let Some(request) = requests.recv().await {
-        tokio::spawn(propose_one(order.clone(), engine.clone(), request));
+        while under_way.try_join_next().is_some() {}
+        under_way.spawn(propose_one(order.clone(), engine.clone(), request));
     }
 }
 
@@ -218,11 +221,6 @@ async fn propose_one(order: TotalOrder, engine: Database, request: Bytes) {
                 return engine.not_ordered(&request);
             }
             Err(ProposeError::TooLarge { .. }) => return,
-            Err(ProposeError::NotProposed(_))
-                if order.leader().is_none() && order.members().nodes.is_empty() =>
-            {
-                return;
-            }
             Err(ProposeError::NotProposed(_)) => {}
             Err(ProposeError::Unknown(_)) => may_come = true,
         }
